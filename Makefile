@@ -5,11 +5,21 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test slow gates versions docs lint lock clean
+.PHONY: demo check test slow gates versions docs lint lock clean
 
 demo: $(VENV)/.ready
 	rm -rf demo
 	$(BIN)/pmf demo --folder demo
+
+# while one works: what differs from SINCE, with the tests that are nearest to it (tests/choose_tests.py)
+SINCE ?= HEAD
+check: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tests.choose_tests types --since $(SINCE) | xargs --no-run-if-empty $(BIN)/mypy
+	$(BIN)/python -m tests.choose_tests tests --since $(SINCE) \
+	  | xargs --no-run-if-empty $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 # three processes keep two processors busy, for many tests wait for processes that they start; in the order of the files,
 # of which the last are short
@@ -36,6 +46,7 @@ docs: $(VENV)/.ready
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 
 COMPILE := uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-annotate --no-header \

@@ -69,8 +69,8 @@ def draw_panels(panels: Sequence[Panel], target: Path) -> None:
             axes.axvline(panel.chosen, color="gray", ls=":", label=f"chosen: {panel.chosen:g}")
         axes.set(title=panel.title, xlabel=panel.x_name, ylabel=panel.y_name, xscale="log")
         if panel.whole:
-            places = thin_ticks([x for curve in panel.curves for x in curve.x])
-            axes.set_xticks(places, [f"{place:g}" for place in places])
+            ticks = thin_ticks([x for curve in panel.curves for x in curve.x])
+            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             axes.set_xticks([], minor=True)
         axes.legend()
     # dates and random names of elements would differ from run to run
@@ -81,13 +81,13 @@ def draw_panels(panels: Sequence[Panel], target: Path) -> None:
     print(f"drawn: {target}")
 
 
-def thin_ticks(places: Sequence[float]) -> list[float]:
-    """Those of the places, all positive, that have room for a number on a logarithmic axis."""
-    kept = sorted(set(places))[:1]
-    room = (max(places) / kept[0]) ** (1 / _TICKS)
-    for place in sorted(set(places)):
-        if place > kept[-1] and place >= kept[-1] * room:
-            kept.append(place)
+def thin_ticks(ticks: Sequence[float]) -> list[float]:
+    """Those of the ticks, all positive, that have room for a number on a logarithmic axis."""
+    kept = sorted(set(ticks))[:1]
+    room = (max(ticks) / kept[0]) ** (1 / _TICKS)
+    for tick in sorted(set(ticks)):
+        if tick > kept[-1] and tick >= kept[-1] * room:
+            kept.append(tick)
     return kept
 
 

@@ -4,7 +4,7 @@
     python -m benchmarks.public --short  # half a minute; fails below half a target
 
 Each function has a process of its own, with compiled code on disk: its first call, then calls of the function and of
-its kernel in turn, process CPU time, one thread, medians. "Ready" is checked, dealt to folds, hidden and encoded, with
+its kernel in turn, process CPU time, one thread, medians. "Ready" is checked, in folds, hidden and encoded, with
 memory for the result. Prints a Markdown table.
 """
 
@@ -77,7 +77,7 @@ def draw_codes(n_rows: int, n_columns: int) -> np.ndarray:
 def prepare_count_pairs(n_rows: int, n_columns: int) -> Case:
     """All folds, against the bit planes of the rows of each fold, which lie together."""
     import pmflib as pmf
-    from pmflib.hashing import assign_folds
+    from pmflib.core.hashing import assign_folds
 
     codes, schema = (
         draw_codes(n_rows, n_columns),
@@ -109,8 +109,8 @@ def draw_model(n_columns: int) -> Any:
 def prepare_fit_em(n_rows: int, n_columns: int) -> Case:
     """A fit of so many passes, against as many E-steps."""
     import pmflib as pmf
-    from pmflib.blocks import DenseBlock
-    from pmflib.em.statistics import em_statistics, take_logs
+    from pmflib.core.blocks import DenseBlock
+    from pmflib.model.statistics import em_statistics, take_logs
 
     codes, model = draw_codes(n_rows, n_columns), draw_model(n_columns)
     block, logs = DenseBlock(codes), take_logs(model.prior, model.factors)
@@ -124,9 +124,9 @@ def prepare_fit_em(n_rows: int, n_columns: int) -> Case:
 
 def prepare_log_prob(n_rows: int, n_columns: int) -> Case:
     """Every row's log-probability, against the row kernel."""
-    from pmflib.blocks import DenseBlock
-    from pmflib.em.row_tables import score_block
-    from pmflib.em.statistics import take_logs
+    from pmflib.core.blocks import DenseBlock
+    from pmflib.model.row_tables import score_block
+    from pmflib.model.statistics import take_logs
 
     codes, model = draw_codes(n_rows, n_columns), draw_model(n_columns)
     block, logs = DenseBlock(codes), take_logs(model.prior, model.factors)
@@ -139,9 +139,9 @@ def prepare_log_prob(n_rows: int, n_columns: int) -> Case:
 
 def prepare_predict_proba(n_rows: int, n_columns: int) -> Case:
     """Probabilities of the first variable, against the row kernel and the product with the factor."""
-    from pmflib.blocks import DenseBlock
-    from pmflib.em.row_tables import score_block
-    from pmflib.em.statistics import take_logs
+    from pmflib.core.blocks import DenseBlock
+    from pmflib.model.row_tables import score_block
+    from pmflib.model.statistics import take_logs
 
     codes, model = draw_codes(n_rows, n_columns), draw_model(n_columns)
     block = DenseBlock(codes).hide(0, model.schema.offsets)
@@ -162,16 +162,19 @@ def prepare_aggregate(n_labels: int, n_workers: int) -> Case:
 
     from benchmarks.em.passes import draw_labels
     from pmflib import crowd
+    from pmflib.core.defaults import LABEL_LIMITS
     from pmflib.crowd.aggregation import fit_crowd_model
-    from pmflib.crowd.pass_methods import plan_passes
-    from pmflib.crowd.passes import MAX_PASSES, TOLERANCE
+    from pmflib.crowd.passes import plan_passes
 
     workers, codes = draw_labels(n_labels, n_workers, N_LEVELS)
     order = np.random.default_rng(0).permutation(n_labels)
     tasks = np.repeat(np.arange(len(codes)), LABELS_PER_TASK)
     columns = {"task": tasks, "worker": workers.ravel(), "label": codes[codes >= 0]}
     table = pa.table({name: column[order] for name, column in columns.items()})
-    log, plan = crowd.read_labels(table), plan_passes("auto", MAX_PASSES, TOLERANCE)
+    log, plan = (
+        crowd.read_labels(table),
+        plan_passes("auto", LABEL_LIMITS.max_passes, LABEL_LIMITS.tol),
+    )
     return (
         lambda: crowd.aggregate(table),
         lambda: fit_crowd_model(
@@ -230,7 +233,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--short", action="store_true", help="judge by half targets")
+    parser.add_argument("--short", action="store_true", help="compare with half targets")
     parser.add_argument("--json", type=Path, help="where to save the times")
     parser.add_argument(
         "--one", nargs=4, metavar=("NAME", "ROWS", "COLUMNS", "ROUNDS"), help=argparse.SUPPRESS

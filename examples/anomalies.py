@@ -15,7 +15,7 @@ log_probs = model.log_prob(codes)
 suspects = np.argsort(log_probs)[:20]
 print("planted rows among the 20 least probable:", len(set(suspects) & set(odd)))
 row = suspects[0]
-surprise = [model.predict_proba(codes[[row]], place)[0, codes[row, place]] for place in range(8)]
+surprise = [model.predict_proba(codes[[row]], index)[0, codes[row, index]] for index in range(8)]
 print(
     "the least probable row:",
     codes[row],

@@ -5,8 +5,8 @@ import numpy as np
 import pmflib as pmf
 
 rng = np.random.default_rng(0)
-place = rng.random((900, 1))  # no few states make these rows: every state is an approximation
-codes = (rng.random((900, 12)) < 1 / (1 + np.exp(8 * (rng.random(12) - place)))).astype(int)
+position = rng.random((900, 1))  # no few states make these rows: every state is an approximation
+codes = (rng.random((900, 12)) < 1 / (1 + np.exp(8 * (rng.random(12) - position)))).astype(int)
 training, validation, test = codes[:400], codes[400:600], codes[600:]
 
 options = {"validation": validation, "max_passes": 60}

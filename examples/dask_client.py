@@ -11,7 +11,7 @@ from pmflib.store.run_records import find_last_run
 
 # a pipeline that has run: in practice yours, by `pmf run`
 demo = ["demo", "survey", "--folder", "demo", "--users", "500"]
-subprocess.run([sys.executable, "-m", "flows", *demo], check=True, capture_output=True)
+subprocess.run([sys.executable, "-m", "pmflib_flows", *demo], check=True, capture_output=True)
 
 store = Store("demo/store")
 dataset = find_last_run(store, "pipeline").stages["dataset"]

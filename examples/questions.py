@@ -1,4 +1,4 @@
-"""Questions in notation, with what stands behind each answer: support, standard error, warnings."""
+"""Questions in notation, with what stands behind each answer: samples, the model, an interval, warnings."""
 
 import numpy as np
 
@@ -12,8 +12,11 @@ survey = {
     "recommends": np.where(rng.random(2000) < np.where(likes, 0.8, 0.1), "yes", "no"),
 }
 schema = pmf.Schema.infer(survey)
-counts = pmf.count_pairs(survey, schema, n_folds=8)
-model = pmf.fit_em(survey, rank=2, schema=schema).model
+codes = schema.encode(survey)
+seen, unseen = codes[:1600], codes[1600:]
+model = pmf.fit_em(seen, rank=2, schema=schema).model
+# rows that were not fitted say how many rows the model counts for beside those that are counted
+model = pmf.weigh_model(model, seen, unseen)
 
 for question in (
     'P(recommends=yes | commute=bus, age="under 40")',
@@ -21,4 +24,4 @@ for question in (
     "MI(commute; recommends)",
     "OR(recommends=yes | commute=bus; commute=car)",
 ):
-    print(model.ask(question, counts), end="\n\n")
+    print(model.ask(question, codes), end="\n\n")

@@ -13,31 +13,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pmflib import crowd, questions
+    from pmflib import crowd
+    from pmflib.core.errors import ConvergenceWarning, PmfError, RankWarning, SchemaWarning
     from pmflib.counting.marginals import Marginals
     from pmflib.counting.pair_counts import PairCounts, count_pairs
     from pmflib.counting.triple_counts import count_triples
-    from pmflib.diagnosis.diagnostics import diagnose
+    from pmflib.display.progress_bars import progress
     from pmflib.em.stored_samples import StoredSamples
-    from pmflib.errors import ConvergenceWarning, PmfError, SchemaWarning
     from pmflib.estimators import PMFClassifier, PMFDensity, PMFImputer, PMFTransformer
-    from pmflib.fitting.distillation import distil
-    from pmflib.fitting.from_pairs import FitResult, fit
-    from pmflib.fitting.from_samples import fit_em
-    from pmflib.fitting.from_triples import fit_triples
-    from pmflib.model import JointPMF
-    from pmflib.model.file_scoring import score_file
-    from pmflib.ranks.by_pairs import select_rank
-    from pmflib.ranks.choice import RankChoice
-    from pmflib.reporting.progress_context import progress
+    from pmflib.fitting.diagnostics import diagnose
+    from pmflib.fitting.fit_result import FitResult
+    from pmflib.fitting.from_counts import fit, fit_triples
+    from pmflib.fitting.from_samples import distil, fit_em
+    from pmflib.fitting.ranks.by_pairs import select_rank
+    from pmflib.fitting.ranks.choice import RankChoice
+    from pmflib.fitting.support_union import NMFRank, select_nmf_rank
+    from pmflib.fitting.traits import fit_traits
+    from pmflib.fitting.weighing import weigh_model
+    from pmflib.model import JointPMF, questions
     from pmflib.schema import Schema, Variable
-    from pmflib.traits.compiled_fit import fit_traits
+    from pmflib.scoring.file_scoring import score_file
 
 __all__ = [
     "ConvergenceWarning",
     "FitResult",
     "JointPMF",
     "Marginals",
+    "NMFRank",
     "PMFClassifier",
     "PMFDensity",
     "PMFImputer",
@@ -45,6 +47,7 @@ __all__ = [
     "PairCounts",
     "PmfError",
     "RankChoice",
+    "RankWarning",
     "Schema",
     "SchemaWarning",
     "StoredSamples",
@@ -61,47 +64,57 @@ __all__ = [
     "progress",
     "questions",
     "score_file",
+    "select_nmf_rank",
     "select_rank",
+    "weigh_model",
 ]
 
 _HOMES = {
-    "ConvergenceWarning": "pmflib.errors",
-    "FitResult": "pmflib.fitting.from_pairs",
+    "ConvergenceWarning": "pmflib.core.errors",
+    "FitResult": "pmflib.fitting.fit_result",
     "JointPMF": "pmflib.model",
     "Marginals": "pmflib.counting.marginals",
+    "NMFRank": "pmflib.fitting.support_union",
     "PMFClassifier": "pmflib.estimators",
     "PMFDensity": "pmflib.estimators",
     "PMFImputer": "pmflib.estimators",
     "PMFTransformer": "pmflib.estimators",
     "PairCounts": "pmflib.counting.pair_counts",
-    "PmfError": "pmflib.errors",
-    "RankChoice": "pmflib.ranks.choice",
+    "PmfError": "pmflib.core.errors",
+    "RankChoice": "pmflib.fitting.ranks.choice",
+    "RankWarning": "pmflib.core.errors",
     "Schema": "pmflib.schema",
-    "SchemaWarning": "pmflib.errors",
+    "SchemaWarning": "pmflib.core.errors",
     "StoredSamples": "pmflib.em.stored_samples",
     "Variable": "pmflib.schema",
     "count_pairs": "pmflib.counting.pair_counts",
     "count_triples": "pmflib.counting.triple_counts",
-    "diagnose": "pmflib.diagnosis.diagnostics",
-    "distil": "pmflib.fitting.distillation",
-    "fit": "pmflib.fitting.from_pairs",
+    "diagnose": "pmflib.fitting.diagnostics",
+    "distil": "pmflib.fitting.from_samples",
+    "fit": "pmflib.fitting.from_counts",
     "fit_em": "pmflib.fitting.from_samples",
-    "fit_traits": "pmflib.traits.compiled_fit",
-    "fit_triples": "pmflib.fitting.from_triples",
-    "progress": "pmflib.reporting.progress_context",
-    "score_file": "pmflib.model.file_scoring",
-    "select_rank": "pmflib.ranks.by_pairs",
+    "fit_traits": "pmflib.fitting.traits",
+    "fit_triples": "pmflib.fitting.from_counts",
+    "progress": "pmflib.display.progress_bars",
+    "score_file": "pmflib.scoring.file_scoring",
+    "select_nmf_rank": "pmflib.fitting.support_union",
+    "select_rank": "pmflib.fitting.ranks.by_pairs",
+    "weigh_model": "pmflib.fitting.weighing",
 }
 """Module of each name. All of them would take .3 s to import, of which a command like ``pmf --help`` needs nothing."""
 
 
+_FOLDERS = {"crowd": "pmflib.crowd", "questions": "pmflib.model.questions"}
+"""Modules with names of their own."""
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("crowd", "questions"):
-        return importlib.import_module(f"pmflib.{name}")
+    if name in _FOLDERS:
+        return importlib.import_module(_FOLDERS[name])
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("pmflib")
     if name not in _HOMES:
-        from pmflib.near_names import suggest
+        from pmflib.core.texts import suggest
 
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}{suggest(name, __all__)}"

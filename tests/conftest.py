@@ -1,7 +1,12 @@
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+# before NumPy is loaded, which reads it: threads that share out small matrices wait for each other in a loop, which
+# takes five to ten times the processor time of the work itself, and the last bits of sums depend on their number
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
@@ -12,9 +17,31 @@ from tests.object_store import describe_access, make_bucket, serve_objects
 settings.register_profile("pmflib", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("pmflib")
 
+# they hold no doctests, and as modules with one name they would stand in each other's way
+collect_ignore_glob = ["*conftest.py"]
+
 # a shell has its background ignore Ctrl-C, and so would all processes that tests start from there
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Seconds:
+    """Keeps how long each test took in pytest's cache: `tests.choose_tests` reads it."""
+
+    def __init__(self, cache: pytest.Cache) -> None:
+        self.cache, self.found = cache, defaultdict[str, float](float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.found[report.nodeid] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        self.cache.set("seconds", self.cache.get("seconds", {}) | self.found)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # reports of all processes come together in the first
+    if not hasattr(config, "workerinput") and (cache := getattr(config, "cache", None)):
+        config.pluginmanager.register(Seconds(cache))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,7 +55,8 @@ def no_disk_waits() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def thread_client():
     from pmflib.config import ClusterConfig
-    from pmflib.running.clients import open_client, start_workers
+    from pmflib.running.clients import open_client
+    from pmflib.running.workers import start_workers
 
     with start_workers(ClusterConfig(workers=2)) as address, open_client(address) as client:
         yield client

@@ -81,13 +81,13 @@ def count_requests(log: Path) -> dict[str, int]:
 
 def read_bucket(address: str) -> dict[str, bytes]:
     """All objects of a store, by name."""
-    from pmflib.objects.addresses import open_objects
+    from pmflib.store.objects.addresses import open_objects
 
     objects = open_objects(address)
     return {facts.name: objects.read(facts.name)[0] for facts in objects.list_objects("")}
 
 
-def forget_mirror(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def forget_cache(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Go on as on another machine, whose mirror is in an empty folder."""
     assert not folder.exists()
     monkeypatch.setitem(os.environ, "PMF_MIRROR", str(folder))

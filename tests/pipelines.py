@@ -4,21 +4,21 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.schema import Schema, Variable
+import pmflib as pmf
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_layers
 from pmflib.store.sample_blocks import read_block, read_origins
-from tasks.count import count
-from tasks.fit import fit
-from tasks.ingest import ingest
-from tasks.refine import refine
+from pmflib_tasks.count import count
+from pmflib_tasks.fit import fit
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.refine import refine
 
 
 def make_schema(*cardinalities):
     """Variables v0, v1, ... with levels "0", "1", ... that are their values."""
-    return Schema(
+    return pmf.Schema(
         tuple(
-            Variable(f"v{j}", tuple(map(str, range(n))), tuple(map(float, range(n))))
+            pmf.Variable(f"v{j}", tuple(map(str, range(n))), tuple(map(float, range(n))))
             for j, n in enumerate(cardinalities)
         )
     )
@@ -63,7 +63,7 @@ def read_dataset(config, dataset):
 
 
 def make_offsets(config):
-    return Schema.load(config.resolve("schema.json")).offsets
+    return pmf.Schema.load(config.resolve("schema.json")).offsets
 
 
 def summary_of(config, reference):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pmflib.blocks import DenseBlock
+from pmflib.core.blocks import DenseBlock
 from pmflib.store.sample_blocks import SampleWriter, list_blocks
 
 

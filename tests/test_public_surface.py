@@ -4,7 +4,7 @@ import sys
 import pytest
 
 import pmflib as pmf
-from pmflib import errors
+from pmflib.core import errors
 
 
 def test_all__names_are_there():
@@ -15,7 +15,17 @@ def test_all__names_are_there():
 
 @pytest.mark.parametrize(
     "name",
-    ["Schema", "count_pairs", "PairCounts", "Marginals", "fit", "fit_em", "FitResult", "JointPMF"],
+    [
+        "Schema",
+        "count_pairs",
+        "PairCounts",
+        "Marginals",
+        "fit",
+        "fit_em",
+        "weigh_model",
+        "FitResult",
+        "JointPMF",
+    ],
 )
 def test_all__holds_what_the_documentation_uses(name):
     assert name in pmf.__all__

@@ -8,15 +8,14 @@ import pytest
 
 import pmflib as pmf
 from pmflib import crowd
-from pmflib.errors import PmfError, SchemaError
-from pmflib.schema.schema import as_arrow
+from pmflib.core.errors import SchemaError
+from pmflib.schema.tables import as_arrow
+from tests.factories import draw_two_states
 
 
 @pytest.fixture(scope="module")
-def codes() -> np.ndarray:
-    rng = np.random.default_rng(0)
-    state = rng.integers(0, 2, (600, 1))
-    return np.where(rng.random((600, 8)) < 0.85, state, 1 - state).astype(np.int8)
+def codes():
+    return draw_two_states(600, 8)
 
 
 def test_repr__short_and_telling(codes: np.ndarray) -> None:
@@ -84,7 +83,7 @@ def test_fit__rank_chosen_by_pairs(codes: np.ndarray) -> None:
     result = pmf.fit(counts, rank="auto", rng=1)
     assert result.model.rank == 2
     assert "best held-out log-likelihood per pair" in result.notes[0]
-    with pytest.raises(PmfError, match="rank is 'many', a str; give a whole number"):
+    with pytest.raises(pmf.PmfError, match="rank is 'many', a str; give a whole number"):
         pmf.fit(counts, rank="many")  # type: ignore[arg-type]
 
 
@@ -100,7 +99,7 @@ def test_fit_em__frame_without_a_schema(make) -> None:
 
 
 def test_fit_em__unknown_word_for_rank(codes: np.ndarray) -> None:
-    with pytest.raises(PmfError, match="rank is 'many'; give a number, or 'auto'"):
+    with pytest.raises(pmf.PmfError, match="rank is 'many'; give a number, or 'auto'"):
         pmf.fit_em(codes, rank="many")  # type: ignore[arg-type]
 
 

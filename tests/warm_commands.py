@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 START_SECONDS = 120.0
-PACKAGES = ("pmflib", "tasks", "flows")
+PACKAGES = ("pmflib", "pmflib_tasks", "pmflib_flows")
 LATE = (
     "dask.array",
     "distributed",
@@ -130,7 +130,7 @@ def _answer(asked: socket.socket) -> None:
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv = ["pmf", *words]
-    from flows.__main__ import main as run
+    from pmflib_flows.__main__ import main as run
 
     run()
 

@@ -29,10 +29,9 @@ from numba import njit
 import pmflib as pmf
 from benchmarks.counting.peers import PEERS, Run, n_all_pairs
 from benchmarks.data import DATA
-from pmflib.blocks import Block, DenseBlock
-from pmflib.counting import kernel_choice as counting_plan
-from pmflib.counting.adding import add_blocks
-from pmflib.counting.kernel_choice import choose_method, measure_work
+from pmflib.core.blocks import Block, DenseBlock
+from pmflib.counting import block_counting
+from pmflib.counting.block_counting import add_blocks, choose_method, measure_work
 from pmflib.kernels.llvm.vectors import TILE, count_tile
 from pmflib.store.sample_blocks import choose_block_rows
 
@@ -207,12 +206,12 @@ def print_result(result: Result) -> None:
     for label, ratio in result.ratios.items():
         target = result.targets.get(label, 0)
         mark = " X" if label in result.extrapolated else ""
-        verdict = f"   target {target:g}: {ratio / target:.2f} of it" if target else ""
+        comparison = f"   target {target:g}: {ratio / target:.2f} of it" if target else ""
         if label in result.times:
             median = statistics.median(result.times[label])
-            print(f"  {label:20} {median:10.1f} ms{mark:2} {ratio:8.1f}x{verdict}")
+            print(f"  {label:20} {median:10.1f} ms{mark:2} {ratio:8.1f}x{comparison}")
         else:
-            print(f"  {label:20} {100 * ratio:16.0f} %    {verdict}")
+            print(f"  {label:20} {100 * ratio:16.0f} %    {comparison}")
     sys.stdout.flush()
 
 
@@ -254,7 +253,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="settings whose name holds this text")
     options = parser.parse_args()
     # a long job's choice from the first block on
-    counting_plan.COMPILE_NS.update({"planes": 0, "tiles": 0})
+    block_counting.COMPILE_NS.update({"planes": 0, "tiles": 0})
     limits = measure_limits()
     print(f"read {limits[0] / 1e6:.1f} GB/s, AND + number of ones {limits[1] / 1e6:.1f} Gword/s")
     rounds = 3 if options.short else 5

@@ -70,8 +70,8 @@ def build_syrk(codes: np.ndarray, cardinalities: np.ndarray, n_pairs: int) -> Ru
         base = (np.arange(CHUNK_ROWS) * n_levels)[:, None] + offsets[:-1]
         for start in range(0, len(codes), CHUNK_ROWS):
             chunk = codes[start : start + CHUNK_ROWS]
-            places = base[: len(chunk)] + chunk
-            held = places.ravel() if chunk.min() >= 0 else places[chunk >= 0]
+            indices = base[: len(chunk)] + chunk
+            held = indices.ravel() if chunk.min() >= 0 else indices[chunk >= 0]
             hot.ravel()[held] = 1
             # rows of ones are columns to a library of Fortran's order
             product = scipy.linalg.blas.ssyrk(1, hot[: len(chunk)].T, lower=1)

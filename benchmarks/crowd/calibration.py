@@ -9,12 +9,12 @@ the real logs, and over drawn logs of the shapes and scenarios of benchmarks/cro
 `--plot` draws the share of labels that are right by confidence, before and after, of the default and of Dawid-Skene,
 for each real log.
 
-The constants of `Allowance` and ``VOTES_SHARE`` were chosen on a hundred other logs of these shapes and scenarios;
-there a margin of 0.8 and no shared errors do best (5.1 points for the default, 5.7 for Dawid-Skene, in place of 8.4 and
-14.4). The allowance for shared errors, 4 %, and the margin, 0.75 in place of 0.8, are a judgement beyond that: errors
-that all workers of a task share can be seen in no log, and the real logs, whose figures were known when it was made,
-have more of them than the drawn ones. Without it the means of the real logs would be 7.6 points for both methods (a
-margin of 0.8 and no shared errors). What is printed of drawn logs is of other draws.
+The constants of `CalibrationPrior` and ``VOTES_SHARE`` were chosen on a hundred other logs of these shapes and
+scenarios; there a margin of 0.8 and no shared errors do best (5.1 points for the default, 5.7 for Dawid-Skene, in place
+of 8.4 and 14.4). The share of shared errors, 4 %, and the margin, 0.75 in place of 0.8, are a choice beyond that:
+errors that all workers of a task share can be seen in no log, and the real logs, whose figures were known when it was
+made, have more of them than the drawn ones. Without it the means of the real logs would be 7.6 points for both methods
+(a margin of 0.8 and no shared errors). What is printed of drawn logs is of other draws.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from typing import TypeAlias, get_args
 
 import numpy as np
 
+from benchmarks.crowd.scenarios import ScenarioName, draw_crowd
 from benchmarks.crowd.stress import SHAPES
 from benchmarks.crowd.tables import read_log
 from benchmarks.plots import add_plot_option
 from pmflib.crowd import Aggregation, LabelLog, aggregate, read_labels
-from pmflib.crowd.confidence import calibrate
-from pmflib.crowd.reliability import bin_confidence
-from pmflib.synthetic.scenarios import ScenarioName, draw_crowd
+from pmflib.crowd.confidence import bin_confidence, calibrate
 
 REAL = ("bluebird", "dog", "labelme", "jn-product")
 METHODS = ("auto", "dawid_skene", "balanced", "one_coin", "majority")
@@ -100,10 +99,10 @@ def draw_logs(n_logs: int, first: int) -> Iterator[tuple[LabelLog, np.ndarray]]:
     """Drawn logs and their truth: scenarios in turn, shapes at random."""
     scenarios = get_args(ScenarioName)
     shapes = [shape for shape in SHAPES.values() if shape[0] * shape[3] <= MOST_LABELS]
-    for place in range(n_logs):
-        rng = np.random.default_rng([first, place])
+    for index in range(n_logs):
+        rng = np.random.default_rng([first, index])
         n_tasks, n_workers, n_classes, n_labels, rare = shapes[rng.integers(len(shapes))]
-        scenario = scenarios[place % len(scenarios)]
+        scenario = scenarios[index % len(scenarios)]
         crowd = draw_crowd(
             n_tasks, n_workers, n_classes, n_labels, rng, scenario=scenario, rare=rare
         )
@@ -129,7 +128,7 @@ def plot(pairs: dict[str, dict[str, dict[str, Pairs]]], path: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from pmflib.plots.score_plots import plot_reliability
+    from pmflib.scoring.figures import plot_reliability
 
     figure = Figure(figsize=(3.2 * len(REAL), 3.3 * len(pairs)), layout="constrained")
     grid = figure.subplots(len(pairs), len(REAL), squeeze=False)

@@ -106,7 +106,7 @@ def run_on_pairs(log: LabelLog, pairs: WorkerPairs) -> dict[str, np.ndarray]:
     n_labels = np.bincount(coded.columns[1], minlength=log.n_workers)
     even = np.full(n_classes, 1.0 / n_classes)
 
-    def judge(found: CrowdModel) -> float:
+    def score(found: CrowdModel) -> float:
         weights = np.log(np.maximum(found.confusion, LEAST)).reshape(-1, n_classes)
         scores = coded.one_hot @ weights + np.log(np.maximum(found.prior, LEAST))
         return float(np.logaddexp.reduce(scores, axis=1).sum())
@@ -114,7 +114,7 @@ def run_on_pairs(log: LabelLog, pairs: WorkerPairs) -> dict[str, np.ndarray]:
     posteriors = {}
     for name, method in ON_PAIRS.items():
         rng = np.random.default_rng(0)
-        found = fit_worker_pairs(pairs, n_labels, method, judge=judge, rng=rng, order="each")
+        found = fit_worker_pairs(pairs, n_labels, method, score=score, rng=rng, order="each")
         posteriors[name] = find_posterior(coded, even, np.maximum(found.confusion, LEAST))
         if name in WITH_EM:
             _, posteriors[f"{name}-EM"] = fit_crowd_model(log, found, max_passes=10, tol=0)
@@ -125,13 +125,13 @@ def measure(
     log: LabelLog, truth: np.ndarray
 ) -> tuple[Callable[[np.ndarray], float], Callable[[np.ndarray], float]]:
     """Label error of all cars: those without labels get the most frequent label, or (second) count as ties."""
-    places = np.array(log.tasks.to_pylist())
-    rest = np.setdiff1d(np.arange(truth.size), places)
+    indices = np.array(log.tasks.to_pylist())
+    rest = np.setdiff1d(np.arange(truth.size), indices)
     known = dict(enumerate(truth))
     often = np.bincount(log.block.indices % log.n_classes).argmax()
 
     def combine(posterior: np.ndarray, wrong: float) -> float:
-        here = find_error(posterior, log, known) * places.size
+        here = find_error(posterior, log, known) * indices.size
         return float((here + 100 * wrong) / truth.size)
 
     return (

@@ -20,10 +20,10 @@ import numpy as np
 
 # first, for it limits threads before NumPy loads
 from benchmarks.crowd.published_tables import find_wrong
+from benchmarks.crowd.scenarios import ScenarioName, draw_crowd
 from benchmarks.crowd.stress import SHAPES
 from benchmarks.crowd.tables import LOGS, read_log
 from pmflib.crowd import LabelLog, aggregate, read_labels
-from pmflib.synthetic.scenarios import ScenarioName, draw_crowd
 
 METHODS = ("auto", "dawid_skene")
 FIRST = 400
@@ -40,9 +40,9 @@ def compare(
     order = rng.permutation(len(tasks))
     n_known = max(1, round(share * len(tasks)))
     known = {
-        tasks[place]: truth[tasks[place]]
-        for place in order[:n_known]
-        if truth[tasks[place]] in classes
+        tasks[index]: truth[tasks[index]]
+        for index in order[:n_known]
+        if truth[tasks[index]] in classes
     }
     without, found = (
         find_wrong(aggregate(log, method, known=each).posterior, log, truth)[order[n_known:]].mean()
@@ -53,7 +53,7 @@ def compare(
 
 def show(title: str, method: str, trial: Callable[[int], tuple[float, float]], n: int) -> None:
     """Print the mean of trials."""
-    without, found = np.array([trial(place) for place in range(n)]).T
+    without, found = np.array([trial(index) for index in range(n)]).T
     gaps = found - without
     error = gaps.std(ddof=1) / n**0.5 if n > 1 else np.nan
     print(
@@ -85,9 +85,9 @@ def main() -> None:
             draw = partial(compare_draw, log, truth, method, options.share)
             show(title, method, draw, options.seeds)
     combinations = [
-        (place, scenario, seed)
+        (index, scenario, seed)
         for seed in range(FIRST, FIRST + options.drawn)
-        for place in range(0, len(SHAPES), EVERY)
+        for index in range(0, len(SHAPES), EVERY)
         for scenario in get_args(ScenarioName)
     ]
     for method in METHODS if combinations else ():
@@ -106,9 +106,9 @@ def compare_drawn(
     combinations: Sequence[tuple[int, ScenarioName, int]], method: str, share: float, number: int
 ) -> tuple[float, float]:
     """What `compare` finds of a drawn log: a shape, a scenario and a seed."""
-    place, scenario, seed = combinations[number]
-    n_tasks, n_workers, n_classes, n_labels, rare = list(SHAPES.values())[place]
-    rng = np.random.default_rng([seed, place, *scenario.encode()])
+    index, scenario, seed = combinations[number]
+    n_tasks, n_workers, n_classes, n_labels, rare = list(SHAPES.values())[index]
+    rng = np.random.default_rng([seed, index, *scenario.encode()])
     crowd = draw_crowd(n_tasks, n_workers, n_classes, n_labels, rng, scenario=scenario, rare=rare)
     return compare(read_labels(crowd.log), dict(enumerate(crowd.truth)), method, share, rng)
 

@@ -62,8 +62,8 @@ def assign(
     # Gumbel noise: an order of the workers for each task, the busy ones first
     keys = np.log(activity) + rng.gumbel(size=(n_tasks, n_workers))
     order = np.argsort(-keys, axis=1)
-    task, place = np.nonzero(np.arange(n_workers) < numbers[:, None])
-    return task, order[task, place]
+    task, index = np.nonzero(np.arange(n_workers) < numbers[:, None])
+    return task, order[task, index]
 
 
 def draw_log(
@@ -118,9 +118,9 @@ def main() -> None:
     data = {name: read_samples(options.folder, name) for name in DATA}
     rows: list[Row] = []
     for seed in range(options.first, options.first + options.seeds):
-        for place, (shape, sizes) in enumerate(SHAPES.items()):
+        for index, (shape, sizes) in enumerate(SHAPES.items()):
             for name, samples in data.items():
-                rng = np.random.default_rng([seed, place, *name.encode()])
+                rng = np.random.default_rng([seed, index, *name.encode()])
                 n_tasks, n_workers, n_classes, n_labels, _ = sizes
                 table, truth = draw_log(samples, n_tasks, n_workers, n_classes, n_labels, rng)
                 row: Row = {"shape": shape, "scenario": name, "seed": seed} | compare(table, truth)

@@ -8,7 +8,7 @@ from scipy.linalg import expm
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
-from pmflib.synthetic.label_logs import Version, draw_published_crowd
+from pmflib.synthetic.planted_models import Version, draw_published_crowd
 
 STEPS, BURN_IN = 6000, 1000
 """Steps among exact factorisations, and how many of them only find their size."""
@@ -38,12 +38,12 @@ def measure_noiseless(
     blocks = (crowd.confusion[first] * crowd.prior) @ crowd.confusion[second].transpose(0, 2, 1)
     pairs = WorkerPairs(first, second, blocks, np.full(first.size, 1), n)
 
-    def judge(found: CrowdModel) -> float:
+    def score(found: CrowdModel) -> float:
         scaled = found.confusion * found.prior
         model = scaled[first] @ found.confusion[second].transpose(0, 2, 1)
         return float((blocks * np.log(model)).sum())
 
-    found = fit_worker_pairs(pairs, np.full(n, 1), method, judge=judge, rng=rng)
+    found = fit_worker_pairs(pairs, np.full(n, 1), method, score=score, rng=rng)
     assert found.prior.size == n_classes
     return crowd.measure(found.prior, found.confusion)
 

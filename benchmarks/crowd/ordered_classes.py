@@ -18,8 +18,8 @@ import numpy as np
 
 # first, for it limits threads before NumPy loads
 from benchmarks.crowd.published_tables import find_error
+from benchmarks.crowd.scenarios import ScenarioName, draw_crowd
 from pmflib.crowd import aggregate, read_labels
-from pmflib.synthetic.scenarios import ScenarioName, draw_crowd
 
 SHAPES = {
     "200 tasks, 100 workers, 5 classes, 2 labels": (200, 100, 5, 2),

@@ -51,8 +51,8 @@ def run_crowd_kit(name: str, log: LabelLog) -> np.ndarray | None:
     except (ValueError, RuntimeError, FloatingPointError, AttributeError) as error:
         print(f"crowd-kit {name} does not run here: {str(error).splitlines()[0][:80]}")
         return None
-    places = found.reindex(np.arange(log.n_tasks)).to_numpy()
-    return np.asarray(places[:, None] == np.arange(log.n_classes), dtype=float)
+    indices = found.reindex(np.arange(log.n_tasks)).to_numpy()
+    return np.asarray(indices[:, None] == np.arange(log.n_classes), dtype=float)
 
 
 def make_scipy(levels: np.ndarray, n_levels: int, n_classes: int) -> Timer:

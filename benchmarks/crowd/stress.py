@@ -30,8 +30,8 @@ from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
+from benchmarks.crowd.scenarios import ScenarioName, draw_crowd
 from pmflib.crowd import aggregate, read_labels
-from pmflib.synthetic.scenarios import ScenarioName, draw_crowd
 
 SHAPES: dict[str, tuple[int, int, int, float, bool]] = {
     "2 classes, 164 workers, 10 labels": (800, 164, 2, 10, False),
@@ -77,17 +77,17 @@ def score_tasks(posterior: np.ndarray, classes: list[int], truth: np.ndarray) ->
     right = np.array(
         [classes.index(one) if one in classes else -1 for one in range(truth.max() + 1)]
     )
-    places = right[truth]
-    hit = np.where(places >= 0, top[np.arange(truth.size), places], False)
+    columns = right[truth]
+    hit = np.where(columns >= 0, top[np.arange(truth.size), columns], False)
     return np.asarray(hit / top.sum(axis=1))
 
 
-def measure(place: int, scenario: ScenarioName, seed: int) -> Row:
+def measure(shape: int, scenario: ScenarioName, seed: int) -> Row:
     """What `compare` finds of a drawn log."""
-    n_tasks, n_workers, n_classes, n_labels, rare = list(SHAPES.values())[place]
-    rng = np.random.default_rng([seed, place, *scenario.encode()])
+    n_tasks, n_workers, n_classes, n_labels, rare = list(SHAPES.values())[shape]
+    rng = np.random.default_rng([seed, shape, *scenario.encode()])
     crowd = draw_crowd(n_tasks, n_workers, n_classes, n_labels, rng, scenario=scenario, rare=rare)
-    names = {"shape": list(SHAPES)[place], "scenario": scenario, "seed": seed}
+    names = {"shape": list(SHAPES)[shape], "scenario": scenario, "seed": seed}
     return names | compare(crowd.log, crowd.truth)
 
 
@@ -146,9 +146,9 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = [
-        measure(place, scenario, seed)
+        measure(shape, scenario, seed)
         for seed in range(options.first, options.first + options.seeds)
-        for place in range(len(SHAPES))
+        for shape in range(len(SHAPES))
         for scenario in get_args(ScenarioName)
     ]
     show(rows)

@@ -20,7 +20,7 @@ from benchmarks.crowd.published_tables import (
 from pmflib.crowd import LabelLog, aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.solvers.crowd.annotator_model import CrowdModel
-from pmflib.synthetic.label_logs import Crowd, Version, draw_published_crowd
+from pmflib.synthetic.planted_models import Crowd, Version, draw_published_crowd
 
 VERSIONS: tuple[Version, ...] = ("code", "text")
 SAMPLES = (1000, 5000, 10_000)
@@ -77,7 +77,7 @@ def show_synthetic(reference: Path, trials: int) -> None:
     """Table 7 under both generators."""
     published = read_published(reference)
     for version in VERSIONS:
-        for place, n in enumerate(SAMPLES):
+        for index, n in enumerate(SAMPLES):
             mine, theirs = [], []
             for trial in range(trials):
                 rng = np.random.default_rng([trial, n])
@@ -86,7 +86,7 @@ def show_synthetic(reference: Path, trials: int) -> None:
                 mine.append(measure_methods(crowd, log))
                 theirs.append(measure_baselines(crowd, log))
             paper = published["ds-7", f"synthetic M=25 K=3 p=0.3 N={n}"]
-            again = {name: values[place] for name, values in AGAIN_SYNTHETIC.items()}
+            again = {name: values[index] for name, values in AGAIN_SYNTHETIC.items()}
             columns = {
                 "published": paper,
                 "again": again if version == "code" else {},
@@ -98,10 +98,10 @@ def show_synthetic(reference: Path, trials: int) -> None:
             }
             title = f"table 7, generator of the {version}, {n} tasks: MSE, {trials} trials"
             show(title, columns, digits="#.3g")
-            judge(paper, average(mine))
+            compare(paper, average(mine))
 
 
-def judge(paper: Numbers, mine: Numbers) -> None:
+def compare(paper: Numbers, mine: Numbers) -> None:
     """Print our means over the best published one, and over EM from the truth."""
     best = min(paper, key=lambda name: paper[name])
     print(f"best published: {best}, {paper[best]:#.3g}; {TRUTH}: {mine[TRUTH]:#.3g}")

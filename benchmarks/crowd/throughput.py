@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.crowd import peers
-from pmflib.blocks import SparseBlock
+from pmflib.core.blocks import SparseBlock
 from pmflib.crowd.e_step import LogWeights, evaluate_blocks
 from pmflib.crowd.votes import add_votes
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
@@ -69,7 +69,7 @@ def write(path: Path, workers: np.ndarray, labels: np.ndarray) -> None:
 
 def run_command(path: Path, output: Path, *more: str) -> dict[str, Any]:
     """Run ``pmf crowd``, with more options if any, and watch the memory of its processes."""
-    command = [sys.executable, "-m", "flows", "crowd", str(path), "--output", str(output)]
+    command = [sys.executable, "-m", "pmflib_flows", "crowd", str(path), "--output", str(output)]
     command += more
     began = time.perf_counter()
     process = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True)

@@ -26,20 +26,14 @@ import numpy as np
 
 import pmflib as pmf
 from benchmarks.em import peers
-from pmflib.arrays import Parameters
-from pmflib.blocks import SPARSE_BELOW, Block, DenseBlock
-from pmflib.em.duplicates import merge_duplicates
+from pmflib.core.arrays import Parameters
+from pmflib.core.blocks import SPARSE_BELOW, Block, DenseBlock
+from pmflib.em.blocks import merge_duplicates
 from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
-from pmflib.em.row_lists import iterate_lists
-from pmflib.em.row_tables import RowTables, allocate, choose_panels
-from pmflib.em.statistics import (
-    EMStatistics,
-    em_statistics,
-    m_step,
-    take_logs,
-)
 from pmflib.kernels.llvm.lanes import make_lanes
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from pmflib.model.row_tables import RowTables, allocate, choose_panels, iterate_lists
+from pmflib.model.statistics import EMStatistics, em_statistics, m_step, take_logs
+from pmflib.solvers import PseudoCounts
 
 OURS, LIMIT = "pmflib", "limit"
 TARGETS: dict[str, dict[str, float]] = {
@@ -79,7 +73,7 @@ class Report:
         self.figures.append({"name": name, "value": float(value), "unit": unit, **more})
         print(f"{name:44} {value:10.4g} {unit}", flush=True)
 
-    def judge(
+    def compare(
         self, name: str, value: float, target: float, *, at_most: bool = False, gated: bool = True
     ) -> None:
         """Print and keep a figure that has a target."""
@@ -169,7 +163,7 @@ def run_cases(report: Report, repeats: int, short: bool) -> None:
             for peer, seconds in times.items():
                 label = f"{name}, {iterate}: times {peer}"
                 if peer in TARGETS[name]:
-                    report.judge(label, seconds / mine, TARGETS[name][peer])
+                    report.compare(label, seconds / mine, TARGETS[name][peer])
                 else:
                     report.add(label, seconds / mine, "x")
         both = {
@@ -178,7 +172,7 @@ def run_cases(report: Report, repeats: int, short: bool) -> None:
         }
         medians = time_alternately(both, 2 * repeats + 1)
         label = f"{name}, late / initial"
-        report.judge(label, medians["late"] / medians["initial"], MAX_LATE, at_most=True)
+        report.compare(label, medians["late"] / medians["initial"], MAX_LATE, at_most=True)
     print(*sorted(absent), sep="\n")
 
 
@@ -267,7 +261,7 @@ def run_labels(report: Report, repeats: int, short: bool) -> None:
             if peer in times:
                 # the products of scipy on its own label logs are near enough to half the target to fail by chance
                 ratio, gated = times[peer] / times[OURS], peer != "scipy"
-                report.judge(f"{name}: times {peer}", ratio, target, gated=gated)
+                report.compare(f"{name}: times {peer}", ratio, target, gated=gated)
         print(*absent, sep="\n", end="\n" if absent else "")
 
 
@@ -305,16 +299,18 @@ def run_plants(report: Report, path: Path, repeats: int, ranks: Sequence[int]) -
         times = time_alternately(timers, repeats)
         name = f"plants, rank {rank}"
         if rank == 50:
-            report.judge(
+            report.compare(
                 f"{name}, merged rows, ms", times["merged"] * 1e3, PLANTS_MERGED, at_most=True
             )
-            report.judge(f"{name}, all rows, ms", times["all"] * 1e3, PLANTS_ALL, at_most=True)
+            report.compare(f"{name}, all rows, ms", times["all"] * 1e3, PLANTS_ALL, at_most=True)
         else:
             report.add(f"{name}, merged rows", times["merged"] * 1e3, "ms")
             report.add(f"{name}, all rows", times["all"] * 1e3, "ms")
         for peer, target in TARGETS["plants"].items():
             if peer in times:
-                report.judge(f"{name}, all rows: times {peer}", times[peer] / times["all"], target)
+                report.compare(
+                    f"{name}, all rows: times {peer}", times[peer] / times["all"], target
+                )
         print(*absent, sep="\n", end="\n" if absent else "")
 
 
@@ -374,7 +370,7 @@ def run_acceleration(report: Report, n_starts: int) -> None:
     report.add("acceleration: starts with the same optimum", len(ratios), f"of {4 * n_starts}")
     report.add("acceleration: starts with a worse optimum", worse, f"of {4 * n_starts}")
     if ratios:
-        report.judge(
+        report.compare(
             "acceleration: times fewer passes, median", statistics.median(ratios), FEWER_PASSES
         )
 
@@ -382,8 +378,8 @@ def run_acceleration(report: Report, n_starts: int) -> None:
 FIRST_CALL = """
 import time
 import numpy as np
-from pmflib.blocks import DenseBlock
-from pmflib.em.statistics import em_statistics, take_logs
+from pmflib.core.blocks import DenseBlock
+from pmflib.model.statistics import em_statistics, take_logs
 codes = np.zeros((1000, 30), np.int8)
 model = take_logs(np.full(20, 0.05), np.full((150, 20), 0.2))
 began = time.process_time()
@@ -408,7 +404,7 @@ def main() -> int:
     parser.add_argument("--plants", type=Path, help="training rows of plants, gzipped CSV")
     parser.add_argument("--json", type=Path, help="where to save the figures")
     parser.add_argument(
-        "--short", action="store_true", help="about a minute; judge by half targets"
+        "--short", action="store_true", help="about a minute; compare with half targets"
     )
     options = parser.parse_args()
     repeats = 5

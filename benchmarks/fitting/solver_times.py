@@ -2,7 +2,7 @@
 
     python -m benchmarks.fitting.solver_times --trials 3
 
-prints CPU seconds, medians over the trials, all on the same marginals: CNMF-SPA (below 5 ms wanted), CNMF-OPT by
+prints CPU seconds, medians over the trials, all on the same marginals: CNMF-SPA (target: below 5 ms), CNMF-OPT by
 closed-form updates until it has converged (below 1 s), and by the published exponentiated gradient with Armijo's rule,
 compiled, from the same start: 200 and 50 inner steps, 200 sweeps or a relative change of 1e-6 (20 times slower at
 least). Divergences are the mean over the pairs, nats.

@@ -3,7 +3,7 @@
     python -m benchmarks.kernels.below_numba
 
 One thread, CPU time, medians of rounds in which all ways run alternately in one process; results are compared to the
-bit. Plain ways are loops as good as plain numba makes easy: places unsigned, nothing allocated, states inside. Figures
+bit. Plain ways are loops as good as plain numba makes easy: indices unsigned, nothing allocated, states inside. Figures
 of this program are in docs/kernels.md, with the rule by which a file is deleted.
 """
 
@@ -34,15 +34,14 @@ import numba
 import numpy as np
 from scipy import special
 
-from pmflib.blocks import Block, DenseBlock
-from pmflib.em.row_lists import Layout, iterate_lists, number_entries
-from pmflib.em.statistics import em_statistics, take_logs
-from pmflib.kernels import em_choice, pair_scatter, planes, tiles
+from pmflib.core.blocks import Block, DenseBlock
+from pmflib.kernels import em_rows, planes, scatter
+from pmflib.kernels import scatter as tiles
 from pmflib.kernels.digamma import digamma, find_rises
-from pmflib.kernels.em_lists import make_dense_combined
-from pmflib.kernels.held import find_held
+from pmflib.kernels.em_rows import find_observed, make_dense_combined, make_row_kernels
 from pmflib.kernels.llvm import vectors
-from pmflib.kernels.row_kernels import make_row_kernels
+from pmflib.model.row_tables import Layout, iterate_lists, number_entries
+from pmflib.model.statistics import em_statistics, take_logs
 
 Way = Callable[[], Any]
 
@@ -112,7 +111,7 @@ def compare_planes(rounds: int) -> None:
         ways: dict[str, Way] = {
             "vectors": partial(count, planes.add_planes),
             "plain planes": partial(count, plain.add_planes),
-            "scatter": partial(count, pair_scatter.add_dense),
+            "scatter": partial(count, scatter.add_dense),
         }
         report(f"vectors: count {n_variables} x {size}, {share:.0%} observed", ways, rounds)
 
@@ -199,14 +198,14 @@ CHOICES = {
 @contextmanager
 def plain_code(*files: str) -> Iterator[None]:
     """Keep EM to the plain code of some files."""
-    before = {CHOICES[file][0]: getattr(em_choice, CHOICES[file][0]) for file in files}
+    before = {CHOICES[file][0]: getattr(em_rows, CHOICES[file][0]) for file in files}
     for file in files:
-        setattr(em_choice, *CHOICES[file])
+        setattr(em_rows, *CHOICES[file])
     try:
         yield
     finally:
         for name, choose in before.items():
-            setattr(em_choice, name, choose)
+            setattr(em_rows, name, choose)
 
 
 def compare_passes(rounds: int) -> None:
@@ -278,8 +277,8 @@ if "numba" in sys.argv:
     def compile_kernel(*shape, saved=True, **options):
         return numba.njit(**{"nogil": True, "cache": saved, **options})
     saved_code.compile_kernel = compile_kernel
-from pmflib.blocks import DenseBlock
-from pmflib.em.statistics import em_statistics, take_logs
+from pmflib.core.blocks import DenseBlock
+from pmflib.model.statistics import em_statistics, take_logs
 from pmflib.kernels.planes import add_planes
 codes, offsets = np.zeros((1000, 30), np.int8), np.arange(0, 151, 5)
 model = take_logs(np.full(20, 0.05), np.full((150, 20), 0.2))
@@ -320,7 +319,7 @@ def compare_tiles(rounds: int) -> None:
     """Tiles, rows in order of their lengths, and level indices, next to the plain scatter."""
     for n_rows, n_variables, share in ((100_000, 30, 0.1), (30_000, 100, 0.1), (10_000, 500, 0.05)):
         codes, offsets = draw_codes(n_rows, n_variables, 5, share)
-        found = find_held(codes, offsets)
+        found = find_observed(codes, offsets)
 
         def count(
             add: Callable[..., None],
@@ -337,7 +336,7 @@ def compare_tiles(rounds: int) -> None:
         ways: dict[str, Way] = {
             "tiles": partial(count, tiles.add_tiles, *found, offsets),
             "rows as they come": partial(count, tiles.add_tiles, *found, offsets, short=0),
-            "scatter": partial(count, pair_scatter.add_sparse, *found),
+            "scatter": partial(count, scatter.add_sparse, *found),
         }
         report(f"tiles: {n_variables} x 5, {share:.0%} observed", ways, rounds)
 

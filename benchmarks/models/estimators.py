@@ -190,19 +190,19 @@ def lose_cells(given: np.ndarray, table: np.ndarray, hidden: np.ndarray) -> tupl
     """Log-loss of hidden cells by the imputer's model, and by the shares of each column's levels."""
     imputer = pmf.PMFImputer().fit(given)
     schema = imputer.model_.schema
-    names = [f"x{place}" for place in range(table.shape[1])]
+    names = [f"x{index}" for index in range(table.shape[1])]
     codes = schema.encode({name: column for name, column in zip(names, given.T, strict=True)})
     posterior = imputer.model_.posterior(codes)
     losses: list[np.ndarray] = []
     shares: list[np.ndarray] = []
-    for place, variable in enumerate(schema):
+    for index, variable in enumerate(schema):
         column = names.index(variable.name)
         rows = np.flatnonzero(hidden[:, column])
         truth = np.array([variable.encode_value(value) for value in table[rows, column].tolist()])
         rows, truth = rows[truth >= 0], truth[truth >= 0]
-        found = posterior[rows] @ imputer.model_.factor(place).T
+        found = posterior[rows] @ imputer.model_.factor(index).T
         losses.append(-np.log(found[np.arange(truth.size), truth]))
-        counts = np.bincount(codes[codes[:, place] >= 0, place], minlength=variable.cardinality)
+        counts = np.bincount(codes[codes[:, index] >= 0, index], minlength=variable.cardinality)
         shares.append(-np.log((counts / counts.sum())[truth]))
     return float(np.concatenate(losses).mean()), float(np.concatenate(shares).mean())
 
@@ -285,7 +285,7 @@ def main() -> None:
     # peers say much of limits of iterations that are their defaults
     warnings.simplefilter("ignore")
     without = [*list_absent(), *(each for each in options.without.split(",") if each)]
-    wanted = [each for each in options.sets.split(",") if each]
+    requested = [each for each in options.sets.split(",") if each]
     programs: Mapping[str, tuple[tuple[str, ...], Callable[[str], None]]] = {
         "classes": (("car", "votes", "nltcs"), lambda name: run_classes(name, without)),
         "cells": (
@@ -297,7 +297,7 @@ def main() -> None:
         run_rows(options.draws, without)
         return
     sets, run = programs[options.what]
-    for name in wanted or sets:
+    for name in requested or sets:
         if Path(DATA / name).exists():
             run(name)
         else:

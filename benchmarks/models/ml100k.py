@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,9 @@ def main() -> None:
         run_pmf("run", "pipeline.toml", folder=folder)
         answers = run_pmf("score", "pipeline.toml", "--questions", "questions.csv", folder=folder)
     truth = log[hidden][:, 2]
-    rows = [("model", answers["rmse"], answers["mae"])]
+    # all movies are rated on one scale
+    (errors,) = answers["errors"].values()
+    rows = [("model", errors["rmse"], errors["mae"])]
     rows += [
         (name, rmse(guess, truth), mae(guess, truth))
         for name, guess in averages(known, log[hidden]).items()
@@ -71,9 +74,9 @@ def write(path: Path, log: np.ndarray) -> None:
     np.savetxt(path, log, "%d", ",", header=COLUMNS, comments="")
 
 
-def run_pmf(*words: str, folder: Path) -> dict[str, float]:
+def run_pmf(*words: str, folder: Path) -> dict[str, Any]:
     """Run the command as a user does, and read its JSON."""
-    command = [sys.executable, "-m", "flows", *words, "--json"]
+    command = [sys.executable, "-m", "pmflib_flows", *words, "--json"]
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     return dict(json.loads(done.stdout))
 

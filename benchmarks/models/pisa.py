@@ -84,7 +84,7 @@ def read_survey(n_targets: int, seed: int) -> Survey:
     return Survey(schema, train, valid, test, tuple(targets.tolist()))
 
 
-def judge(codes: np.ndarray, target: int, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def assess(codes: np.ndarray, target: int, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log-probability and hit of every row under the PMFs of a target, NaN where it is missing."""
     truth = codes[:, target]
     of_truth = found[np.arange(len(codes)), np.maximum(truth, 0)]
@@ -95,7 +95,7 @@ def judge(codes: np.ndarray, target: int, found: np.ndarray) -> tuple[np.ndarray
 
 def predict_each(model: pmf.JointPMF, codes: np.ndarray, targets: Sequence[int]) -> np.ndarray:
     """Log-probabilities and hits of the targets: (2, n_rows, n_targets)."""
-    found = [judge(codes, target, model.predict_proba(codes, target)) for target in targets]
+    found = [assess(codes, target, model.predict_proba(codes, target)) for target in targets]
     return np.stack(found, axis=2)
 
 
@@ -166,10 +166,10 @@ def _boost_best(
             X_val=inputs[1][held[1]],
             y_val=survey.valid[held[1], target],
         )
-        logs, _ = judge(survey.valid, target, _spread(model, inputs[1], survey, target))
+        logs, _ = assess(survey.valid, target, _spread(model, inputs[1], survey, target))
         if np.nanmean(logs) > score:
             best, score = model, np.nanmean(logs)
-    return judge(survey.test, target, _spread(best, inputs[2], survey, target))
+    return assess(survey.test, target, _spread(best, inputs[2], survey, target))
 
 
 def _spread(model: Any, inputs: np.ndarray, survey: Survey, target: int) -> np.ndarray:

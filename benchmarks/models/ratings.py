@@ -73,9 +73,9 @@ Guess = np.ndarray
 def hide_ratings(table: np.ndarray, seed: int) -> Split:
     """Deal the known ratings: 50 % to learn from, 20 % to choose on, 30 % to be scored on."""
     known = np.flatnonzero(table)
-    dealt = np.random.default_rng(seed).permutation(known)
+    shuffled = np.random.default_rng(seed).permutation(known)
     parts = []
-    for cells in np.split(dealt, [known.size // 2, known.size * 7 // 10]):
+    for cells in np.split(shuffled, [known.size // 2, known.size * 7 // 10]):
         part = np.zeros_like(table)
         part.flat[cells] = table.flat[cells]
         parts.append(part)
@@ -146,14 +146,14 @@ def _factorise(
 
 
 def solve_ridge(
-    wanted: np.ndarray, held: np.ndarray, factors: np.ndarray, of_bias: float, penalty: float
+    observed: np.ndarray, held: np.ndarray, factors: np.ndarray, of_bias: float, penalty: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ridge regression of each row on a one and the factors: biases and coefficients."""
     design = np.hstack([np.ones((len(factors), 1)), factors])
     squares = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
     grams = (held @ squares).reshape(len(held), design.shape[1], -1)
     grams += np.diag([of_bias] + [penalty] * factors.shape[1])
-    found = np.linalg.solve(grams, ((wanted * held) @ design)[:, :, None])[:, :, 0]
+    found = np.linalg.solve(grams, ((observed * held) @ design)[:, :, None])[:, :, 0]
     return found[:, 0], found[:, 1:]
 
 
@@ -176,15 +176,15 @@ def fit_joint(split: Split) -> dict[str, Callable[[], Guess]]:
         return list(fit_averages(codes, schema, RANKS, PSEUDO_COUNTS, PASSES))
 
     def predict() -> Guess:
-        return judge(split, (expect(model, codes) for model in fits()))
+        return score(split, (expect(model, codes) for model in fits()))
 
     def predict_by_pairs() -> Guess:
-        return judge(split, chain(*(predict_linearly(model, split.train) for model in fits())))
+        return score(split, chain(*(predict_linearly(model, split.train) for model in fits())))
 
     return {"joint PMF": predict, "ours": predict_by_pairs}
 
 
-def judge(split: Split, guesses: Iterable[Guess]) -> Guess:
+def score(split: Split, guesses: Iterable[Guess]) -> Guess:
     """The mean of those that do best on the validation ratings."""
     return average_best([(measure(guess, split.validation)[0], guess) for guess in guesses])
 
@@ -281,8 +281,8 @@ def run_genre(table: np.ndarray, genre: str, seeds: range) -> None:
     for name, each in errors.items():
         shown = " ".join(f"{part[name]:.4f}" for part in published if name in part)
         line = f"{name:<16}{shown:>16}"
-        for place in (0, 1):
-            values = [pair[place] for pair in each]
+        for index in (0, 1):
+            values = [pair[index] for pair in each]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
             line += f"{statistics.mean(values):>9.4f}{spread:>8.4f}"
         print(line + f"{statistics.median(seconds[name]):>8.2f}", flush=True)

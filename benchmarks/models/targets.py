@@ -2,14 +2,14 @@
 
     python -m benchmarks.models.targets --tables car,votes --splits 2
 
-Tables that come with scikit-learn, their numbers cut into bins of equal frequency, and those of `../shared/data` that
-are there; at most 5,000 rows of each. Rows are dealt to ten parts at random: a split tests on one, chooses on the next
-two and learns from the other seven, so that no row is tested twice. `pmf` is fit_em with `target` and nothing else but
+Tables that come with scikit-learn, their numbers put into bins of equal frequency, and those of `../shared/data` that
+are there; at most 5,000 rows of each. Rows go to ten parts at random: a split tests on one, chooses on the next two
+and learns from the other seven, so that no row is tested twice. `pmf` is fit_em with `target` and nothing else but
 a rank: the smallest is the number of the target's levels, it is doubled until two doublings have not raised the
 validation rows' log-likelihood of the target, and the best is taken. Logistic regression (its penalty chosen on the
 validation rows), naive Bayes (counted on the training rows) and the majority class are those of the pipeline's report.
 
-The defaults were tuned on the tables marked so, and are judged by the others. Differences are `pmf` less the other,
+The defaults were tuned on the tables marked so, and are evaluated on the others. Differences are `pmf` less the other,
 over all tested rows, paired, with standard errors: of the log-loss less than 0, of the accuracy more than 0 is better.
 """
 
@@ -28,9 +28,9 @@ import sklearn.datasets
 
 import pmflib as pmf
 from benchmarks.data import DATA
-from pmflib.fitting.naive_bayes import read_naive_bayes
-from pmflib.prediction.logistic_regression import fit_logistic_regression
-from pmflib.prediction.measures import Measure, measure_all
+from pmflib.fitting.starts import read_naive_bayes
+from pmflib.model.measures import Measure, measure_all
+from pmflib.scoring.prediction import fit_logistic_regression
 
 MAX_ROWS = 5000
 N_PARTS = 10
@@ -44,22 +44,22 @@ def make_codes(columns: list[np.ndarray]) -> np.ndarray:
     for column in columns:
         levels, found = np.unique(column.astype(str), return_inverse=True)
         absent = np.isin(levels, ["", "?", "-1"])
-        place = np.cumsum(~absent) - 1
-        codes.append(np.where(absent[found], -1, place[found]))
+        index = np.cumsum(~absent) - 1
+        codes.append(np.where(absent[found], -1, index[found]))
     return np.stack(codes, axis=1).astype(np.int16)
 
 
-def cut(column: np.ndarray, bins: int) -> np.ndarray:
+def bin_column(column: np.ndarray, bins: int) -> np.ndarray:
     """Bins of equal frequency, fewer where values repeat."""
     edges = np.unique(np.quantile(column, np.arange(1, bins) / bins))
     return np.searchsorted(edges, column, side="left")
 
 
 def read_sklearn(name: str, bins: int) -> np.ndarray:
-    """A table of scikit-learn, its numbers binned; a number to predict is cut into three."""
+    """A table of scikit-learn, its numbers binned; a number to predict is put into three bins."""
     x, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
-    target = cut(y, 3) if np.unique(y).size > 20 else y
-    columns = [cut(column, bins) for column in x.T]
+    target = bin_column(y, 3) if np.unique(y).size > 20 else y
+    columns = [bin_column(column, bins) for column in x.T]
     return make_codes([target, *(each for each in columns if np.unique(each).size > 1)])
 
 
@@ -106,7 +106,7 @@ def read_users() -> np.ndarray:
     """Gender of users of MovieLens, from age, occupation and region."""
     table = read_lines(DATA / "ml-100k" / "u.user", "|")
     regions = np.array([text[0] for text in table[:, 4]])
-    return make_codes([table[:, 2], cut(table[:, 1].astype(float), 6), table[:, 3], regions])
+    return make_codes([table[:, 2], bin_column(table[:, 1].astype(float), 6), table[:, 3], regions])
 
 
 def read_labels() -> np.ndarray:
@@ -135,7 +135,7 @@ TABLES: Mapping[str, Callable[[], np.ndarray]] = {
 """Tables by name, the target first."""
 
 
-def fit_ladder(
+def fit_grid(
     train: np.ndarray, validation: np.ndarray, schema: pmf.Schema
 ) -> tuple[pmf.JointPMF, tuple[str, ...]]:
     """Fit at defaults with a target, of ranks that double."""
@@ -162,7 +162,7 @@ def predict_all(
     )
     train = codes[~test & ~validation]
     bayes = read_naive_bayes(pmf.count_pairs(train, schema), 0)
-    model, notes = fit_ladder(train, codes[validation], schema)
+    model, notes = fit_grid(train, codes[validation], schema)
     if verbose:
         print(f"  rank {model.rank}: {'; '.join(notes)}", flush=True)
     regression = fit_logistic_regression(
@@ -228,7 +228,7 @@ def main() -> None:
         print_row(name, results[name], time.process_time() - began)
     for title, chosen in (
         ("tuned on", [name for name in results if name in TUNED]),
-        ("judged by", [name for name in results if name not in TUNED]),
+        ("evaluated on", [name for name in results if name not in TUNED]),
     ):
         if not chosen:
             continue

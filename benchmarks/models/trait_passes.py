@@ -24,12 +24,13 @@ from pathlib import Path
 import numpy as np
 
 import pmflib as pmf
-from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
-from pmflib.reporting.work_progress import Progress, listen_here
-from pmflib.running.clients import open_client, start_workers
+from pmflib.core.blocks import DenseBlock
+from pmflib.display.progress import Progress, listen
+from pmflib.model.traits.trait_model import TraitModel
+from pmflib.running.clients import open_client
+from pmflib.running.workers import start_workers
 from pmflib.store.sample_blocks import SampleWriter, list_blocks
-from pmflib.traits.trait_model import TraitModel
 
 N_LEVELS, N_TRAITS, PASSES = 5, 2, 3
 DRAWN = 50_000
@@ -52,9 +53,9 @@ def write_people(folder: Path, n_people: int, n_variables: int) -> pmf.Schema:
         rows = np.arange(start, min(start + DRAWN, n_people))
         factors = truth.find_factors(rng.standard_normal((rows.size, N_TRAITS)))
         codes = np.empty((rows.size, n_variables), np.int8)
-        for place in range(n_variables):
-            ends = factors[schema.rows_of(place)].cumsum(axis=0)
-            codes[:, place] = (rng.random(rows.size) > ends[:-1]).sum(axis=0)
+        for index in range(n_variables):
+            ends = factors[schema.rows_of(index)].cumsum(axis=0)
+            codes[:, index] = (rng.random(rows.size) > ends[:-1]).sum(axis=0)
         codes[rng.random(codes.shape) < 0.2] = -1
         writer.append(DenseBlock(codes), rows % 2, rows)
     writer.close()
@@ -75,7 +76,7 @@ def fit_people(folder: Path, dimensions: int, n_threads: int) -> dict[str, float
     with (
         start_workers(ClusterConfig(workers=n_threads)) as address,
         open_client(address) as client,
-        listen_here(note),
+        listen(note),
     ):
         # nothing is kept: every pass reads all blocks
         samples = pmf.StoredSamples(blocks, schema, client)

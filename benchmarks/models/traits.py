@@ -38,7 +38,7 @@ from benchmarks.models.ratings import (
     USER_PENALTIES,
     solve_ridge,
 )
-from pmflib.blocks import DenseBlock
+from pmflib.core.blocks import DenseBlock
 
 LEAST_RATINGS = 100
 HIDDEN_SHARE, VALIDATION_SHARE, NEW_SHARE = 0.2, 0.1, 0.1
@@ -145,17 +145,17 @@ def fold_users(factors: Factors, codes: np.ndarray, noise: float | None = None) 
     noise is the variance of the ratings, for the latter.
     """
     held = (codes >= 0).astype(np.float64)
-    wanted = np.where(held > 0, codes - factors.mean - factors.movies[:, 0], 0.0)
+    observed = np.where(held > 0, codes - factors.mean - factors.movies[:, 0], 0.0)
     if noise is None:
         of_users, _, penalty = factors.penalties
-        bias, users = solve_ridge(wanted, held, factors.movies[:, 1:], of_users, penalty)
+        bias, users = solve_ridge(observed, held, factors.movies[:, 1:], of_users, penalty)
         return replace(factors, users=np.column_stack([bias, users]))
     design = np.column_stack([np.ones(len(factors.movies)), factors.movies[:, 1:]])
     mean = factors.users.mean(axis=0)
     covariance = np.cov(factors.users.T).reshape(mean.size, mean.size) + 1e-4 * np.eye(mean.size)
     squares = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
     grams = (held @ squares).reshape(len(held), mean.size, mean.size)
-    pull = ((wanted - held * (design @ mean)) @ design)[:, :, None]
+    pull = ((observed - held * (design @ mean)) @ design)[:, :, None]
     steps = np.linalg.solve(grams + noise * np.linalg.inv(covariance), pull)[:, :, 0]
     return replace(factors, users=mean + steps)
 
@@ -191,7 +191,7 @@ def predict_by_states(model: pmf.JointPMF, left: np.ndarray, cells: Cells) -> np
     return chances
 
 
-def choose_rank(codes: np.ndarray, schema: pmf.Schema, seed: int) -> int:
+def choose_n_states(codes: np.ndarray, schema: pmf.Schema, seed: int) -> int:
     """Rank of the averaged fits that makes a tenth of the ratings most probable."""
     left, validation = hide(codes, VALIDATION_SHARE, np.random.default_rng([seed, 1]))
     found = []
@@ -229,10 +229,10 @@ def run_split(codes: np.ndarray, seed: int, found: Scores, *, classes: bool) -> 
     left, cells = hide(codes, HIDDEN_SHARE, rng)
     new = np.sort(rng.permutation(len(codes))[: round(NEW_SHARE * len(codes))])
     old = np.setdiff1d(np.arange(len(codes)), new)
-    place = np.full(len(codes), -1)
-    place[new] = np.arange(new.size)
-    own = place[cells.users] >= 0
-    new_cells = Cells(place[cells.users[own]], cells.movies[own], cells.codes[own])
+    row = np.full(len(codes), -1)
+    row[new] = np.arange(new.size)
+    own = row[cells.users] >= 0
+    new_cells = Cells(row[cells.users[own]], cells.movies[own], cells.codes[own])
     schema = pmf.Schema.from_cardinalities([LEVELS] * codes.shape[1])
 
     def keep(name: str, scores: tuple[float, ...], seconds: float, joint: float = np.nan) -> None:
@@ -274,7 +274,7 @@ def run_split(codes: np.ndarray, seed: int, found: Scores, *, classes: bool) -> 
 
     if classes:
         began = time.process_time()
-        rank = choose_rank(left, schema, seed)
+        rank = choose_n_states(left, schema, seed)
         fitted = pmf.fit_em(left, rank=rank, schema=schema, members=MEMBERS, rng=seed).model
         seconds = time.process_time() - began
         print(f"split {seed}: {MEMBERS} fits of rank {rank}", flush=True)

@@ -101,7 +101,7 @@ def read_set(name: str, path: Path) -> Set:
     )
 
 
-def deal_rows(data: Set, seed: int) -> Split:
+def split_rows(data: Set, seed: int) -> Split:
     """Deal the rows as the released code does."""
     n_rows = len(data.codes)
     order = np.random.default_rng(seed).permutation(n_rows)
@@ -179,7 +179,7 @@ def clip(model: pmf.JointPMF) -> pmf.JointPMF:
 
 
 def fit_auto(data: Set, split: Split, ranks: Sequence[int] = RANKS) -> Classify:
-    """The joint PMF as one call fits it, judged by the class of the validation rows; the best rank of some."""
+    """The joint PMF as one call fits it, evaluated by the class of the validation rows; the best rank of some."""
     train, validation = data.codes[split.train], data.codes[split.validation]
     options = {"schema": data.schema, "validation": validation, "target": 0, "members": MEMBERS}
     results = [pmf.fit_em(train, rank=rank, **options) for rank in ranks]
@@ -240,7 +240,7 @@ def run_set(data: Set, seeds: range, methods: list[str]) -> dict[str, list[float
     found: dict[str, list[float]] = {}
     seconds: dict[str, list[float]] = {}
     for seed in seeds:
-        split = deal_rows(data, seed)
+        split = split_rows(data, seed)
         for name, fit in list_fits(data, split).items():
             if methods and name not in methods:
                 continue

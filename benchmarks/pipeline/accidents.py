@@ -25,8 +25,9 @@ from benchmarks.pipeline.simulated_nights import (
     write_answers,
     write_ratings,
 )
-from pmflib.arrays import IntArray
-from pmflib.errors import PmfError
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import PmfError
+from pmflib.quality.findings import find_recorded
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live, list_records
 
@@ -62,7 +63,7 @@ class Home:
     generator: Generator
     rng: np.random.Generator
 
-    def place(self, night: int) -> Path:
+    def find_path(self, night: int) -> Path:
         """File of a night."""
         return self.folder / "data" / f"night-{night:02}.csv"
 
@@ -80,13 +81,13 @@ Accident = Callable[[Home, int, IntArray], None]
 def scale_to_hundred(home: Home, night: int, codes: IntArray) -> None:
     """Ratings are delivered as 20 to 100."""
     text = home.write(codes, night, write_level=lambda level: str(20 * (level + 1)))
-    home.place(night).write_text(text, "utf-8")
+    home.find_path(night).write_text(text, "utf-8")
 
 
 def reverse_scale(home: Home, night: int, codes: IntArray) -> None:
     """Ratings are delivered as 6 less the rating."""
     text = home.write(codes, night, write_level=lambda level: str(5 - level))
-    home.place(night).write_text(text, "utf-8")
+    home.find_path(night).write_text(text, "utf-8")
 
 
 def reverse_earlier(home: Home, night: int, codes: IntArray) -> None:
@@ -104,20 +105,20 @@ def swap_columns(home: Home, night: int, codes: IntArray) -> None:
     if home.generator.layout == "wide":
         codes = codes.copy()
         codes[:, [2, 7]] = codes[:, [7, 2]]
-        home.place(night).write_text(home.write(codes, night), "utf-8")
+        home.find_path(night).write_text(home.write(codes, night), "utf-8")
     else:
-        home.place(night).write_text(home.write(codes, night, swap=True), "utf-8")
+        home.find_path(night).write_text(home.write(codes, night, swap=True), "utf-8")
 
 
 def deliver_half(home: Home, night: int, codes: IntArray) -> None:
     """The file is cut in the middle."""
     text = home.write(codes, night)
-    home.place(night).write_text(text[: len(text) // 2], "utf-8")
+    home.find_path(night).write_text(text[: len(text) // 2], "utf-8")
 
 
 def duplicate_file(home: Home, night: int, codes: IntArray) -> None:
     """The file is delivered twice."""
-    for path in (home.place(night), home.place(night).with_suffix(".copy.csv")):
+    for path in (home.find_path(night), home.find_path(night).with_suffix(".copy.csv")):
         path.write_text(home.write(codes, night), "utf-8")
 
 
@@ -127,42 +128,42 @@ def deliver_nothing(home: Home, night: int, codes: IntArray) -> None:
 
 def deliver_header(home: Home, night: int, codes: IntArray) -> None:
     """A file with nothing but its header comes."""
-    home.place(night).write_text(home.write(codes[:0], night), "utf-8")
+    home.find_path(night).write_text(home.write(codes[:0], night), "utf-8")
 
 
 def write_latin(home: Home, night: int, codes: IntArray) -> None:
     """The file is Latin-1."""
-    home.place(night).write_bytes(home.write(codes, night).encode("latin-1"))
+    home.find_path(night).write_bytes(home.write(codes, night).encode("latin-1"))
 
 
 def write_utf16(home: Home, night: int, codes: IntArray) -> None:
     """The file is UTF-16."""
-    home.place(night).write_bytes(home.write(codes, night).encode("utf-16"))
+    home.find_path(night).write_bytes(home.write(codes, night).encode("utf-16"))
 
 
 def drift(home: Home, night: int, codes: IntArray) -> None:
     """Other people answer."""
     other = home.generator.draw(home.rng, drift=True)
-    home.place(night).write_text(home.write(other, night), "utf-8")
+    home.find_path(night).write_text(home.write(other, night), "utf-8")
 
 
 def lose_file(home: Home, night: int, codes: IntArray) -> None:
     """An earlier file is gone."""
-    home.place(night).write_text(home.write(codes, night), "utf-8")
-    home.place(2).unlink()
+    home.find_path(night).write_text(home.write(codes, night), "utf-8")
+    home.find_path(2).unlink()
 
 
 def empty_column(home: Home, night: int, codes: IntArray) -> None:
     """A question has no answers."""
     codes = codes.copy()
     codes[:, 4] = -1
-    home.place(night).write_text(home.write(codes, night), "utf-8")
+    home.find_path(night).write_text(home.write(codes, night), "utf-8")
 
 
 def lose_everything(home: Home, night: int, codes: IntArray) -> None:
     """All files hold nothing but their header."""
     header = home.write(codes[:0], night)
-    home.place(night).write_text(header, "utf-8")
+    home.find_path(night).write_text(header, "utf-8")
     for path in (home.folder / "data").glob("*.csv"):
         path.write_text(header, "utf-8")
 
@@ -278,10 +279,10 @@ def run_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
         for name, content in good.items():
             (folder / "data" / name).write_bytes(content)
         codes = generator.draw(home.rng)
-        good[home.place(night).name] = home.write(codes, night).encode()
+        good[home.find_path(night).name] = home.write(codes, night).encode()
         accident = accidents.get(night)
         if accident is None:
-            home.place(night).write_bytes(good[home.place(night).name])
+            home.find_path(night).write_bytes(good[home.find_path(night).name])
         else:
             accident(home, night, codes)
         name = "" if accident is None else accident.__name__
@@ -291,8 +292,8 @@ def run_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
 
 def run_night(folder: Path, pipeline: str, night: int, accident: str) -> Outcome:
     """Run the pipeline once, and read its record."""
-    from flows.etl import etl
-    from flows.exit_codes import EXIT_CODES
+    from pmflib_flows.etl import etl
+    from pmflib_flows.exit_codes import EXIT_CODES
 
     store, code = Store(folder / "store"), 0
     before = find_live(store, "pipeline")
@@ -301,10 +302,10 @@ def run_night(folder: Path, pipeline: str, night: int, accident: str) -> Outcome
     except PmfError as error:
         code = EXIT_CODES[type(error)]
     record = list_records(store, "pipeline")[-1]
-    crossed = [each for each in record.facts.get("quality", ()) if not each["passed"]]
+    crossed = [each for each in find_recorded(record.facts) if not each.passed]
     # a guard that stops one file may warn of another
-    actions = {each["guard"]: each["action"] for each in crossed}
-    actions |= {each["guard"]: "stop" for each in crossed if each["action"] == "stop"}
+    actions = {each.guard: each.action for each in crossed}
+    actions |= {each.guard: "stop" for each in crossed if each.action == "stop"}
     guards = tuple(f"{guard} {action}" for guard, action in actions.items())
     return Outcome(pipeline, night, accident, guards, record.outcome, code, record.live == before)
 

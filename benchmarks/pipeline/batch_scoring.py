@@ -38,7 +38,7 @@ CHILD = """
 import json, os, resource, sys, time
 from pathlib import Path
 from pmflib import JointPMF, score_file
-from pmflib.model.reference_scores import ReferenceScores
+from pmflib.model.row_scores import ReferenceScores
 folder = Path(sys.argv[1])
 model = JointPMF.load(folder / "model")
 reference = ReferenceScores.load(folder / "reference")
@@ -65,7 +65,7 @@ def main() -> None:
         folder = Path(name)
         model = make_model(options.rank)
         model.save(folder / "model")
-        from pmflib.model.reference_scores import ReferenceScores
+        from pmflib.model.row_scores import ReferenceScores
 
         ReferenceScores.draw(model).save(folder / "reference")
         sizes = [int(rows) for rows in options.rows]
@@ -86,7 +86,7 @@ def make_model(rank: int) -> JointPMF:
     rng = np.random.default_rng(0)
     prior, factors = planted_factors([len(LEVELS)] * N_VARIABLES, rank, rng, concentration=0.3)
     values = tuple(map(float, range(len(LEVELS))))
-    variables = (Variable(f"q{place:02}", LEVELS, values) for place in range(N_VARIABLES))
+    variables = (Variable(f"q{index:02}", LEVELS, values) for index in range(N_VARIABLES))
     return JointPMF(prior, factors, Schema(tuple(variables)))
 
 
@@ -185,15 +185,14 @@ def measure(work: Callable[[], object]) -> float:
 def report_steps(path: Path, model: JointPMF) -> None:
     """Print the processor time of each step, in one thread, over the whole file."""
     from pmflib.config import SchemaConfig, make_source
+    from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
+    from pmflib.ingest.dataset.wide import WideEncoder
     from pmflib.ingest.readers import read_rows
-    from pmflib.ingest.row_screening import Screen, Verdicts
     from pmflib.ingest.sources import digest_source, find_sources
-    from pmflib.ingest.wide import WideEncoder
-    from pmflib.model.reference_scores import ReferenceScores
-    from pmflib.model.row_scores import RowScorer
-    from pmflib.model.score_parts import list_origins
+    from pmflib.model.row_scores import ReferenceScores, RowScorer
     from pmflib.model.score_tables import TableScorer
-    from pmflib.table_files import write_options
+    from pmflib.scoring.score_parts import list_origins
+    from pmflib.store.table_files import write_options
 
     config = make_source({"path": str(path), "layout": "wide"})
     (source,) = find_sources(str(path))
@@ -214,7 +213,7 @@ def report_steps(path: Path, model: JointPMF) -> None:
         at = clock("read", at)
         rejected: list[object] = []
         screen = Screen(source, config, SchemaConfig(), rejected)  # type: ignore[arg-type]
-        kept, codes = encoder.encode(raw, Verdicts(raw.batch.num_rows), screen)
+        kept, codes = encoder.encode(raw, RowDecisions(raw.batch.num_rows), screen)
         at = clock("encode", at)
         found = rows.score(codes)
         at = clock("score", at)

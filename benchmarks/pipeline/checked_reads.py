@@ -14,12 +14,13 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pmflib.blocks import DenseBlock
+from pmflib.core.blocks import DenseBlock
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
@@ -71,7 +72,7 @@ def write_partition(store: Store, schema: Schema, n_blocks: int, block_rows: int
             codes = rng.integers(0, 5, (block_rows, N_VARIABLES)).astype(schema.code_dtype)
             rows = np.arange(block_rows)
             writer.append(DenseBlock(codes), np.zeros(block_rows, np.int64), rows)
-        return writer.close()
+        return asdict(writer.close())
 
     entry = store.build("samples", inputs={}, options={}, version=1, write=write)
     return store.locate(entry.reference) / "samples"

@@ -28,11 +28,11 @@ import numpy as np
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from pmflib.config import PipelineConfig, load_config
+from pmflib.core.machine import count_processors
 from pmflib.model.sampling import sample_codes
-from pmflib.planning.run_plans import RunPlan, show_bytes
-from pmflib.planning.sizes import ClusterSize, FitSize, LogSize
-from pmflib.planning.speeds import Speeds
-from pmflib.running.processors import count_processors
+from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize
+from pmflib.operations.planning.speeds import Speeds
+from pmflib.operations.planning.whole_run import RunPlan, show_bytes
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
@@ -94,16 +94,16 @@ def write_log(
     folder.mkdir(parents=True)
     digits = tuple(map(str, range(N_LEVELS)))
     schema = Schema(
-        tuple(Variable(f"v{place}", digits, missing=("?",)) for place in range(n_variables))
+        tuple(Variable(f"v{index}", digits, missing=("?",)) for index in range(n_variables))
     )
     schema.save(folder / "schema.json")
     rng = np.random.default_rng(0)
     prior, factors = planted_factors([N_LEVELS] * n_variables, RANK, rng)
     header = ",".join([*(["id"] if named else []), *schema.names]) + "\n"
     n_bytes = 0
-    for place in range(n_files):
-        first, last = place * n_rows // n_files, (place + 1) * n_rows // n_files
-        stream_path = folder / f"part-{place:05}.csv"
+    for index in range(n_files):
+        first, last = index * n_rows // n_files, (index + 1) * n_rows // n_files
+        stream_path = folder / f"part-{index:05}.csv"
         with stream_path.open("wb") as stream:
             stream.write(header.encode())
             for start in range(first, last, DRAWN_ROWS):
@@ -179,13 +179,13 @@ def start_counted(n_workers: int) -> Iterator[tuple[str, TaskCounter]]:
 
 def run_counted(config: PipelineConfig, n_workers: int) -> CountedRun:
     """Run the stages of a pipeline, and count."""
-    from tasks.choose import choose
-    from tasks.count import count
-    from tasks.evaluate import evaluate
-    from tasks.fit import fit
-    from tasks.fit_traits import fit_traits
-    from tasks.ingest import ingest
-    from tasks.refine import refine
+    from pmflib_tasks.choose import choose
+    from pmflib_tasks.count import count
+    from pmflib_tasks.evaluate import evaluate
+    from pmflib_tasks.fit import fit
+    from pmflib_tasks.fit_traits import fit_traits
+    from pmflib_tasks.ingest import ingest
+    from pmflib_tasks.refine import refine
 
     run = CountedRun()
     made: dict[str, Any] = {}
@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="samples without identifiers")
     parser.add_argument("--folder", type=Path, help="for the logs; by default a temporary one")
     options = parser.parse_args()
-    from pmflib.planning.calibration import measure_speeds
+    from pmflib.operations.planning.calibration import measure_speeds
 
     speeds = measure_speeds(Speeds())
     print("tasks, CPU s, wall s of" + "".join(f"{stage:>27}" for stage in STAGES))

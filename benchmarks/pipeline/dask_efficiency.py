@@ -32,25 +32,31 @@ from benchmarks.pipeline.scaling import (
     list_samples,
     write_samples,
 )
-from pmflib.blocks import Block, DenseBlock
 from pmflib.config import ClusterConfig
-from pmflib.counting import kernel_choice as counting_plan
-from pmflib.counting.counting_tasks import cut_fold
-from pmflib.counting.stored_pairs import count_group, merge_tables
-from pmflib.em.members import merge_each
-from pmflib.em.stored_samples import evaluate_group, load_group
-from pmflib.running.clients import open_client, start_workers
-from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
-from pmflib.running.held_items import HeldItems, keep_loaded
+from pmflib.core.blocks import Block, DenseBlock
+from pmflib.counting import block_counting
+from pmflib.counting.stored_pairs import count_group_pairs, merge_tables, split_fold_blocks
+from pmflib.em.block_source import load_group
+from pmflib.em.samples import evaluate_group
+from pmflib.model.statistics import merge_each
+from pmflib.running.clients import open_client
+from pmflib.running.item_maps import LoadedItems, keep_loaded
 from pmflib.running.maps import start_blocks, start_maps
+from pmflib.running.workers import start_workers
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import BlockGroup, BlockReference, choose_block_rows
+from pmflib.store.sample_blocks import (
+    COUNTING_COARSENESS,
+    BlockGroup,
+    BlockReference,
+    choose_block_rows,
+    group_blocks,
+)
 from pmflib.synthetic.planted_models import planted_factors
 
 SCHEMA = Schema.from_cardinalities([N_LEVELS] * N_VARIABLES)
 MODEL = planted_factors([N_LEVELS] * N_VARIABLES, RANK, np.random.default_rng(0))
 WORKS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
-    "counting": (count_group, merge_tables, (SCHEMA.offsets,)),
+    "counting": (count_group_pairs, merge_tables, (SCHEMA.offsets,)),
     "EM": (evaluate_group, merge_each, (SCHEMA.offsets, [MODEL])),
 }
 """Function, merge and what all groups share."""
@@ -74,7 +80,7 @@ def load_made(item: tuple[int, list[int]]) -> list[Block]:
 
 def _choose_compiled() -> None:
     """Choose kernels as a long job does, from the first block on."""
-    counting_plan.COMPILE_NS.update({"planes": 0, "tiles": 0})
+    block_counting.COMPILE_NS.update({"planes": 0, "tiles": 0})
 
 
 def measure(call: Callable[[], object]) -> float:
@@ -106,7 +112,7 @@ def compare(
     name: str,
     client: object,
     mine: Sequence[Sequence[BlockGroup]],
-    theirs: HeldItems | Mapping[str, Sequence[object]],
+    theirs: LoadedItems | Mapping[str, Sequence[object]],
     target: float,
     rounds: int,
 ) -> None:
@@ -119,7 +125,7 @@ def compare(
                 function(item, *shared)
 
     def work_on_dask() -> None:
-        if isinstance(theirs, HeldItems):
+        if isinstance(theirs, LoadedItems):
             start_blocks(client, function, theirs, merge, *shared).wait()
         else:
             for pending in start_maps(client, function, theirs, merge, *shared):
@@ -185,7 +191,7 @@ def compare_planned(
     if name == "counting":
         folds = [[block for block in blocks if block.fold == fold] for fold in range(N_FOLDS)]
         groups = [group_blocks(mine, COUNTING_COARSENESS) for mine in folds]
-        runs = {f"fold-{n:02}": cut_fold(mine, N_FOLDS, 2) for n, mine in enumerate(folds)}
+        runs = {f"fold-{n:02}": split_fold_blocks(mine, N_FOLDS, 2) for n, mine in enumerate(folds)}
         compare(title, name, client, groups, runs, 0, rounds)
     else:
         planned = group_blocks(blocks)

@@ -27,8 +27,8 @@ from pathlib import Path
 import sklearn.datasets
 
 from pmflib.config import SourceConfig
-from pmflib.errors import PmfError
-from pmflib.ingest.encodings import detect_encoding
+from pmflib.core.errors import PmfError
+from pmflib.ingest.csv.encodings import detect_encoding
 from pmflib.ingest.sniffing import sniff_source
 from pmflib.ingest.sources import find_sources
 
@@ -108,12 +108,12 @@ def write_table(rows: list[list[str]], delimiter: str, is_broken: bool, seed: in
     if not is_broken:
         return "\n".join(lines) + "\n"
     draws = random.Random(seed)
-    for place in range(1, len(lines)):
+    for index in range(1, len(lines)):
         draw = draws.random()
         if draw < 0.02:
-            lines[place] = lines[place][: len(lines[place]) // 2]
+            lines[index] = lines[index][: len(lines[index]) // 2]
         elif draw < 0.04:
-            lines[place] += (" " if delimiter == "whitespace" else delimiter) + "x"
+            lines[index] += (" " if delimiter == "whitespace" else delimiter) + "x"
     return "\ufeff" + "\r\n".join(lines)
 
 
@@ -177,7 +177,7 @@ def main() -> None:
     sums: dict[str, Counter[str]] = {}
     for name, score in scores.items():
         kind = "encodings" if name in WORDS else "dialects"
-        origin = "learnt from" if name in LEARNT_FROM else "judged by"
+        origin = "learnt from" if name in LEARNT_FROM else "evaluated on"
         print(f"{kind:10} {origin:12} {name:16} {vars(score)}")
         sums.setdefault(f"{kind}, {origin}", Counter()).update(vars(score))
     for what, total in sums.items():

@@ -3,7 +3,7 @@
     python -m benchmarks.pipeline.end_to_end [--rows 1e7] [--files 16] [--rank 10] [--samples] [--folder FOLDER]
 
 Rows of a planted model of 30 variables with 5 levels, texts, of which 5 % are missing, are drawn into Parquet files and
-run as a user would run them, without a server. ``--samples`` gives every row an identifier: it is then hashed, dealt to
+run as a user would run them, without a server. ``--samples`` gives every row an identifier: it is then hashed, put in
 a partition and sorted, in two passes. Printed are the seconds of each stage as the record of the run has them, the peak
 of the resident memory of the command with its children, and the bytes of the sources and of the store. ``--folder``
 keeps files and store, and draws no files that are there.
@@ -53,13 +53,13 @@ def write_files(folder: Path, model: JointPMF, n_rows: int, n_files: int, sample
     folder.mkdir(parents=True, exist_ok=True)
     edges = np.linspace(0, n_rows, n_files + 1).astype(np.int64).tolist()
     levels = pa.array(LEVELS)
-    for place in range(n_files):
-        path = folder / f"part-{place:04}.parquet"
+    for index in range(n_files):
+        path = folder / f"part-{index:04}.parquet"
         if path.exists():
             continue
         draft, writer = path.with_suffix(".draft"), None
-        for start in range(edges[place], edges[place + 1], DRAWN_ROWS):
-            n = min(DRAWN_ROWS, edges[place + 1] - start)
+        for start in range(edges[index], edges[index + 1], DRAWN_ROWS):
+            n = min(DRAWN_ROWS, edges[index + 1] - start)
             codes = model.sample(n, start)
             hidden = np.random.default_rng(start).random(codes.shape, np.float32) < MISSING
             columns = {
@@ -131,7 +131,7 @@ def main() -> None:
         config.write_text(
             PIPELINE.format(sample=sample, rank=options.rank, workers=options.workers), "utf-8"
         )
-        pmf = [sys.executable, "-m", "flows"]
+        pmf = [sys.executable, "-m", "pmflib_flows"]
         seconds, peak = watch([*pmf, "run", str(config)])
         found = subprocess.run(
             [*pmf, "history", str(config), "--json"], capture_output=True, text=True, check=True

@@ -19,13 +19,19 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pipeline.simulated_nights import make_rating_log, make_survey
-from pmflib.arrays import IntArray
 from pmflib.config import QualityConfig
+from pmflib.core.arrays import IntArray
 from pmflib.counting.pair_counts import count_pairs
-from pmflib.quality.drift import LiveData, compare_files, judge_drift
+from pmflib.ingest.dataset.accounts import Account
+from pmflib.quality.drift import (
+    MOST_LEVELS,
+    LiveData,
+    assess_drift,
+    find_file_drift,
+    find_pair_drift,
+)
 from pmflib.quality.findings import Finding
-from pmflib.quality.pair_drift import MOST_LEVELS, compare_pairs
-from pmflib.quality.row_guards import FileAccount, check_rows, check_sizes, find_changes
+from pmflib.quality.row_guards import FileAccount, assess_rows, check_sizes, find_file_changes
 from pmflib.schema import Schema, Variable
 
 N_FOLDS = 16
@@ -34,7 +40,7 @@ UNFIT = 0.005
 
 
 def main() -> None:
-    """Draw, judge and print."""
+    """Draw, check and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -42,24 +48,24 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    print("nights                    judged  stopped  warned  guards that warned")
+    print("nights                   checked  stopped  warned  guards that warned")
     for make in (make_rating_log, make_survey):
         for seed in range(options.seeds):
             generator = make(seed)
             rng = np.random.default_rng([seed, 1])
             drawn = (generator.draw(rng) for _ in range(options.nights))
-            judged = judge_nights(generator.schema, generator.layout, drawn, seed)
-            show(f"{make.__name__} {seed}", judged)
+            checked = check_nights(generator.schema, generator.layout, drawn, seed)
+            show(f"{make.__name__} {seed}", checked)
     if options.ml100k is not None:
         for name in ("rows", "time"):
             schema, nights = read_movielens(options.ml100k, 30, by=name)
-            show(f"ml-100k, 30 by {name}", judge_nights(schema, "long", nights, 0))
+            show(f"ml-100k, 30 by {name}", check_nights(schema, "long", nights, 0))
 
 
-def show(name: str, judged: Iterator[list[Finding]]) -> None:
+def show(name: str, checked: Iterator[list[Finding]]) -> None:
     """Print a line for the nights of one generator."""
     n_nights, actions, guards = 0, Counter[str](), Counter[str]()
-    for findings in judged:
+    for findings in checked:
         n_nights += 1
         reached = {finding.action for finding in findings}
         actions["stop" if "stop" in reached else "warn" if "warn" in reached else "pass"] += 1
@@ -68,7 +74,7 @@ def show(name: str, judged: Iterator[list[Finding]]) -> None:
     print(f"{line}  {', '.join(f'{guard} {n}' for guard, n in guards.items())}".rstrip())
 
 
-def judge_nights(
+def check_nights(
     schema: Schema, layout: str, nights: Iterator[IntArray], seed: int
 ) -> Iterator[list[Finding]]:
     """Findings of each night but the first, whose data are then those of the live model.
@@ -90,33 +96,23 @@ def judge_nights(
         levels = counts.count_levels()
         encoded = int(levels.sum()) if layout == "long" else len(codes)
         unfit = int(rng.binomial(encoded, UNFIT))
-        account = FileAccount(
-            f"night-{night:03}", str(night), encoded + unfit, encoded, {"ragged": unfit}, levels
-        )
+        rows = Account(encoded + unfit, encoded, reasons=Counter(ragged=unfit))
+        account = FileAccount(f"night-{night:03}", str(night), rows, levels)
         if files:
             after = [*files, account]
-            changes = find_changes(after, files)
-            accounts = [add_up(each) for each in (after, files)]
-            findings = check_rows(accounts[0], after, accounts[1], changes, config)
+            changes = find_file_changes(after, files)
+            accounts = [sum((file.rows for file in each), Account()) for each in (after, files)]
+            findings = assess_rows(accounts[0], after, accounts[1], changes, config)
             findings += check_sizes(changes, files, config)
             live = LiveData(files, np.einsum("fll->fl", total.tables))
-            tests = compare_files(schema, layout, live, changes.new)
+            tests = find_file_drift(schema, layout, live, changes.new)
             if schema.n_levels <= MOST_LEVELS:
-                tests += compare_pairs(schema, counts.tables.sum(axis=0), total.tables.sum(axis=0))
-            yield findings + judge_drift(tests, config)
+                tests += find_pair_drift(
+                    schema, counts.tables.sum(axis=0), total.tables.sum(axis=0)
+                )
+            yield findings + assess_drift(tests, config)
         files.append(account)
         total = counts if total is None else total + counts
-
-
-def add_up(files: list[FileAccount]) -> dict[str, Any]:
-    """Account of a dataset of some files."""
-    reasons = Counter[str]()
-    for file in files:
-        reasons.update(file.reasons)
-    rows = {
-        name: sum(getattr(file, name) for file in files) for name in ("rows_in", "rows_encoded")
-    }
-    return {**rows, "reasons": dict(reasons)}
 
 
 def read_movielens(folder: Path, n_nights: int, *, by: str) -> tuple[Schema, Iterator[IntArray]]:
@@ -147,9 +143,9 @@ def read_movielens(folder: Path, n_nights: int, *, by: str) -> tuple[Schema, Ite
 
     def draw() -> Iterator[IntArray]:
         for part in parts:
-            people, place = np.unique(part[:, 0], return_inverse=True)
+            people, index = np.unique(part[:, 0], return_inverse=True)
             codes = np.full((people.size, schema.n_variables), -1)
-            codes[place, part[:, 1]] = part[:, 2] - 1
+            codes[index, part[:, 1]] = part[:, 2] - 1
             yield codes
 
     return schema, draw()

@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.config import make_source
-from pmflib.config.draft import draft_config
+from pmflib.config.loading import draft_config
 from pmflib.schema import Schema, Variable
-from pmflib.synthetic.datasets import write_rating_log
 from pmflib.synthetic.planted_models import planted_factors
-from pmflib.synthetic.raw_logs import Format
+from pmflib.synthetic.raw_logs import Format, write_rating_log
 
 N_ITEMS = 1000
 RATINGS_EACH = 40
@@ -31,8 +30,8 @@ RATINGS_EACH = 40
 CHILD = """
 import json, resource, sys, time
 from pmflib.config import load_config
-from tasks.ingest import ingest
-from tasks.stage import open_store
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.stage import open_store
 config = load_config(sys.argv[1])
 start = time.perf_counter()
 reference = ingest.fn(config)

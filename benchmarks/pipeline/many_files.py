@@ -18,10 +18,11 @@ import numpy as np
 import psutil
 
 from pmflib.config import ClusterConfig, make_config
-from pmflib.ingest.buckets import estimate_csv_bytes, group_buckets
-from pmflib.ingest.dataset_building import build_dataset
+from pmflib.ingest.dataset.building import build_dataset
+from pmflib.ingest.dataset.identifiers import estimate_csv_bytes, group_buckets
 from pmflib.ingest.sources import find_sources
-from pmflib.running.clients import open_client, start_workers
+from pmflib.running.clients import open_client
+from pmflib.running.workers import start_workers
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
 
@@ -47,10 +48,10 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
     """Build the dataset, and build upon it."""
     rng = np.random.default_rng(19)
     (folder / "log").mkdir()
-    for place in range(options.files):
-        write_file(folder / "log" / f"{place:05}.csv", rng, options)
+    for index in range(options.files):
+        write_file(folder / "log" / f"{index:05}.csv", rng, options)
     levels = tuple(map(str, range(N_LEVELS)))
-    schema = Schema(tuple(Variable(f"v{place}", levels) for place in range(N_VARIABLES)))
+    schema = Schema(tuple(Variable(f"v{index}", levels) for index in range(N_VARIABLES)))
     reading = {"layout": "long", "sample": "who", "variable": "what", "value": "answer"}
     config = make_config(
         {

@@ -24,17 +24,17 @@ from benchmarks.models.ml100k import write
 from benchmarks.models.movielens import read_log
 from pmflib.config import PipelineConfig, make_config
 from pmflib.fitting.refit import plan_refit
-from pmflib.running.clients import start_workers
+from pmflib.running.workers import start_workers
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord, append_record, list_records
-from tasks.compare import compare, pass_gate
-from tasks.count import count
-from tasks.evaluate import evaluate
-from tasks.fit import fit
-from tasks.ingest import ingest
-from tasks.refine import refine
-from tasks.select import select, settle
+from pmflib_tasks.compare import compare, pass_gate
+from pmflib_tasks.count import count
+from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.fit import fit
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.refine import refine
+from pmflib_tasks.select import select, settle
 
 FIRST_NIGHT = datetime(2026, 1, 1, 2, tzinfo=UTC)
 
@@ -114,7 +114,7 @@ def run_night(config: PipelineConfig, night: int, address: str, with_fresh: bool
     )
     append_record(store, config.name, record)
     assert chosen is not None
-    score = judge(config, stages, chosen, address)
+    score = evaluate_target(config, stages, chosen, address)
     line = f"{night:5}  {summarise(store, dataset)['rows_in']:6}  {refit.way:5}  "
     line += f"{summarise(store, model)['passes']:6}  {seconds:7.2f}  {score:.5f}"
     if with_fresh:
@@ -144,7 +144,7 @@ def fit_model(
     return stages["model"]
 
 
-def judge(
+def evaluate_target(
     config: PipelineConfig, stages: dict[str, Reference], model: Reference, address: str
 ) -> float:
     """Log-probability per hidden cell of the test samples, nats."""

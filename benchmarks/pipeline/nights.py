@@ -36,18 +36,18 @@ import pyarrow as pa
 import pyarrow.csv
 
 from benchmarks.models.movielens import read_log
+from benchmarks.pipeline.deliveries import Deliveries
 from pmflib.config import load_config
+from pmflib.core.errors import PmfError
 from pmflib.counting.pair_counts import PairCounts, load_shape
-from pmflib.errors import PmfError
-from pmflib.running.clients import start_workers
+from pmflib.running.workers import start_workers
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import list_records
-from pmflib.synthetic.deliveries import Deliveries
 from pmflib.synthetic.planted_models import planted_factors
-from tasks.count import count
-from tasks.evaluate import evaluate
-from tasks.ingest import ingest
+from pmflib_tasks.count import count
+from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.ingest import ingest
 
 MIN_RATINGS = 100
 """Ratings of a movie that make it a variable of the first log."""
@@ -202,16 +202,16 @@ class Replay:
 
     def write_config(self, name: str) -> Path:
         """Write a pipeline with a store of its own."""
-        place = self.folder / name
-        place.mkdir()
+        folder = self.folder / name
+        folder.mkdir()
         text = CONFIG.format(
             log=self.folder / "log" / "*.csv",
             schema=self.folder / "schema.json",
-            store=place / "store",
+            store=folder / "store",
             rank=self._rank,
         )
-        (place / "pipeline.toml").write_text(text)
-        return place / "pipeline.toml"
+        (folder / "pipeline.toml").write_text(text)
+        return folder / "pipeline.toml"
 
     def deliver(self, night: int, table: pa.Table) -> None:
         """Put a file into the source folder, last changed some nights ago."""
@@ -222,7 +222,7 @@ class Replay:
 
     def run(self, config: Path) -> Night:
         """Run a pipeline as ``pmf run`` does."""
-        from flows import etl as flows
+        from pmflib_flows import etl
 
         store = Path(load_config(config).resolve("store"))
         before, read = list_sizes(store), self._bytes.read()
@@ -234,9 +234,9 @@ class Replay:
 
         start = read_clock()
         outcome = None
-        with mock.patch.object(flows, "evaluate", note):
+        with mock.patch.object(etl, "evaluate", note):
             try:
-                flows.etl(str(config))
+                etl.etl(str(config))
             except PmfError as error:
                 outcome = f"{type(error).__name__}: {error}"
         end = read_clock()

@@ -26,11 +26,11 @@ ROWS = "q1,q2,q3\n" + "\n".join(f"{i % 2},{i % 3},{i % 2}" for i in range(10)) +
 PLAIN = """
 import sys
 from pmflib.config import load_config
-from tasks.ingest import ingest
-from tasks.count import count
-from tasks.fit import fit
-from tasks.refine import refine
-from tasks.evaluate import evaluate
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.count import count
+from pmflib_tasks.fit import fit
+from pmflib_tasks.refine import refine
+from pmflib_tasks.evaluate import evaluate
 config = load_config(sys.argv[1])
 dataset = ingest.fn(config)
 counts = count.fn(config, dataset)
@@ -41,7 +41,7 @@ evaluate.fn(config, dataset, counts, model)
 NIGHT = """
 import resource, sys
 sys.argv = ["pmf", "run", sys.argv[1], "--json"]
-from flows.cli import main
+from pmflib_flows.cli import main
 try:
     main()
 except SystemExit as end:
@@ -125,7 +125,7 @@ def make(folder: Path) -> str:
     (folder / "log.csv").write_text(ROWS)
     python(
         "-m",
-        "flows",
+        "pmflib_flows",
         "infer",
         str(folder / "log.csv"),
         "--output",
@@ -139,7 +139,7 @@ def make(folder: Path) -> str:
 
 def pmf(config: str, **environment: str) -> None:
     """Run the pipeline as a user does."""
-    python("-m", "flows", "run", config, "--json", **environment)
+    python("-m", "pmflib_flows", "run", config, "--json", **environment)
 
 
 def python(*words: str, **environment: str) -> None:

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 import psutil
 
 from pmflib.config import ClusterConfig
-from pmflib.running.clients import count_threads, open_client, start_workers
-from pmflib.running.grouping import group_blocks
+from pmflib.running.clients import count_threads, open_client
 from pmflib.running.maps import run_blocks
 from pmflib.running.task_plans import plan_tasks
-from pmflib.store.sample_blocks import BlockReference
+from pmflib.running.workers import start_workers
+from pmflib.store.sample_blocks import BlockReference, group_blocks
 
 CELLS = 1000
 
@@ -42,15 +42,15 @@ def main() -> None:
     ):
         run_blocks(client, count_blocks, [[block(0)]], add)
         for n_blocks in options.blocks:
-            blocks = [block(place) for place in range(n_blocks)]
+            blocks = [block(number) for number in range(n_blocks)]
             measure("grouped", client, group_blocks(blocks), n_blocks)
             if n_blocks <= options.ungrouped:
                 measure("a task each", client, [[one] for one in blocks], n_blocks)
 
 
-def block(place: int) -> BlockReference:
+def block(number: int) -> BlockReference:
     """Reference to a block that nobody reads."""
-    return BlockReference(f"partition-{place:06}/samples", 0, 1, 0, CELLS, CELLS)
+    return BlockReference(f"partition-{number:06}/samples", 0, 1, 0, CELLS, CELLS)
 
 
 def count_blocks(group: Sequence[BlockReference]) -> int:

@@ -26,18 +26,24 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.blocks import DenseBlock
 from pmflib.config import ClusterConfig
-from pmflib.counting import kernel_choice as counting_plan
-from pmflib.counting.stored_pairs import count_group, merge_tables
-from pmflib.em.members import merge_each
-from pmflib.em.stored_samples import evaluate_group
+from pmflib.core.blocks import DenseBlock
+from pmflib.counting import block_counting
+from pmflib.counting.stored_pairs import count_group_pairs, merge_tables
+from pmflib.em.samples import evaluate_group
 from pmflib.model.sampling import sample_codes
-from pmflib.running.clients import open_client, start_workers
-from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks
+from pmflib.model.statistics import merge_each
+from pmflib.running.clients import open_client
 from pmflib.running.maps import run_blocks
+from pmflib.running.workers import start_workers
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import BlockReference, SampleWriter, list_blocks
+from pmflib.store.sample_blocks import (
+    COUNTING_COARSENESS,
+    BlockReference,
+    SampleWriter,
+    group_blocks,
+    list_blocks,
+)
 from pmflib.synthetic.planted_models import planted_factors
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED = 30, 5, 20, 0.9
@@ -94,7 +100,7 @@ def measure(folder: Path, n_passes: int) -> dict[str, object]:
     groups = group_blocks(blocks)
     model = planted_factors([N_LEVELS] * N_VARIABLES, RANK, np.random.default_rng(1))
     # what a long job chooses, from the first block on
-    counting_plan.COMPILE_NS.update({"planes": 0, "tiles": 0})
+    block_counting.COMPILE_NS.update({"planes": 0, "tiles": 0})
     cluster = ClusterConfig(processes=False, workers=1)
     with start_workers(cluster) as address, open_client(address) as client:
 
@@ -103,7 +109,7 @@ def measure(folder: Path, n_passes: int) -> dict[str, object]:
             for part in parts:
                 if part:
                     fold = group_blocks(part, COUNTING_COARSENESS)
-                    table = run_blocks(client, count_group, fold, merge_tables, offsets)
+                    table = run_blocks(client, count_group_pairs, fold, merge_tables, offsets)
                     n_counted += int(np.trace(table))
             return n_counted
 

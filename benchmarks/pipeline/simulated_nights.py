@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.model.sampling import sample_codes
 from pmflib.schema import Schema, Variable
 from pmflib.synthetic.planted_models import planted_factors
@@ -71,7 +71,7 @@ def make_rating_log(seed: int) -> Generator:
     # people like what they chose to see: scales are not symmetric
     factors = _tilt(factors, 5)
     values = (1.0, 2.0, 3.0, 4.0, 5.0)
-    names = [f"été {place:02}" for place in range(1, 13)]
+    names = [f"été {index:02}" for index in range(1, 13)]
     schema = Schema(tuple(Variable(name, tuple("12345"), values) for name in names))
     return Generator("long", schema, prior, factors, 0.6, 150)
 
@@ -82,7 +82,7 @@ def make_survey(seed: int) -> Generator:
     sizes = [4] * 8 + [2, 3, 6]
     prior, factors = planted_factors(sizes, 4, rng, concentration=0.5)
     scale, rest = ("never", "rarely", "often", "always"), "abcdef"
-    variables = [Variable(f"q{place}", scale) for place in range(1, 9)]
+    variables = [Variable(f"q{index}", scale) for index in range(1, 9)]
     variables += [Variable(f"r{size}", tuple(rest[:size])) for size in sizes[8:]]
     return Generator("wide", Schema(tuple(variables)), prior, factors, 0.95, 300)
 

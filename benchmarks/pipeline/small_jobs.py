@@ -57,8 +57,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         tables = {
-            what: make_pipeline(root / str(place), *size)
-            for place, (what, size) in enumerate(TABLES.items())
+            what: make_pipeline(root / str(index), *size)
+            for index, (what, size) in enumerate(TABLES.items())
             if size[2] != "auto" or not options.no_auto
         }
         first = next(iter(tables.values()))
@@ -90,7 +90,7 @@ def show(what: str, repeats: int, measure: Callable[[], float]) -> None:
 def measure_command(words: list[str]) -> float:
     """User and system seconds of a command and of all processes that it waits for."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "flows", *words],
+        [sys.executable, "-m", "pmflib_flows", *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -120,10 +120,10 @@ def make_pipeline(folder: Path, n_rows: int, n_columns: int, rank: str) -> Path:
     _, factors = planted_factors([N_LEVELS] * n_columns, N_STATES, rng)
     states = rng.integers(N_STATES, size=n_rows)
     columns = []
-    for place in range(n_columns):
-        edges = factors[place * N_LEVELS : (place + 1) * N_LEVELS].cumsum(axis=0)
+    for index in range(n_columns):
+        edges = factors[index * N_LEVELS : (index + 1) * N_LEVELS].cumsum(axis=0)
         columns.append((rng.random(n_rows) > edges[:-1, states]).sum(axis=0))
-    lines = [",".join(f"q{place}" for place in range(n_columns))]
+    lines = [",".join(f"q{index}" for index in range(n_columns))]
     lines += [",".join("abcd"[code] for code in row) for row in np.array(columns).T]
     (folder / "log.csv").write_text("\n".join(lines) + "\n", "utf-8")
     words = ["infer", str(folder / "log.csv"), "--output", str(folder), "--rank", rank, "--json"]
@@ -131,10 +131,10 @@ def make_pipeline(folder: Path, n_rows: int, n_columns: int, rank: str) -> Path:
     return folder / "pipeline.toml"
 
 
-def write_labels(path: Path) -> Path:
+def write_labels(path: Path, n_tasks: int = N_TASKS) -> Path:
     """Draw a label log of workers who are right seven times in ten."""
     rng = np.random.default_rng(0)
-    truths = rng.integers(N_CLASSES, size=N_TASKS)
+    truths = rng.integers(N_CLASSES, size=n_tasks)
     lines = ["task,worker,label"]
     for task, truth in enumerate(truths.tolist()):
         for worker in rng.choice(N_WORKERS, N_LABELS, replace=False).tolist():

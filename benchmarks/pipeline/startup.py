@@ -22,8 +22,8 @@ IMPORTS = [
     "numba",
     "pmflib.kernels.planes",
     "pmflib.running.maps",
-    "tasks.count",
-    "flows.cli",
+    "pmflib_tasks.count",
+    "pmflib_flows.cli",
 ]
 
 SETUP = """
@@ -31,7 +31,7 @@ import time
 import numba
 import numpy as np
 import pmflib as pmf
-from pmflib.blocks import DenseBlock
+from pmflib.core.blocks import DenseBlock
 rng = np.random.default_rng(0)
 codes = rng.integers(0, 5, (2000, 30), dtype=np.int8)
 codes[rng.random(codes.shape) < 0.1] = -1
@@ -41,7 +41,7 @@ sparse = block.to_sparse(offsets)
 """
 CALLS: dict[str, tuple[str, str]] = {
     "scatter": (
-        "from pmflib.kernels.pair_scatter import add_dense",
+        "from pmflib.kernels.scatter import add_dense",
         "add_dense(codes, offsets, table)",
     ),
     "bit planes": (
@@ -49,16 +49,19 @@ CALLS: dict[str, tuple[str, str]] = {
         "add_planes(codes, offsets, table)",
     ),
     "tiles": (
-        "from pmflib.kernels.tiles import add_tiles",
+        "from pmflib.kernels.scatter import add_tiles",
         "add_tiles(sparse.indptr, sparse.indices, offsets, table)",
     ),
-    "level indices": ("from pmflib.kernels.held import find_held", "find_held(codes, offsets)"),
+    "level indices": (
+        "from pmflib.kernels.em_rows import find_observed",
+        "find_observed(codes, offsets)",
+    ),
     "NNLS": (
-        "from pmflib.solvers.numeric.nnls import solve_nnls",
+        "from pmflib.solvers.numeric.least_squares import solve_nnls",
         "solve_nnls(np.eye(5), rng.random((5, 9)))",
     ),
     "CSV records": (
-        "from pmflib.kernels.records import scan_records",
+        "from pmflib.kernels.texts import scan_records",
         "scan_records(np.frombuffer(b'a,b\\n', np.uint8), 44, np.zeros((9, 3), np.int64))",
     ),
     "text hashes": (
@@ -78,7 +81,7 @@ CALLS: dict[str, tuple[str, str]] = {
     ),
     "EM pass": (
         "from pmflib.synthetic.planted_models import planted_factors;"
-        "from pmflib.em.statistics import em_statistics, take_logs;"
+        "from pmflib.model.statistics import em_statistics, take_logs;"
         "model = planted_factors([5] * 30, 4, rng)",
         "em_statistics(block, offsets, *take_logs(*model))",
     ),

@@ -159,7 +159,7 @@ def start_cluster(layout: Layout, folder: Path) -> Iterator[str]:
 def run(layout: Layout, config: Path, address: str) -> dict[str, Any]:
     """Run the pipeline by the workers of a cluster; the record of the run."""
     environment = {**os.environ, **layout.environment, "PMF_DASK_ADDRESS": address}
-    pmf = [*layout.hosts[0][0], sys.executable, "-m", "flows"]
+    pmf = [*layout.hosts[0][0], sys.executable, "-m", "pmflib_flows"]
     subprocess.run(
         [*pmf, "run", str(config)], env=environment, check=True, stdout=subprocess.DEVNULL
     )
@@ -196,10 +196,10 @@ def main() -> None:
             Layout("two hosts, two workers each, TLS", hosts, 2, make_certificate(folder)),
         ]
         for turn in range(options.rounds):
-            for place, layout in enumerate(layouts):
+            for index, layout in enumerate(layouts):
                 text = PIPELINE.format(sample='sample = "id"', rank=options.rank, workers=0)
-                config = folder / f"pipeline-{turn}-{place}.toml"
-                config.write_text(text.replace('"store"', f'"store-{turn}-{place}"'), "utf-8")
+                config = folder / f"pipeline-{turn}-{index}.toml"
+                config.write_text(text.replace('"store"', f'"store-{turn}-{index}"'), "utf-8")
                 with start_cluster(layout, folder) as address:
                     record = run(layout, config, address)
                 digests.add(tuple(sorted((k, v["digest"]) for k, v in record["stages"].items())))

@@ -18,12 +18,12 @@ import numpy as np
 
 import pmflib as pmf
 from pmflib.config import load_config
+from pmflib.fitting.ranks.by_pairs import select_rank
+from pmflib.fitting.ranks.by_samples import select_rank_by_samples
+from pmflib.fitting.ranks.choice import RankProgress
+from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET
+from pmflib.fitting.ranks.stored_selection import select_stored_rank
 from pmflib.model.sampling import sample_codes
-from pmflib.ranks.budget import DEFAULT_BUDGET
-from pmflib.ranks.by_pairs import select_rank
-from pmflib.ranks.by_samples import select_rank_by_samples
-from pmflib.ranks.rank_progress import RankProgress
-from pmflib.ranks.stored_selection import select_stored_rank
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import find_last_run
@@ -81,8 +81,9 @@ def choose_stored(path: Path, budget: float) -> None:
         budget=budget,
         on_progress=gaps,
     )
+    assert choice.by_pairs is not None
     show(str(path), choice.by_pairs.rank, choice.rank, time.process_time() - started, gaps)
-    print("\n".join(f"  {each}" for each in (choice.verdict, *choice.reasons)))
+    print("\n".join(f"  {each}" for each in (choice.decision, *choice.reasons)))
 
 
 def show(name: str, by_pairs: int, rank: int, spent: float, gaps: Gaps) -> None:

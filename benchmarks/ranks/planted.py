@@ -18,11 +18,11 @@ import time
 import numpy as np
 
 import pmflib as pmf
-from pmflib.blocks import DenseBlock
-from pmflib.em.statistics import em_statistics, take_logs
+from pmflib.core.blocks import DenseBlock
+from pmflib.fitting.ranks.by_pairs import select_rank
+from pmflib.fitting.ranks.choice import RankChoice
 from pmflib.model.sampling import sample_codes
-from pmflib.ranks.by_pairs import select_rank
-from pmflib.ranks.choice import RankChoice
+from pmflib.model.statistics import em_statistics, take_logs
 from pmflib.synthetic.planted_models import published_factors
 
 SHAPES = ((15, 10), (30, 5))

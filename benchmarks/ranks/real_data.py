@@ -3,7 +3,7 @@
     python -m benchmarks.ranks.real_data --data ../shared/data --sets votes,nltcs,plants,ml-100k,pisa2009
 
 prints for each set the choice and its reason, the curve, and the process CPU seconds. For nltcs and plants
-ranks are also judged on the validation samples; the rank chosen is then fitted as the pipeline does, which
+ranks are also evaluated on the validation samples; the rank chosen is then fitted as the pipeline does, which
 chooses the rest anew, and the log-likelihood per test sample printed. With --plot FILE.png (or .svg) the curves are
 drawn too, with the standard errors of the differences from the best score as bars. Single-threaded.
 """
@@ -23,11 +23,11 @@ import numpy as np
 import pmflib as pmf
 from benchmarks.data import DATA
 from benchmarks.plots import Curve, Panel, add_plot_option, draw_panels
-from pmflib.errors import ConvergenceWarning
-from pmflib.ranks.by_pairs import select_rank
-from pmflib.ranks.by_samples import select_rank_by_samples
-from pmflib.ranks.choice import RankChoice
-from pmflib.selection.comparison import ScoredCandidate
+from pmflib.core.comparison import ScoredCandidate
+from pmflib.core.errors import ConvergenceWarning
+from pmflib.fitting.ranks.by_pairs import select_rank
+from pmflib.fitting.ranks.by_samples import select_rank_by_samples
+from pmflib.fitting.ranks.choice import RankChoice
 
 # columns of more distinct texts are no questions
 MOST_LEVELS = 20

@@ -21,9 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.plots import Curve, Panel, add_plot_option, draw_panels
-from pmflib.support_union.column_moments import ColumnMoments
-from pmflib.support_union.conic import order_generators
-from pmflib.support_union.group_lasso import fit_row_support, trace_supports
+from pmflib.fitting.support_union import ColumnMoments
+from pmflib.solvers.support_union import fit_row_support, order_generators, trace_supports
 
 RANK = 10
 PENALTY = 10.0

@@ -59,7 +59,7 @@ def list_commands():
     """Names and commands of the command line, those of groups after their group."""
     from typer.main import get_command
 
-    from flows.cli import app
+    from pmflib_flows.cli import app
 
     def walk(command, name):
         for word, child in sorted(getattr(command, "commands", {}).items()):
@@ -204,7 +204,7 @@ def take_figures():
 GENERATED = {
     "measured": take_figures,
     "library": lambda: list_names("pmflib"),
-    "library-questions": lambda: list_names("pmflib.questions"),
+    "library-questions": lambda: list_names("pmflib.model.questions"),
     "library-crowd": lambda: list_names("pmflib.crowd"),
     "commands": describe_commands,
     "configuration": describe_configuration,

@@ -1,6 +1,12 @@
 """The whole of ``pipeline.toml``, and a first draft of it."""
 
-from pmflib.config.data_sections import SchemaConfig, SourceConfig, StoreConfig
+from pmflib.config.data_sections import (
+    GuardLimits,
+    QualityConfig,
+    SchemaConfig,
+    SourceConfig,
+    StoreConfig,
+)
 from pmflib.config.loading import load_config, make_config, make_crowd, make_source
 from pmflib.config.model_sections import (
     CrowdConfig,
@@ -10,7 +16,6 @@ from pmflib.config.model_sections import (
     ModelConfig,
 )
 from pmflib.config.pipeline import ClusterConfig, LineageConfig, PipelineConfig
-from pmflib.config.quality_section import Limits, QualityConfig
 
 __all__ = [
     "ClusterConfig",
@@ -18,7 +23,7 @@ __all__ = [
     "EMConfig",
     "EvaluateConfig",
     "GateConfig",
-    "Limits",
+    "GuardLimits",
     "LineageConfig",
     "ModelConfig",
     "PipelineConfig",

@@ -1,15 +1,64 @@
-"""Sections on data: where they are, what fits the schema, how they are stored, which rows count."""
+"""Sections on data: where they are, how files are read, what fits the schema, which rows count, what guards refuse."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import codecs
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from pmflib.config.csv_options import check_delimiter, check_encoding, name_separator
 from pmflib.config.section import Section
-from pmflib.objects.addresses import check_address
 from pmflib.schema.variable import DEFAULT_MISSING
+from pmflib.store.objects.addresses import check_address
+
+WHITESPACE = "whitespace"
+"""Delimiter that stands for any run of blanks and tabs."""
+MAX_DELIMITER = 10
+"""Longest delimiter, characters."""
+
+
+def name_separator(delimiter: str) -> str:
+    """Text between the fields of a row that is shown or put in quarantine."""
+    return " " if delimiter == WHITESPACE else delimiter
+
+
+def check_encoding(name: str) -> str:
+    """Return the one name of an encoding of texts that has several.
+
+    Raises
+    ------
+    ValueError
+        If Python does not know it, or it encodes something else than texts.
+    """
+    try:
+        known = codecs.lookup(name)
+        "".encode(name)
+    except (LookupError, ValueError):
+        raise ValueError(
+            f"{name[:40]!r} is no encoding of texts; give one as 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
+        ) from None
+    # a byte order mark at the beginning of a file in UTF-8 is skipped in any case
+    return "utf-8" if known.name == "utf-8-sig" else known.name
+
+
+def check_delimiter(delimiter: str) -> str:
+    """Return a delimiter that can separate fields.
+
+    Raises
+    ------
+    ValueError
+        If it is empty, too long, or holds a quotation mark or the end of a line.
+    """
+    if not 1 <= len(delimiter) <= MAX_DELIMITER:
+        raise ValueError(
+            f"a delimiter has 1 to {MAX_DELIMITER} characters, or is {WHITESPACE!r} for runs of blanks and tabs"
+        )
+    if set(delimiter) & set('"\r\n'):
+        raise ValueError(
+            f"{delimiter!r} holds a quotation mark or the end of a line; give what is between two fields"
+        )
+    return delimiter
+
 
 DATA_SUFFIXES = (".csv", ".tsv", ".psv", ".txt", ".dat", ".data", ".parquet", ".pq")
 """Ends of the names of data in a folder, besides those of packed files: a script or a picture among them is no data."""
@@ -45,7 +94,7 @@ class SourceConfig(Section):
     """CSV only: names of the columns of files that have no header."""
     suffixes: Annotated[tuple[str, ...], Field(min_length=1)] = DATA_SUFFIXES
     """Ends of the names of data in a folder, or under a glob that ends with a wildcard, also with .gz, .bz2, .xz or
-    .zst after them; other files are passed over, and named. A file that is named itself is always taken."""
+    .zst after them; other files are skipped, and named. A file that is named itself is always read."""
     on_empty_file: Literal["skip", "stop"] = "stop"
     """A file without a byte: pass it over, and name it in the account of rows, or stop."""
     on_unreadable_file: Literal["skip", "stop"] = "stop"
@@ -60,7 +109,7 @@ class SourceConfig(Section):
         return name_separator(self.delimiter)
 
     @property
-    def reading(self) -> dict[str, Any]:
+    def reading(self) -> dict[str, object]:
         """Options that change what is read from a file, as plain JSON types: not which files there are."""
         others = {"path", "suffixes", "on_empty_file", "on_unreadable_file", "missing"}
         return self.model_dump(mode="json", exclude=others)
@@ -82,22 +131,23 @@ class SchemaConfig(Section):
     file: str = "schema.json"
     """Relative to the configuration file."""
     on_unknown_level: Literal["quarantine", "missing", "error"] = "quarantine"
-    """A value that is no level: quarantine its row, count the cell as missing, or stop."""
+    """A value that is no level: quarantine its row, count the cell as missing, or stop. Rows to score are not put in
+    quarantine for it: the cell counts as missing."""
     on_malformed: Literal["quarantine", "error"] = "quarantine"
     """A row with too few or too many fields, bytes that are not UTF-8, a time that does not read, no sample
     identifier, or (long) a variable that is not in the schema."""
     on_duplicate: Literal["last", "first", "error"] = "last"
     """Several answers of one sample to one variable, or several wide rows of one sample identifier: the last by
-    time and then by place wins, or the first, and the others go to quarantine; or stop."""
+    time and then by position wins, or the first, and the others go to quarantine; or stop."""
 
 
 class StoreConfig(Section):
-    """Where artefacts go, and how samples are cut."""
+    """Where artefacts go, and how samples are split."""
 
     path: str = "store"
-    """A folder, relative to the configuration file, or a place in a bucket: "s3://bucket/prefix"."""
+    """A folder, relative to the configuration file, or a prefix in a bucket: "s3://bucket/prefix"."""
     folds: Annotated[int, Field(ge=2, le=256)] = 16
-    """Folds that samples are dealt to by hash; counts are kept by fold."""
+    """Folds that samples are assigned to by hash; counts are kept by fold."""
     buckets: Annotated[int, Field(ge=0, le=4096)] = 0
     """Hash partitions of samples that have an identifier, a multiple of folds: bucket b belongs to fold
     b % folds. 0 = by the size of the sources."""
@@ -119,4 +169,128 @@ class WindowConfig(Section):
 
     days: Annotated[float, Field(gt=0)] | None = None
     """Rows older than this many days before the newest row of all files are counted, and neither used nor put in
-    quarantine. Times that are numbers are taken for seconds. By default all rows are used."""
+    quarantine. Times that are numbers are seconds. By default all rows are used."""
+
+
+REASONS = (
+    "ragged",
+    "undecodable",
+    "no_sample",
+    "unknown_variable",
+    "bad_time",
+    "unknown_level",
+    "duplicate",
+)
+"""Why a row is in quarantine; a row that fails in several ways has the first of these that holds: too few or too
+many fields, or text after a closing quotation mark; bytes that are not UTF-8; no sample identifier; a variable the
+schema lacks; a time that does not read; a value that is no level; an answer that another one of the same sample
+supersedes."""
+
+Limit: TypeAlias = Annotated[float, Field(ge=0)] | Literal["off"]
+"""Limit of a guard; "off" where there is none."""
+
+
+class GuardLimits(Section):
+    """Limits of one guard of quality."""
+
+    warn: Limit = "off"
+    """Beyond it the run goes on with a warning."""
+    stop: Limit = "off"
+    """Beyond it the run is held back, exit code 6, before anything is fitted."""
+
+
+class QualityConfig(Section):
+    """Guards: what new data may be like before a model is fitted to them. `docs/guards.md` describes each.
+
+    A guard has two limits, ``{warn = 0.1, stop = 0.3}``: one that is not given keeps its default, and "off" is none.
+    ``guard = "off"`` puts off both.
+    """
+
+    least_rows: GuardLimits = GuardLimits(stop=1)
+    """Rows encoded, at least. No row at all is always refused."""
+    quarantine: GuardLimits = GuardLimits(warn=0.05, stop=0.2)
+    """Share of the rows read that do not fit: in quarantine, duplicates apart."""
+    reason: GuardLimits = GuardLimits(warn=0.05, stop=0.2)
+    """Share of the rows read that are in quarantine for one reason, duplicates apart."""
+    reasons: dict[str, GuardLimits] = Field(default_factory=dict)
+    """Limits by reason, in place of ``reason``; here ``duplicate`` may have some as well."""
+    file_quarantine: GuardLimits = GuardLimits(warn=0.1, stop=0.3)
+    """Share of the rows of one file, or of those added to it, that do not fit; beyond what so few rows leave open."""
+    missing_files: GuardLimits = GuardLimits(warn=0)
+    """Files of the last run that are gone, under any name."""
+    removals_expected: bool = False
+    """Whether files come and go: then neither missing files nor lost rows are checked."""
+    rows_lost: GuardLimits = GuardLimits(warn=0.02, stop=0.2)
+    """Share of the rows that the last run encoded by which they are now fewer."""
+    file_size: GuardLimits = GuardLimits(warn=1.5)
+    """Factor by which a new file has more or fewer rows than the median of its siblings, beyond their own spread."""
+    same_bytes: GuardLimits = GuardLimits(stop=0)
+    """Files whose bytes are those of another file."""
+    new_columns: GuardLimits = GuardLimits(warn=0)
+    """Columns of a new file that files of the last run had not, or the first file in a first run, and that are not in
+    the schema."""
+    duplicates: GuardLimits = GuardLimits(warn=0.5)
+    """Share of the encoded rows of one file that other rows supersede."""
+    new_rows: GuardLimits = GuardLimits(warn=1)
+    """Rows encoded that the last run did not have, at least."""
+    variable_drift: GuardLimits = GuardLimits(warn=0.25, stop=0.5)
+    """Population stability index, at least so large beyond chance, of a variable's levels: rows of a new file, or of
+    all new files, against those that the live model was made from."""
+    scale_drift: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
+    """The same of the pooled levels of all variables that share their levels."""
+    answer_drift: GuardLimits = GuardLimits(warn=0.25, stop=1.0)
+    """Long layout: the same of the variables that are answered."""
+    pair_drift: GuardLimits = GuardLimits(warn=0.25, stop=0.5)
+    """The same of the levels of a pair of variables."""
+    dependence_drift: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
+    """The same of a pair beyond its two variables: against what the pair's old dependence gives with their new
+    distributions."""
+    false_discoveries: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    """Expected share of chance among the drifts that are reported."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_limits(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {name: cls._fill(name, given) for name, given in data.items()}
+
+    @classmethod
+    def _fill(cls, name: str, given: Any) -> Any:
+        if name == "reasons" and isinstance(given, dict):
+            return {reason: cls._fill("reason", each) for reason, each in given.items()}
+        field = cls.model_fields.get(name)
+        if field is None or not isinstance(field.default, GuardLimits):
+            return given
+        if given == "off" or isinstance(given, GuardLimits):
+            return GuardLimits() if given == "off" else given
+        numbers = (
+            given.values() if isinstance(given, dict) and set(given) <= {"warn", "stop"} else [""]
+        )
+        if not all(n == "off" or (isinstance(n, int | float) and n >= 0) for n in numbers):
+            raise ValueError(
+                f'{name} = {given!r} is no limit of a guard; give "off", or {{warn = ..., stop = ...}}: each a number, '
+                'at least 0, or "off"'
+            )
+        return field.default.model_dump() | given
+
+    @field_validator("reasons")
+    @classmethod
+    def _check_reasons(cls, reasons: dict[str, GuardLimits]) -> dict[str, GuardLimits]:
+        if unknown := sorted(set(reasons) - set(REASONS)):
+            raise ValueError(f"{unknown} are no reasons of a quarantine; give some of {REASONS}")
+        return reasons
+
+    @model_validator(mode="after")
+    def _check_order(self) -> QualityConfig:
+        limits = {name: getattr(self, name) for name in type(self).model_fields} | self.reasons
+        for name, each in limits.items():
+            if not isinstance(each, GuardLimits) or each.warn == "off" or each.stop == "off":
+                continue
+            least = name in ("least_rows", "new_rows")
+            if (each.warn < each.stop) if least else (each.warn > each.stop):
+                raise ValueError(
+                    f"{name}.warn = {each.warn:g} is beyond {name}.stop = {each.stop:g}, and would never be reached; "
+                    'exchange them, or set one to "off"'
+                )
+        return self

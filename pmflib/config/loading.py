@@ -1,23 +1,30 @@
-"""Read and check a configuration, or a section of one."""
+"""Read and check a configuration, or a section of one; drafts of configurations for a person to go on with."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from pmflib.config.data_sections import SourceConfig
-from pmflib.config.mistakes import abridge, list_problems
-from pmflib.config.model_sections import CrowdConfig
+from pmflib.config.model_sections import QUICK, CrowdConfig
 from pmflib.config.pipeline import PipelineConfig
-from pmflib.errors import ConfigError
+from pmflib.config.section import abridge, list_problems
+from pmflib.core.errors import ConfigError
+from pmflib.core.methods import PAIR_METHODS, SAMPLE_METHODS
 
 C = TypeVar("C", bound=BaseModel)
 
 MAX_CONFIG_BYTES = 8 << 20
 """Largest configuration file that is read, bytes: room for a hundred thousand paths of sources."""
+FAR = "../../.."
+"""Prefix of a relative path that is too long to read; the full path is written instead."""
 
 
 def load_config(path: str | Path) -> PipelineConfig:
@@ -101,3 +108,116 @@ def _validate(section: type[C], data: dict[str, Any], *, depth: int = 1) -> C:
         return section.model_validate(data)
     except ValidationError as error:
         raise ConfigError("\n".join(list_problems(error, section, depth=depth))) from None
+
+
+DEPENDENCE = "forests within the states, where held-out samples say so"
+
+
+def draft_config(
+    source: SourceConfig,
+    *,
+    rank: int | Literal["auto"],
+    method: str = "auto",
+    dependence: str = "none",
+    notes: Sequence[str] = (),
+    crowd: CrowdConfig | None = None,
+    target: str | None = None,
+    on_duplicate: str = "last",
+    seed: int = 0,
+    quick: bool = False,
+) -> str:
+    """Draft a configuration file for a person to review.
+
+    Parameters
+    ----------
+    source
+        Where the data are; defaults are left out.
+    rank
+        Number of latent states, or "auto".
+    method, dependence
+        As in `ModelConfig`.
+    notes
+        What the reviewer should check, as comments.
+    crowd
+        How labels are found, where that is what the pipeline is for.
+    target
+        Variable that the model is to predict.
+    on_duplicate
+        As in `SchemaConfig`.
+    seed
+        Seed of the pipeline.
+    quick
+        Whether the choice of the rank may take a minute alone.
+
+    Returns
+    -------
+    TOML text that `load_config` reads.
+    """
+    more = [] if crowd is None else ["[crowd]", *_draft_lines(crowd, "method"), ""]
+    described = "" if method == "auto" else (PAIR_METHODS | SAMPLE_METHODS)[method].description
+    # what notes quote from data may hold line ends, which would end the comment
+    comments = ["# review: " + re.sub(r"[\x00-\x1f\x7f]+", " ", note) for note in notes]
+    return "\n".join(
+        [
+            "# What is not set here has a default; `python -m pydoc pmflib.config` shows every option.",
+            *comments,
+            *([f"seed = {seed}"] if seed else []),
+            "",
+            "[source]  # relative paths start from the folder of this file",
+            *_draft_lines(source),
+            "",
+            "[schema]",
+            'file = "schema.json"',
+            *([] if on_duplicate == "last" else [f'on_duplicate = "{on_duplicate}"']),
+            'on_unknown_level = "quarantine"  # or "missing", "error"',
+            "",
+            "[store]",
+            'path = "store"  # results, and what is needed to go on from them',
+            "",
+            "[model]",
+            f'rank = {json.dumps(rank)}  # number of latent states; "auto" chooses it on held-out counts and samples',
+            *([f"rank_budget = {json.dumps(QUICK)}"] if quick else []),
+            *([] if method == "auto" else [f"method = {json.dumps(method)}  # {described}"]),
+            *(
+                []
+                if dependence == "none"
+                else [f"dependence = {json.dumps(dependence)}  # {DEPENDENCE}"]
+            ),
+            "",
+            *(["[em]", f"target = {_quote(target)}", ""] if target is not None else []),
+            "[evaluate]",
+            "hide = 0.2  # share of the held-out answers that are predicted from the others",
+            "",
+            *more,
+        ]
+    )
+
+
+def relate(source: SourceConfig, base: Path) -> SourceConfig:
+    """Source as seen from the folder of the configuration; data far away from it keep their full path."""
+    return source.model_copy(update={"path": relate_path(str(source.path), base)})
+
+
+def relate_path(path: str, base: Path) -> str:
+    """Path as seen from a folder; far away from it, or a URL, it stays as it is."""
+    if "://" in path:
+        return path
+    near = os.path.relpath(path, base.resolve())
+    return path if near.startswith(FAR) else near
+
+
+def _quote(text: str) -> str:
+    """Text as a basic string of TOML."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _draft_lines(section: BaseModel, *always: str) -> list[str]:
+    """Options of a section that are not the default, and some that are given always."""
+    options = section.model_dump(mode="json")
+    given = section.model_dump(mode="json", exclude_defaults=True)
+    # JSON strings, booleans and lists of strings are TOML as well
+    return [
+        f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        for name, value in options.items()
+        if name in given or name in always
+    ]

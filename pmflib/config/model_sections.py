@@ -1,17 +1,17 @@
-"""Sections on models: how they are fitted, judged, put live, and what label logs are for."""
+"""Sections on models: how they are fitted, evaluated, put live, and what label logs are for."""
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pmflib.config.rank_budget import check_budget, read_budget
-from pmflib.config.refresh_time import check_refresh, read_refresh
 from pmflib.config.section import Section
-from pmflib.errors import ConfigError
-from pmflib.methods import (
+from pmflib.core.defaults import LABEL_LIMITS, LIMITS
+from pmflib.core.errors import ConfigError
+from pmflib.core.methods import (
     CROWD_METHODS,
     MEMBER_START_METHODS,
     ORDINAL_METHODS,
@@ -21,6 +21,83 @@ from pmflib.methods import (
     find_method,
     list_pipeline_methods,
 )
+
+SECONDS = {"s": 1, "min": 60, "h": 3600}
+"""Seconds of each unit."""
+QUICK = "1min"
+"""What `--quick` sets."""
+LONGEST_CHOICE = 7 * 24 * 3600
+"""Longest time that is accepted, seconds: a week."""
+
+
+def check_budget(text: str) -> str:
+    """Return the text if it reads.
+
+    Raises
+    ------
+    ValueError
+        If it does not.
+    """
+    read_budget(text)
+    return text
+
+
+def read_budget(text: str) -> float:
+    """Seconds that a text such as "10min" stands for.
+
+    Raises
+    ------
+    ValueError
+        If it is no whole number above 0 with a unit, or longer than ``LONGEST_CHOICE``.
+    """
+    found = re.fullmatch(r"([0-9]{1,9})(s|min|h)", text)
+    seconds = 0 if found is None else int(found[1]) * SECONDS[found[2]]
+    if not 0 < seconds <= LONGEST_CHOICE:
+        raise ValueError(
+            f"{text!r} is no time above 0 up to {LONGEST_CHOICE // 3600}h; write seconds, minutes or hours, as "
+            "'30s', '10min' or '2h'"
+        )
+    return float(seconds)
+
+
+HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+"""Hours of each unit."""
+NEVER = "never"
+"""What is written for no end."""
+LONGEST_REFRESH = timedelta(days=36_500)
+"""Longest time that is accepted: a century."""
+
+
+def check_refresh(text: str) -> str:
+    """Return the text if it reads.
+
+    Raises
+    ------
+    ValueError
+        If it does not.
+    """
+    read_refresh(text)
+    return text
+
+
+def read_refresh(text: str) -> timedelta | None:
+    """Time that a text such as "30d" stands for; None for "never".
+
+    Raises
+    ------
+    ValueError
+        If it is no whole number with a unit, or longer than ``LONGEST_REFRESH``.
+    """
+    if text == NEVER:
+        return None
+    found = re.fullmatch(r"([0-9]{1,9})([hdw])", text)
+    time = None if found is None else timedelta(hours=int(found[1]) * HOURS[found[2]])
+    if time is None or time > LONGEST_REFRESH:
+        raise ValueError(
+            f"{text!r} is no time up to {LONGEST_REFRESH.days}d; write hours, days or weeks, as '36h', '30d' or '4w', "
+            f"or {NEVER!r}"
+        )
+    return time
 
 
 class ModelConfig(Section):
@@ -77,8 +154,8 @@ class ModelConfig(Section):
 class EMConfig(Section):
     """Refinement by passes over the samples."""
 
-    max_passes: Annotated[int, Field(ge=0, lt=2**31)] = 200
-    tol: Annotated[float, Field(ge=0)] = 1e-6
+    max_passes: Annotated[int, Field(ge=0, lt=2**31)] = LIMITS.max_passes
+    tol: Annotated[float, Field(ge=0)] = LIMITS.tol
     """Stop when what passes may still gain is estimated to be less than this share of the objective."""
     pseudo_count: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"
     """Pseudo-count per level and latent state, shaped by the variable's marginal; auto compares several on the
@@ -87,17 +164,17 @@ class EMConfig(Section):
     """Number of fits from independent starts whose probabilities are averaged: a model of members x rank states."""
     distil: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Rank of a single model to fit to samples drawn from the average; 0 = keep the average."""
-    patience: Annotated[int, Field(ge=1, lt=2**31)] = 10
+    patience: Annotated[int, Field(ge=1, lt=2**31)] = LIMITS.patience
     """Passes without a better held-out log-likelihood before stopping; the best model is kept."""
     target: str | None = None
-    """Variable that the model is to predict: the validation folds judge by its log-likelihood given the others, small
-    fits raise that, and the report says how well it is predicted; by default all variables are alike."""
+    """Variable that the model is to predict: the validation folds compare models by its log-likelihood given the
+    others, small fits raise that, and the report says how well it is predicted; by default all variables are alike."""
     accelerate: bool = False
     """Extrapolate from every two passes (SQUAREM): fewer passes where the objective alone stops them."""
 
 
 class EvaluateConfig(Section):
-    """What is held out, and how the model is judged on it."""
+    """What is held out, and how the model is evaluated on it."""
 
     validation_folds: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Folds kept from training to choose the number of passes; 0 = stop by ``tol`` alone."""
@@ -110,7 +187,7 @@ class EvaluateConfig(Section):
 class GateConfig(Section):
     """When a new model replaces the live one: `docs/gate.md`.
 
-    Both predict the same hidden cells, of today's test samples and of those that the live model was judged on when it
+    Both predict the same hidden cells, of today's test samples and of those that the live model was scored on when it
     was made. The new one goes live if on both it is sure not to lose more than is tolerated.
     """
 
@@ -138,7 +215,7 @@ class CrowdConfig(Section):
     ] = "auto"
     em: bool = True
     """Whether a method of co-occurrences is followed by passes over the tasks."""
-    tol: Annotated[float, Field(ge=0)] = 1e-4
+    tol: Annotated[float, Field(ge=0)] = LABEL_LIMITS.tol
     """Stop when a pass moves at most this share of the labels between classes."""
     classes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Labels that may be given; by default all that were given."""

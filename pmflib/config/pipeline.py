@@ -5,25 +5,52 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pmflib.config.data_sections import SchemaConfig, SourceConfig, StoreConfig, WindowConfig
-from pmflib.config.fold_split import FoldSplit, split_folds
-from pmflib.config.mistakes import abridge
+from pmflib.config.data_sections import (
+    QualityConfig,
+    SchemaConfig,
+    SourceConfig,
+    StoreConfig,
+    WindowConfig,
+)
 from pmflib.config.model_sections import (
+    QUICK,
     CrowdConfig,
     EMConfig,
     EvaluateConfig,
     GateConfig,
     ModelConfig,
 )
-from pmflib.config.quality_section import QualityConfig
-from pmflib.config.rank_budget import QUICK
-from pmflib.config.section import Section
-from pmflib.methods import MEMBER_START_METHODS, SAMPLE_METHODS
+from pmflib.config.section import Section, abridge
+from pmflib.core.errors import ConfigError, SchemaError
+from pmflib.core.methods import MEMBER_START_METHODS, SAMPLE_METHODS
+from pmflib.schema import Schema
+
+
+@dataclass(frozen=True)
+class FoldSplit:
+    """Folds for training, for choosing and for the final scores."""
+
+    train: tuple[int, ...]
+    validation: tuple[int, ...]
+    test: tuple[int, ...]
+
+
+def split_folds(n_folds: int, n_validation: int, n_test: int) -> FoldSplit:
+    """Split folds: the last ones test, those before them validate, the rest train; any may be none but the last."""
+    first_test = n_folds - n_test
+    first_validation = first_test - n_validation
+    return FoldSplit(
+        tuple(range(first_validation)),
+        tuple(range(first_validation, first_test)),
+        tuple(range(first_test, n_folds)),
+    )
+
 
 MAX_NAME = 100
 """Longest name of a pipeline, characters: folders and drafts are named after it, and names end at 255 bytes."""
@@ -74,7 +101,7 @@ class PipelineConfig(Section):
     cluster: ClusterConfig = ClusterConfig()
     lineage: LineageConfig = LineageConfig()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of everything that is drawn: starts, and what is hidden from the model."""
+    """Seed of everything that is random: starts, and what is hidden from the model."""
     base: str = ""
     """Folder that relative paths start from: the configuration file's."""
 
@@ -140,19 +167,19 @@ class PipelineConfig(Section):
 
     @model_validator(mode="after")
     def _check_dependence(self) -> PipelineConfig:
-        if (wanted := self.model.dependence) == "none":
+        if (given := self.model.dependence) == "none":
             return self
         if self.has_traits:
             raise ValueError(
-                f"model.dependence = {wanted!r} is for latent classes, and model.method = 'traits' has none; leave one "
+                f"model.dependence = {given!r} is for latent classes, and model.method = 'traits' has none; leave one "
                 "of them out"
             )
         if self.em.distil:
             raise ValueError(
-                f"em.distil = {self.em.distil} makes a model without forests, and model.dependence = {wanted!r} asks "
+                f"em.distil = {self.em.distil} makes a model without forests, and model.dependence = {given!r} asks "
                 "for them; leave one of them out"
             )
-        if wanted == "auto" and not self.evaluate.validation_folds:
+        if given == "auto" and not self.evaluate.validation_folds:
             raise ValueError(
                 "evaluate.validation_folds = 0 leaves nothing to choose by, and model.dependence = 'auto' chooses; "
                 "hold out a fold, or give 'tree' or 'none'"
@@ -191,7 +218,7 @@ class PipelineConfig(Section):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what can change the result: everything but the cluster, the lineage and the place of the file."""
+        """SHA-256 of what can change the result: everything but the cluster, the lineage and the path of the file."""
         content = self.model_dump(
             mode="json", by_alias=True, exclude={"cluster", "lineage", "base"}
         )
@@ -215,6 +242,24 @@ class PipelineConfig(Section):
 
     @property
     def fold_split(self) -> FoldSplit:
-        """Folds of the store: which train, which choose, which judge."""
+        """Folds of the store: which train, which choose, which test."""
         held_out = self.evaluate.validation_folds, self.evaluate.test_folds
         return split_folds(self.store.folds, *held_out)
+
+
+def check_target(config: PipelineConfig, schema: Schema) -> Schema:
+    """Refuse a configuration whose target is no variable of the schema; give the schema back.
+
+    Raises
+    ------
+    ConfigError
+        If the variable that the model is to predict is not in the schema: the error names those of similar names.
+    """
+    if config.em.target is not None:
+        try:
+            schema.position(config.em.target)
+        except SchemaError as error:
+            raise ConfigError(
+                f"em.target = {config.em.target!r}: {error}; correct it, or remove it for all variables alike"
+            ) from None
+    return schema

@@ -8,10 +8,9 @@ from itertools import chain
 
 import numpy as np
 
-from pmflib.arrays import IntArray
-from pmflib.blocks import Block, DenseBlock, SparseBlock
-from pmflib.counting.adding import add_blocks
-from pmflib.level_blocks import list_owners
+from pmflib.core.arrays import IntArray, list_owners
+from pmflib.core.blocks import Block, DenseBlock, SparseBlock
+from pmflib.counting.block_counting import add_blocks
 from pmflib.store.sample_blocks import BlockGroup, iterate_blocks
 
 LISTED_PER_CELL = 16
@@ -24,13 +23,13 @@ class CellChanges:
 
     Parameters
     ----------
-    places
+    positions
         int64 of shape (n_changed,), increasing: cells ``a * n_levels + b``, a <= b.
     changes
         int64 of shape (n_changed,), none of them 0.
     """
 
-    places: IntArray
+    positions: IntArray
     changes: IntArray
 
     @classmethod
@@ -41,23 +40,23 @@ class CellChanges:
     @classmethod
     def from_table(cls, table: IntArray) -> CellChanges:
         """List the cells of a table (n_levels, n_levels) that are not 0."""
-        places = np.flatnonzero(table)
-        return cls(places, table.reshape(-1)[places])
+        positions = np.flatnonzero(table)
+        return cls(positions, table.reshape(-1)[positions])
 
     @property
     def n_cells(self) -> int:
         """Number of cells that change."""
-        return self.places.size
+        return self.positions.size
 
     def add_to(self, table: IntArray) -> bool:
         """Change a contiguous table of shape (n_levels, n_levels), in place; return whether no cell fell below 0."""
         flat = table.reshape(-1)
-        flat[self.places] += self.changes
-        return not (flat[self.places] < 0).any()
+        flat[self.positions] += self.changes
+        return not (flat[self.positions] < 0).any()
 
     def sum_levels(self, n_levels: int) -> IntArray:
         """Changes of single counts, the diagonal: int64 of shape (n_levels,)."""
-        first, second = np.divmod(self.places, n_levels)
+        first, second = np.divmod(self.positions, n_levels)
         on_diagonal = first == second
         singles = np.zeros(n_levels, np.int64)
         singles[first[on_diagonal]] = self.changes[on_diagonal]
@@ -72,7 +71,7 @@ class CellChanges:
             int64 of shape (n_variables + 1,).
         """
         owners, n_variables = list_owners(offsets), offsets.size - 1
-        first, second = np.divmod(self.places, int(offsets[-1]))
+        first, second = np.divmod(self.positions, int(offsets[-1]))
         pairs = np.zeros((n_variables, n_variables), np.int64)
         np.add.at(pairs, (owners[first], owners[second]), self.changes)
         return pairs
@@ -83,7 +82,7 @@ def merge_changes(parts: Sequence[CellChanges]) -> CellChanges:
     if len(parts) == 1:
         return parts[0]
     return _add_up(
-        np.concatenate([part.places for part in parts]),
+        np.concatenate([part.positions for part in parts]),
         np.concatenate([part.changes for part in parts]),
     )
 
@@ -114,22 +113,22 @@ def count_changes(group: tuple[int, BlockGroup], offsets: IntArray) -> CellChang
             table = np.zeros((n_levels, n_levels), np.int64)
             add_blocks(chain(few, blocks), offsets, table)
             found = CellChanges.from_table(table)
-            return CellChanges(found.places, sign * found.changes)
+            return CellChanges(found.positions, sign * found.changes)
     listed = (list_pairs(block.to_sparse(offsets), n_levels) for block in few)
-    places = np.concatenate([np.empty(0, np.int64), *listed])
-    return _add_up(places, np.full(places.size, sign))
+    positions = np.concatenate([np.empty(0, np.int64), *listed])
+    return _add_up(positions, np.full(positions.size, sign))
 
 
 def list_pairs(block: SparseBlock, n_levels: int) -> IntArray:
     """Each level that a sample holds with itself and with those after it, as cells of a table: int64, in no order."""
     ends = np.repeat(block.indptr[1:], np.diff(block.indptr))
-    held = block.indices.astype(np.int64)
-    left = np.arange(held.size)
+    levels = block.indices.astype(np.int64)
+    left = np.arange(levels.size)
     found = []
     step = 0
     # each level goes with itself, then with the next one of its row, then with the one after that
     while left.size:
-        found.append(held[left] * n_levels + held[left + step])
+        found.append(levels[left] * n_levels + levels[left + step])
         step += 1
         left = left[left + step < ends[left]]
     return np.concatenate([np.empty(0, np.int64), *found])
@@ -138,20 +137,20 @@ def list_pairs(block: SparseBlock, n_levels: int) -> IntArray:
 def _count_pairs(block: Block) -> int:
     """Number of pairs that `list_pairs` would list."""
     if isinstance(block, DenseBlock):
-        held = np.count_nonzero(block.codes >= 0, axis=1)
+        lengths = np.count_nonzero(block.codes >= 0, axis=1)
     else:
-        held = np.diff(block.indptr)
-    return int((held * (held + 1) // 2).sum())
+        lengths = np.diff(block.indptr)
+    return int((lengths * (lengths + 1) // 2).sum())
 
 
-def _add_up(places: IntArray, changes: IntArray) -> CellChanges:
-    """Sum the changes of equal places, in any order."""
+def _add_up(positions: IntArray, changes: IntArray) -> CellChanges:
+    """Sum the changes of equal positions, in any order."""
     # parts are in order already: a stable sort merges such runs
-    order = np.argsort(places, kind="stable")
-    places = places[order]
-    edges = np.flatnonzero(np.append(True, places[1:] != places[:-1])[: places.size])
+    order = np.argsort(positions, kind="stable")
+    positions = positions[order]
+    edges = np.flatnonzero(np.append(True, positions[1:] != positions[:-1])[: positions.size])
     if not edges.size:
         return CellChanges.zero()
     sums = np.add.reduceat(changes[order], edges)
     kept = sums != 0
-    return CellChanges(places[edges][kept], sums[kept])
+    return CellChanges(positions[edges][kept], sums[kept])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.arrays import IntArray
-from pmflib.blocks import DenseBlock
-from pmflib.counting.adding import add_blocks
-from pmflib.counting.folded import check_folds
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import DenseBlock
+from pmflib.counting.block_counting import add_blocks
+from pmflib.counting.folds import check_folds
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import StoredTables
 from pmflib.schema import Schema
@@ -29,7 +29,7 @@ def load_groups(
     groups
         Folds of each group, at least one group.
     variables
-        int64, places of the variables to keep, in order; None keeps all.
+        int64, indices of the variables to keep, in order; None keeps all.
 
     Returns
     -------
@@ -43,15 +43,15 @@ def load_groups(
     stored = StoredTables(Path(path))
     schema = stored.schema
     kept = np.arange(schema.n_variables) if variables is None else variables
-    loaded = PairCounts.zero(Schema(tuple(schema[int(place)] for place in kept)), len(groups))
+    loaded = PairCounts.zero(Schema(tuple(schema[int(index)] for index in kept)), len(groups))
     rows = list_levels(schema, kept)
     for number, group in enumerate(groups):
-        wanted = check_folds(group, stored.n_folds)
-        for fold in wanted:
+        chosen = check_folds(group, stored.n_folds)
+        for fold in chosen:
             table = stored.read(fold)
             # a copy of a wide table takes as long as reading it
             loaded.tables[number] += table if variables is None else table[rows[:, None], rows]
-        loaded.n_rows[number] = stored.n_rows[wanted].sum()
+        loaded.n_rows[number] = stored.n_rows[chosen].sum()
     return loaded
 
 
@@ -75,7 +75,7 @@ def count_some(
     schema
         All variables.
     variables
-        int64, places of the variables to count, in order.
+        int64, indices of the variables to count, in order.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def count_some(
     StoreError
         If a block is lost or damaged.
     """
-    counts = PairCounts.zero(Schema(tuple(schema[int(place)] for place in variables)), len(folds))
+    counts = PairCounts.zero(Schema(tuple(schema[int(index)] for index in variables)), len(folds))
     for number, fold in enumerate(folds):
         mine = [block for block in blocks if block.fold == fold]
         narrowed = (
@@ -114,7 +114,7 @@ def pick_variables(schema: Schema, level_counts: IntArray, max_levels: int) -> I
 
     Returns
     -------
-    int64, their places, in order.
+    int64, their indices, in order.
     """
     sizes = np.diff(schema.offsets)
     order = np.argsort(-np.add.reduceat(level_counts, schema.offsets[:-1]), kind="stable")
@@ -130,12 +130,12 @@ def narrow_counts(counts: PairCounts, variables: IntArray) -> PairCounts:
     counts
         Counts of all variables.
     variables
-        int64, places of the variables to keep, in order.
+        int64, indices of the variables to keep, in order.
     """
     schema = counts.schema
     rows = list_levels(schema, variables)
     return PairCounts(
-        Schema(tuple(schema.variables[place] for place in variables)),
+        Schema(tuple(schema.variables[index] for index in variables)),
         counts.tables[:, rows[:, None], rows],
         counts.n_rows,
     )

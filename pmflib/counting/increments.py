@@ -1,21 +1,134 @@
-"""Whether counts of a dataset are found from those of an earlier one, or by counting all of its samples."""
+"""Counts of a dataset from those of an earlier one: what it holds more is added, what it holds less taken away."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from pmflib.counting.stored_tables import PAIRS, StoredTables
-from pmflib.errors import StoreError
+import numpy as np
+
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import StoreError
+from pmflib.counting.cell_changes import CellChanges, count_changes, merge_changes
+from pmflib.counting.stored_pairs import (
+    count_folds_ahead,
+    count_stored_folds,
+    load_changes,
+    save_changes,
+    split_fold_blocks,
+)
+from pmflib.counting.stored_tables import (
+    BELOW_ZERO,
+    PAIRS,
+    CountsWriter,
+    DifferenceWriter,
+    StoredTables,
+)
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.maps import PendingResult, start_maps
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.dataset_changes import DatasetChange, compare_blocks
+from pmflib.store.sample_blocks import BLOCK_COST, COUNTING_COARSENESS, MIN_GROUP, BlockReference
+
+
+@dataclass(frozen=True)
+class DatasetChange:
+    """Blocks that lead from one dataset to another.
+
+    Parameters
+    ----------
+    added
+        Samples that the new dataset alone holds, in the order of its blocks.
+    removed
+        Samples that the base alone holds, in the order of its blocks.
+    """
+
+    added: tuple[BlockReference, ...]
+    removed: tuple[BlockReference, ...]
+
+    @property
+    def n_observed(self) -> int:
+        """Number of observed cells on both sides, about: of a part of a block its share by rows."""
+        return sum(block.n_observed for block in (*self.added, *self.removed))
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of references on both sides."""
+        return len(self.added) + len(self.removed)
+
+
+def compare_blocks(base: Iterable[BlockReference], new: Iterable[BlockReference]) -> DatasetChange:
+    """List the blocks, and parts of blocks, that one of two datasets holds and the other does not.
+
+    Parameters
+    ----------
+    base, new
+        Blocks of the datasets, of one store and of the same folds, as `list_dataset_blocks` gives them.
+
+    Returns
+    -------
+    The change. The base less its removed blocks and with the added ones holds the samples of the new dataset, each as
+    often. Of a block that both hold, the rows that are superseded in the new one alone are removed, and those that are
+    in the base alone are added.
+    """
+    before, after = list(base), list(new)
+    return DatasetChange(
+        added=tuple(_list_parts(after, before)), removed=tuple(_list_parts(before, after))
+    )
+
+
+def _list_parts(
+    blocks: Iterable[BlockReference], others: Iterable[BlockReference]
+) -> Iterator[BlockReference]:
+    """List the parts of blocks, in order, that the blocks at the same positions of another dataset do not hold."""
+    partners: defaultdict[tuple[str, int, int], deque[BlockReference]] = defaultdict(deque)
+    for block in others:
+        partners[_locate(block)].append(block)
+    for block in blocks:
+        # a partition may be in a dataset twice: of two files with the same content
+        waiting = partners[_locate(block)]
+        if not waiting:
+            yield block
+            continue
+        lost = _list_superseded(waiting.popleft())
+        rows = np.setdiff1d(lost, _list_superseded(block), assume_unique=True)
+        if rows.size:
+            yield take_rows(block, rows)
+
+
+def _locate(block: BlockReference) -> tuple[str, int, int]:
+    return block.path, block.start, block.stop
+
+
+def take_rows(block: BlockReference, rows: IntArray) -> BlockReference:
+    """Refer to some rows of a block alone.
+
+    Parameters
+    ----------
+    block
+        With all of these rows.
+    rows
+        int64, sorted: rows of the partition, at least one.
+
+    Returns
+    -------
+    A reference whose observed cells are the block's share by rows.
+    """
+    others = np.setdiff1d(np.arange(block.start, block.stop), rows, assume_unique=True)
+    share = max(1, block.n_observed * rows.size // block.n_rows)
+    return replace(block, superseded=others, n_observed=share)
+
+
+def _list_superseded(block: BlockReference) -> IntArray:
+    return np.empty(0, np.int64) if block.superseded is None else block.superseded
 
 
 @dataclass(frozen=True)
 class Increment:
-    """What leads from counts that there are to those that are wanted.
+    """What leads from counts that there are to those that are asked for.
 
     Parameters
     ----------
@@ -114,3 +227,134 @@ def plan_increment(
     if change.n_observed > sum(block.n_observed for block in blocks):
         return None
     return Increment(counts, tables, change)
+
+
+def needs_workers(change: DatasetChange) -> bool:
+    """Whether a change is worth more than one task: less is counted sooner than it is sent."""
+    cost = change.n_observed + BLOCK_COST * change.n_blocks
+    return cost > MIN_GROUP * COUNTING_COARSENESS
+
+
+def count_stored_changes(
+    client: Client,
+    increment: Increment,
+    path: Path,
+    checkpoints: Path,
+    on_fold: Callable[[int, int], None] | None = None,
+    *,
+    in_full: bool = False,
+) -> dict[str, object]:
+    """Count the pairs of samples that come or go, and write the counts that they lead to.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread; the counts are the same.
+    increment
+        Counts to start from, and what comes and goes.
+    path
+        Folder of the new Zarr group; must not exist. Changed cells go beside it.
+    checkpoints
+        Folder for a checkpoint of each fold. Folds that have one there are not counted again.
+    on_fold
+        Called with the number of folds done and the number of samples counted in them, after each one that changes.
+    in_full
+        Whether full tables are written in any case: counts that do without those that they were found from.
+
+    Returns
+    -------
+    Plain JSON types: samples in all folds, samples added and removed, cells that change, and how many
+    differences lead from full tables to these counts (0 where these are full themselves).
+
+    Raises
+    ------
+    StoreError
+        If the samples or the base cannot be read, or more samples would go than were counted.
+    """
+    base, change = increment.tables, increment.change
+    offsets = base.schema.offsets
+    added, removed = (_split(blocks, base.n_folds) for blocks in (change.added, change.removed))
+
+    n_threads = count_threads(client)
+
+    def list_runs(fold: int) -> list[tuple[int, list[BlockReference]]]:
+        return [
+            (sign, run)
+            for sign, blocks in ((1, added[fold]), (-1, removed[fold]))
+            if blocks
+            for run in split_fold_blocks(blocks, max(1, len(changed)), n_threads)
+        ]
+
+    def start(folds: Sequence[int]) -> list[PendingResult[CellChanges]]:
+        return start_maps(
+            client,
+            count_changes,
+            {f"fold-{fold:02}": list_runs(fold) for fold in folds},
+            merge_changes,
+            offsets,
+            result_bytes=8 * base.schema.n_levels**2,
+        )
+
+    n_rows = [_count_rows(added[fold]) - _count_rows(removed[fold]) for fold in range(base.n_folds)]
+    changed = [fold for fold in range(base.n_folds) if added[fold] or removed[fold]]
+
+    def count() -> Iterator[CellChanges]:
+        """Count the folds that change, or read their checkpoints."""
+        n_ahead = 1
+        if client is not None:
+            n_ahead = count_folds_ahead(max(1, len(changed)), n_threads, base.schema.n_levels)
+        return count_stored_folds(changed, start, checkpoints, load_changes, save_changes, n_ahead)
+
+    n_cells = n_counted = 0
+    for fold, changes in zip(changed, count(), strict=True):
+        n_cells += changes.n_cells
+        n_counted += _count_rows(added[fold]) + _count_rows(removed[fold])
+        if on_fold is not None:
+            on_fold(fold + 1, n_counted)
+    # only now it is known which of the two takes less
+    chain = None if in_full else base.chain.extend(increment.counts.digest, n_cells)
+    counted = count()
+    by_fold = (
+        (fold, next(counted) if fold in changed else CellChanges.zero())
+        for fold in range(base.n_folds)
+    )
+    if chain is not None:
+        writer = DifferenceWriter(path, base, chain)
+        for fold, changes in by_fold:
+            writer.write(fold, changes, n_rows[fold])
+        writer.close()
+    else:
+        _write_full(CountsWriter(path, base.schema, base.n_folds), base, by_fold, n_rows)
+    return {
+        "samples": int(base.n_rows.sum()) + sum(n_rows),
+        "samples_added": _count_rows(change.added),
+        "samples_removed": _count_rows(change.removed),
+        "changed_cells": n_cells,
+        "differences": 0 if chain is None else len(chain.digests),
+    }
+
+
+def _write_full(
+    writer: CountsWriter,
+    base: StoredTables,
+    by_fold: Iterable[tuple[int, CellChanges]],
+    n_rows: Sequence[int],
+) -> None:
+    for fold, changes in by_fold:
+        table, total = base.read(fold), int(base.n_rows[fold]) + n_rows[fold]
+        if not changes.add_to(table) or total < 0:
+            raise StoreError(f"counts {str(base.path.parent)!r}: {BELOW_ZERO}")
+        writer.write(fold, table, total)
+    writer.close()
+
+
+def _split(blocks: Iterable[BlockReference], n_folds: int) -> list[list[BlockReference]]:
+    """Blocks of each fold, in order."""
+    by_fold: list[list[BlockReference]] = [[] for _ in range(n_folds)]
+    for block in blocks:
+        by_fold[block.fold].append(block)
+    return by_fold
+
+
+def _count_rows(blocks: Iterable[BlockReference]) -> int:
+    return sum(block.n_rows for block in blocks)

@@ -6,11 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.counting.folded import FoldedCounts
+from pmflib.core.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    normalise_blocks,
+    spread_evenly,
+    spread_pairs,
+    sum_pairs,
+)
+from pmflib.core.errors import SchemaError
+from pmflib.counting.folds import FoldedCounts
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.errors import SchemaError
-from pmflib.level_blocks import normalise_blocks, spread_evenly, spread_pairs, sum_pairs
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Co-occurrence counts of pairs, in memory and on disk."""
+"""Co-occurrence counts of pairs, in memory and on disk, of a table at once or in batches."""
 
 from __future__ import annotations
 
@@ -9,29 +9,62 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmflib.argument_checks import check_whole, name_type
-from pmflib.arrays import IntArray
-from pmflib.blocks import DenseBlock
-from pmflib.counting.adding import add_block
-from pmflib.counting.batch_counting import count_batches
-from pmflib.counting.counts_writers import CountsWriter
-from pmflib.counting.folded import (
+from pmflib.core.arrays import IntArray, check_whole, name_type, sum_pairs
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import SchemaError
+from pmflib.core.hashing import assign_folds
+from pmflib.counting.block_counting import add_block, choose_fold_planes
+from pmflib.counting.folds import (
     DEFAULT_FOLDS,
     FoldedCounts,
     check_folds,
     infer_schema,
     read_schema,
 )
-from pmflib.counting.kernel_choice import choose_fold_planes
-from pmflib.counting.stored_tables import KIND, StoredTables
-from pmflib.displays.summary import Summarised, Summary
-from pmflib.errors import SchemaError
-from pmflib.hashing import assign_folds
+from pmflib.counting.stored_tables import KIND, CountsWriter, StoredTables
+from pmflib.display.progress import working
+from pmflib.display.summary import Summarised, Summary
 from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import read_arrays
 
 if TYPE_CHECKING:
-    from pmflib.plots.drawing import Axes
+    from pmflib.display.drawing import Axes
+
+
+def count_batches(
+    batches: Iterator[object], schema: Schema, tables: IntArray, n_rows: IntArray
+) -> None:
+    """Add the counts of batches to tables; rows are assigned to folds by their number among all.
+
+    Parameters
+    ----------
+    batches
+        Codes or tables that the schema can encode, one after another.
+    schema
+        The variables.
+    tables
+        int64 of shape (n_folds, n_levels, n_levels): written.
+    n_rows
+        int64 of shape (n_folds,): written.
+
+    Raises
+    ------
+    SchemaError
+        If a batch does not fit the schema; the batches before it have been counted.
+    """
+    first = 0
+    with working("count_pairs") as report:
+        for number, batch in enumerate(batches, 1):
+            codes = schema.encode(batch)
+            folds = assign_folds(np.arange(first, first + len(codes)), len(n_rows))
+            for fold in range(len(n_rows)):
+                mine = codes[folds == fold]
+                add_block(DenseBlock(mine), schema.offsets, tables[fold])
+                n_rows[fold] += len(mine)
+            first += len(codes)
+            if report is not None:
+                # how many there will be is not known
+                report(number, number + 1, f"{first:,} rows")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,9 +95,9 @@ class PairCounts(FoldedCounts, Summarised):
 
     def summary(self) -> Summary:
         """Rows, folds, and the pairs with the least support: text in a terminal, HTML in a notebook."""
-        from pmflib.displays.counts_summary import summarise_counts
+        from pmflib.counting.figures import summarise_counts
 
-        return summarise_counts(self)
+        return summarise_counts(self.schema, self.tables, self.n_rows, self.count_levels())
 
     def to_dense(self) -> IntArray:
         """Total over the folds: int64 of shape (n_levels, n_levels), symmetric, single counts on the diagonal."""
@@ -72,10 +105,10 @@ class PairCounts(FoldedCounts, Summarised):
         return upper + np.triu(upper, 1).T
 
     def plot_support(self, **options: Any) -> Axes:
-        """Draw how many samples stand behind the pairs: see `pmflib.plots.data_plots.plot_support`."""
-        from pmflib.plots.data_plots import plot_support
+        """Draw how many samples stand behind the pairs: see `pmflib.counting.figures.plot_support`."""
+        from pmflib.counting.figures import plot_support
 
-        return plot_support(self, **options)
+        return plot_support(sum_pairs(self.to_dense(), self.schema.offsets), **options)
 
     def save(self, path: str | Path) -> None:
         """Write the counts, their supports and the schema as a Zarr group; the folder must not exist."""
@@ -124,11 +157,11 @@ class PairCounts(FoldedCounts, Summarised):
     @classmethod
     def add_up(cls, stored: StoredTables, folds: Iterable[int] | None = None) -> PairCounts:
         """Do `load_total` with tables that are open already."""
-        wanted = check_folds(folds, stored.n_folds)
+        chosen = check_folds(folds, stored.n_folds)
         total = cls.zero(stored.schema, 1)
-        for fold in wanted:
+        for fold in chosen:
             total.tables[0] += stored.read(fold)
-        total.n_rows[0] = stored.n_rows[wanted].sum()
+        total.n_rows[0] = stored.n_rows[chosen].sum()
         return total
 
 
@@ -202,7 +235,7 @@ def count_pairs(
         Number of levels of each variable, shape (n_variables,); or a schema. None infers the schema: of a table by
         `Schema.infer`, of integers with a level for each up to the largest.
     n_folds
-        Folds that rows are dealt to by a hash of their number; 1 keeps a single table.
+        Folds that rows are assigned to by a hash of their number; 1 keeps a single table.
 
     Returns
     -------

@@ -2,19 +2,211 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from pmflib.arrays import IntArray
-from pmflib.counting.adding import add_blocks
-from pmflib.counting.counting_tasks import count_folds_ahead, cut_fold
-from pmflib.counting.counts_writers import CountsWriter
-from pmflib.counting.fold_counting import count_folds, load_table, save_table
+from pmflib.core.arrays import IntArray
+from pmflib.counting.block_counting import add_blocks
+from pmflib.counting.cell_changes import CellChanges
+from pmflib.counting.stored_tables import CountsWriter
 from pmflib.running.clients import Client, count_threads
 from pmflib.running.maps import PendingResult, start_maps
-from pmflib.store.sample_blocks import BlockGroup, BlockReference, iterate_blocks
+from pmflib.running.memory import MemoryPlan
+from pmflib.running.task_plans import TaskPlan, plan_tasks
+from pmflib.store.checkpoints import load_arrays, save_arrays
+from pmflib.store.sample_blocks import (
+    BLOCK_BYTES,
+    COUNTING_COARSENESS,
+    BlockGroup,
+    BlockReference,
+    group_blocks,
+    iterate_blocks,
+    weigh_blocks,
+)
+
+R = TypeVar("R")
+
+
+def count_stored_folds(
+    folds: Sequence[int],
+    start: Callable[[Sequence[int]], Sequence[PendingResult[R]]],
+    folder: Path,
+    load: Callable[[Path], R | None],
+    save: Callable[[Path, R], None],
+    n_ahead: int,
+) -> Iterator[R]:
+    """Count folds in order, or read their checkpoints.
+
+    Parameters
+    ----------
+    folds
+        Folds to count.
+    start
+        Starts to count some folds.
+    folder
+        Folder of the checkpoints.
+    load, save
+        Read a checkpoint, None if there is none that can be used, and write it.
+    n_ahead
+        Number of folds under way at a time, as `count_folds_ahead` has it.
+
+    Yields
+    ------
+    What was counted of each fold.
+    """
+    pending: dict[int, PendingResult[R]] = {}
+    for index, fold in enumerate(folds):
+        missing = [
+            ahead
+            for ahead in folds[index : index + n_ahead]
+            if ahead not in pending and not _name_checkpoint(folder, ahead).exists()
+        ]
+        if missing:
+            pending.update(zip(missing, start(missing), strict=True))
+        checkpoint = _name_checkpoint(folder, fold)
+        counted = None if fold in pending else load(checkpoint)
+        if counted is None:
+            # without either, another run of the same work finished and removed the checkpoints
+            counted = (pending.pop(fold) if fold in pending else start([fold])[0]).wait()
+            save(checkpoint, counted)
+        yield counted
+
+
+def save_table(path: Path, table: IntArray) -> None:
+    """Save the counts of a fold: the cells that are not zero where these are few, as in wide schemas."""
+    arrays = {"shape": np.array(table.shape)}
+    positions = np.flatnonzero(table)
+    if 2 * positions.size < table.size:
+        arrays |= {"places": positions, "counts": table.flat[positions]}
+    else:
+        arrays["table"] = table
+    save_arrays(path, arrays)
+
+
+def measure_saved_table(n_levels: int, n_seen: float) -> float:
+    """Bytes that `save_table` writes of a table with so many cells above zero: positions and counts, or all counts."""
+    return min(8.0 * n_levels**2, 16 * n_seen)
+
+
+def load_table(path: Path) -> IntArray | None:
+    """Read what `save_table` wrote; None if there is none that can be used."""
+    arrays = load_arrays(path)
+    if arrays is None:
+        return None
+    if "table" in arrays:
+        return arrays["table"]
+    table = np.zeros(arrays["shape"], np.int64)
+    table.flat[arrays["places"]] = arrays["counts"]
+    return table
+
+
+def save_changes(path: Path, changes: CellChanges) -> None:
+    """Save the changes of a fold."""
+    save_arrays(path, {"places": changes.positions, "changes": changes.changes})
+
+
+def load_changes(path: Path) -> CellChanges | None:
+    """Read what `save_changes` wrote; None if there is none that can be used."""
+    arrays = load_arrays(path)
+    return None if arrays is None else CellChanges(arrays["places"], arrays["changes"])
+
+
+def _name_checkpoint(folder: Path, fold: int) -> Path:
+    return folder / f"fold-{fold}.npz"
+
+
+BUSY_SHARE = 0.9
+"""Share of the time that all threads are to work, at least, were all runs of blocks equal."""
+FOLDS_AHEAD = 4
+"""Folds under way at a time, at least: a table that waits to be written takes as much memory as one being counted."""
+AHEAD_BYTES = 8 << 20
+"""Size of the tables of the folds under way at a time, bytes, up to which there are as many folds as there can be."""
+
+
+def choose_n_runs(n_folds: int, n_threads: int) -> int:
+    """Choose in how many runs of blocks each fold is counted, each of them by a task, into one table.
+
+    As few as keep the threads busy: every run makes a table, which is sent to be merged.
+
+    Parameters
+    ----------
+    n_folds
+        Number of folds to count, at least 1.
+    n_threads
+        Threads that count.
+    """
+    n_runs = max(1, n_threads // n_folds)
+    while n_runs * n_folds < BUSY_SHARE * n_threads * -(-n_runs * n_folds // n_threads):
+        n_runs += 1
+    return n_runs
+
+
+def count_folds_ahead(n_folds: int, n_threads: int, n_levels: int) -> int:
+    """Number of folds under way at a time: all where tables are small, else as many as keep threads busy, and one more.
+
+    Those that are under way together take few messages, and no thread waits between one fold and the next.
+
+    Parameters
+    ----------
+    n_folds, n_threads
+        As for `choose_n_runs`.
+    n_levels
+        Levels of all variables.
+    """
+    busy = 1 + -(-n_threads // choose_n_runs(n_folds, n_threads))
+    return min(n_folds, max(FOLDS_AHEAD + count_small_tables(n_levels), busy))
+
+
+def count_small_tables(n_levels: int) -> int:
+    """Number of tables of so many levels that may wait to be written, besides ``FOLDS_AHEAD``; 0 of large ones."""
+    return max(0, AHEAD_BYTES // (8 * max(n_levels, 1) ** 2) - FOLDS_AHEAD)
+
+
+def plan_fold_runs(costs: Sequence[int], n_groups: int, n_folds: int, n_threads: int) -> TaskPlan:
+    """Split the blocks of a fold into runs; each is counted into one table, by one task.
+
+    Tables hold whole numbers, so that their sum has the same bits wherever runs are split: between any two blocks, for
+    the sake of runs that are alike, and not between groups, which are as large as tasks must be to be worth while.
+
+    Parameters
+    ----------
+    costs
+        Cost of each block of the fold, at least one, as `pmflib.store.sample_blocks.weigh_blocks` has it.
+    n_groups
+        Groups that `pmflib.store.sample_blocks.group_blocks` makes of them to count: there are no more runs.
+    n_folds, n_threads
+        As for `choose_n_runs`.
+
+    Returns
+    -------
+    A plan of which only the runs are used: see `plan_fold_merges`.
+    """
+    return plan_tasks(costs, min(n_groups, choose_n_runs(n_folds, n_threads)))
+
+
+def split_fold_blocks(
+    blocks: Sequence[BlockReference], n_folds: int, n_threads: int
+) -> list[list[BlockReference]]:
+    """Split the blocks of a fold, at least one, into runs as `plan_fold_runs` plans them."""
+    n_groups = len(group_blocks(blocks, COUNTING_COARSENESS))
+    plan = plan_fold_runs([weigh_blocks([each]) for each in blocks], n_groups, n_folds, n_threads)
+    return [list(blocks[start:stop]) for start, stop in plan.runs]
+
+
+def plan_fold_merges(n_runs: int, n_levels: int) -> TaskPlan:
+    """Plan the tasks of a fold: one for each run, and those that merge the tables.
+
+    Parameters
+    ----------
+    n_runs
+        Number of runs of the fold, at least 1.
+    n_levels
+        Levels of all variables: a table takes 8 bytes for each pair of them.
+    """
+    return plan_tasks([1] * n_runs, n_runs, 8 * n_levels**2)
 
 
 def count_stored_pairs(
@@ -50,9 +242,9 @@ def count_stored_pairs(
     def start(folds: Sequence[int]) -> list[PendingResult[IntArray]]:
         return start_maps(
             client,
-            count_group,
+            count_group_pairs,
             {
-                f"fold-{fold:02}": cut_fold(blocks_by_fold[fold], n_filled, n_threads)
+                f"fold-{fold:02}": split_fold_blocks(blocks_by_fold[fold], n_filled, n_threads)
                 for fold in folds
             },
             merge_tables,
@@ -62,7 +254,7 @@ def count_stored_pairs(
 
     # without workers the next fold is counted when this one is saved
     n_ahead = count_folds_ahead(n_filled, n_threads, schema.n_levels) if client is not None else 1
-    tables = count_folds(filled, start, checkpoints, load_table, save_table, n_ahead)
+    tables = count_stored_folds(filled, start, checkpoints, load_table, save_table, n_ahead)
     n_samples = 0
     for fold, blocks in blocks_by_fold.items():
         table = next(tables) if blocks else np.zeros((schema.n_levels,) * 2, np.int64)
@@ -74,7 +266,7 @@ def count_stored_pairs(
     return n_samples
 
 
-def count_group(group: BlockGroup, offsets: IntArray) -> IntArray:
+def count_group_pairs(group: BlockGroup, offsets: IntArray) -> IntArray:
     """Pair counts of a group: int64 of shape (n_levels, n_levels), upper triangle."""
     table = np.zeros((int(offsets[-1]),) * 2, np.int64)
     add_blocks(iterate_blocks(group), offsets, table)
@@ -87,3 +279,41 @@ def merge_tables(parts: Sequence[IntArray]) -> IntArray:
     for part in parts[1:]:
         total += part
     return total
+
+
+def plan_counting(n_levels: int, n_threads: int, n_runs: int = 1, n_tables: int = 0) -> MemoryPlan:
+    """Memory of counting pairs: independent of the number of samples.
+
+    Parameters
+    ----------
+    n_levels
+        Levels of all variables.
+    n_threads
+        Threads of a worker.
+    n_runs
+        Runs of blocks that each fold is counted in, a table each, as `choose_n_runs` has them.
+    n_tables
+        Tables that the client keeps, besides the one that it writes.
+    """
+    table = 8 * n_levels * n_levels
+    n_waiting = plan_fold_merges(n_runs, n_levels).n_waiting
+    kept = {f"count tables of {n_tables} folds": n_tables * table} if n_tables else {}
+    return MemoryPlan(
+        "counting pairs",
+        {
+            # a kernel adds int32 sums, half a table, up beside its table
+            f"count tables of {n_levels} x {n_levels} levels, one per thread": n_threads
+            * table
+            * 3
+            // 2,
+            f"count tables waiting to be merged, up to {n_waiting} at a time": (
+                n_threads + n_waiting
+            )
+            * table,
+            "count tables waiting to be written": count_small_tables(n_levels) * table,
+            "sample blocks, bit planes and tiles": n_threads * (6 * BLOCK_BYTES + 2048 * n_levels),
+        },
+        "Leave variables out of the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
+        # as it comes, and its cells that are not zero
+        {f"count table of {n_levels} x {n_levels} levels as it is written": 3 * table} | kept,
+    )

@@ -8,11 +8,18 @@ from typing import Self
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.blocks import DenseBlock
-from pmflib.counting.folded import FoldedCounts, read_schema
-from pmflib.errors import MemoryPlanError
-from pmflib.level_blocks import normalise_blocks, repeat_blocks, spread_evenly, sum_blocks
+from pmflib.core.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    normalise_blocks,
+    repeat_blocks,
+    spread_evenly,
+    sum_blocks,
+)
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import MemoryPlanError
+from pmflib.counting.folds import FoldedCounts, read_schema
 from pmflib.schema import Schema
 
 MAX_TRIPLE_BYTES = 1 << 30
@@ -131,7 +138,7 @@ def count_triples(codes: object, cardinalities: IntArray | Sequence[int] | Schem
     >>> int(counts.tables[0, 0, 3, 5]), int(counts.tables[0, 0, 0, 0])
     (2, 3)
     """
-    from pmflib.kernels.triple_scatter import add_triples  # numba loads on first use
+    from pmflib.kernels.scatter import add_triples  # numba loads on first use
 
     schema = read_schema(cardinalities)
     encoded = schema.encode(codes)

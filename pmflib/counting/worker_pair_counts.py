@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.arrays import IntArray
-from pmflib.blocks import SparseBlock
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import SparseBlock
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
@@ -126,8 +126,8 @@ def count_worker_pairs(block: SparseBlock, n_workers: int, n_classes: int) -> Wo
     start = 0
     while ends[start] < ends[-1]:
         # the more is counted already, the more must be added to be worth a merge
-        wanted = ends[start] + max(SORTED_PAIRS, SORTED_PER_COUNTED * total.n_pairs)
-        stop = max(start + 1, int(np.searchsorted(ends, wanted, side="right")) - 1)
+        limit = ends[start] + max(SORTED_PAIRS, SORTED_PER_COUNTED * total.n_pairs)
+        stop = max(start + 1, int(np.searchsorted(ends, limit, side="right")) - 1)
         cells = _list_cells(block.take(np.arange(start, stop)), n_workers, n_classes)
         total = WorkerPairCounts.merge([total, _count_cells(cells, n_workers, n_classes)])
         start = stop
@@ -167,15 +167,15 @@ def _count_cells(cells: IntArray, n_workers: int, n_classes: int) -> WorkerPairC
     times, cells = np.diff(np.append(edges, cells.size)), cells[edges]
     pairs = cells // n_classes**2
     starts = _find_edges(pairs)
-    places = np.repeat(np.arange(starts.size), np.diff(np.append(starts, pairs.size)))
+    indices = np.repeat(np.arange(starts.size), np.diff(np.append(starts, pairs.size)))
     counts = np.zeros((starts.size, n_classes, n_classes), np.int64)
-    counts.reshape(-1)[places * n_classes**2 + cells % n_classes**2] = times
+    counts.reshape(-1)[indices * n_classes**2 + cells % n_classes**2] = times
     none = np.zeros(n_workers, np.int64)
     return WorkerPairCounts(*_split(pairs[starts], n_workers), counts, none)
 
 
 def _find_edges(ordered: IntArray) -> IntArray:
-    """Place of the first of every run of equals."""
+    """Index of the first of every run of equals."""
     return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: ordered.size])
 
 

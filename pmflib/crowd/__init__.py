@@ -12,12 +12,7 @@ from pmflib.crowd.label_log import LabelLog, read_labels
 from pmflib.crowd.true_labels import Aggregation
 
 if TYPE_CHECKING:
-    from pmflib.crowd.estimators import (
-        CrowdAggregator,
-        DawidSkene,
-        MajorityVote,
-        OneCoinDawidSkene,
-    )
+    from pmflib.crowd.estimators import CrowdAggregator, DawidSkene, MajorityVote, OneCoinDawidSkene
 
 __all__ = [
     "Aggregation",

@@ -10,36 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
+from pmflib.core.arrays import FloatArray
+from pmflib.core.defaults import LABEL_LIMITS
+from pmflib.core.errors import ConvergenceWarning, SchemaError
+from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
 from pmflib.counting.worker_pair_counts import count_worker_pairs
-from pmflib.crowd.class_order import check_class_order
 from pmflib.crowd.co_occurrence import fit_worker_pairs
-from pmflib.crowd.e_step import (
-    LogWeights,
-    cut_log,
-    evaluate_blocks,
-    make_judge,
-    score_blocks,
-)
+from pmflib.crowd.e_step import LogWeights, evaluate_blocks, make_scorer, score_blocks, split_log
 from pmflib.crowd.known_intercepts import MOST_SCORED, add_intercepts, score_known
 from pmflib.crowd.known_labels import find_known
-from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, read_labels
-from pmflib.crowd.likeliest_start import find_likeliest_start
-from pmflib.crowd.pass_methods import PassPlan, plan_passes
+from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_order, read_labels
 from pmflib.crowd.passes import (
-    MAX_PASSES,
-    TOLERANCE,
     CrowdFit,
+    CrowdPassPlan,
     begin_without_known,
     ignore_known,
+    plan_passes,
     run_passes,
     start_from_votes,
 )
+from pmflib.crowd.starts import find_likeliest_start
 from pmflib.crowd.true_labels import Aggregation
-from pmflib.errors import ConvergenceWarning, SchemaError
-from pmflib.methods import CROWD_METHODS, document_methods, find_method
-from pmflib.reporting.work_progress import Report, find_report, reports_progress
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
+from pmflib.display.progress import Report, find_report, reports_progress
+from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel, CrowdModel
 from pmflib.solvers.crowd.class_matching import Order
 
 
@@ -57,8 +50,8 @@ def aggregate(
     classes: Sequence[Any] | None = None,
     on_repeated: OnRepeated = "last",
     on_unknown: OnUnknown = "quarantine",
-    max_passes: int = MAX_PASSES,
-    tol: float = TOLERANCE,
+    max_passes: int = LABEL_LIMITS.max_passes,
+    tol: float = LABEL_LIMITS.tol,
 ) -> Aggregation:
     """Find true labels, and how good the workers are.
 
@@ -67,7 +60,7 @@ def aggregate(
     labels
         Columns task, worker, label, or a matrix of tasks by workers with gaps, as for `read_labels`; or a `LabelLog`.
     method
-        A name of `pmflib.methods.CROWD_METHODS`:
+        A name of `pmflib.core.methods.CROWD_METHODS`:
         {methods}
     known
         True labels of some tasks: a mapping, or a table with columns task and label. Their posterior is certain, in the
@@ -180,8 +173,8 @@ def fit_crowd_model(
     log: LabelLog,
     start: AnnotatorModel | CrowdModel | CrowdFit,
     *,
-    max_passes: int = MAX_PASSES,
-    tol: float = TOLERANCE,
+    max_passes: int = LABEL_LIMITS.max_passes,
+    tol: float = LABEL_LIMITS.tol,
     on_pass: Callable[[CrowdFit], None] | None = None,
 ) -> tuple[CrowdFit, FloatArray]:
     """Estimate a crowd model by passes in memory, and the posterior of every task under it.
@@ -201,7 +194,7 @@ def fit_crowd_model(
     The passes, whose model has intercepts if labels are known and passes were made, and float64 of shape (n_tasks,
     n_classes).
     """
-    blocks = cut_log(log)
+    blocks = split_log(log)
     evaluate = partial(evaluate_blocks, blocks)
     limits: dict[str, Any] = {"tol": tol, "on_pass": on_pass}
     if isinstance(start, AnnotatorModel):
@@ -232,19 +225,43 @@ def _report_pass(report: Report, max_passes: int, fit: CrowdFit) -> None:
 
 
 def _start_from_pairs(
-    log: LabelLog, plan: PassPlan, method: str, order: Order, rng: np.random.Generator, em: bool
+    log: LabelLog,
+    plan: CrowdPassPlan,
+    method: str,
+    order: Order,
+    rng: np.random.Generator,
+    em: bool,
 ) -> CrowdFit:
     """Find a crowd model from co-occurrences, and where passes start then; without passes it is the result."""
-    evaluate = partial(evaluate_blocks, cut_log(log))
+    evaluate = partial(evaluate_blocks, split_log(log))
     counts = count_worker_pairs(log.block, log.n_workers, log.n_classes)
     model = fit_worker_pairs(
         counts.normalise(),
         counts.n_labels,
         method,
-        judge=make_judge(evaluate),
+        score=make_scorer(evaluate),
         rng=rng,
         order=order,
     )
     if not em:
         return CrowdFit.from_model(model, converged=True)
     return find_likeliest_start(evaluate, model, rng, max_passes=plan.max_passes, tol=plan.tol)
+
+
+def take_majority(log: LabelLog) -> Aggregation:
+    """Take the shares of the votes for posteriors.
+
+    Parameters
+    ----------
+    log
+        Labels as codes.
+    """
+    weights = LogWeights.from_votes(log.n_workers, log.n_classes)
+    posterior = score_blocks(split_log(log), weights, log.n_classes)
+    n_labels = np.diff(log.block.indptr)
+    counted = np.zeros((log.n_workers * log.n_classes, log.n_classes))
+    np.add.at(counted, log.block.indices, posterior[np.repeat(np.arange(log.n_tasks), n_labels)])
+    states = posterior[n_labels > 0].sum(axis=0) + 1.0
+    mass = counted.reshape(-1, log.n_classes, log.n_classes)
+    model = CrowdModel(states, mass, 0.0, MAXIMUM_LIKELIHOOD)
+    return Aggregation(log, posterior, model.prior, model.confusion, "majority")

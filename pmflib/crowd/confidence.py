@@ -1,36 +1,36 @@
-"""Confidence that can be believed: posteriors of tasks, tempered by what left-out labels say, without the truth.
+"""Confidence that can be believed: posteriors of tasks, tempered by what left-out labels say.
 
 Posteriors of all methods are too sure, for three reasons. Labels have gone into the confusion matrices that they are
-judged by; labels of a task depend on each other given its class; and matrices that were estimated from posteriors that
-are too sure take workers for better than they are. So every task is scored under matrices without its own share, with a
-power that predicts left-out labels best (`pmflib.crowd.left_out`), the matrices are estimated once more from the
+evaluated by; labels of a task depend on each other given its class; and matrices that were estimated from posteriors
+that are too sure take workers for better than they are. So every task is scored under matrices without its own share,
+with a power that predicts left-out labels best (`pmflib.crowd.e_step`), the matrices are estimated once more from the
 posteriors that result, and the power is chosen again. What all workers of a task see alike, no label of it shows: a
-task that looks to everybody like one of another class is labelled as that. That remains a judgement (`Allowance`),
-which a few known labels replace.
+task that looks to everybody like one of another class is labelled as that. How many there are is assumed
+(`CalibrationPrior`), until a few known labels replace the assumption.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.blocks import SparseBlock
-from pmflib.crowd.left_out import (
+from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
+from pmflib.core.blocks import SparseBlock
+from pmflib.core.errors import PmfError
+from pmflib.crowd.e_step import (
     KNOWN_POWERS,
     POWERS,
     SHARED_ERRORS,
+    CalibrationRound,
     LeftOutSums,
-    Round,
+    add_block_sums,
     follow_rounds,
     start_sums,
-    sum_block,
 )
-from pmflib.errors import PmfError
-from pmflib.level_blocks import FLOOR
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 from pmflib.solvers.crowd.shrinkage import update_crowd_model
 
@@ -41,7 +41,7 @@ PSEUDO_COUNT_UPDATES = 6
 
 
 @dataclass(frozen=True)
-class Allowance:
+class CalibrationPrior:
     """What is known of powers and shared errors before a log is seen. What is marked [drawn] was chosen on drawn logs.
 
     Parameters
@@ -51,7 +51,7 @@ class Allowance:
         labels [drawn].
     margin
         Factor of the power that predicts left-out labels best: matrices that were estimated from posteriors remain
-        somewhat too sure. On drawn logs 0.8 does best; less is a judgement, as the next.
+        somewhat too sure. On drawn logs 0.8 does best; less is a choice, as the next.
     shared_error
         Share of the tasks whose labels say nothing, however many they are and however well they agree. Both together
         cost a point of calibration error on drawn logs, where few tasks mislead everybody, and were set with the
@@ -59,7 +59,7 @@ class Allowance:
     known_spread
         Standard deviation of the logarithm of the power around that without known labels, where there are some.
     known_tasks
-        How many known labels the allowance for shared errors is worth.
+        How many known labels what is assumed of shared errors is worth.
     """
 
     power: float = 0.7
@@ -70,8 +70,8 @@ class Allowance:
     known_tasks: float = 25.0
 
 
-ALLOWANCE = Allowance()
-Measure: TypeAlias = Callable[[Sequence[Round], int], LeftOutSums]
+CALIBRATION_PRIOR = CalibrationPrior()
+Measure: TypeAlias = Callable[[Sequence[CalibrationRound], int], LeftOutSums]
 """Sums over all tasks after some rounds; left-out labels are predicted of one task of so many."""
 
 
@@ -90,7 +90,7 @@ class Calibration:
         class.
     """
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[CalibrationRound, ...]
     shared_error: float
     left_out_power: float
 
@@ -155,9 +155,9 @@ def calibrate(
     if known is not None:
         _check_known(known, posterior)
 
-    def measure(rounds: Sequence[Round], every: int) -> LeftOutSums:
+    def measure(rounds: Sequence[CalibrationRound], every: int) -> LeftOutSums:
         sums = start_sums(rounds, n_workers, posterior.shape[1])
-        sum_block(labels, posterior, rounds, sums, known=known, every=every)
+        add_block_sums(labels, posterior, rounds, sums, known=known, every=every)
         return sums
 
     return find_calibration(measure, labels.n_rows)
@@ -174,17 +174,17 @@ def find_calibration(measure: Measure, n_tasks: int) -> Calibration:
         Number of tasks.
     """
     every = max(1, n_tasks // MOST_PREDICTED)
-    rounds: tuple[Round, ...] = ()
-    power, known = ALLOWANCE.power, np.zeros(0)
+    rounds: tuple[CalibrationRound, ...] = ()
+    power, known = CALIBRATION_PRIOR.power, np.zeros(0)
     for _ in range(2):
         unknown = _estimate(measure(rounds, every))
         sums = measure((*rounds, unknown), every)
         power, known = choose_power(sums.log_probs), sums.known_log_probs
-        rounds = (*rounds, Round(unknown.model, power))
-    kept, error = ALLOWANCE.margin * power, ALLOWANCE.shared_error
+        rounds = (*rounds, CalibrationRound(unknown.model, power))
+    kept, error = CALIBRATION_PRIOR.margin * power, CALIBRATION_PRIOR.shared_error
     if known.any():
         kept, error = choose_by_known(known, kept)
-    return Calibration((*rounds[:-1], Round(rounds[-1].model, kept)), error, power)
+    return Calibration((*rounds[:-1], CalibrationRound(rounds[-1].model, kept)), error, power)
 
 
 def choose_power(log_probs: FloatArray) -> float:
@@ -196,7 +196,9 @@ def choose_power(log_probs: FloatArray) -> float:
         float64 of shape (n_powers,), log-probability of left-out labels, nats.
     """
     logs = np.log(POWERS)
-    scores = log_probs - (logs - np.log(ALLOWANCE.power)) ** 2 / (2 * ALLOWANCE.spread**2)
+    scores = log_probs - (logs - np.log(CALIBRATION_PRIOR.power)) ** 2 / (
+        2 * CALIBRATION_PRIOR.spread**2
+    )
     best = int(scores.argmax())
     if best in (0, logs.size - 1):
         return float(POWERS[best])
@@ -216,23 +218,23 @@ def choose_by_known(log_probs: FloatArray, power: float) -> tuple[float, float]:
     power
         The one without known classes: where few of them lead to.
     """
-    allowed = ALLOWANCE.shared_error
+    allowed = CALIBRATION_PRIOR.shared_error
     belief = allowed * np.log(np.maximum(SHARED_ERRORS, allowed / 10))
-    belief = ALLOWANCE.known_tasks * (belief + (1 - allowed) * np.log1p(-SHARED_ERRORS))
+    belief = CALIBRATION_PRIOR.known_tasks * (belief + (1 - allowed) * np.log1p(-SHARED_ERRORS))
     distance = np.log(KNOWN_POWERS / power)[:, None]
-    scores = log_probs + belief - distance**2 / (2 * ALLOWANCE.known_spread**2)
-    place, error = np.unravel_index(int(scores.argmax()), scores.shape)
-    return float(KNOWN_POWERS[place]), float(SHARED_ERRORS[error])
+    scores = log_probs + belief - distance**2 / (2 * CALIBRATION_PRIOR.known_spread**2)
+    index, error = np.unravel_index(int(scores.argmax()), scores.shape)
+    return float(KNOWN_POWERS[index]), float(SHARED_ERRORS[error])
 
 
-def _estimate(sums: LeftOutSums) -> Round:
+def _estimate(sums: LeftOutSums) -> CalibrationRound:
     """Confusion matrices from labels by posterior class, shrunk; whatever a method estimates."""
     annotator_model = AnnotatorModel()
     model = update_crowd_model(sums.label_mass, sums.class_mass, annotator_model)
     for _ in range(PSEUDO_COUNT_UPDATES - 1):
         pseudo_count = model.pseudo_count
         model = update_crowd_model(sums.label_mass, sums.class_mass, annotator_model, pseudo_count)
-    return Round(model)
+    return CalibrationRound(model)
 
 
 def _check_known(known: IntArray, posterior: FloatArray) -> None:
@@ -244,3 +246,75 @@ def _check_known(known: IntArray, posterior: FloatArray) -> None:
             f"known has classes from {known.min()} to {known.max()}; give 0 to {n_classes - 1}, and -1 for tasks that "
             "are not known"
         )
+
+
+N_BINS = 10
+"""Most bins of a diagram."""
+LEAST_TASKS = 10
+"""Tasks of a bin, where there are so many."""
+
+
+def bin_confidence(confidence: FloatArray, right: BoolArray) -> list[dict[str, float]]:
+    """Share of right labels by confidence, in bins of as many tasks.
+
+    Parameters
+    ----------
+    confidence
+        float64 of shape (n_tasks,), in [0, 1]; at least one task.
+    right
+        Whether the label of each task is right, (n_tasks,).
+
+    Returns
+    -------
+    Of at most ten bins, in order: mean confidence (probability), share of right labels (accuracy), and the standard
+    error of that share, with a pseudo-task each for right and wrong.
+    """
+    n_bins = min(max(confidence.size // LEAST_TASKS, 1), N_BINS)
+    found = []
+    for part in np.array_split(np.argsort(confidence, kind="stable"), n_bins):
+        hits = int(right[part].sum())
+        drawn_in = (hits + 1) / (part.size + 2)
+        found.append(
+            {
+                "probability": float(confidence[part].mean()),
+                "accuracy": hits / part.size,
+                "accuracy_error": math.sqrt(drawn_in * (1 - drawn_in) / (part.size + 2)),
+            }
+        )
+    return found
+
+
+def assess_confidence(
+    posterior: FloatArray, confidence: FloatArray, known: IntArray
+) -> dict[str, list[dict[str, float]]]:
+    """Bins of the method's own posterior and of the calibrated confidence, by known labels.
+
+    Parameters
+    ----------
+    posterior
+        float64 of shape (n_tasks, n_classes): probability of each class under the method's own model.
+    confidence
+        Calibrated probability of the most probable class, (n_tasks,).
+    known
+        int64 of shape (n_tasks,): true class of each task; -1 where it is not known, or nothing was predicted.
+
+    Returns
+    -------
+    Bins as from `bin_confidence`, of "the method" and of "calibrated".
+
+    Raises
+    ------
+    PmfError
+        If no task is left.
+    """
+    rows = np.flatnonzero(known >= 0)
+    if not rows.size:
+        raise PmfError(
+            "known has labels of no other tasks than those that aggregate was given; give some that it has not seen"
+        )
+    chosen = posterior[rows].argmax(axis=1)
+    right = chosen == known[rows]
+    return {
+        "the method": bin_confidence(posterior[rows, chosen], right),
+        "calibrated": bin_confidence(confidence[rows], right),
+    }

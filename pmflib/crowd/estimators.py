@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from pmflib.core.defaults import LABEL_LIMITS
+from pmflib.core.errors import PmfError
 from pmflib.crowd.aggregation import aggregate
-from pmflib.crowd.passes import MAX_PASSES, TOLERANCE
 from pmflib.crowd.true_labels import Aggregation
-from pmflib.errors import PmfError
 
 
 class CrowdAggregator(BaseEstimator):  # type: ignore[misc]
@@ -56,7 +56,9 @@ class CrowdAggregator(BaseEstimator):  # type: ignore[misc]
 
     method: str = "auto"
 
-    def __init__(self, n_iter: int = MAX_PASSES, tol: float = TOLERANCE) -> None:
+    def __init__(
+        self, n_iter: int = LABEL_LIMITS.max_passes, tol: float = LABEL_LIMITS.tol
+    ) -> None:
         self.n_iter = n_iter
         self.tol = tol
 

@@ -13,11 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.crowd.e_step import LogWeights, score_states
-from pmflib.crowd.left_out import score_labels
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.crowd.e_step import LogWeights, score_labels, score_states
 from pmflib.crowd.votes import VotedBlock, add_votes
-from pmflib.level_blocks import FLOOR
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 MOST_SCORED = 100_000

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pmflib.arrays import BoolArray, IntArray
-from pmflib.errors import SchemaError
-from pmflib.schema.schema import as_arrow
+from pmflib.core.arrays import BoolArray, IntArray
+from pmflib.core.errors import SchemaError
+from pmflib.schema.tables import as_arrow
 from pmflib.schema.variable import as_text, is_absent
 
 COLUMNS = ("task", "label")
@@ -92,7 +92,7 @@ class KnownRows:
         )
 
 
-def check_rows(
+def check_known_rows(
     rows: Iterable[tuple[int, str | None, str | None]], classes: Sequence[str]
 ) -> KnownRows:
     """Check rows that give the label of a task.
@@ -110,7 +110,7 @@ def check_rows(
     ("unknown_label"), that repeats another ("repeated"), or that says otherwise than another of its task: then nothing
     is known of the task, and all of its rows are "contradictory".
     """
-    places = {name: place for place, name in enumerate(classes)}
+    indices = {name: index for index, name in enumerate(classes)}
     given: dict[str, list[tuple[int, str]]] = {}
     rejected: list[tuple[int, str | None, str | None, str]] = []
     for row, task, label in rows:
@@ -118,7 +118,7 @@ def check_rows(
             rejected.append((row, task, label, "no_task"))
         elif label is None:
             rejected.append((row, task, label, "no_label"))
-        elif label not in places:
+        elif label not in indices:
             rejected.append((row, task, label, "unknown_label"))
         else:
             given.setdefault(task, []).append((row, label))
@@ -128,7 +128,7 @@ def check_rows(
             rejected += [(row, task, label, "contradictory") for row, label in said]
             continue
         rejected += [(row, task, label, "repeated") for row, label in said[1:]]
-        numbers[task], known[task] = said[0][0], places[said[0][1]]
+        numbers[task], known[task] = said[0][0], indices[said[0][1]]
     return KnownRows(known, numbers, rejected)
 
 
@@ -148,9 +148,9 @@ def find_known(known: object, tasks: pa.Array, classes: pa.Array) -> KnownTasks:
         If a column is absent, or none of the rows is of use.
     """
     table = _open(known)
-    read = [_read_texts(table[name]) for name in COLUMNS]
+    read = [[_as_text(value) for value in table[name].to_pylist()] for name in COLUMNS]
     names = [as_text(name) for name in classes.to_pylist()]
-    rows = check_rows(zip(range(table.num_rows), *read, strict=True), names)
+    rows = check_known_rows(zip(range(table.num_rows), *read, strict=True), names)
     texts = [as_text(task) for task in tasks.to_pylist()]
     codes = np.array([rows.classes.get(task, -1) for task in texts], np.int64)
     quarantine = rows.set_aside(texts, names)
@@ -198,10 +198,6 @@ def _open(known: object) -> pa.Table:
             f"known has no columns {absent}; it has {table.column_names[:12]}: name them {list(COLUMNS)}"
         )
     return table
-
-
-def _read_texts(column: pa.ChunkedArray) -> list[str | None]:
-    return [_as_text(value) for value in column.to_pylist()]
 
 
 def _as_text(value: Any) -> str | None:

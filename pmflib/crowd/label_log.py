@@ -1,25 +1,26 @@
-"""Tables of labels (task, worker, label) to blocks of level indices, and what does not fit to quarantine."""
+"""Tables (task, worker, label), or matrices, to blocks of level indices; what does not fit to quarantine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.arrays import BoolArray, IntArray
-from pmflib.blocks import SparseBlock
+from pmflib.core.arrays import BoolArray, IntArray
+from pmflib.core.blocks import SparseBlock
+from pmflib.core.errors import PmfError, SchemaError
+from pmflib.core.texts import list_near
 from pmflib.crowd.known_labels import KnownTasks
-from pmflib.crowd.label_matrix import is_matrix, list_labels
-from pmflib.crowd.radix_order import sort_stably
-from pmflib.errors import PmfError, SchemaError
-from pmflib.near_names import list_near
-from pmflib.schema.schema import as_arrow
-from pmflib.schema.variable import as_text
+from pmflib.schema.tables import as_arrow
+from pmflib.schema.variable import MISSING, as_text, read_number
 
+SHOWN = 6
+"""Classes that an error names."""
 COLUMNS = ("task", "worker", "label")
 
 OnRepeated: TypeAlias = Literal["last", "first", "error"]
@@ -91,7 +92,7 @@ def read_labels(
     table
         Columns task, worker and label: a pandas or polars frame, an Arrow table or batch, or a mapping of columns. An
         empty label is none, but its task is known. Or a matrix, a row per task and a column per worker, as an array or
-        a frame with none of these columns: see `pmflib.crowd.label_matrix.list_labels`.
+        a frame with none of these columns: see `pmflib.crowd.label_log.list_labels`.
     classes
         Labels that there are; None takes all that were given.
     on_repeated
@@ -144,6 +145,119 @@ def read_labels(
     return LabelLog(block, task[1], worker[1], label[1], _list_rejected(columns, reason))
 
 
+def check_class_order(classes: Sequence[object], *, given: bool) -> None:
+    """Check that classes are in order: as they were given, or as numbers.
+
+    Parameters
+    ----------
+    classes
+        Names of the classes, in their order.
+    given
+        Whether the order is somebody's choice.
+
+    Raises
+    ------
+    SchemaError
+        If it is not, and the names are no increasing numbers.
+    """
+    numbers = [read_number(as_text(name)) for name in classes]
+    rising = all(a is not None and b is not None and a < b for a, b in pairwise(numbers))
+    if given or (rising and None not in numbers):
+        return
+    raise SchemaError(
+        f"ordinal is true, but nothing says how the classes {list(classes)[:SHOWN]} are ordered; give classes from the "
+        "lowest to the highest"
+    )
+
+
+def is_matrix(table: object, columns: tuple[str, ...]) -> bool:
+    """Whether a table has a column per worker: an array, or a frame with none of a log's columns.
+
+    Parameters
+    ----------
+    table
+        What was given for labels.
+    columns
+        Columns of a label log.
+    """
+    if isinstance(table, np.ndarray):
+        return True
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        names = set(table.schema.names)
+    elif hasattr(table, "columns") and hasattr(table, "shape"):
+        names = set(map(str, table.columns))
+    else:
+        return False
+    return not names.intersection(columns)
+
+
+def list_labels(matrix: Any) -> pa.Table:
+    """Label log of a matrix.
+
+    Parameters
+    ----------
+    matrix
+        Array of shape (n_tasks, n_workers), or a frame with a column per worker; null, NaN, or -1 among the integers
+        of an array, where the worker gave no label.
+
+    Returns
+    -------
+    Columns task, worker, label: tasks are the numbers of the rows, or what the index of a pandas frame has; workers are
+    the numbers or names of the columns. A task without a label has a row without one.
+
+    Raises
+    ------
+    SchemaError
+        If the matrix has another shape, or a task stands twice in the index.
+    """
+    table, tasks, workers = _open(matrix)
+    if table.ndim != 2 or not table.size:
+        raise SchemaError(
+            f"labels is an array of shape {table.shape}; give one of shape (n_tasks, n_workers), at least one each"
+        )
+    label = as_arrow({"label": table.ravel()})["label"].combine_chunks()
+    absent = label.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    if pa.types.is_integer(label.type):
+        absent |= (label.fill_null(MISSING).to_numpy() == MISSING) & isinstance(matrix, np.ndarray)
+    elif pa.types.is_floating(label.type):
+        numbers = label.fill_null(0).to_numpy()
+        if np.all((numbers == np.round(numbers)) | absent):
+            # gaps make floats of integers
+            label = pa.array(np.where(absent, 0, numbers).astype(np.int64))
+    given = ~absent.reshape(table.shape)
+    # a task without a label keeps a row, and is known
+    given[~given.any(axis=1), 0] = True
+    rows, columns = np.nonzero(given)
+    indices = np.flatnonzero(given)
+    labels = label.take(pa.array(indices))
+    known = pc.if_else(pa.array(~absent[indices]), labels, pa.scalar(None, labels.type))
+    return pa.table(
+        {
+            "task": tasks.take(pa.array(rows)),
+            "worker": workers.take(pa.array(columns)),
+            "label": known,
+        }
+    )
+
+
+def _open(matrix: Any) -> tuple[np.ndarray[Any, Any], pa.Array, pa.Array]:
+    """Cells of a matrix, its tasks and its workers."""
+    if isinstance(matrix, np.ndarray):
+        n_workers = matrix.shape[-1] if matrix.ndim else 0
+        return matrix, pa.array(np.arange(len(np.atleast_1d(matrix)))), pa.array(range(n_workers))
+    if isinstance(matrix, pa.Table | pa.RecordBatch):
+        table = np.empty(matrix.shape, object)
+        for index, column in enumerate(matrix.columns):
+            table[:, index] = column.to_pylist()
+        return table, pa.array(np.arange(matrix.num_rows)), pa.array(matrix.schema.names)
+    tasks = pa.array(np.arange(len(matrix)))
+    if hasattr(matrix, "iloc"):
+        if not matrix.index.is_unique:
+            raise SchemaError("labels has a task twice in its index; give a row per task")
+        tasks = pa.array(matrix.index)
+    return np.asarray(matrix), tasks, pa.array([str(name) for name in matrix.columns])
+
+
 _UNKNOWN = -2
 _REASONS = ("", "no_task", "no_worker", "unknown_label", "repeated")
 
@@ -164,14 +278,14 @@ def _pick_columns(table: pa.Table) -> pa.Table:
             f"columns {absent} are absent; the table has {table.column_names[:12]}: name them {list(COLUMNS)}{hint}"
         )
     columns = table.select(list(COLUMNS))
-    for place, field in enumerate(columns.schema):
+    for index, field in enumerate(columns.schema):
         if pa.types.is_nested(field.type):
             raise SchemaError(
                 f"column {field.name!r} holds {field.type}; a value is a text, a number or a boolean, one label per row"
             )
         if field.type == pa.string_view():
             # Arrow can neither sort nor take them yet
-            columns = columns.set_column(place, field.name, columns[place].cast(pa.string()))
+            columns = columns.set_column(index, field.name, columns[index].cast(pa.string()))
     return columns
 
 
@@ -201,11 +315,11 @@ def _encode_integers(
     values: IntArray, low: int, high: int, kind: pa.DataType
 ) -> tuple[IntArray, pa.Array]:
     """Do `_encode` where there are hardly more integers between the smallest and the largest than values."""
-    places = values - low if low else values
+    indices = values - low if low else values
     seen = np.zeros(high - low + 1, bool)
-    seen[places] = True
+    seen[indices] = True
     ranks = np.cumsum(seen, dtype=np.int64) - 1
-    return ranks[places], pa.array(np.flatnonzero(seen) + low, kind)
+    return ranks[indices], pa.array(np.flatnonzero(seen) + low, kind)
 
 
 def _restrict(
@@ -214,11 +328,11 @@ def _restrict(
     """Codes among the classes given, in their order."""
     if isinstance(classes, str) or not isinstance(classes, Iterable):
         raise SchemaError(f"classes is {classes!r}; give a list of the labels that there are")
-    known = {as_text(value): place for place, value in enumerate(classes)}
+    known = {as_text(value): index for index, value in enumerate(classes)}
     if len(known) < len(classes) or not known:
         raise SchemaError(f"classes is {list(classes)!r}; give at least one, all different")
-    places = [known.get(as_text(value), _UNKNOWN) for value in label[1].to_pylist()]
-    return np.array([*places, -1], np.int64)[label[0]], pa.array(list(classes))
+    indices = [known.get(as_text(value), _UNKNOWN) for value in label[1].to_pylist()]
+    return np.array([*indices, -1], np.int64)[label[0]], pa.array(list(classes))
 
 
 def _set_aside(reason: IntArray, rows: BoolArray | IntArray, name: str) -> None:
@@ -227,7 +341,7 @@ def _set_aside(reason: IntArray, rows: BoolArray | IntArray, name: str) -> None:
 
 def _keep_one(keys: IntArray, on_repeated: str) -> IntArray:
     """Place of the label that counts for each key, by key."""
-    order = sort_stably(keys)
+    order = _sort_stably(keys)
     ordered = keys[order]
     changes = ordered[1:] != ordered[:-1]
     if on_repeated == "error" and not changes.all():
@@ -242,6 +356,35 @@ def _keep_one(keys: IntArray, on_repeated: str) -> IntArray:
     edge = np.append(changes, True) if on_repeated == "last" else np.append(True, changes)
     kept: IntArray = order[edge]
     return kept
+
+
+DIGIT_BITS = 16
+"""NumPy sorts integers of 16 bits by counting, three times as fast as wider ones."""
+
+
+def _sort_stably(keys: IntArray) -> IntArray:
+    """Find the order of keys; equals stay in the order given.
+
+    Parameters
+    ----------
+    keys
+        int64 of shape (n_keys,), at least 0.
+
+    Returns
+    -------
+    int64 of shape (n_keys,): as ``np.argsort(keys, kind="stable")``.
+
+    References
+    ----------
+    Knuth (1998), The Art of Computer Programming 3, section 5.2.5: sorting by least significant digits first.
+    """
+    order = np.arange(keys.size)
+    if keys.size and (keys[1:] < keys[:-1]).any():
+        order = np.argsort(keys.astype(np.uint16), kind="stable")
+        for shift in range(DIGIT_BITS, int(keys.max()).bit_length(), DIGIT_BITS):
+            digits = (keys >> shift).astype(np.uint16)
+            order = order[np.argsort(digits[order], kind="stable")]
+    return order
 
 
 def _list_rejected(columns: pa.Table, reason: IntArray) -> pa.Table:

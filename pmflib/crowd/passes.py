@@ -1,4 +1,4 @@
-"""EM passes over label logs: from votes to a crowd model, to posteriors of the tasks, to a better model."""
+"""EM passes over label logs, as each method plans them: votes to a crowd model, to posteriors, to a better model."""
 
 from __future__ import annotations
 
@@ -7,20 +7,104 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
+from pmflib.core.arrays import Arrays, FloatArray
+from pmflib.core.defaults import LABEL_LIMITS
+from pmflib.core.errors import PmfError
+from pmflib.core.methods import CROWD_METHODS, ORDINAL_METHODS, find_method
 from pmflib.crowd.e_step import LogWeights
+from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.driver import run_em
-from pmflib.em.samples import Evaluate
-from pmflib.em.statistics import EMStatistics
-from pmflib.errors import PmfError
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel, split_subclasses
+from pmflib.model.statistics import EMStatistics, Evaluate
+from pmflib.solvers.crowd.annotator_model import (
+    MAXIMUM_LIKELIHOOD,
+    AnnotatorModel,
+    CrowdModel,
+    split_subclasses,
+)
 from pmflib.solvers.crowd.shrinkage import update_crowd_model
 
-MAX_PASSES = 200
-"""Limit of passes, where none is given."""
-TOLERANCE = 1e-4
-"""Share of the labels that a pass may still move between classes, where none is given: on drawn logs labels are no
-better for making more passes."""
+PUBLISHED_PASSES = 10
+"""Passes of the published MV-EM: Ibrahim, Fu (2021), ICML, section 5."""
+
+
+@dataclass(frozen=True)
+class CrowdPassPlan:
+    """What passes estimate, and when they end.
+
+    Parameters
+    ----------
+    annotator_model
+        How confusion matrices are estimated.
+    max_passes, tol
+        As for `run_passes`.
+    """
+
+    annotator_model: AnnotatorModel
+    max_passes: int
+    tol: float
+
+    def count_most(self, *, with_known: bool) -> int:
+        """Most passes that are made: where labels are known, `begin_without_known` may make as many before."""
+        return self.max_passes * (1 + int(with_known and self.annotator_model.votes))
+
+
+def plan_passes(
+    method: str, max_passes: int, tol: float, *, ordinal: bool = False
+) -> CrowdPassPlan:
+    """Plan the passes of a method; those that follow a method of co-occurrences are Dawid and Skene's.
+
+    Parameters
+    ----------
+    method
+        A name of `pmflib.core.methods.CROWD_METHODS`.
+    max_passes, tol
+        Limits that were given.
+    ordinal
+        Whether classes are in order; only of methods with a prior for mistakes.
+
+    Raises
+    ------
+    PmfError
+        If the classes are in order, and the method has no use for that.
+    """
+    chosen = find_method(CROWD_METHODS, method)
+    if ordinal and method not in ORDINAL_METHODS:
+        raise PmfError(
+            f"ordinal is true, and method {method!r} has no use for the order of classes; give one of {ORDINAL_METHODS}"
+        )
+    if chosen.family != "passes":
+        return plan_dawid_skene(max_passes, tol)
+    plan: CrowdPassPlan = chosen.load()(max_passes, tol)
+    return replace(plan, annotator_model=replace(plan.annotator_model, ordinal=ordinal))
+
+
+def plan_shrunk(max_passes: int, tol: float) -> CrowdPassPlan:
+    """Shrunk confusion matrices, with two subclasses of every class."""
+    return CrowdPassPlan(AnnotatorModel(n_subclasses=2), max_passes, tol)
+
+
+def plan_balanced(max_passes: int, tol: float) -> CrowdPassPlan:
+    """Shrunk confusion matrices, with equally probable classes."""
+    return CrowdPassPlan(AnnotatorModel(balanced=True), max_passes, tol)
+
+
+def plan_one_coin(max_passes: int, tol: float) -> CrowdPassPlan:
+    """One probability of being right for each worker, shrunk."""
+    return CrowdPassPlan(AnnotatorModel(one_coin=True), max_passes, tol)
+
+
+def plan_dawid_skene(max_passes: int, tol: float) -> CrowdPassPlan:
+    """Confusion matrices of maximum likelihood."""
+    return CrowdPassPlan(MAXIMUM_LIKELIHOOD, max_passes, tol)
+
+
+def plan_mv_em(max_passes: int, tol: float) -> CrowdPassPlan:
+    """Confusion matrices of maximum likelihood with equally probable classes, and the published number of passes.
+
+    Neither limit that is given counts: the passes are part of what the method is.
+    """
+    free = AnnotatorModel(pseudo_count=0.0, variational=False, balanced=True, votes=False)
+    return CrowdPassPlan(free, PUBLISHED_PASSES, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +155,34 @@ class CrowdFit:
         """Number of passes made."""
         return len(self.moved)
 
+    def to_arrays(self) -> Arrays:
+        """The state as a checkpoint keeps it; the annotator model is the caller's."""
+        return {
+            "states": self.model.states,
+            "mass": self.model.mass,
+            "pseudo_count": np.array(self.model.pseudo_count),
+            "vote_weight": np.array(self.model.vote_weight),
+            "label_mass": self.label_mass,
+            "log_likelihoods": np.array(self.log_likelihoods),
+            "moved": np.array(self.moved),
+            "converged": np.array(self.converged),
+        }
+
+    @classmethod
+    def from_arrays(cls, annotator_model: AnnotatorModel, arrays: Arrays) -> CrowdFit:
+        """The state that `to_arrays` was called on, to the same bits."""
+        model = CrowdModel(
+            arrays["states"],
+            arrays["mass"],
+            float(arrays["pseudo_count"]),
+            annotator_model,
+            float(arrays["vote_weight"]),
+        )
+        log_likelihoods, moved = (
+            tuple(arrays[name].tolist()) for name in ("log_likelihoods", "moved")
+        )
+        return cls(model, arrays["label_mass"], log_likelihoods, moved, bool(arrays["converged"]))
+
 
 def start_from_votes(
     evaluate: Evaluate[LogWeights], n_workers: int, n_classes: int, annotator_model: AnnotatorModel
@@ -98,10 +210,11 @@ def start_from_votes(
 
 def begin_without_known(
     evaluate: Evaluate[LogWeights],
-    start: CrowdFit,
+    start: CrowdFit | Callable[[], CrowdFit],
     *,
-    max_passes: int = MAX_PASSES,
-    tol: float = TOLERANCE,
+    max_passes: int = LABEL_LIMITS.max_passes,
+    tol: float = LABEL_LIMITS.tol,
+    checkpoint: Checkpoint[CrowdFit] | None = None,
     on_pass: Callable[[CrowdFit], None] | None = None,
 ) -> CrowdFit:
     """Make passes in which no label is known: where they settle, those with known labels begin.
@@ -111,13 +224,18 @@ def begin_without_known(
 
     Parameters
     ----------
-    evaluate, max_passes, tol, on_pass
+    evaluate, max_passes, tol, checkpoint, on_pass
         As for `run_passes`.
     start
         As from `start_from_votes` under `ignore_known`, or passes made before.
     """
     return run_passes(
-        ignore_known(evaluate), start, max_passes=max_passes, tol=tol, on_pass=on_pass
+        ignore_known(evaluate),
+        start,
+        max_passes=max_passes,
+        tol=tol,
+        checkpoint=checkpoint,
+        on_pass=on_pass,
     )
 
 
@@ -128,10 +246,11 @@ def ignore_known(evaluate: Evaluate[LogWeights]) -> Evaluate[LogWeights]:
 
 def run_passes(
     evaluate: Evaluate[LogWeights],
-    start: CrowdFit,
+    start: CrowdFit | Callable[[], CrowdFit],
     *,
-    max_passes: int = MAX_PASSES,
-    tol: float = TOLERANCE,
+    max_passes: int = LABEL_LIMITS.max_passes,
+    tol: float = LABEL_LIMITS.tol,
+    checkpoint: Checkpoint[CrowdFit] | None = None,
     on_pass: Callable[[CrowdFit], None] | None = None,
 ) -> CrowdFit:
     """Estimate a crowd model by passes over the tasks.
@@ -141,15 +260,15 @@ def run_passes(
     evaluate
         Statistics of all tasks.
     start
-        As from `start_from_votes` or `CrowdFit.from_model`; or passes that were made already, to continue from to the
-        same bits.
+        As from `start_from_votes` or `CrowdFit.from_model`, or a function that makes it; or passes that were made
+        already, to continue from to the same bits.
     max_passes
         Limit of passes, at least 1, counting those already made.
     tol
         Stop when a pass moves at most this share of the labels between classes, at least 0; what it moves between
         subclasses of a class does not count.
-    on_pass
-        Called after each pass: checkpoints, progress.
+    checkpoint, on_pass
+        As for `run_em`.
 
     Returns
     -------
@@ -158,7 +277,7 @@ def run_passes(
     Raises
     ------
     PmfError
-        If max_passes is below 1 or tol negative.
+        If max_passes is below 1 or tol negative, or the checkpoint is of another fit.
     """
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
@@ -168,12 +287,13 @@ def run_passes(
         start,
         has_converged=lambda fit: fit.converged,
         max_passes=max_passes,
+        checkpoint=checkpoint,
         on_pass=on_pass,
     )
 
 
 def _update(fit: CrowdFit, statistics: EMStatistics, tol: float) -> CrowdFit:
-    """M-step: the crowd model from the statistics taken under the one before, and how much the pass has moved."""
+    """M-step: the crowd model from the statistics computed under the one before, and how much the pass has moved."""
     mass, before = statistics.level_mass, fit.model
     moved = _measure_moved(fit.label_mass, mass, before.n_classes)
     model = update_crowd_model(

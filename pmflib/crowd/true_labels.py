@@ -9,19 +9,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.errors import PmfError
+from pmflib.core.texts import list_near
 from pmflib.crowd.confidence import Calibration, calibrate
-from pmflib.crowd.copied_labels import Copies, find_copies
-from pmflib.crowd.known_labels import REJECTED
+from pmflib.crowd.known_labels import REJECTED, find_known
+from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.label_log import LabelLog
-from pmflib.crowd.label_questions import LEAST_TASKS, choose_questions, measure_uncertainty
-from pmflib.crowd.label_tally import LabelTally
-from pmflib.crowd.worker_skills import measure_skills
-from pmflib.displays.summary import Summarised, Summary
-from pmflib.errors import PmfError
+from pmflib.crowd.questions import LEAST_TASKS, choose_questions, measure_uncertainty
+from pmflib.crowd.workers import (
+    Copies,
+    SuspiciousWorker,
+    find_copies,
+    find_suspicious,
+    make_worker_table,
+    measure_accuracy,
+)
+from pmflib.display.summary import Summarised, Summary
 
 if TYPE_CHECKING:
-    from pmflib.plots.drawing import Axes
+    from pmflib.display.drawing import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +72,11 @@ class Aggregation(Summarised):
 
     def summary(self) -> Summary:
         """Classes, workers by skill, uncertain tasks: text in a terminal, HTML in a notebook."""
-        from pmflib.displays.crowd_summary import summarise_aggregation
+        from pmflib.crowd.summaries import LISTED, summarise_labels
 
-        return summarise_aggregation(self)
+        passes = self.method, self.n_passes, self.converged
+        asked, n_rejected = self.ask_again(LISTED), self.known_quarantine.num_rows
+        return summarise_labels(self.log, self.labels, self.workers, asked, passes, n_rejected)
 
     @cached_property
     def codes(self) -> IntArray:
@@ -116,8 +125,7 @@ class Aggregation(Summarised):
     @property
     def accuracy(self) -> FloatArray:
         """Probability that a worker labels a task drawn at random right, (n_workers,)."""
-        right = np.diagonal(self.confusion, axis1=1, axis2=2)
-        return np.asarray(right @ self.prior)
+        return measure_accuracy(self.prior, self.confusion)
 
     @property
     def workers(self) -> pa.Table:
@@ -125,51 +133,65 @@ class Aggregation(Summarised):
 
         The accuracy is that of the method's confusion matrix. The skill is what it is under the calibrated posterior,
         shrunk toward all workers where labels are few, with its standard error: see
-        `pmflib.crowd.worker_skills.measure_skills`.
+        `pmflib.crowd.workers.measure_skills`.
         """
         owners = self.log.block.indices // self.log.n_classes
         n_labels = np.bincount(owners, minlength=self.log.n_workers)
-        skill, error = measure_skills(self.calibration.rounds[-1].model)
-        return pa.table(
-            {
-                "worker": self.log.workers,
-                "accuracy": self.accuracy,
-                "n_labels": n_labels,
-                "skill": skill,
-                "standard_error": error,
-            }
+        return make_worker_table(
+            self.log.workers, self.prior, self.confusion, n_labels, self.calibration
         )
 
     @cached_property
-    def tally(self) -> LabelTally:
-        """How far workers agree: Krippendorff's alpha, agreement with the majority, suspicious workers."""
-        return LabelTally.from_labels(
+    def tally(self) -> LabelCounts:
+        """How far workers agree: Krippendorff's alpha, agreement with the majority, what each worker gave."""
+        return LabelCounts.from_labels(
             self.log.block, self.posterior, self.log.n_workers, self.log.is_known
         )
 
     @cached_property
     def copies(self) -> list[Copies]:
-        """Pairs of workers with the same mistakes: see `pmflib.crowd.copied_labels.find_copies`."""
+        """Pairs of workers with the same mistakes: see `pmflib.crowd.workers.find_copies`."""
         confusion = self.calibration.rounds[-1].model.confusion
         return find_copies(self.log.block, self.posterior, confusion)
 
     @property
-    def suspicious_workers(self) -> list[dict[str, Any]]:
-        """Workers whose labels are worse than chance, always the same, or another's: `LabelTally.find_suspicious`."""
+    def suspicious_workers(self) -> list[SuspiciousWorker]:
+        """Workers whose labels are worse than chance, always the same, or another's.
+
+        See `pmflib.crowd.workers.find_suspicious`.
+        """
         names = self.log.workers.to_pylist(), self.log.classes.to_pylist()
-        return self.tally.find_suspicious(*names, self.prior, self.copies)
+        return find_suspicious(self.tally, *names, self.prior, self.copies)
 
     def plot_confusion(self, worker: object, **options: Any) -> Axes:
-        """Draw the confusion matrix of a worker: see `pmflib.plots.worker_plots.plot_confusion`."""
-        from pmflib.plots.worker_plots import plot_confusion
+        """Draw the confusion matrix of a worker: see `pmflib.crowd.summaries.plot_confusion`.
 
-        return plot_confusion(self, worker, **options)
+        Raises
+        ------
+        PmfError
+            If matplotlib is not installed, or there is no worker of this name in the log.
+        """
+        from pmflib.crowd.summaries import plot_confusion
+
+        names: list[object] = self.log.workers.to_pylist()
+        if worker not in names:
+            close = list_near(str(worker), list(map(str, names)))
+            hint = f"did you mean {close}?" if close else f"there are {names[:5]} and more"
+            raise PmfError(f"worker {worker!r} gave no label; {hint}")
+        index, classes = names.index(worker), self.log.classes.to_pylist()
+        return plot_confusion(
+            worker, self.confusion[index], classes, self.accuracy[index], **options
+        )
 
     def plot_skills(self, **options: Any) -> Axes:
-        """Draw how good the workers are: see `pmflib.plots.worker_plots.plot_skills`."""
-        from pmflib.plots.worker_plots import plot_skills
+        """Draw how good the workers are against how much they labelled.
 
-        return plot_skills(self, **options)
+        See `pmflib.crowd.summaries.plot_accuracies`; chance is to always give the most frequent class.
+        """
+        from pmflib.crowd.summaries import plot_accuracies
+
+        n_labels = self.workers["n_labels"].to_numpy()
+        return plot_accuracies(n_labels, self.accuracy, float(self.prior.max()), **options)
 
     def plot_reliability(self, known: object, *, ax: Axes | None = None) -> Axes:
         """Draw how often labels are right by how sure they are, before and after calibration.
@@ -190,10 +212,13 @@ class Aggregation(Summarised):
         SchemaError, PmfError
             If none of the known labels can be used, or matplotlib is not installed.
         """
-        from pmflib.crowd.reliability import judge_confidence
-        from pmflib.plots.score_plots import plot_reliability
+        from pmflib.crowd.confidence import assess_confidence
+        from pmflib.scoring.figures import plot_reliability
 
-        return plot_reliability(judge_confidence(self, known), "confidence in the label, %", ax=ax)
+        codes = find_known(known, self.log.tasks, self.log.classes).codes
+        unseen = np.where(self.log.is_known, -1, codes)
+        bins = assess_confidence(self.posterior, self.confidence, unseen)
+        return plot_reliability(bins, "confidence in the label, %", ax=ax)
 
     def ask_again(self, n_tasks: int) -> pa.Table:
         """List the tasks where one more label is worth most, and who should give it; not those that are known.
@@ -208,7 +233,7 @@ class Aggregation(Summarised):
         Arrow table with the columns of `labels`, then worker, the one whose label is expected to say most of those who
         have not labelled the task, and gain, by how much it is expected to reduce the entropy of the task's class, in
         nats. The largest gain first, of equals the least certain. Tasks are chosen from the most uncertain: see
-        `pmflib.crowd.label_questions.choose_questions`. Of a task that all workers have labelled, the worker is null.
+        `pmflib.crowd.questions.choose_questions`. Of a task that all workers have labelled, the worker is null.
 
         Raises
         ------
@@ -227,9 +252,9 @@ class Aggregation(Summarised):
         rows = np.sort(order[~self.log.is_known[order]][:n_compared])
         block = self.log.block.take(rows)
         asked = np.split(block.indices // self.log.n_classes, block.indptr[1:-1])
-        places, workers, gains = choose_questions(
+        indices, workers, gains = choose_questions(
             self.probabilities[rows], self.calibration, asked[: rows.size], n_tasks
         )
-        chosen = self.labels.take(pa.array(rows[places]))
+        chosen = self.labels.take(pa.array(rows[indices]))
         named = self.log.workers.take(pa.array(workers, mask=workers < 0))
         return chosen.append_column("worker", named).append_column("gain", pa.array(gains))

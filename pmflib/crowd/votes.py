@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray, StrataArray
-from pmflib.blocks import SparseBlock
-from pmflib.em.row_tables import find_maxima
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray, StrataArray
+from pmflib.core.blocks import SparseBlock
+from pmflib.model.row_tables import find_maxima
 
 MOST_VOTES = 127
 """Most votes of one task for one class that are distinguished: more count as so many."""
@@ -35,7 +35,7 @@ class VotedBlock:
         Tasks as rows, labels as levels ``worker * n_classes + class``.
     strata
         int32 of shape (n_rows,): stratum of each task.
-    tallies
+    vote_counts
         int64 of shape (n_strata, n_classes): votes of the tasks of each stratum, at most ``MOST_VOTES``.
     known
         int64 of shape (n_strata,): known class of the tasks of each stratum, -1 where it is not known.
@@ -43,18 +43,18 @@ class VotedBlock:
 
     labels: SparseBlock
     strata: StrataArray
-    tallies: IntArray
+    vote_counts: IntArray
     known: IntArray
 
     @property
     def n_classes(self) -> int:
         """Number of classes."""
-        return int(self.tallies.shape[1])
+        return int(self.vote_counts.shape[1])
 
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        return self.labels.nbytes + self.strata.nbytes + self.tallies.nbytes + self.known.nbytes
+        return self.labels.nbytes + self.strata.nbytes + self.vote_counts.nbytes + self.known.nbytes
 
     @property
     def codes(self) -> IntArray:
@@ -78,7 +78,7 @@ class VotedBlock:
         with_known
             Whether a stratum whose class is known has no other; else it is weighed as the others are.
         """
-        weights = gains[self.tallies]
+        weights = gains[self.vote_counts]
         known = np.flatnonzero((self.known >= 0) & with_known)
         if known.size:
             kept = weights[known, self.known[known]]
@@ -90,15 +90,15 @@ class VotedBlock:
     @cached_property
     def sizes(self) -> FloatArray:
         """Number of tasks in every stratum, float64 of shape (n_strata,)."""
-        counts = np.bincount(self.strata, self.labels.weights, minlength=len(self.tallies))
+        counts = np.bincount(self.strata, self.labels.weights, minlength=len(self.vote_counts))
         return counts.astype(np.float64)
 
 
-def tally_votes(block: SparseBlock, n_classes: int) -> IntArray:
+def count_votes(block: SparseBlock, n_classes: int) -> IntArray:
     """Votes of each task for each class, int64 of shape (n_rows, n_classes)."""
     rows = np.repeat(np.arange(block.n_rows), np.diff(block.indptr))
-    places = rows * n_classes + block.indices % n_classes
-    votes: IntArray = np.bincount(places, minlength=block.n_rows * n_classes)
+    indices = rows * n_classes + block.indices % n_classes
+    votes: IntArray = np.bincount(indices, minlength=block.n_rows * n_classes)
     return votes.reshape(block.n_rows, n_classes)
 
 
@@ -114,7 +114,7 @@ def add_votes(block: SparseBlock, n_classes: int, known: IntArray | None = None)
     known
         int64 of shape (n_rows,): class of each task, -1 where it is not known; None where it is of no task.
     """
-    votes = np.minimum(tally_votes(block, n_classes), MOST_VOTES)
+    votes = np.minimum(count_votes(block, n_classes), MOST_VOTES)
     base = int(votes.max(initial=0)) + 1
     strata, first = np.zeros(block.n_rows, np.int64), np.zeros(0, np.int64)
     for start in range(0, n_classes, PACKED_CLASSES):

@@ -1,1 +1,1 @@
-"""Expectation-maximisation over samples."""
+"""Expectation-maximisation over samples, whatever the model is."""

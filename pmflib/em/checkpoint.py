@@ -1,112 +1,80 @@
-"""Checkpoint of EM: its state in a file."""
+"""Checkpoints: a state of arrays in a file, which is gone on from only by the fit that it is of."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from pmflib.arrays import Parameters
-from pmflib.em.joint_pmf_em import EMState
-from pmflib.errors import PmfError
-from pmflib.solvers.numeric.squarem import Acceleration
-from pmflib.store.checkpoints import load_arrays, save_arrays, save_bytes
+from pmflib.core.arrays import Arrays
+from pmflib.core.errors import PmfError
+from pmflib.store.checkpoints import load_arrays, save_arrays
 
+S = TypeVar("S")
 
-def save_state(path: Path, state: EMState) -> None:
-    """Save the state of EM after a pass."""
-    arrays = {
-        "prior": state.prior,
-        "factors": state.factors,
-        "loss_history": np.array(state.loss_history),
-        "log_likelihoods": np.array(state.log_likelihoods),
-        "held_out": np.array(state.held_out),
-    }
-    if state.best_prior is not None and state.best_factors is not None:
-        arrays |= _name_model("best", (state.best_prior, state.best_factors))
-    if (acceleration := state.acceleration) is not None:
-        steps = [acceleration.step_length, acceleration.longest, acceleration.passes_saved]
-        arrays["acceleration"] = np.array(steps)
-        arrays |= _name_model("origin", acceleration.origin)
-        arrays |= _name_model("fallback", acceleration.fallback)
-    save_arrays(path, arrays)
+OF_FIT = "of_fit"
+"""Name of the array that says which fit a state is of."""
 
 
-def load_state_of(fit: str, path: Path) -> EMState | None:
-    """Read a state of a fit, to the same bits; None if there is none that can be used.
+@dataclass(frozen=True)
+class Checkpoint(Generic[S]):
+    """A state of a fit in a file; one that is interrupted continues from it, to the same bits.
 
     Parameters
     ----------
-    fit
-        As for `is_of_fit`.
     path
-        File of the states.
-
-    Raises
-    ------
-    PmfError
-        If the file is one of another fit.
+        The file.
+    fit
+        Digest of all that the state depends on, as from `digest_fit`: samples, options, and the model it starts from.
+    pack, unpack
+        Arrays of a state, and the state from them.
     """
-    return load_state(path) if is_of_fit(fit, path) else None
+
+    path: Path
+    fit: str
+    pack: Callable[[S], Arrays]
+    unpack: Callable[[Arrays], S]
+
+    def load(self) -> S | None:
+        """Read the state that was saved last; None if there is none that can be used, or nobody answers for it.
+
+        Raises
+        ------
+        PmfError
+            If it is one of another fit: to go on from there would mix the two.
+        """
+        arrays = load_arrays(self.path)
+        if arrays is None or OF_FIT not in arrays:
+            return None
+        if str(arrays.pop(OF_FIT)) != self.fit:
+            raise PmfError(
+                f"checkpoint {str(self.path.parent)!r} holds states of another fit, of other samples or options; give "
+                "each fit a folder of its own, or delete that one"
+            )
+        return self.unpack(arrays)
+
+    def save(self, state: S) -> None:
+        """Write a state in place of the one before."""
+        save_arrays(self.path, {**self.pack(state), OF_FIT: np.array(self.fit)})
 
 
-def is_of_fit(fit: str, path: Path) -> bool:
-    """Whether the states in a file are those of a fit.
+def digest_fit(*inputs: object) -> str:
+    """SHA-256 of what the states of a fit depend on, in hexadecimal.
 
     Parameters
     ----------
-    fit
-        Digest of the fit: of all that its states depend on. It is kept beside the states, from this call on.
-    path
-        File of the states.
-
-    Raises
-    ------
-    PmfError
-        If the file is one of another fit: to go on from there would mix the two.
+    inputs
+        Arrays, by their bits, and whatever has a text that says all of it: digests, numbers, names, options.
     """
-    mark = path.with_suffix(".fit")
-    known = mark.read_text("utf-8", "replace") if mark.exists() else None
-    if known is None:
-        # a state that nobody answers for is not gone on from
-        save_bytes(mark, fit.encode())
-        return False
-    if known != fit:
-        raise PmfError(
-            f"checkpoint {str(path.parent)!r} holds states of another fit, of other samples or options; give each fit "
-            "a folder of its own, or delete that one"
-        )
-    return True
-
-
-def load_state(path: Path) -> EMState | None:
-    """Read what `save_state` wrote, to the same bits; None if there is none that can be used."""
-    if (arrays := load_arrays(path)) is None:
-        return None
-    acceleration = None
-    if "acceleration" in arrays:
-        models = _find_model(arrays, "origin"), _find_model(arrays, "fallback")
-        acceleration = Acceleration(*models, *arrays["acceleration"].tolist())
-    return EMState(
-        arrays["prior"],
-        arrays["factors"],
-        tuple(arrays["loss_history"].tolist()),
-        tuple(arrays["log_likelihoods"].tolist()),
-        tuple(arrays["held_out"].tolist()),
-        arrays.get("best_prior"),
-        arrays.get("best_factors"),
-        acceleration,
-    )
-
-
-def _name_model(name: str, model: Parameters | None) -> dict[str, npt.NDArray[Any]]:
-    return {} if model is None else {f"{name}_prior": model[0], f"{name}_factors": model[1]}
-
-
-def _find_model(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Parameters | None:
-    if f"{name}_prior" not in arrays:
-        return None
-    return arrays[f"{name}_prior"], arrays[f"{name}_factors"]
+    total = hashlib.sha256()
+    for each in inputs:
+        if isinstance(each, np.ndarray):
+            total.update(f"{each.dtype} {each.shape}\n".encode())
+            total.update(np.ascontiguousarray(each).tobytes())
+        else:
+            total.update(f"{each}\n".encode())
+    return total.hexdigest()

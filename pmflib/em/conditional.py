@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray, Parameters, repeat_blocks, sum_blocks
 from pmflib.em.samples import Samples
-from pmflib.level_blocks import FLOOR, repeat_blocks, sum_blocks
 
 CORRECTIONS = 20
 """Steps that the curvature is estimated from."""

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray, Parameters
-from pmflib.em.convergence import count_stale, has_settled, is_near_limit
-from pmflib.em.driver import run_em
-from pmflib.em.samples import Evaluate, Judge
-from pmflib.em.statistics import EMStatistics, m_step
-from pmflib.errors import PmfError
+from pmflib.core.arrays import Arrays, FloatArray, IntArray, Parameters
+from pmflib.core.defaults import LIMITS, Limits
+from pmflib.em.checkpoint import Checkpoint
+from pmflib.em.driver import count_stale, has_settled, is_near_limit, run_em
+from pmflib.model.statistics import Assessor, EMStatistics, Evaluate, m_step
+from pmflib.solvers import PseudoCounts
 from pmflib.solvers.numeric.squarem import Acceleration
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 
 SETTLED_PASSES = 6
 """Passes that must have gained little where passes are accelerated: three extrapolations that are accepted."""
@@ -73,16 +72,51 @@ class EMState:
         """Number of passes that acceleration has saved so far, by an estimate; 0 without it."""
         return 0.0 if self.acceleration is None else self.acceleration.passes_saved
 
+    def to_arrays(self) -> Arrays:
+        """The state as a checkpoint keeps it: that EM has converged is found again."""
+        arrays = {
+            "prior": self.prior,
+            "factors": self.factors,
+            "loss_history": np.array(self.loss_history),
+            "log_likelihoods": np.array(self.log_likelihoods),
+            "held_out": np.array(self.held_out),
+        }
+        models: dict[str, Parameters | None] = {}
+        if self.best_prior is not None and self.best_factors is not None:
+            models["best"] = self.best_prior, self.best_factors
+        if (acceleration := self.acceleration) is not None:
+            steps = [acceleration.step_length, acceleration.longest, acceleration.passes_saved]
+            arrays["acceleration"] = np.array(steps)
+            models |= {"origin": acceleration.origin, "fallback": acceleration.fallback}
+        for name, model in models.items():
+            if model is not None:
+                arrays[f"{name}_prior"], arrays[f"{name}_factors"] = model
+        return arrays
 
-def check_limits(max_passes: int, tol: float, patience: int) -> None:
-    """Refuse limits of passes that are out of range, as `run_joint_pmf_em` does."""
-    for name, value, least in (
-        ("max_passes", max_passes, 0),
-        ("tol", tol, 0),
-        ("patience", patience, 1),
-    ):
-        if not value >= least:
-            raise PmfError(f"{name} is {value}; give at least {least}")
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> EMState:
+        """The state that `to_arrays` was called on, to the same bits."""
+
+        def find(name: str) -> Parameters | None:
+            if f"{name}_prior" not in arrays:
+                return None
+            return arrays[f"{name}_prior"], arrays[f"{name}_factors"]
+
+        best_prior, best_factors = find("best") or (None, None)
+        acceleration = None
+        if "acceleration" in arrays:
+            steps = arrays["acceleration"].tolist()
+            acceleration = Acceleration(find("origin"), find("fallback"), *steps)
+        return cls(
+            arrays["prior"],
+            arrays["factors"],
+            tuple(arrays["loss_history"].tolist()),
+            tuple(arrays["log_likelihoods"].tolist()),
+            tuple(arrays["held_out"].tolist()),
+            best_prior,
+            best_factors,
+            acceleration,
+        )
 
 
 def run_joint_pmf_em(
@@ -93,9 +127,10 @@ def run_joint_pmf_em(
     pseudo_counts: PseudoCounts,
     max_passes: int,
     tol: float,
-    judge: Judge[Parameters] | None = None,
-    patience: int = 10,
+    score: Assessor[Parameters] | None = None,
+    patience: int = LIMITS.patience,
     accelerate: bool = False,
+    checkpoint: Checkpoint[EMState] | None = None,
     on_pass: Callable[[EMState], None] | None = None,
 ) -> EMState:
     """Make passes until the objective has converged, or the held-out log-likelihood has stopped rising.
@@ -105,7 +140,7 @@ def run_joint_pmf_em(
     evaluate
         Sufficient statistics of the training samples: in memory, or a map-reduce over partitions.
     state
-        Start, or a checkpoint to continue from.
+        Start.
     offsets
         int64 of shape (n_variables + 1,).
     pseudo_counts
@@ -116,7 +151,7 @@ def run_joint_pmf_em(
         Share of the objective, at least 0: EM has converged when what passes may still gain, by `estimate_gap`, is
         below it; accelerated, when the last `SETTLED_PASSES` have gained no more. With held-out samples, the rise of
         their log-likelihood that counts as one.
-    judge
+    score
         Log-likelihood of held-out samples. With it the model where that is best is kept, and passes are made while it
         rises.
     patience
@@ -124,8 +159,8 @@ def run_joint_pmf_em(
     accelerate
         Whether to extrapolate from every two passes; an extrapolation is kept if the objective did not rise. Pays
         where EM is to converge; early stopping on held-out samples comes before that.
-    on_pass
-        Called with the state after each pass: checkpoints, progress.
+    checkpoint, on_pass
+        As for `run_em`.
 
     Returns
     -------
@@ -134,34 +169,39 @@ def run_joint_pmf_em(
     Raises
     ------
     PmfError
-        If max_passes or tol is negative, or patience is below 1.
+        If max_passes or tol is negative, or patience is below 1, or the checkpoint is of another fit.
     """
-    check_limits(max_passes, tol, patience)
-    if accelerate and state.acceleration is None:
-        state = replace(state, acceleration=Acceleration())
-    if judge is not None and not state.held_out:
-        state = _judge_model(state, judge)
+    Limits(max_passes, tol, patience).check()
+
+    def start() -> EMState:
+        first = state
+        if accelerate and first.acceleration is None:
+            first = replace(first, acceleration=Acceleration())
+        if score is not None and not first.held_out:
+            first = _score_model(first, score)
+        return first
 
     def update(state: EMState, statistics: EMStatistics) -> EMState:
         state = _maximise(state, statistics, offsets, pseudo_counts)
-        return state if judge is None else _judge_model(state, judge)
+        return state if score is None else _score_model(state, score)
 
     def has_converged(state: EMState) -> bool:
-        if judge is not None:
+        if score is not None:
             return count_stale(state.held_out, tol) >= patience
         if accelerate:
             return has_settled(state.loss_history, tol, SETTLED_PASSES)
         return is_near_limit(state.loss_history, tol)
 
-    state = run_em(
+    end = run_em(
         evaluate,
         update,
-        state,
+        start,
         has_converged=has_converged,
         max_passes=max_passes,
+        checkpoint=checkpoint,
         on_pass=on_pass,
     )
-    return _drop_unjudged(replace(state, converged=has_converged(state)))
+    return _drop_unscored(replace(end, converged=has_converged(end)))
 
 
 def _maximise(
@@ -191,9 +231,9 @@ def _maximise(
     )
 
 
-def _judge_model(state: EMState, judge: Judge[Parameters]) -> EMState:
+def _score_model(state: EMState, score: Assessor[Parameters]) -> EMState:
     """Note the held-out log-likelihood of the current model, and keep the model if it is the best so far."""
-    value = judge(state.parameters)
+    value = score(state.parameters)
     is_best = not state.held_out or value > max(state.held_out)
     state = replace(state, held_out=(*state.held_out, value))
     if is_best:
@@ -201,8 +241,8 @@ def _judge_model(state: EMState, judge: Judge[Parameters]) -> EMState:
     return state
 
 
-def _drop_unjudged(state: EMState) -> EMState:
-    """Return to the model of plain EM where the current one is an extrapolation that no pass has judged."""
+def _drop_unscored(state: EMState) -> EMState:
+    """Return to the model of plain EM where the current one is an extrapolation that no pass has evaluated."""
     if state.acceleration is None or state.acceleration.fallback is None:
         return state
     prior, factors = state.acceleration.fallback

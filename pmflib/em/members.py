@@ -1,4 +1,4 @@
-"""EM runs of one fit: one model, or several side by side that are judged by their average.
+"""EM runs of one fit: one model, or several side by side that are evaluated by their average.
 
 Members of an average are kept side by side as one model of summed rank: their priors divided by their number, their
 factors in one table. The M-step of such a model is the M-step of each member; only the E-step takes them one by one.
@@ -6,20 +6,19 @@ factors in one table. The M-step of such a model is the M-step of each member; o
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray, Parameters
-from pmflib.em.checkpoint import load_state_of, save_state
+from pmflib.core.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.defaults import LIMITS
+from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.em.samples import Samples
-from pmflib.em.statistics import EMStatistics
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from pmflib.model.statistics import EMStatistics
+from pmflib.solvers import PseudoCounts
 
 
 def join_members(models: Sequence[Parameters]) -> Parameters:
@@ -50,16 +49,6 @@ def join_statistics(parts: Sequence[EMStatistics]) -> EMStatistics:
     )
 
 
-def merge_scores(parts: Sequence[FloatArray]) -> FloatArray:
-    """Sum of what was added up over parts of the samples, at least one, in the order of the parts."""
-    return np.asarray(sum(parts))
-
-
-def merge_each(parts: Sequence[Sequence[EMStatistics]]) -> list[EMStatistics]:
-    """Sum of the statistics of each model over parts of the samples, in the order of the parts."""
-    return [EMStatistics.merge(of_model) for of_model in zip(*parts, strict=True)]
-
-
 @dataclass(frozen=True, eq=False)
 class Runs:
     """What the EM runs of one fit share.
@@ -81,16 +70,17 @@ class Runs:
     on_pass
         Called with the name of the run and its state after each pass, once that is saved.
     options
-        Digest of the options of the fit that states depend on: a run does not continue from states of another fit.
+        Digest of the options of the fit that states depend on, and of what its starts are made from: a run does not
+        continue from states of another fit.
     """
 
     training: Samples
     held_out: Samples | None
     offsets: IntArray
     singles: FloatArray
-    max_passes: int = 200
-    tol: float = 1e-6
-    patience: int = 10
+    max_passes: int = LIMITS.max_passes
+    tol: float = LIMITS.tol
+    patience: int = LIMITS.patience
     accelerate: bool = False
     checkpoint: Path | None = None
     on_pass: Callable[[str, EMState], None] | None = None
@@ -128,12 +118,9 @@ class Runs:
             If the folder for states holds those of another fit.
         """
         held_out = self.held_out if stop_early else None
-        path = None if self.checkpoint is None else self.checkpoint / f"state-{name}.npz"
-        state = None if path is None else load_state_of(self._digest, path)
-
-        # a model is judged while the next pass is made, under the same parameters; the last of these is dropped
+        # a model is evaluated while the next pass is made, under the same parameters; the last of these is dropped
         ahead: list[tuple[FloatArray, Callable[[], list[EMStatistics]]]] = []
-        n_made = 0 if state is None else state.n_passes
+        n_made = 0
 
         def evaluate(joined: Parameters) -> EMStatistics:
             nonlocal n_made
@@ -142,7 +129,7 @@ class Runs:
                 return join_statistics(ahead.pop()[1]())
             return join_statistics(self.training.evaluate(split_members(joined, len(starts))))
 
-        def judge(joined: Parameters) -> float:
+        def score(joined: Parameters) -> float:
             assert held_out is not None
             models = split_members(joined, len(starts))
 
@@ -152,28 +139,35 @@ class Runs:
 
             return held_out.score(models, start_next)
 
-        def save_and_report(state: EMState) -> None:
-            if path is not None:
-                save_state(path, state)
+        def report(state: EMState) -> None:
+            nonlocal n_made
+            # those of a checkpoint are among them
+            n_made = state.n_passes
             if self.on_pass is not None:
                 self.on_pass(name, state)
 
         return run_joint_pmf_em(
             evaluate,
-            state or EMState(*join_members(starts)),
+            EMState(*join_members(starts)),
             self.offsets,
             pseudo_counts=PseudoCounts.shaped_by(self.singles, self.offsets, pseudo_count),
             max_passes=self.max_passes,
             tol=self.tol,
-            judge=None if held_out is None else judge,
+            score=None if held_out is None else score,
             patience=self.patience,
             accelerate=self.accelerate,
-            on_pass=save_and_report,
+            checkpoint=self._open_checkpoint(name, pseudo_count, held_out),
+            on_pass=report,
         )
 
-    @cached_property
-    def _digest(self) -> str:
-        """SHA-256 of what the states of these runs depend on, but for their starts, which follow from it."""
-        held_out = "" if self.held_out is None else self.held_out.digest()
-        parts = (self.options, self.training.digest(), held_out, f"{self.accelerate}")
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    def _open_checkpoint(
+        self, name: str, pseudo_count: float, held_out: Samples | None
+    ) -> Checkpoint[EMState] | None:
+        """Where a run is kept: by the digest of what its states depend on, but for starts, which follow from it."""
+        if self.checkpoint is None:
+            return None
+        of_held_out = "" if held_out is None else held_out.digest()
+        inputs = self.training.digest(), of_held_out, self.singles, pseudo_count, self.accelerate
+        fit = digest_fit(self.options, *inputs)
+        path = self.checkpoint / f"state-{name}.npz"
+        return Checkpoint(path, fit, EMState.to_arrays, EMState.from_arrays)

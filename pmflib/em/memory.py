@@ -1,10 +1,62 @@
-"""Memory of EM, computed before it runs."""
+"""Memory of passes over samples, computed before they run: each family of models contributes its numbers."""
 
 from __future__ import annotations
 
-from pmflib.em.row_tables import MAX_TABLE_BYTES
-from pmflib.running.memory_plan import MemoryPlan
-from pmflib.store.sample_blocks import BLOCK_BYTES
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pmflib.model.row_tables import MAX_TABLE_BYTES
+from pmflib.running.memory import MemoryPlan
+from pmflib.running.task_plans import TaskPlan, plan_tasks
+from pmflib.store.sample_blocks import BLOCK_BYTES, TARGET_GROUPS
+
+
+@dataclass(frozen=True)
+class PassMemory:
+    """What passes of a family of models hold besides the samples, bytes by purpose.
+
+    Parameters
+    ----------
+    stage, remedy
+        As for `MemoryPlan`.
+    statistics
+        What a thread makes of its part of the samples and merges with that of others, and its size.
+    worker
+        What a worker holds, whatever it works on.
+    thread
+        What each of its threads holds.
+    rows
+        What a thread makes of the rows of a block.
+    client
+        What the client holds.
+    """
+
+    stage: str
+    remedy: str
+    statistics: tuple[str, int]
+    worker: Mapping[str, int] = field(default_factory=dict)
+    thread: Mapping[str, int] = field(default_factory=dict)
+    rows: int = 0
+    client: Mapping[str, int] = field(default_factory=dict)
+
+    def plan(self, n_threads: int, n_waiting: int) -> MemoryPlan:
+        """Plan passes, without the samples: these are read again in each pass where they do not fit.
+
+        Parameters
+        ----------
+        n_threads
+            Threads of a worker.
+        n_waiting
+            Most sufficient statistics that a task holds at once: `TaskPlan.n_waiting` of a pass.
+        """
+        what, size = self.statistics
+        parts = {
+            **self.worker,
+            f"{what}, up to {n_waiting} to merge by each thread": n_threads * n_waiting * size,
+            **{purpose: n_threads * n_bytes for purpose, n_bytes in self.thread.items()},
+            "sample blocks": n_threads * (4 * BLOCK_BYTES + self.rows),
+        }
+        return MemoryPlan(self.stage, parts, self.remedy, dict(self.client))
 
 
 def plan_em(
@@ -13,38 +65,112 @@ def plan_em(
     n_threads: int,
     n_models: int = 1,
     *,
-    n_held: int = 10,
+    n_waiting: int = 10,
     n_runs: int = 1,
 ) -> MemoryPlan:
-    """Plan the memory of EM passes, without the samples: these are read again in each pass where they do not fit.
+    """Plan the memory of EM passes of latent classes.
 
     Parameters
     ----------
     n_levels, rank
         Sizes.
-    n_threads
-        Threads of a worker.
+    n_threads, n_waiting
+        As for `PassMemory.plan`.
     n_models
         Number of models that run side by side: they take as much as one of their summed rank.
-    n_held
-        Most sufficient statistics that a task holds at once: `TaskPlan.n_held` of a pass.
     n_runs
         Independent runs side by side: a thread works for one of them, and holds what it has made for the others.
     """
     table = 8 * n_levels * rank * n_models
     several = f"{n_models} models of " if n_models > 1 else ""
     parameters = f"parameters of {several}{n_levels} levels x rank {rank}"
-    return MemoryPlan(
+    copies = n_threads + 2 * n_runs
+    return PassMemory(
         "EM",
-        {
-            f"{parameters}, and their logarithms for every thread": (n_threads + 2 * n_runs)
-            * table,
-            f"sufficient statistics, up to {n_held + n_runs - 1} to merge by each thread": n_threads
-            * (n_held + n_runs - 1)
-            * table,
-            "scaled tables of every thread": n_threads * (4 * table + 2 * MAX_TABLE_BYTES),
-            "sample blocks": n_threads * 4 * BLOCK_BYTES,
-        },
         "Lower the rank, merge levels, use fewer threads, or raise cluster.memory_limit.",
-        {f"{parameters}, before and after a pass": 10 * n_runs * table},
-    )
+        ("sufficient statistics", table),
+        worker={f"{parameters}, and their logarithms for every thread": copies * table},
+        thread={"scaled tables of every thread": 4 * table + 2 * MAX_TABLE_BYTES},
+        client={f"{parameters}, before and after a pass": 10 * n_runs * table},
+    ).plan(n_threads, n_waiting + n_runs - 1)
+
+
+SIDE_BY_SIDE = 2
+"""Runs of EM side by side on many threads: between the passes of one, those of the other fill the threads."""
+SIDE_THREADS = 32
+"""Threads from which on it is worth while: so many tasks are submitted in the time of the merges and of the update;
+fewer threads are busy with the tasks of one run, and a second one would only take memory."""
+
+
+@dataclass(frozen=True)
+class SharedPassPlan:
+    """Tasks of a pass under several models of one rank.
+
+    Parameters
+    ----------
+    tasks
+        Tasks of each share of the models.
+    models_per_share
+        Models that a task works on, one after the other, for each block that it reads; the last share may have fewer.
+    n_shares
+        Number of shares; above 1 where there are fewer groups than threads.
+    model_bytes
+        Size of the parameters of a model, and of its sufficient statistics, which are as large.
+    """
+
+    tasks: TaskPlan
+    models_per_share: int
+    n_shares: int
+    model_bytes: int
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks of a pass: runs of groups, merges, and those that hold the parameters."""
+        return self.n_shares * self.tasks.n_tasks
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that travel between workers, at most: parameters to tasks, and statistics to those that merge them."""
+        each = self.tasks.n_runs + self.tasks.n_copies + self.tasks.n_values_sent
+        return self.n_shares * each * self.models_per_share * self.model_bytes
+
+
+LEAST_RUN = 1 << 27
+"""Observed cells of a task at least, where there are more than `TARGET_GROUPS` tasks: about a quarter of a second of a
+pass of rank 20. Held-out samples are few, and more tasks take longer to be submitted than they save."""
+
+
+def choose_tasks(costs: Sequence[int], n_threads: int) -> int:
+    """Choose how many tasks there are to be for groups of such costs, as for `plan_pass`, at most one for each thread.
+
+    Groups, and with them the bits of the result, stay as they are.
+    """
+    return max(1, min(n_threads, max(TARGET_GROUPS, sum(costs) // LEAST_RUN)))
+
+
+def choose_side_by_side(n_threads: int) -> int:
+    """Choose how many independent runs of EM are under way at a time on so many threads; their bits do not change."""
+    return SIDE_BY_SIDE if n_threads >= SIDE_THREADS else 1
+
+
+def plan_pass(
+    costs: Sequence[int], n_threads: int, n_levels: int, rank: int, n_models: int = 1
+) -> SharedPassPlan:
+    """Plan the tasks of a pass: as many as `choose_tasks` says, where there are as many groups.
+
+    Parameters
+    ----------
+    costs
+        Cost of each group of blocks, as `pmflib.store.sample_blocks.weigh_blocks` has it; where there are no blocks
+        yet, equal ones of as many groups as `pmflib.store.sample_blocks.count_groups` says.
+    n_threads, n_levels, rank
+        Threads that work, levels of all variables, and latent states of each model.
+    n_models
+        Models that a pass is made for, at least 1.
+    """
+    n_groups = max(1, len(costs))
+    step = -(-n_models // min(-(-n_threads // n_groups), n_models))
+    model_bytes = 8 * rank * (n_levels + 1)
+    n_shares = -(-n_models // step)
+    tasks = plan_tasks(costs or [0], choose_tasks(costs, n_threads), step * model_bytes)
+    return SharedPassPlan(tasks, step, n_shares, model_bytes)

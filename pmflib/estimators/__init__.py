@@ -1,8 +1,7 @@
 """Estimators of scikit-learn: classifier, imputer, density and transformer, of frames and arrays with missing cells."""
 
 from pmflib.estimators.classifier import PMFClassifier
-from pmflib.estimators.density import PMFDensity
+from pmflib.estimators.density import PMFDensity, PMFTransformer
 from pmflib.estimators.imputer import PMFImputer
-from pmflib.estimators.latent_states import PMFTransformer
 
 __all__ = ["PMFClassifier", "PMFDensity", "PMFImputer", "PMFTransformer"]

@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.estimators.joint_estimator import JointEstimator
 from pmflib.estimators.user_tables import UserTable
 from pmflib.schema import MISSING, Schema, Variable
@@ -17,6 +17,8 @@ from pmflib.schema.variable import as_text, is_absent
 
 NAME = "target"
 """Name of the classes' variable in the model's schema."""
+LEAST_ROWS = 20
+"""Rows from which a class for every two rows is a mistake: a class of a single row is never predicted."""
 
 
 class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
@@ -59,7 +61,8 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If X has no row or column, or an infinite number, or y is no vector of as many classes.
+            If X has no row or column, or an infinite number, or y is no vector of as many classes, or has a class for
+            every two rows or more.
         SchemaError
             If the schema that was given does not fit.
         """
@@ -106,6 +109,11 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
             )
         check_classification_targets(given)
         self.classes_, codes = np.unique(given, return_inverse=True)
+        if len(given) >= LEAST_ROWS and 2 * len(self.classes_) >= len(given):
+            raise ValueError(
+                f"y has {len(self.classes_):,} classes in {len(given):,} rows, one in two or more; leave out the rows "
+                "of rare classes, merge these, or cut a number into bins"
+            )
         return np.asarray(codes, np.int16)
 
 

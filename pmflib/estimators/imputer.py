@@ -9,9 +9,9 @@ import numpy as np
 import sklearn
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.errors import PmfError
-from pmflib.estimators.table_estimator import TableEstimator
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray
+from pmflib.core.errors import PmfError
+from pmflib.estimators.joint_estimator import TableEstimator
 from pmflib.estimators.user_tables import convert_frame
 from pmflib.schema import MISSING, Schema
 
@@ -109,13 +109,13 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         gaps, known = is_missing[rows], np.maximum(codes[rows], MISSING)
         chosen = self._draw(known, gaps) if self.strategy == "draw" else self._guess(known, gaps)
         filled = {}
-        for place, values in chosen.items():
+        for position, values in chosen.items():
             cells = np.zeros(table.n_rows, bool)
-            cells[rows[gaps[:, place]]] = True
-            filled[self._column_names.index(self._model.schema[place].name)] = cells, values
+            cells[rows[gaps[:, position]]] = True
+            filled[self._column_names.index(self._model.schema[position].name)] = cells, values
         own = getattr(self, "_sklearn_output_config", {})
-        wanted = own.get("transform", sklearn.get_config()["transform_output"])
-        return convert_frame(table.fill(filled), wanted)
+        container = own.get("transform", sklearn.get_config()["transform_output"])
+        return convert_frame(table.fill(filled), container)
 
     def _check_strategy(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -124,27 +124,27 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
     def _guess(self, known: IntArray, gaps: BoolArray) -> dict[int, list[Any]]:
         """Values for the gaps of each variable that has some: modes, or means."""
         chosen: dict[int, list[Any]] = defaultdict(list)
-        for place, rows, probabilities in self._model.predict_gaps(known):
-            chances, values = probabilities[gaps[rows, place]], self._values[place]
+        for position, rows, probabilities in self._model.predict_gaps(known):
+            chances, values = probabilities[gaps[rows, position]], self._values[position]
             if self.strategy == "mean" and values.means is not None:
-                chosen[place] += (chances @ np.asarray(values.means)).tolist()
+                chosen[position] += (chances @ np.asarray(values.means)).tolist()
             else:
                 typical = values.typical
-                chosen[place] += [typical[code] for code in chances.argmax(axis=1).tolist()]
-        return {place: values for place, values in chosen.items() if values}
+                chosen[position] += [typical[code] for code in chances.argmax(axis=1).tolist()]
+        return {position: values for position, values in chosen.items() if values}
 
     def _draw(self, known: IntArray, gaps: BoolArray) -> dict[int, list[Any]]:
         """Values for the gaps of each variable that has some: drawn, a row's state first, then cell after cell."""
         model, chosen = self._model, {}
         rng = np.random.default_rng(self._draw_seed(self.random_state))
         states = _draw_codes(model.posterior(known), rng)
-        for place, values in enumerate(self._values):
-            rows = np.flatnonzero(gaps[:, place])
+        for position, values in enumerate(self._values):
+            rows = np.flatnonzero(gaps[:, position])
             if rows.size:
-                chances = model.predict_in_states(known[rows], states[rows], place)
+                chances = model.predict_in_states(known[rows], states[rows], position)
                 # later cells of a row may depend on what is drawn here
-                known[rows, place] = _draw_codes(chances, rng)
-                chosen[place] = values.draw(known[rows, place], rng)
+                known[rows, position] = _draw_codes(chances, rng)
+                chosen[position] = values.draw(known[rows, position], rng)
         return chosen
 
 

@@ -11,16 +11,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pmflib.arrays import IntArray
-from pmflib.errors import PmfError, SchemaError, SchemaWarning
-from pmflib.estimators.level_values import LevelValues
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import PmfError, SchemaError, SchemaWarning
+from pmflib.core.texts import abridge_names, list_some
 from pmflib.estimators.saved_estimator import read_estimator, write_estimator
-from pmflib.estimators.user_tables import UserTable
-from pmflib.fitting.from_pairs import FitResult
+from pmflib.estimators.user_tables import LevelValues, UserTable
+from pmflib.fitting.fit_result import FitResult
 from pmflib.fitting.from_samples import fit_em
+from pmflib.fitting.traits import fit_traits
 from pmflib.model import JointPMF
 from pmflib.schema import MISSING, Schema, Variable
-from pmflib.schema.table_draft import propose_variables
+from pmflib.schema.drafting.table_draft import propose_variables
 
 NOT_GIVEN = ("",)
 """Texts that mean "not given" in a user's table, beside its nulls and NaN."""
@@ -34,7 +35,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
     rank
         Number of latent states; "auto" chooses it on held-out rows, see `pmflib.fit_em`.
     schema
-        Variables of the columns, by name, or by place where the table is an array: columns that it does not name are
+        Variables of the columns, by name, or by position where the table is an array: columns that it does not name are
         left out. None drafts them from the table: numbers of more than 32 distinct values, or few rows for each, are
         cut into bins, and columns that identify rows, or hold free text or nothing, are left out with a warning.
     bins
@@ -143,15 +144,15 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
             ]
             if left and not variables and needs_any:
                 raise SchemaError(
-                    f"no column can be a variable: column {'; column '.join(left[:4])}; or give a schema"
+                    f"no column can be a variable: column {list_some(left, 4, '; column ')}; or give a schema"
                 )
             if left:
-                text = f"column {'; column '.join(left[:8])}"
+                text = f"column {list_some(left, 8, '; column ')}"
                 warnings.warn(text, SchemaWarning, stacklevel=4)
-        places = [self._column_names.index(variable.name) for variable in variables]
+        positions = [self._column_names.index(variable.name) for variable in variables]
         self._values = tuple(
-            LevelValues.find(variable, columns.columns[place], table.list_values(place))
-            for variable, place in zip(variables, places, strict=True)
+            LevelValues.find(variable, columns.columns[position], table.list_values(position))
+            for variable, position in zip(variables, positions, strict=True)
         )
         return variables
 
@@ -168,7 +169,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
                 if not is_named
                 else "; take it out, or add it"
             )
-            raise SchemaError(f"schema has {absent[:8]}, which the table has not{hint}")
+            raise SchemaError(f"schema has {abridge_names(absent)}, which the table has not{hint}")
         return self.schema.variables
 
     def _encode(self, table: UserTable, variables: tuple[Variable, ...]) -> IntArray:
@@ -178,17 +179,17 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         """
         codes = np.empty((table.n_rows, len(variables)), np.int16)
         news = []
-        for place, variable in enumerate(variables):
+        for position, variable in enumerate(variables):
             # an array may come after a frame, and a frame after an array
             column = table.columns.columns[self._column_names.index(variable.name)]
-            codes[:, place] = variable.encode_column(column)
-            new = np.flatnonzero(codes[:, place] < MISSING)
+            codes[:, position] = variable.encode_column(column)
+            new = np.flatnonzero(codes[:, position] < MISSING)
             if new.size:
                 news.append(f"{variable.name!r} has {column[int(new[0])].as_py()!r}")
         if news:
             warnings.warn(
                 f"{len(news)} columns have values that were not there in fit, and count as missing: column "
-                f"{'; column '.join(news[:8])}",
+                f"{list_some(news, 8, '; column ')}",
                 SchemaWarning,
                 stacklevel=4,
             )
@@ -218,3 +219,117 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(random_state, np.random.Generator):
             return int(random_state.integers(2**31))
         return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+METHODS = ("classes", "traits")
+
+
+class TableEstimator(JointEstimator):
+    """Base of the estimators that have no target: all columns are alike.
+
+    Parameters
+    ----------
+    rank, schema, bins, members, dependence, random_state
+        As in `JointEstimator`.
+    method
+        "classes": latent classes, for rows that are of kinds. "traits": continuous traits, for rows that differ by
+        degree, such as people with their ratings; see `pmflib.fit_traits`. ``rank`` is then the number of states that
+        they are compiled into, ``members`` has no part, and ``dependence`` must be "none".
+    dimensions
+        Traits besides the biases of rows toward high and toward extreme levels, at least 0; "auto" chooses it on cells
+        that are held out. Classes have none.
+
+    Attributes
+    ----------
+    model_, result_, n_features_in_, feature_names_in_
+        As in `JointEstimator`.
+    """
+
+    def __init__(
+        self,
+        rank: int | Literal["auto"] = "auto",
+        *,
+        method: Literal["classes", "traits"] = "classes",
+        schema: Schema | None = None,
+        bins: int = 8,
+        members: int = 1,
+        dependence: Literal["auto", "none", "tree"] = "none",
+        dimensions: int | Literal["auto"] = "auto",
+        random_state: Any = 0,
+    ) -> None:
+        super().__init__(
+            rank,
+            schema=schema,
+            bins=bins,
+            members=members,
+            dependence=dependence,
+            random_state=random_state,
+        )
+        self.method = method
+        self.dimensions = dimensions
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit a joint PMF of the columns.
+
+        Parameters
+        ----------
+        X
+            Frame, Arrow table, or array of shape (n_rows, n_columns); cells may be missing.
+        y
+            Not used.
+
+        Returns
+        -------
+        The estimator.
+
+        Raises
+        ------
+        ValueError
+            If X has no row or column, or an infinite number.
+        PmfError
+            If a parameter is out of range.
+        SchemaError
+            If no column can be a variable, or the schema that was given does not fit.
+        """
+        self._fit_table(X)
+        return self
+
+    def _fit_table(self, table: Any) -> None:
+        """Check the method, draft the variables, and fit them."""
+        self._check_method()
+        read = UserTable.read(self, table, reset=True)
+        schema = Schema(self._draft(read))
+        self._empty = read.given[:0]
+        codes = np.maximum(self._encode(read, schema.variables), MISSING)
+        if self.method == "classes":
+            self._keep(self._fit_classes(codes, schema))
+        else:
+            seed = self._draw_seed(self.random_state)
+            dimensions, n_states = self.dimensions, self.rank
+            self._keep(
+                fit_traits(codes, schema, dimensions=dimensions, n_states=n_states, rng=seed)
+            )
+
+    def _check_method(self) -> None:
+        if self.method not in METHODS:
+            raise PmfError(f"method is {self.method!r}; give one of {METHODS}")
+        if self.method == "traits" and self.dependence != "none":
+            raise PmfError(
+                f"dependence is {self.dependence!r} and method is 'traits', which has no latent classes for variables "
+                "to depend on each other in; give method='classes', or leave dependence out"
+            )
+
+    def _read_codes(self, table: Any) -> tuple[UserTable, IntArray]:
+        """A table, and its codes under the fitted model as from `_encode`."""
+        model = self._model
+        read = UserTable.read(self, table, reset=False)
+        return read, self._encode(read, model.schema.variables)
+
+    def _select_empty(self, names: tuple[str, ...]) -> Any:
+        """Table without rows such as was fitted, of some columns."""
+        positions = [self._column_names.index(name) for name in names]
+        if hasattr(self._empty, "iloc"):
+            return self._empty.iloc[:, positions]
+        if hasattr(self._empty, "select"):
+            return self._empty.select(list(names))
+        return self._empty[:, positions]

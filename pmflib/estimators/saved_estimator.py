@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pmflib.errors import PmfError, StoreError
-from pmflib.estimators.level_values import LevelValues
+from pmflib.core.errors import PmfError, StoreError
+from pmflib.estimators.user_tables import LevelValues
 from pmflib.model import JointPMF
-from pmflib.model.stored_model import KIND
+from pmflib.model.joint_pmf import KIND
 from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import open_group, read_arrays, refuse_damage, set_attributes
 
@@ -28,7 +28,7 @@ def write_estimator(estimator: Any, model: JointPMF, path: Path) -> None:
     parameters = estimator.get_params(deep=False)
     schema = parameters.pop("schema")
     names = getattr(estimator, "feature_names_in_", None)
-    content: dict[str, Any] = {
+    content: dict[str, object] = {
         "format": FORMAT,
         "class": type(estimator).__name__,
         "parameters": {name: _to_json(name, value) for name, value in parameters.items()},
@@ -55,7 +55,7 @@ def write_estimator(estimator: Any, model: JointPMF, path: Path) -> None:
     set_attributes(open_group(path, "a"), {ATTRIBUTE: content})
 
 
-def read_estimator(wanted: type[Any], path: Path) -> Any:
+def read_estimator(requested: type[Any], path: Path) -> Any:
     """Read an estimator of a class: see `pmflib.estimators.joint_estimator.JointEstimator.load`."""
     model = JointPMF.load(path)
     content = read_arrays(path, [], kind=KIND)[1].get(ATTRIBUTE)
@@ -64,13 +64,13 @@ def read_estimator(wanted: type[Any], path: Path) -> Any:
             f"{str(path)!r} holds a model without an estimator; read it by pmflib.JointPMF.load"
         )
     with refuse_damage(path):
-        if content["format"] != FORMAT or content["class"] != wanted.__name__:
+        if content["format"] != FORMAT or content["class"] != requested.__name__:
             raise StoreError(
-                f"{str(path)!r} holds a {content['class']} ({content['format']}), not a {wanted.__name__} ({FORMAT}); "
-                f"read it by {content['class']}.load, or fit it again"
+                f"{str(path)!r} holds a {content['class']} ({content['format']}), not a {requested.__name__} "
+                f"({FORMAT}); read it by {content['class']}.load, or fit it again"
             )
         schema = None if content["schema"] is None else Schema.from_json(content["schema"])
-        estimator = wanted(schema=schema, **content["parameters"])
+        estimator = requested(schema=schema, **content["parameters"])
         estimator.n_features_in_ = content["n_features"]
         if content["feature_names"] is not None:
             estimator.feature_names_in_ = np.array(content["feature_names"], object)

@@ -1,8 +1,9 @@
-"""Tables as users of scikit-learn hold them: arrays, pandas and polars frames, Arrow tables; in, filled, and out."""
+"""Tables as users of scikit-learn hold them: arrays, pandas, polars, Arrow; in and out in their own values."""
 
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sklearn.utils.validation import validate_data
 
-from pmflib.arrays import BoolArray
-from pmflib.errors import SchemaError
-from pmflib.schema.schema import as_arrow
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray
+from pmflib.core.errors import SchemaError
+from pmflib.schema import Variable
+from pmflib.schema.tables import as_arrow
+from pmflib.schema.variable import is_absent, read_number
 
 Values = Sequence[Any]
 """Python values of a column."""
@@ -63,13 +66,13 @@ class UserTable:
                     )
             columns = as_arrow(table)
             if not reset and not hasattr(estimator, "feature_names_in_"):
-                # fitted to an array: columns go by their places
+                # fitted to an array: columns go by their positions
                 table = np.asarray(table)
         else:
             table = validate_data(
                 estimator, table, reset=reset, dtype=None, ensure_all_finite="allow-nan"
             )
-            columns = as_arrow({f"x{place}": column for place, column in enumerate(table.T)})
+            columns = as_arrow({f"x{position}": column for position, column in enumerate(table.T)})
         for name, column in zip(columns.column_names, columns.columns, strict=True):
             if pa.types.is_floating(column.type) and np.isinf(column.to_numpy()).any():
                 raise ValueError(f"Input X contains infinity in column {name!r}; make it missing")
@@ -80,16 +83,16 @@ class UserTable:
         """Number of rows."""
         return int(self.columns.num_rows)
 
-    def list_values(self, place: int) -> Values | None:
+    def list_values(self, position: int) -> Values | None:
         """Values of a column of mixed types as they were given; None where Arrow has them."""
         given = self.given
         if isinstance(given, np.ndarray):
-            column = given[:, place]
+            column = given[:, position]
         elif hasattr(given, "iloc"):
-            column = given.iloc[:, place]
+            column = given.iloc[:, position]
         else:
             return None
-        if column.dtype != object or not pa.types.is_string(self.columns.columns[place].type):
+        if column.dtype != object or not pa.types.is_string(self.columns.columns[position].type):
             return None
         return None if all(isinstance(value, str) for value in column) else list(column)
 
@@ -99,7 +102,7 @@ class UserTable:
         Parameters
         ----------
         filled
-            By place of a column: which cells, (n_rows,), and a value for each of them.
+            By position of a column: which cells, (n_rows,), and a value for each of them.
 
         Returns
         -------
@@ -108,52 +111,52 @@ class UserTable:
         """
         if isinstance(self.given, np.ndarray):
             array = self.given.copy()
-            for place, (cells, values) in filled.items():
-                array[cells, place] = values
+            for position, (cells, values) in filled.items():
+                array[cells, position] = values
             return array
         if hasattr(self.given, "iloc"):
             frame = self.given.copy()
-            for place, (cells, values) in filled.items():
-                column = frame.iloc[:, place].copy()
+            for position, (cells, values) in filled.items():
+                column = frame.iloc[:, position].copy()
                 if has_fraction(values) and "int" in str(column.dtype).lower():
                     column = column.astype("Float64")
                 column[cells] = values
-                frame.isetitem(place, column)
+                frame.isetitem(position, column)
             return frame
         if hasattr(self.given, "with_columns"):
             polars = importlib.import_module("polars")
             columns = []
-            for place, (cells, values) in filled.items():
-                column = self.given[:, place]
+            for position, (cells, values) in filled.items():
+                column = self.given[:, position]
                 dtype = polars.Float64 if has_fraction(values) else column.dtype
                 spread = _spread(cells, values)
                 other = polars.Series(column.name, spread).cast(dtype)
                 columns.append(column.cast(dtype).zip_with(polars.Series(~cells), other))
             return self.given.with_columns(columns)
         table = self.columns
-        for place, (cells, values) in filled.items():
-            column = table.columns[place].combine_chunks()
+        for position, (cells, values) in filled.items():
+            column = table.columns[position].combine_chunks()
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
             dtype = pa.float64() if has_fraction(values) else column.type
             new = pc.replace_with_mask(column.cast(dtype), pa.array(cells), pa.array(values, dtype))
-            table = table.set_column(place, table.column_names[place], new)
+            table = table.set_column(position, table.column_names[position], new)
         return table
 
 
-def convert_frame(table: Any, wanted: str) -> Any:
+def convert_frame(table: Any, container: str) -> Any:
     """Convert a pandas frame to polars, or the other way round, as ``set_output`` asks; scikit-learn loses the dtypes.
 
     Parameters
     ----------
     table
         Any table.
-    wanted
+    container
         "pandas", "polars" or "default".
     """
-    if wanted == "pandas" and hasattr(table, "with_columns"):
+    if container == "pandas" and hasattr(table, "with_columns"):
         return table.to_pandas()
-    if wanted == "polars" and hasattr(table, "iloc"):
+    if container == "polars" and hasattr(table, "iloc"):
         return importlib.import_module("polars").from_pandas(table)
     return table
 
@@ -170,7 +173,7 @@ def has_fraction(values: Values) -> bool:
     return any(isinstance(value, float) and not value.is_integer() for value in values)
 
 
-def make_table(like: Any, columns: Mapping[str, Values]) -> Any:
+def make_user_table(like: Any, columns: Mapping[str, Values]) -> Any:
     """Make a table of columns that is like another one.
 
     Parameters
@@ -186,15 +189,15 @@ def make_table(like: Any, columns: Mapping[str, Values]) -> Any:
     """
     if isinstance(like, np.ndarray):
         made = np.empty((len(next(iter(columns.values()))), len(columns)), like.dtype)
-        for place, values in enumerate(columns.values()):
-            made[:, place] = values
+        for position, values in enumerate(columns.values()):
+            made[:, position] = values
         return made
     if hasattr(like, "iloc"):
         pandas = importlib.import_module("pandas")
         made = pandas.DataFrame({name: list(values) for name, values in columns.items()})
         made.columns = like.columns
-        for place, dtype in enumerate(like.dtypes):
-            made.isetitem(place, made.iloc[:, place].astype(dtype))
+        for position, dtype in enumerate(like.dtypes):
+            made.isetitem(position, made.iloc[:, position].astype(dtype))
         return made
     if hasattr(like, "with_columns"):
         polars = importlib.import_module("polars")
@@ -215,3 +218,94 @@ def _spread(cells: BoolArray, values: Values) -> list[Any]:
     """A value for every row, None where it is not to be filled."""
     given = iter(values)
     return [next(given) if cell else None for cell in cells.tolist()]
+
+
+MOST_KEPT = 64
+"""Values of a bin that are kept, spread over its numbers by their rank."""
+
+
+@dataclass(frozen=True)
+class LevelValues:
+    """Values of the levels of one variable, as the table has them.
+
+    Parameters
+    ----------
+    by_level
+        For each level its values: of a bin several of its numbers, rising; else one.
+    means
+        Mean of each level, for numbers that are numbers in the table too; None otherwise.
+    """
+
+    by_level: tuple[tuple[Any, ...], ...]
+    means: tuple[float, ...] | None = None
+
+    @classmethod
+    def find(
+        cls, variable: Variable, column: pa.ChunkedArray, mixed: Sequence[Any] | None = None
+    ) -> LevelValues:
+        """Find the values of a variable's levels in a column.
+
+        Parameters
+        ----------
+        variable
+            The variable of the column.
+        column
+            The column that it was drafted from.
+        mixed
+            The column's values as they were given, where Arrow has their texts only.
+        """
+        is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        if mixed is not None:
+            seen = Counter(value for value in mixed if not is_absent(value))
+        else:
+            counted = column.value_counts()
+            pairs = zip(*(counted.field(i).to_pylist() for i in (0, 1)), strict=True)
+            seen = Counter({value: n for value, n in pairs if not is_absent(value)})
+        found: list[list[Any]] = [[] for _ in variable.levels]
+        # the most frequent first; of equals, the first seen
+        for value, _ in seen.most_common():
+            code = variable.encode_value(value)
+            if code >= 0:
+                found[code].append(value)
+        by_level = []
+        for code, values in enumerate(found):
+            if not values:
+                by_level.append((_make_value(variable, code, is_number=is_number),))
+            elif variable.edges is not None:
+                by_level.append(_pick(sorted(values), seen))
+            else:
+                by_level.append((values[0],))
+        means = variable.values if is_number else None
+        return cls(tuple(by_level), means)
+
+    @property
+    def typical(self) -> list[Any]:
+        """One value per level: of a bin, the middle one."""
+        return [values[len(values) // 2] for values in self.by_level]
+
+    def draw(self, codes: IntArray, rng: np.random.Generator) -> list[Any]:
+        """Draw a value of the level of each code."""
+        uniforms: FloatArray = rng.random(codes.size)
+        drawn = []
+        for code, uniform in zip(codes.tolist(), uniforms.tolist(), strict=True):
+            values = self.by_level[code]
+            drawn.append(values[int(uniform * len(values))])
+        return drawn
+
+
+def _make_value(variable: Variable, code: int, *, is_number: bool) -> Any:
+    """Value of a level that the column does not have: of numbers its number, else its text."""
+    if not is_number:
+        return variable.levels[code]
+    if variable.values is not None:
+        return variable.values[code]
+    return read_number(variable.levels[code])
+
+
+def _pick(rising: Sequence[Any], seen: Counter[Any]) -> tuple[Any, ...]:
+    """Some of the numbers of a bin, as often as they were seen."""
+    counts = np.array([seen[value] for value in rising])
+    ends = np.cumsum(counts)
+    n_kept = int(min(MOST_KEPT, ends[-1]))
+    ranks = (np.arange(n_kept) + 0.5) / n_kept * ends[-1]
+    return tuple(rising[position] for position in np.searchsorted(ends, ranks, side="left"))

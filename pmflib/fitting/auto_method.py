@@ -1,4 +1,4 @@
-"""Method "auto": several starts and pseudo-counts, judged on counts that were held out.
+"""Method "auto": several starts and pseudo-counts, evaluated on counts that were held out.
 
 Counts of folds subtract: training counts are the total minus a fold, so that candidates are compared
 without a pass over the samples, by the held-out log-likelihood per pair of observed cells.
@@ -12,23 +12,25 @@ from itertools import islice
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray, Parameters, normalise_blocks
+from pmflib.core.comparison import Comparison, compare_candidates
+from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_PAIRS
+from pmflib.core.errors import RankError
 from pmflib.counting.groups import list_levels, narrow_counts, pick_variables
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.errors import RankError
-from pmflib.fitting.composite_likelihood import raise_likelihood, score_pairs
-from pmflib.fitting.pair_methods import run_random, run_spa
-from pmflib.fitting.rounds import Round, deal_rounds
-from pmflib.level_blocks import FLOOR, normalise_blocks
-from pmflib.reporting.work_progress import report_step
-from pmflib.selection.comparison import Comparison, compare
-from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_PAIRS
-from pmflib.solvers.pairs.opening import open_start
-from pmflib.solvers.pairs.random_start import start_random
+from pmflib.display.progress import report_step
+from pmflib.fitting.composite_likelihood import (
+    TrainingRound,
+    hold_out_rounds,
+    raise_likelihood,
+    score_pairs,
+)
+from pmflib.fitting.pair_fits import run_random, run_spa
+from pmflib.solvers import SolverResult
+from pmflib.solvers.pairs.pair_matrix import open_start, start_random
 from pmflib.solvers.pairs.spa import fit_spa
 from pmflib.solvers.pairs.symnmf import fit_symnmf
-from pmflib.solvers.result import SolverResult
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,12 @@ class AutoSettings:
     max_groups
         Groups that folds are added up to, one of which is held out at a time: four fits for each pseudo-count.
     work_of_all_rounds, work_of_one_round
-        Work of an update up to which all groups are held out in turn, and up to which one is: seconds of judging.
+        Work of an update up to which all groups are held out in turn, and up to which one is: seconds of evaluation.
         Above, nothing is compared.
     work_of_fit
         Work of all updates of a fit: a minute, and EM goes on from there.
-    judged_iterations, iterations, least_iterations
-        Limits of updates: of a fit that is judged, of the last fit, and of the last fit of huge tables even where
+    scored_iterations, iterations, least_iterations
+        Limits of updates: of a fit that is evaluated, of the last fit, and of the last fit of huge tables even where
         ``work_of_fit`` is less.
     pair_iterations
         Updates of "pairs": the start of EM need not converge, and with more states than pairs can distinguish the rest
@@ -68,7 +70,7 @@ class AutoSettings:
     work_of_all_rounds: int = 1_000_000
     work_of_one_round: int = 20_000_000
     work_of_fit: int = 20_000_000_000
-    judged_iterations: int = 60
+    scored_iterations: int = 60
     iterations: int = 200
     least_iterations: int = 10
     pair_iterations: int = 50
@@ -96,7 +98,7 @@ class AutoSettings:
             return within**2 * rank * updates + (size if n_levels > within else 0)
         n_rounds = 0 if size > self.work_of_one_round else 1
         n_rounds = self.max_groups if size <= self.work_of_all_rounds else n_rounds
-        return size * (self.iterations + n_rounds * len(FIT_PAIRS) * self.judged_iterations)
+        return size * (self.iterations + n_rounds * len(FIT_PAIRS) * self.scored_iterations)
 
 
 SETTINGS = AutoSettings()
@@ -111,7 +113,7 @@ def run_auto(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverR
     Parameters
     ----------
     counts
-        Co-occurrence counts; a single fold leaves nothing to judge on.
+        Co-occurrence counts; a single fold leaves nothing to evaluate on.
     rank
         Latent states, at least 1.
     rng
@@ -126,7 +128,7 @@ def run_auto(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverR
     -----
     Starts are symmetric NMF, CNMF-SPA and perturbed marginals; one that refuses the rank is left out.
     Pseudo-counts are chosen on held-out folds from the first of these starts, then the start by the
-    loss. Large tables are judged on one fold; larger ones get the first start and no choice. Where the
+    loss. Large tables are evaluated on one fold; larger ones get the first start and no choice. Where the
     tables are huge, or the rank is above what pairs can distinguish, it is `run_pairs`. A single state is fitted by
     spa, and a single variable at random.
     """
@@ -225,14 +227,14 @@ def _widen(counts: PairCounts, kept: IntArray, parameters: Parameters) -> FloatA
 
 
 def group_folds(folds: tuple[int, ...], n_levels: int, rank: int) -> list[tuple[int, ...]]:
-    """Deal folds to the groups that `run_auto` can make use of, at most ``max_groups``.
+    """Assign folds to the groups that `run_auto` can make use of, at most ``max_groups``.
 
     Parameters
     ----------
     folds
         Training folds.
     n_levels, rank
-        Size of the fit: one group where the tables are too large to be judged.
+        Size of the fit: one group where the tables are too large to be evaluated.
     """
     n_groups = 1 if SETTINGS.is_large(n_levels, rank) else SETTINGS.max_groups
     return [folds[first::n_groups] for first in range(min(n_groups, len(folds)))]
@@ -281,13 +283,13 @@ def _list_starts(rank: int, seed: int) -> dict[str, Start]:
     return {"symnmf": opened(symnmf), "spa": opened(spa), "random": random}
 
 
-def _plan_rounds(counts: PairCounts, rank: int) -> list[Round]:
-    """Rounds of judging, as many as the size of the fit allows."""
+def _plan_rounds(counts: PairCounts, rank: int) -> list[TrainingRound]:
+    """Rounds of evaluation, as many as the size of the fit allows."""
     work = counts.schema.n_levels**2 * rank
     if counts.n_folds == 1 or work > SETTINGS.work_of_one_round:
         return []
     n_rounds = SETTINGS.max_groups if work <= SETTINGS.work_of_all_rounds else 1
-    return list(islice(deal_rounds(counts, SETTINGS.max_groups), n_rounds))
+    return list(islice(hold_out_rounds(counts, SETTINGS.max_groups), n_rounds))
 
 
 def _choose_pseudo_count(
@@ -300,15 +302,15 @@ def _choose_pseudo_count(
         why = "large tables" if large else "one fold" if counts.n_folds == 1 else "too few pairs"
         reason = f"pseudo-count {DEFAULT_PSEUDO_COUNT:g} by default, nothing was held out: {why}"
         return DEFAULT_PSEUDO_COUNT, reason, ()
-    scores = _judge(start, rounds)
-    compared = compare(
+    scores = _score(start, rounds)
+    compared = compare_candidates(
         "pair", [{"pseudo_count": each} for each in FIT_PAIRS], [scores[each] for each in FIT_PAIRS]
     )
     chosen = float(compared.chosen.settings["pseudo_count"])
     return chosen, f"{compared.reason}, mean of {len(rounds)} rounds", (compared,)
 
 
-def _judge(start: Start, rounds: list[Round]) -> dict[float, float]:
+def _score(start: Start, rounds: list[TrainingRound]) -> dict[float, float]:
     """Held-out log-likelihood per pair under each pseudo-count, the mean of the rounds."""
     scores = dict.fromkeys(FIT_PAIRS, 0.0)
     for number, each in enumerate(rounds):
@@ -316,7 +318,7 @@ def _judge(start: Start, rounds: list[Round]) -> dict[float, float]:
         marginals, singles = Marginals.from_counts(each.training), estimate_singles(each.training)
         parameters = start(marginals, singles)
         for pseudo_count in FIT_PAIRS:
-            found = _fit(marginals, singles, parameters, pseudo_count, SETTINGS.judged_iterations)
+            found = _fit(marginals, singles, parameters, pseudo_count, SETTINGS.scored_iterations)
             score = score_pairs(each.held_out, (found.prior, found.factors)).sum()
             scores[pseudo_count] += float(score / each.held_out.sum()) / len(rounds)
     return scores

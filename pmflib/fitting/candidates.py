@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pmflib.arrays import Parameters
-from pmflib.errors import PmfError
-from pmflib.methods import MEMBER_START_METHODS
-from pmflib.selection.comparison import Comparison
-from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
+from pmflib.core.arrays import Parameters
+from pmflib.core.comparison import Comparison
+from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
+from pmflib.core.errors import PmfError
+from pmflib.core.methods import MEMBER_START_METHODS
 
 N_STARTS = 4
 """Starts of a small fit that are run side by side until they have converged."""
@@ -38,13 +38,13 @@ START_METHODS = ("auto", "random")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FitSpecification:
     """How to fit; enough to do it again on other samples.
 
     Parameters
     ----------
     starts
-        Start method, and number of starts, of each model that runs; "merged" are those of `merge_states`.
+        Start method, and number of starts, of each model that runs; "merged" are those of `merge_alike_states`.
     pseudo_count
         Mean pseudo-count per level and state.
     passes
@@ -63,7 +63,7 @@ class Recipe:
     n_random
         Random starts, part of whose passes are made after a single run: the fit goes on from one that is better.
     models
-        Fits that held-out samples have judged: those that a small fit is made of, from which other samples go on; or
+        Fits that held-out samples have evaluated: those that a small fit is made of, from which other samples go on; or
         the one that a fit of other samples must not be worse than.
     """
 
@@ -162,13 +162,15 @@ class Options:
         """Whether held-out samples could decide anything."""
         return len(self.start_methods) > 1 or len(self.pseudo_counts) > 1 or self.members > 1
 
-    def settle(self) -> Recipe:
-        """Give the recipe to follow without held-out samples."""
+    def settle(self) -> FitSpecification:
+        """Give the specification to follow without held-out samples."""
         pseudo_count = (
             self.pseudo_counts[0] if len(self.pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
         )
         n_random = N_RANDOM if len(self.start_methods) > 1 and self.members == 1 else 0
-        return Recipe(((self.start_methods[0], self.members),), pseudo_count, n_random=n_random)
+        return FitSpecification(
+            ((self.start_methods[0], self.members),), pseudo_count, n_random=n_random
+        )
 
 
 def is_plenty(n_observed: int, n_levels: int, rank: int) -> bool:

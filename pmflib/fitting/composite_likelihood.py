@@ -1,14 +1,17 @@
-"""Composite likelihood of pairs: raised under pseudo-counts, and taken on pairs that were held out."""
+"""Composite likelihood of pairs: raised under pseudo-counts, and taken on pairs of folds that were held out."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.arrays import FloatArray, IntArray, Parameters, list_owners
 from pmflib.counting.marginals import Marginals
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.solvers import PseudoCounts, SolverResult
 from pmflib.solvers.pairs.composite import fit_composite
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
-from pmflib.solvers.result import SolverResult
 
 LEAST_PROBABILITY = 1e-9
 """A held-out pair that a model rules out counts as this likely: one in a billion, and not minus infinity."""
@@ -68,3 +71,46 @@ def score_pairs(tables: IntArray, parameters: Parameters) -> FloatArray:
     prior, factors = parameters
     logs = np.log(np.maximum((factors * prior) @ factors.T, LEAST_PROBABILITY))
     return np.array([np.vdot(table, logs) for table in tables])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRound:
+    """Counts to fit, and pairs of other samples to evaluate the fit on.
+
+    Parameters
+    ----------
+    training
+        Counts of the folds that are fitted.
+    held_out
+        int64 of shape (n_parts, n_levels, n_levels), upper triangles without their diagonal blocks: each held-out fold
+        that has a pair.
+    """
+
+    training: PairCounts
+    held_out: IntArray
+
+
+def hold_out_rounds(counts: PairCounts, n_rounds: int) -> Iterator[TrainingRound]:
+    """Split the folds into rounds; each fold is held out in one of them.
+
+    Parameters
+    ----------
+    counts
+        Co-occurrence counts by fold.
+    n_rounds
+        At most so many rounds, at least 2.
+
+    Yields
+    ------
+    The rounds in which both sides have a pair; none where that takes more folds.
+    """
+    offsets = counts.schema.offsets
+    owners = list_owners(offsets)
+    pairs = np.where(owners[:, None] < owners, counts.tables, 0)
+    total = pairs.sum(axis=0)
+    nonempty = [fold for fold in range(counts.n_folds) if pairs[fold].any()]
+    for first in range(min(n_rounds, len(nonempty))):
+        mine = nonempty[first::n_rounds]
+        held_out = pairs[mine]
+        if (total - held_out.sum(axis=0)).any():
+            yield TrainingRound(counts.drop_folds(mine), held_out)

@@ -1,20 +1,35 @@
-"""Whether variables depend on each other within latent states: a fit with forests next to the one without."""
+"""Whether variables depend on each other within latent states: a fit with forests next to one without."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from pmflib.arrays import IntArray
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.comparison import Comparison
+from pmflib.core.defaults import Limits
+from pmflib.core.hashing import assign_folds
+from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.em.checkpoint import Checkpoint, digest_fit
+from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
+from pmflib.em.forests.samples import TreeSamples, are_modest, find_largest, plan_trees
+from pmflib.em.forests.structure import find_residuals
+from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.em_fit import MIN_SAMPLES, N_FOLDS, EMFit
-from pmflib.fitting.forest_search import ForestSearch, report_forests
-from pmflib.fitting.from_pairs import FitResult
-from pmflib.hashing import assign_folds
+from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.forest_search import REFIT_PASSES, ForestSearch, FoundForests, report_forests
+from pmflib.fitting.starts import StoredCounts, digest_counts
+from pmflib.fitting.tree_fit import START_ROWS
 from pmflib.model import JointPMF
-from pmflib.selection.comparison import Comparison
-from pmflib.trees.residuals import find_residuals
+from pmflib.model.forests.tree_pmf import TreePMF
+from pmflib.running.clients import find_memory
+from pmflib.running.memory import MemoryPlan, format_bytes
+from pmflib.store.dataset import take_samples
 
 DEPENDENCES = ("auto", "none", "tree")
 """Values of ``dependence`` of `pmflib.fit_em`."""
@@ -22,15 +37,71 @@ DEPENDENCES = ("auto", "none", "tree")
 NAMED = 3
 """Pairs with a large residual that a note names."""
 
+SEARCH_WORK = 1 << 27
+"""Cells times rank, missing cells included, of the stored samples that forests are searched with: about a quarter of a
+second of a pass. Of more samples as many are taken, and all are passed over once the search is done."""
+
+
+class HeldOutSamples(NamedTuple):
+    """Held-out samples: their number, all of them to evaluate on, so many of them in memory, and their digest."""
+
+    n_rows: int
+    samples: TreeSamples
+    take: Callable[[int], IntArray]
+    digest: str
+
+    @classmethod
+    def open(cls, fit: EMFit, validation: object | None) -> HeldOutSamples | None:
+        """Held-out samples as `pmflib.fit_em` takes them; None if there are none."""
+        if validation is None:
+            return None
+        if isinstance(validation, StoredSamples):
+            if not validation.n_rows:
+                return None
+            stored = validation.with_target(fit.target)
+            samples = TreeSamples(stored.source)
+            return cls(stored.n_rows, samples, partial(take_stored, stored), stored.digest())
+        codes = fit.schema.encode(validation)
+        rank = fit.rank * fit.options.members
+        loaded = TreeSamples.load(codes, fit.schema.offsets, rank, fit.target)
+        return cls(len(codes), loaded, partial(_take_codes, codes), digest_fit(codes))
+
+
+class Found(NamedTuple):
+    """Fits with forests, to be compared with the one without.
+
+    Parameters
+    ----------
+    search
+        The search that has found them.
+    runs
+        A run for each member.
+    comparisons
+        What was compared.
+    held_out
+        Held-out samples to compare by; None is those of the search.
+    note
+        What is to be said of the search; "" is nothing.
+    codes
+        Samples that are fitted at the end, where a fold of them was held out; None where the runs had all of them.
+    """
+
+    search: ForestSearch
+    runs: list[TreeRun]
+    comparisons: list[Comparison]
+    held_out: TreeSamples | None = None
+    note: str = ""
+    codes: IntArray | None = None
+
 
 def fit_dependence(
     fit: EMFit,
     plain: FitResult,
-    codes: IntArray,
-    held_codes: IntArray | None,
+    training: StoredSamples | IntArray,
+    validation: object | None,
+    counts: PairCounts | StoredCounts | None,
     *,
     is_forced: bool,
-    tries_ranks: bool = False,
 ) -> FitResult:
     """Fit latent classes with forests, where that is worth it, and take them where held-out samples say so.
 
@@ -40,45 +111,129 @@ def fit_dependence(
         The fit without forests.
     plain
         Its result.
-    codes
-        Samples, of shape (n_rows, n_variables), -1 missing.
-    held_codes
-        Held-out samples; None holds out a fold of the samples, and fits all of them at the end.
+    training
+        Training samples: stored, or codes of shape (n_rows, n_variables), -1 missing.
+    validation
+        Held-out samples. Without any, a fold of those in memory is held out, and all of them are fitted at the end;
+        stored ones are only fitted with forests where these are forced, and a fold of the samples of the search chooses
+        what is open.
+    counts
+        Co-occurrence counts of stored samples; None for those in memory.
     is_forced
         Whether to fit forests whatever the pairs and the held-out samples say.
-    tries_ranks
-        Whether the rank was chosen without forests: then lower ones are compared. States may stand for what hangs
-        together within fewer of them, so that small residuals of that rank do not end the search, but only leave it
-        out.
 
     Returns
     -------
     The result without forests, with a note, or the one with forests.
+
+    Raises
+    ------
+    MemoryPlanError
+        If the tables and counts of stored samples would not fit in memory.
     """
-    n_large, note = describe_residuals(plain.model, count_pairs(codes, fit.schema, n_folds=1))
-    if not is_forced:
-        if not n_large and not tries_ranks:
-            return keep_plain(plain, f"dependence none: {note}")
-        if held_codes is None and len(codes) < MIN_SAMPLES:
-            few = f"dependence none: {len(codes)} samples are too few to hold any out; {note}"
-            return keep_plain(plain, few)
-    training, judged = codes, plain.model
-    if held_codes is None:
-        training, held_codes = hold_out(codes)
-        judge = fit.open_held_out(held_codes)
-        assert judge is not None
-        judged = fit.fit_codes(training, judge)[1].model
-    search = ForestSearch(fit, training, held_codes, judged)
-    runs, comparisons = search.run(list_ranks(fit.rank, n_large, is_forced, tries_ranks))
-    models = [each.parameters for each in runs]
-    choice = search.choose(models, is_forced)
+    offsets = fit.schema.offsets
+    if isinstance(training, StoredSamples):
+        if not is_forced and not are_modest(offsets, fit.rank):
+            largest = find_largest(offsets, fit.rank)
+            much = f"tables or counts of pairs of {format_bytes(largest)} are more than is tried"
+            where = "without being asked for; 'tree' fits them where they fit in memory"
+            return keep_plain(plain, f"dependence none: {much} {where}")
+        find_memory(training.client).check(
+            partial(plan_forest_passes, training, fit.rank, fit.options.members)
+        )
+        assert counts is not None
+        whole = counts.load() if isinstance(counts, StoredCounts) else counts
+    else:
+        whole = count_pairs(training, fit.schema, n_folds=1)
+    n_large, note = describe_residuals(plain.model, whole)
+    del whole
+    if not is_forced and not n_large:
+        return keep_plain(plain, f"dependence none: {note}")
+    if isinstance(training, StoredSamples):
+        assert counts is not None
+        held_out = HeldOutSamples.open(fit, validation)
+        if held_out is None and not is_forced:
+            return keep_plain(
+                plain, f"dependence none: no samples are held out to judge by; {note}"
+            )
+        found = _fit_stored(fit, plain.model, training, held_out, counts)
+    else:
+        held_out_codes = _read_held_out_codes(validation, fit)
+        if not is_forced and held_out_codes is None and len(training) < MIN_SAMPLES:
+            few = f"{len(training)} samples are too few to hold any out"
+            return keep_plain(plain, f"dependence none: {few}; {note}")
+        found = _fit_codes(fit, plain.model, training, held_out_codes)
+    note += found.note
+    models = [each.parameters for each in found.runs]
+    choice = found.search.choose(models, is_forced, found.held_out)
     if choice.chosen.settings["dependence"] == "none":
         return keep_plain(plain, note, choice.reason, comparison=choice)
-    if training is not codes:
-        models = search.refit(runs, codes)
-    found = (*comparisons, choice)
-    notes = (note, *(each.reason for each in found))
-    return report_forests(fit, runs, models, notes, found)
+    if found.codes is not None:
+        models = found.search.refit(found.runs, found.codes)
+    compared = (*found.comparisons, choice)
+    notes = (note, *(each.reason for each in compared))
+    return report_forests(fit, found.runs, models, notes, compared)
+
+
+def refine_forests(
+    fit: EMFit,
+    model: TreePMF,
+    training: StoredSamples | IntArray,
+    validation: object | None,
+    counts: PairCounts | StoredCounts | None,
+) -> FitResult:
+    """Make passes from a model with forests, which are found anew as they go, with the options that it was fitted with.
+
+    Parameters
+    ----------
+    fit
+        When passes end, and the pseudo-count if one is given; else it is the model's.
+    model
+        Where to begin; no average.
+    training, counts
+        As for `fit_dependence`.
+    validation
+        Held-out samples, whose likelihood ends the passes; None passes until that of the training samples converges.
+
+    Returns
+    -------
+    The result, whose model may be the one that was given, where held-out samples say so.
+
+    Raises
+    ------
+    MemoryPlanError
+        If stored samples would take more memory than there is.
+    """
+    known = {name: model.origin[name] for name in TreeOptions._fields if name in model.origin}
+    options = TreeOptions(**known)
+    if len(fit.options.pseudo_counts) == 1:
+        options = options._replace(pseudo_count=fit.options.pseudo_counts[0])
+    if isinstance(training, StoredSamples):
+        assert counts is not None
+        find_memory(training.client).check(partial(plan_forest_passes, training, fit.rank, 1))
+        samples, singles = TreeSamples(training.source), fit.estimate_singles(counts)
+    else:
+        samples = TreeSamples.load(training, fit.schema.offsets, fit.rank)
+        singles = estimate_singles(count_pairs(training, fit.schema, n_folds=1))
+    held_out = HeldOutSamples.open(fit, validation)
+    first = TreeRun.begin(model.parameters, options)
+    run = _run(fit, "given", samples, singles, first, held_out, fit.limits, samples.source.digest())
+    n_before, n_after = model.forest.n_edges, run.parameters.forest.n_edges
+    note = f"forests of the model that was given, found anew: {n_after} edges, {n_before} before"
+    return report_forests(fit, [run], [run.parameters], (note,), (), method="given+em")
+
+
+def plan_forest_passes(
+    training: StoredSamples, rank: int, members: int, n_threads: int
+) -> MemoryPlan:
+    """Plan the memory that passes with forests need on a worker of stored samples, and here."""
+    n_waiting = training.plan_pass(rank).tasks.n_waiting
+    return plan_trees(training.schema.offsets, rank, n_threads, members, n_waiting=n_waiting)
+
+
+def count_searched(n_rows: int, n_variables: int, rank: int) -> int:
+    """Number of training samples that forests are searched with, of so many, with models of a rank."""
+    return min(n_rows, max(START_ROWS, SEARCH_WORK // (n_variables * rank)))
 
 
 def describe_residuals(model: JointPMF, counts: PairCounts) -> tuple[int, str]:
@@ -93,24 +248,135 @@ def describe_residuals(model: JointPMF, counts: PairCounts) -> tuple[int, str]:
     return len(large), note
 
 
-def list_ranks(rank: int, n_large: int, is_forced: bool, tries_ranks: bool) -> list[int]:
-    """Ranks that forests are fitted with, rising: powers of two below the rank if those are tried, and the rank itself.
-
-    The rank is left out where it leaves nothing to forests, and nobody asks for them.
-    """
-    below = [1 << power for power in range((rank - 1).bit_length())] if tries_ranks else []
-    return below if below and not is_forced and not n_large else [*below, rank]
-
-
 def hold_out(codes: IntArray) -> tuple[IntArray, IntArray]:
     """Training samples, and a fold that is held out; of few samples, all of them are both."""
     if len(codes) < MIN_SAMPLES:
         return codes.copy(), codes
-    is_held = assign_folds(np.arange(len(codes)), N_FOLDS) == 0
-    return codes[~is_held], codes[is_held] if is_held.any() else codes
+    is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == 0
+    return codes[~is_held_out], codes[is_held_out] if is_held_out.any() else codes
 
 
 def keep_plain(plain: FitResult, *notes: str, comparison: Comparison | None = None) -> FitResult:
     """The result without forests, with notes on why it is kept."""
     more = () if comparison is None else (comparison,)
     return replace(plain, notes=(*plain.notes, *notes), comparisons=(*plain.comparisons, *more))
+
+
+def take_stored(samples: StoredSamples, number: int) -> IntArray:
+    """Codes of so many stored samples, or of all."""
+    if number >= samples.n_rows:
+        return samples.read_codes()
+    # as many blocks as hold them, were blocks equal, and as many again
+    n_blocks = 2 * number * len(samples.blocks) // samples.n_rows
+    return take_samples(samples.blocks, samples.schema, number, n_blocks)
+
+
+def _fit_codes(
+    fit: EMFit,
+    plain: JointPMF,
+    codes: IntArray,
+    held_out_codes: IntArray | None,
+) -> Found:
+    """Search on all samples in memory, but for a fold of them where none are held out."""
+    if held_out_codes is not None:
+        search = ForestSearch(fit, codes, held_out_codes, plain)
+        return Found(search, *search.run())
+    training, held_out_codes = hold_out(codes)
+    held_out = fit.open_held_out(held_out_codes)
+    assert held_out is not None
+    fitted = fit.fit_codes(training, held_out)[1].model
+    search = ForestSearch(fit, training, held_out_codes, fitted)
+    return Found(search, *search.run(), codes=codes)
+
+
+def _fit_stored(
+    fit: EMFit,
+    plain: JointPMF,
+    training: StoredSamples,
+    held_out: HeldOutSamples | None,
+    counts: PairCounts | StoredCounts,
+) -> Found:
+    """Search on some of the stored samples, in memory, and pass over all of them from what was found."""
+    offsets = fit.schema.offsets
+    n_search = count_searched(training.n_rows, fit.schema.n_variables, fit.rank)
+    codes = take_stored(training, n_search)
+    if held_out is None:
+        n_held_out = 0
+        codes, held_out_codes = hold_out(codes)
+    else:
+        n_held_out = min(held_out.n_rows, n_search)
+        held_out_codes = held_out.take(n_held_out)
+    search = ForestSearch(fit, codes, held_out_codes, plain)
+    if held_out is not None and n_search == training.n_rows and n_held_out == held_out.n_rows:
+        # no pass over the samples is left to make
+        return Found(search, *search.run())
+    of_search: list[object] = []
+    kept: Checkpoint[FoundForests] | None = None
+    if fit.passes.checkpoint is not None:
+        of_search = [training.digest(), digest_counts(counts), plain.prior, plain.factors]
+        of_search += [n_search]
+        inputs = (fit.digest_options(), held_out.digest if held_out else "", *of_search)
+        path = fit.passes.checkpoint / "forests-search.npz"
+        unpack = partial(FoundForests.from_arrays, offsets)
+        kept = Checkpoint(path, digest_fit(*inputs), FoundForests.to_arrays, unpack)
+    found = None if kept is None else kept.load()
+    if found is None:
+        found = search.run()
+        if kept is not None:
+            kept.save(found)
+    limits = fit.limits
+    if held_out is None:
+        # what was best for the samples held out of the search takes few passes more
+        limits = limits._replace(max_passes=min(REFIT_PASSES, limits.max_passes))
+    samples, singles = TreeSamples(training.source), fit.estimate_singles(counts)
+    runs = [
+        _run(fit, f"{number}", samples, singles, first, held_out, limits, *of_search)
+        for number, first in enumerate(found.runs)
+    ]
+    note = f"; forests were searched on {n_search:,} of {training.n_rows:,} samples"
+    return Found(search, runs, found.comparisons, held_out.samples if held_out else None, note)
+
+
+def _run(
+    fit: EMFit,
+    name: str,
+    samples: TreeSamples,
+    singles: FloatArray,
+    first: TreeRun,
+    held_out: HeldOutSamples | None,
+    limits: Limits,
+    *inputs: object,
+) -> TreeRun:
+    """Make the passes of a run from its model, or from its checkpoint, of a fit that depends on some inputs."""
+    report, checkpoint = fit.on_pass, None
+    title = "forests" if name == "given" else f"forests {name}"
+    if fit.passes.checkpoint is not None:
+        of_held_out = held_out.digest if held_out else ""
+        start = first.parameters
+        of_start = start.prior, start.tables, start.forest.parents, first.options
+        of_fit = digest_fit(fit.digest_options(), of_held_out, singles, *inputs, *of_start)
+        path = fit.passes.checkpoint / f"forests-{name}.npz"
+        unpack = partial(TreeState.from_arrays, fit.schema.offsets)
+        checkpoint = Checkpoint(path, of_fit, TreeState.to_arrays, unpack)
+    return run_tree_em(
+        samples,
+        first.parameters,
+        first.options,
+        singles,
+        held_out=held_out.samples if held_out else None,
+        checkpoint=checkpoint,
+        on_pass=None if report is None else lambda state: report(title, state),
+        **limits._asdict(),
+    )
+
+
+def _take_codes(codes: IntArray, number: int) -> IntArray:
+    """So many rows, from all over."""
+    return codes[np.linspace(0, len(codes) - 1, min(number, len(codes))).astype(np.int64)]
+
+
+def _read_held_out_codes(validation: object | None, fit: EMFit) -> IntArray | None:
+    """Codes of held-out samples, which may be stored; None where there are none."""
+    if isinstance(validation, StoredSamples):
+        return validation.read_codes() if validation.n_rows else None
+    return None if validation is None else fit.schema.encode(validation)

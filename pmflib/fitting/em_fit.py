@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,39 +10,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.defaults import LIMITS, Limits
+from pmflib.core.errors import PmfError
+from pmflib.core.hashing import assign_folds
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts, count_pairs
-from pmflib.em.in_memory import SamplesInMemory
+from pmflib.display.progress import find_report
+from pmflib.em.checkpoint import digest_fit
+from pmflib.em.driver import PassReporter
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs
-from pmflib.em.progress import PassReporter
-from pmflib.em.samples import Samples
+from pmflib.em.samples import Samples, SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.errors import ConvergenceWarning, PmfError
-from pmflib.fitting.candidates import Options, Recipe, is_plenty
-from pmflib.fitting.from_pairs import FitResult
-from pmflib.fitting.recipes import fit_options, follow_recipe
+from pmflib.fitting.candidates import FitSpecification, Options, is_plenty
+from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.fit_specifications import fit_options, follow_specification
 from pmflib.fitting.starts import Starts, StoredCounts, open_for_em
 from pmflib.fitting.target_fit import (
-    FIRST,
-    MAX_STEPS,
     TARGET_CELLS,
     TARGET_WORK,
-    Candidate,
-    TargetRun,
-    TargetSamples,
-    find_target_recipe,
+    TargetFit,
+    note_target,
     settle_target,
-    try_candidates,
 )
-from pmflib.hashing import assign_folds
 from pmflib.model import JointPMF
-from pmflib.reporting.work_progress import find_report
 from pmflib.schema import Schema
 
 N_FOLDS = 5
-"""Folds that samples are dealt to where a choice is to be made and no other samples are given; one is held out."""
+"""Folds that samples are assigned to where a choice is to be made and no other samples are given; one is held out."""
 
 MIN_SAMPLES = 50
 """Samples below which none are held out by default."""
@@ -56,10 +50,10 @@ OnPass = Callable[[str, Any], None]
 class Passes(NamedTuple):
     """When EM stops, how it steps, and what is saved and reported: as in `pmflib.em.members.Runs`."""
 
-    max_passes: int
-    tol: float
-    patience: int
-    accelerate: bool
+    max_passes: int = LIMITS.max_passes
+    tol: float = LIMITS.tol
+    patience: int = LIMITS.patience
+    accelerate: bool = False
     checkpoint: Path | None = None
     on_pass: OnPass | None = None
 
@@ -81,7 +75,7 @@ class EMFit:
     passes
         When EM stops.
     target
-        Variable that held-out samples judge by; None is all.
+        Variable that models are evaluated by on held-out samples; None is all.
     made, methods
         Starts that were made before, and what made them, as for `Starts`.
     given
@@ -108,18 +102,18 @@ class EMFit:
         """The same fit, with a model as its only start, as it is."""
         start = (model.prior, model.factors)
         options = replace(self.options, start_methods=("given",))
-        return replace(self, options=options, made={"given": start}, given=digest_model(start))
+        return replace(self, options=options, made={"given": start}, given=digest_fit(*start))
 
     def started_from(self, model: JointPMF, counts: PairCounts | StoredCounts) -> EMFit:
         """The same fit, with a model as the first start of its first start method."""
         method = self.options.start_methods[0]
         opened = open_for_em((model.prior, model.factors), self.estimate_singles(counts))
         made_by = str(model.origin.get("method", method))
-        given = digest_model((model.prior, model.factors))
+        given = digest_fit(model.prior, model.factors)
         return replace(self, made={method: opened}, methods={method: made_by}, given=given)
 
     def open_held_out(self, validation: object | None) -> Samples | None:
-        """Samples to judge by, stored or in memory; None where there are none.
+        """Samples to evaluate on, stored or in memory; None where there are none.
 
         Raises
         ------
@@ -185,7 +179,7 @@ class EMFit:
         held_out = fit.open_held_out(validation)
         return fit.choose(training, held_out, fit.make_starts(counts))[1]
 
-    def fit_codes(self, codes: IntArray, held_out: Samples) -> tuple[Recipe, FitResult]:
+    def fit_codes(self, codes: IntArray, held_out: Samples) -> tuple[FitSpecification, FitResult]:
         """Fit samples in memory in the way that is best on held-out ones."""
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
         fit = self.sized_for(training)
@@ -198,77 +192,45 @@ class EMFit:
 
     def fit_all_codes(self, codes: IntArray) -> FitResult:
         """Fit all samples in memory in the way that was best when a fold of them was held out."""
-        recipe, held_out = self._try_on_fold(codes)
-        return self.follow(recipe, codes, held_out)
+        specification, held_out = self._try_on_fold(codes)
+        return self.follow(specification, codes, held_out)
 
-    def follow(self, recipe: Recipe, codes: IntArray, held_out: tuple[float, ...]) -> FitResult:
-        """Fit all samples in memory by a recipe, found when a fold of them was held out, with these scores."""
+    def follow(
+        self, specification: FitSpecification, codes: IntArray, held_out: tuple[float, ...]
+    ) -> FitResult:
+        """Fit all samples in memory by a specification, found when a fold of them was held out, with these scores."""
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
         starts = self.make_starts(self.sized_for(training).count(codes))
-        if recipe.share is not None:
-            steps = recipe.passes or 0
-            samples, start = self._open_for_target(training, starts)
-            run = samples.run(start, recipe.share, recipe.pseudo_count, steps)
-            return self._report_target(recipe, replace(run, held_out=held_out))
+        if specification.share is not None:
+            return self.for_target.follow(specification, training, starts, held_out)
         runs = self._make_runs(training, None, starts)
-        recipe, model, state = follow_recipe(recipe, runs, starts)
-        result = self._report(recipe, model, state, starts)
+        specification, model, state = follow_specification(specification, runs, starts)
+        result = self._report(specification, model, state, starts)
         return replace(result, held_out=held_out) if held_out else result
 
     def choose(
         self, training: Samples, held_out: Samples | None, starts: Starts
-    ) -> tuple[Recipe, FitResult]:
+    ) -> tuple[FitSpecification, FitResult]:
         """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
         if isinstance(held_out, SamplesInMemory) and isinstance(training, SamplesInMemory):
             if self.is_for_target(training.n_observed):
-                runs = self.try_for_target(training, held_out, starts)
-                return self.report_best(runs, held_out)
+                runs = self.for_target.try_candidates(training, held_out, starts)
+                return self.for_target.report_best(runs, held_out)
         by_em = self._make_runs(training, held_out, starts)
-        recipe, model, state = fit_options(by_em, starts, self.options)
-        if recipe.combination != "average":
+        specification, model, state = fit_options(by_em, starts, self.options)
+        if specification.combination != "average":
             # other samples go on from its fits: no start of theirs says what "auto" has chosen
-            named = tuple((starts.name_methods([each]), number) for each, number in recipe.starts)
-            recipe = replace(recipe, starts=named)
+            named = tuple(
+                (starts.name_methods([each]), number) for each, number in specification.starts
+            )
+            specification = replace(specification, starts=named)
         if held_out is not None and self.target is not None:
-            recipe = replace(recipe, notes=(self._name_judge(), *recipe.notes))
-        return recipe, self._report(recipe, model, state, starts)
-
-    def try_for_target(
-        self,
-        training: SamplesInMemory,
-        held_out: SamplesInMemory,
-        starts: Starts,
-        near: Candidate = FIRST,
-    ) -> dict[Candidate, TargetRun]:
-        """Run candidates of a fit for a target, as `try_candidates` does."""
-        samples, start = self._open_for_target(training, starts)
-        grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
-        return try_candidates(samples, start, held_out, grid, max_passes, near)
-
-    def try_one_for_target(
-        self, candidate: Candidate, codes: IntArray, counts: PairCounts, held_out: SamplesInMemory
-    ) -> TargetRun:
-        """Run one candidate of a fit for a target on samples in memory, whose counts are given."""
-        training = SamplesInMemory(codes, self.schema.offsets, self.rank)
-        samples, start = self._open_for_target(training, self.make_starts(counts))
-        max_steps = min(self.passes.max_passes, MAX_STEPS)
-        return samples.run(start, *candidate, max_steps, held_out)
-
-    def report_best(
-        self, runs: Mapping[Candidate, TargetRun], held_out: SamplesInMemory
-    ) -> tuple[Recipe, FitResult]:
-        """Recipe and result of the candidate that is chosen among those that were run."""
-        recipe, run = find_target_recipe(runs, held_out)
-        recipe = replace(recipe, notes=(self._name_judge(), *recipe.notes))
-        return recipe, self._report_target(recipe, run)
-
-    def _name_judge(self) -> str:
-        assert self.target is not None
-        name = self.schema.names[self.target]
-        return f"held out: log-likelihood of {name!r} given the other variables"
+            note = note_target(self.schema, self.target)
+            specification = replace(specification, notes=(note, *specification.notes))
+        return specification, self._report(specification, model, state, starts)
 
     def is_for_target(self, n_observed: int) -> bool:
-        """Whether states are dealt to the levels of a target: nothing else is wished for, and there is the time."""
+        """Whether states are assigned to the levels of a target: nothing else is wished for, and there is the time."""
         return (
             self.target is not None
             and len(self.options.start_methods) > 1
@@ -277,37 +239,15 @@ class EMFit:
             and n_observed * self.rank <= TARGET_WORK
         )
 
-    def _open_for_target(
-        self, training: SamplesInMemory, starts: Starts
-    ) -> tuple[TargetSamples, Parameters]:
+    @property
+    def for_target(self) -> TargetFit:
+        """The same fit with states that are assigned to the levels of its target."""
         assert self.target is not None
-        offsets = self.schema.offsets
-        samples = TargetSamples(training, self.target, starts.singles, offsets, self.on_pass)
-        return samples, starts.make_classes(self.target)
+        grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
+        return TargetFit(self.schema, self.target, grid, max_passes, self.on_pass)
 
-    def _report_target(self, recipe: Recipe, run: TargetRun) -> FitResult:
-        """Result of a fit for a target."""
-        assert recipe.share is not None
-        origin: dict[str, object] = {
-            "method": "classes+conditional",
-            "passes": run.n_steps,
-            "pseudo_count": recipe.pseudo_count,
-            "conditional_share": recipe.share,
-        }
-        return FitResult(
-            JointPMF(*run.model, self.schema, origin),
-            run.losses,
-            run.held_out,
-            run.n_steps,
-            # held-out samples have stopped it, or would have
-            True,
-            str(origin["method"]),
-            recipe.notes,
-            comparisons=recipe.comparisons,
-        )
-
-    def _try_on_fold(self, codes: IntArray) -> tuple[Recipe, tuple[float, ...]]:
-        """Recipe for all samples, and the held-out log-likelihoods where a fold was held out to choose it."""
+    def _try_on_fold(self, codes: IntArray) -> tuple[FitSpecification, tuple[float, ...]]:
+        """Specification for all samples, and the held-out log-likelihoods where a fold was held out to choose it."""
         settled = self.options.settle()
         if not self.options.is_open or self.made or not self.passes.max_passes:
             return settled, ()
@@ -322,8 +262,8 @@ class EMFit:
             note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
             return replace(settled, notes=(note,)), ()
         training, held_out = self.hold_out(codes)
-        recipe, result = self.fit_codes(training, held_out)
-        return recipe, result.held_out
+        specification, result = self.fit_codes(training, held_out)
+        return specification, result.held_out
 
     def hold_out(self, codes: IntArray, fold: int = 0) -> tuple[IntArray, SamplesInMemory]:
         """Training samples, and the fold that is held out."""
@@ -342,12 +282,13 @@ class EMFit:
 
     def make_starts(self, counts: PairCounts | StoredCounts) -> Starts:
         """Starts from the counts of the training samples."""
-        load = counts.load if isinstance(counts, StoredCounts) else lambda: counts
         singles, offsets = self.estimate_singles(counts), self.schema.offsets
-        return Starts(load, singles, offsets, self.rank, self.seed, self.made, self.methods)
+        return Starts(counts, singles, offsets, self.rank, self.seed, self.made, self.methods)
 
     def _make_runs(self, training: Samples, held_out: Samples | None, starts: Starts) -> Runs:
-        offsets, options = self.schema.offsets, self.digest_options()
+        offsets, options = self.schema.offsets, ""
+        if self.passes.checkpoint is not None:
+            options = digest_fit(self.digest_options(), starts.digest())
         passes = self.passes._replace(on_pass=self.on_pass)
         return Runs(training, held_out, offsets, starts.singles, *passes, options)
 
@@ -359,71 +300,40 @@ class EMFit:
             return self.passes.on_pass
         return PassReporter(report, max_passes)
 
+    @property
+    def limits(self) -> Limits:
+        """When runs end."""
+        return Limits(self.passes.max_passes, self.passes.tol, self.passes.patience)
+
     def digest_options(self) -> str:
         """SHA-256 of what states of EM depend on, other than the samples; limits of passes only end them."""
         options = asdict(self.options)
         parts = [self.schema.digest, self.rank, options, self.seed, self.target, self.given]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        return digest_fit(json.dumps(parts))
 
     def _report(
-        self, recipe: Recipe, model: Parameters, state: EMState, starts: Starts
+        self, specification: FitSpecification, model: Parameters, state: EMState, starts: Starts
     ) -> FitResult:
         """Result of a fit from the state at the end of its EM."""
-        method = f"{starts.name_methods(each for each, _ in recipe.starts)}+em"
+        method = f"{starts.name_methods(each for each, _ in specification.starts)}+em"
         origin: dict[str, object] = {
             "method": method,
             "passes": state.best_pass,
-            "pseudo_count": recipe.pseudo_count,
+            "pseudo_count": specification.pseudo_count,
         }
-        if recipe.n_models > 1 or recipe.combination != "average":
-            origin |= {recipe.combination: recipe.n_models}
-        if recipe.is_final:
+        if specification.n_models > 1 or specification.combination != "average":
+            origin |= {specification.combination: specification.n_models}
+        if specification.is_final:
             origin["final"] = True
         return FitResult(
             JointPMF(*model, self.schema, origin),
             state.loss_history,
-            state.held_out or (() if recipe.score is None else (recipe.score,)),
+            state.held_out or (() if specification.score is None else (specification.score,)),
             state.best_pass,
-            state.converged or recipe.passes is not None,
+            state.converged or specification.passes is not None,
             method,
-            (*starts.notes, *recipe.notes),
+            (*starts.notes, *specification.notes),
             state.passes_saved,
-            comparisons=recipe.comparisons,
+            comparisons=specification.comparisons,
             log_likelihoods=state.log_likelihoods,
         )
-
-
-def digest_model(model: Parameters) -> str:
-    """SHA-256 of a model's parameters, in hexadecimal."""
-    total = hashlib.sha256()
-    for array in model:
-        total.update(f"{array.shape}".encode() + np.ascontiguousarray(array, np.float64).tobytes())
-    return total.hexdigest()
-
-
-def warn_if_stopped(result: FitResult, max_passes: int) -> None:
-    """Warn whoever has called the caller of a fit that stopped at the limit of passes."""
-    if not result.converged and max_passes > 0:
-        warnings.warn(
-            f"EM stopped at max_passes={max_passes} before it converged; raise max_passes or tol",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-
-
-def summarise_fit(result: FitResult) -> dict[str, Any]:
-    """Summary of a fit by EM in plain JSON types: what the manifest of a store says of a model."""
-    return {
-        "method": result.method,
-        "rank": result.model.rank,
-        **result.model.summarise_dependence(),
-        "pseudo_count": result.model.origin["pseudo_count"],
-        "passes": len(result.loss_history),
-        "best_pass": result.best_pass,
-        "converged": result.converged,
-        "passes_saved": round(result.passes_saved),
-        "log_likelihood_per_row": list(result.log_likelihoods),
-        "held_out_per_row": list(result.held_out),
-        "notes": list(result.notes),
-        "comparisons": [each.to_json() for each in result.comparisons],
-    }

@@ -1,25 +1,26 @@
-"""The search for latent classes with forests, on samples in memory: starts, shrinkage, members, rank."""
+"""The search for latent classes with forests: starts, shrinkage, members; and more passes after it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.core.arrays import Arrays, FloatArray, IntArray
+from pmflib.core.comparison import Comparison, PairedDifference, compare_candidates
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import count_pairs
+from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
+from pmflib.em.forests.samples import TreeSamples
 from pmflib.fitting.em_fit import EMFit
-from pmflib.fitting.from_pairs import FitResult
+from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.tree_fit import TreeFit
 from pmflib.model import JointPMF
-from pmflib.selection.comparison import Comparison, PairedDifference, compare
-from pmflib.trees.passed_samples import Samples
-from pmflib.trees.tree_em import TreeOptions, TreeRun, run_tree_em
-from pmflib.trees.tree_fit import Limits, TreeFit
-from pmflib.trees.tree_pmf import TreePMF
-from pmflib.trees.tree_samples import TreeSamples
-from pmflib.trees.tree_statistics import TreeParameters
+from pmflib.model.forests.statistics import TreeParameters
+from pmflib.model.forests.tree_pmf import TreePMF
 
 REFIT_PASSES = 10
 """Passes over all samples after a choice on a fold: from the model of the choice, with forests found anew."""
@@ -28,68 +29,81 @@ CLEAR = 2.0
 """Standard errors by which held-out samples must gain from forests, whose passes are many times as dear."""
 
 
+class FoundForests(NamedTuple):
+    """What a search has found: a run for each member, and what was compared."""
+
+    runs: list[TreeRun]
+    comparisons: list[Comparison]
+
+    def to_arrays(self) -> Arrays:
+        """The model and the options of each run, and what was compared, as a checkpoint keeps them."""
+        found = {
+            "options": [each.options._asdict() for each in self.runs],
+            "comparisons": [each.to_json() for each in self.comparisons],
+        }
+        arrays = {"found": np.array(json.dumps(found))}
+        for number, run in enumerate(self.runs):
+            arrays |= run.parameters.to_arrays(f"{number}")
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, offsets: IntArray, arrays: Arrays) -> FoundForests:
+        """What `to_arrays` was called on, without the passes that led there."""
+        found = json.loads(str(arrays["found"]))
+        runs = [
+            TreeRun.begin(
+                TreeParameters.from_arrays(f"{number}", offsets, arrays), TreeOptions(**options)
+            )
+            for number, options in enumerate(found["options"])
+        ]
+        return cls(runs, [*map(Comparison.from_json, found["comparisons"])])
+
+
 class ForestSearch:
-    """Fits with forests on training samples in memory, judged by held-out ones.
+    """Fits with forests on training samples in memory, evaluated by held-out ones.
 
     Parameters
     ----------
     fit
         The fit without forests.
-    training, held_codes
+    training, held_out_codes
         Samples, of shape (n_rows, n_variables), -1 missing.
     plain
         Model without forests, that those with forests are compared with.
     """
 
     def __init__(
-        self, fit: EMFit, training: IntArray, held_codes: IntArray, plain: JointPMF
+        self, fit: EMFit, training: IntArray, held_out_codes: IntArray, plain: JointPMF
     ) -> None:
         self.fit, self.plain = fit, plain
         self._offsets, self._members = fit.schema.offsets, fit.options.members
         self._training = self._open(training)
-        self._held_out = TreeSamples(
-            held_codes, self._offsets, fit.rank * self._members, fit.target
+        self._held_out = TreeSamples.load(
+            held_out_codes, self._offsets, fit.rank * self._members, fit.target
         )
         self._singles = self._estimate(training)
-        self.limits = find_limits(fit)
+        self.limits = fit.limits
         self._without = TreeParameters.plain(plain.prior, plain.factors, self._offsets)
 
-    def run(self, ranks: Sequence[int]) -> tuple[list[TreeRun], list[Comparison]]:
-        """Fit a model, or each member of an average.
-
-        Parameters
-        ----------
-        ranks
-            Numbers of latent states of a model, rising, at least one. They are tried until held-out samples have not
-            become more likely twice; the least is taken that is within one standard error of the best.
-        """
-        found: dict[int, tuple[TreeFit, TreeRun, list[Comparison]]] = {}
-        n_worse, best = 0, -np.inf
-        for rank in ranks:
-            found[rank] = self._fit_rank(rank)
-            score = found[rank][1].score
-            n_worse = 0 if score > best else n_worse + 1
-            best = max(best, score)
-            if n_worse == 2:
-                break
-        ranks, ranked = sorted(found), []
-        chosen = ranks[0]
-        if len(ranks) > 1:
-            runs = [found[rank][1] for rank in ranks]
-            comparison = compare(
-                "sample",
-                [{"rank": rank} for rank in ranks],
-                [each.score for each in runs],
-                subtract=lambda a, b: self._compare_runs(runs[a], runs[b]),
-                rule="least",
-            )
-            chosen, ranked = int(comparison.chosen.settings["rank"]), [comparison]
-        trees, first, comparisons = found[chosen]
+    def run(self) -> FoundForests:
+        """Fit a model, or each member of an average."""
+        report = self.fit.on_pass
+        trees = TreeFit(
+            self._training,
+            self._held_out,
+            self._singles,
+            self.fit.rank,
+            self.fit.seed,
+            self.limits,
+            None if report is None else lambda name, state: report(f"forests, {name}", state),
+        )
+        pseudo_count = float(self.plain.origin.get("pseudo_count", 1.0))
+        first, comparisons = trees.fit(self._without, TreeOptions(pseudo_count=pseudo_count))
         more = [trees.fit_member(k, first.options) for k in range(1, self._members)]
-        return [first, *more], [*comparisons, *ranked]
+        return FoundForests([first, *more], comparisons)
 
     def choose(
-        self, models: Sequence[TreeParameters], is_forced: bool, judge: Samples | None = None
+        self, models: Sequence[TreeParameters], is_forced: bool, held_out: TreeSamples | None = None
     ) -> Comparison:
         """Compare models with forests, one or the members of an average, with the one without.
 
@@ -99,11 +113,11 @@ class ForestSearch:
             The models.
         is_forced
             Whether forests are taken whatever the samples say.
-        judge
+        held_out
             Held-out samples; None is those of the search.
         """
         candidates = [[self._without], list(models)]
-        held_out = self._held_out if judge is None else judge
+        held_out = self._held_out if held_out is None else held_out
         scores = [held_out.score(each) for each in candidates]
 
         def subtract(first: int, second: int) -> PairedDifference:
@@ -112,7 +126,7 @@ class ForestSearch:
         settings = [{"dependence": "none"}, {"dependence": "tree"}]
         gain, error = subtract(1, 0)
         chosen = int(is_forced or gain > CLEAR * error)
-        compared = compare(
+        compared = compare_candidates(
             "sample", settings, scores, subtract=subtract, rule="least", chosen=chosen
         )
         if chosen or gain <= 0:
@@ -134,39 +148,11 @@ class ForestSearch:
             for each in runs
         ]
 
-    def _fit_rank(self, rank: int) -> tuple[TreeFit, TreeRun, list[Comparison]]:
-        """Fit of a rank, the best run of it, and what was compared."""
-        report = self.fit.on_pass
-        whole = "" if rank == self.fit.rank else f", rank {rank}"
-        trees = TreeFit(
-            self._training,
-            self._held_out,
-            self._singles,
-            rank,
-            self.fit.seed,
-            self.limits,
-            None
-            if report is None
-            else lambda name, state: report(f"forests{whole}, {name}", state),
-        )
-        pseudo_count = float(self.plain.origin.get("pseudo_count", 1.0))
-        run, comparisons = trees.fit(self._without, TreeOptions(pseudo_count=pseudo_count))
-        return trees, run, comparisons
-
-    def _compare_runs(self, first: TreeRun, second: TreeRun) -> PairedDifference:
-        """Mean gain of a held-out sample by the first of two runs over the second."""
-        return self._held_out.compare([first.parameters], [second.parameters])
-
     def _open(self, codes: IntArray) -> TreeSamples:
-        return TreeSamples(codes, self._offsets, self.fit.rank)
+        return TreeSamples.load(codes, self._offsets, self.fit.rank)
 
     def _estimate(self, codes: IntArray) -> FloatArray:
         return estimate_singles(count_pairs(codes, self.fit.schema, n_folds=1))
-
-
-def find_limits(fit: EMFit) -> Limits:
-    """When runs of a fit end."""
-    return Limits(fit.passes.max_passes, fit.passes.tol, fit.passes.patience)
 
 
 def report_forests(

@@ -1,36 +1,43 @@
-"""From samples to a model: EM, with what it takes chosen on held-out samples."""
+"""From samples to a model: EM, with what it takes chosen on held-out samples; and from samples that a model draws."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from pmflib.argument_checks import check_model, check_whole, name_type
-from pmflib.arrays import IntArray
-from pmflib.counting.folded import infer_schema
-from pmflib.counting.pair_counts import PairCounts
-from pmflib.em.joint_pmf_em import check_limits
+from pmflib.core.arrays import IntArray, check_model_type, check_whole, name_type
+from pmflib.core.defaults import LIMITS, Limits
+from pmflib.core.errors import PmfError, SchemaError
+from pmflib.core.methods import MEMBER_START_METHODS
+from pmflib.counting.folds import infer_schema
+from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.display.progress import reports_progress
+from pmflib.em.forests.samples import are_modest
 from pmflib.em.memory import plan_em
+from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.errors import PmfError, SchemaError
 from pmflib.fitting.candidates import Options
-from pmflib.fitting.dependence import DEPENDENCES, fit_dependence
-from pmflib.fitting.em_fit import EMFit, OnPass, Passes, warn_if_stopped
-from pmflib.fitting.forest_refining import plan_forests, refine_forests
-from pmflib.fitting.from_pairs import FitResult
-from pmflib.fitting.rank_choices import SettledRank, load_counts, settle_rank
-from pmflib.fitting.starts import StoredCounts
-from pmflib.fitting.stored_dependence import fit_stored_dependence
-from pmflib.methods import MEMBER_START_METHODS
+from pmflib.fitting.dependence import (
+    DEPENDENCES,
+    fit_dependence,
+    plan_forest_passes,
+    refine_forests,
+)
+from pmflib.fitting.em_fit import EMFit, OnPass, Passes
+from pmflib.fitting.fit_result import FitResult, SettledRank, warn_if_stopped
+from pmflib.fitting.ranks.in_memory import choose_forest_rank, settle_rank
+from pmflib.fitting.starts import StoredCounts, load_counts
 from pmflib.model import JointPMF
-from pmflib.reporting.work_progress import reports_progress
-from pmflib.running.memory_plan import MemoryPlan
+from pmflib.model.forests.tree_pmf import TreePMF
+from pmflib.running.memory import MemoryPlan
 from pmflib.schema import Schema
-from pmflib.solvers.checks import check_rank
-from pmflib.trees.memory import are_modest
-from pmflib.trees.tree_pmf import TreePMF
+from pmflib.solvers import check_rank, warn_of_rank
+
+DRAWN_SAMPLES = 100_000
+"""Samples drawn from an average to distil it, where no other number is given."""
 
 
 @reports_progress
@@ -46,9 +53,9 @@ def fit_em(
     counts: PairCounts | StoredCounts | None = None,
     pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
-    max_passes: int = 200,
-    tol: float = 1e-6,
-    patience: int = 10,
+    max_passes: int = LIMITS.max_passes,
+    tol: float = LIMITS.tol,
+    patience: int = LIMITS.patience,
     accelerate: bool = False,
     target: str | int | None = None,
     dependence: Literal["auto", "none", "tree"] = "none",
@@ -110,19 +117,19 @@ def fit_em(
     accelerate
         Whether to extrapolate from every two passes (SQUAREM): pays where EM is to converge.
     target
-        Variable, by name or place, that the model is to predict: held-out samples judge by its log-likelihood given
-        their other variables, in place of that of all. None is a model of all variables alike. A small fit with start
-        "auto", one member, and a rank of at least the target's cardinality has states of the target's levels, and
+        Variable, by name or position, that the model is to predict: held-out samples are scored by its log-likelihood
+        given their other variables, in place of that of all. None is a model of all variables alike. A small fit with
+        start "auto", one member, and a rank of at least the target's cardinality has states of the target's levels, and
         raises that log-likelihood on the training samples as well; held-out samples choose how much the other
-        variables count, the pseudo-count, of `pmflib.selection.pseudo_count_grids.FIT_TARGET`, and the steps. With rank
-        "auto" and no ``validation`` every fold judges the best of these in its turn.
+        variables count, the pseudo-count, of `pmflib.core.defaults.FIT_TARGET`, and the steps. With rank
+        "auto" and no ``validation`` the best of these are evaluated on every fold in turn.
     dependence
         Whether variables may depend on each other within a state, along a forest that is found: "tree" fits such a
-        `pmflib.trees.tree_pmf.TreePMF`, whose forest may turn out without edges; "auto" does where the pairs depart
-        clearly from the model without, and takes it where held-out samples become more likely by more than two standard
-        errors; "none" is independence within a state. Of many stored samples some are searched for the forests, and
-        passes over all of them follow. Where the rank is "auto", forests are also tried with fewer states than were
-        chosen without them, from one on, doubling their number.
+        `pmflib.model.forests.tree_pmf.TreePMF`, whose forest may turn out without edges; "auto" does where the pairs
+        depart clearly from the model without, and takes it where held-out samples become more likely by more than
+        two standard errors; "none" is independence within a state. Of many stored samples some are searched for
+        the forests, and passes over all of them follow. Where the rank is "auto", too, forests come first: their
+        number of states is doubled from one on, and latent classes are searched only where forests gain nothing.
     rng
         Generator, or a seed for one; only starts use it. Stored samples take a seed as the seed of the starts itself.
     checkpoint
@@ -150,26 +157,42 @@ def fit_em(
     -----
     ConvergenceWarning
         If EM stops at ``max_passes``.
+    RankWarning
+        If the rank is above the number of samples in memory, before anything is computed.
     """
     _check_options(model, rank, start, members, max_passes, dependence)
     # here, for runs that are to choose have limits of their own
-    check_limits(max_passes, tol, patience)
+    Limits(max_passes, tol, patience).check()
     _check_samples(samples, schema, start_model, counts)
     variables = _find_schema(samples, schema, model)
     seed = _read_seed(rng, isinstance(samples, StoredSamples))
     training = _read_samples(samples, variables)
-    place = None if target is None else variables.position(target)
+    position = None if target is None else variables.position(target)
     passes = Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass)
 
     def make_fit(rank: int) -> EMFit:
         # independent variables have one fit
         options = Options.make(start, pseudo_count, 1 if rank == 1 else members, rank)
-        return EMFit(variables, rank, options, seed, passes, place)
+        return EMFit(variables, rank, options, seed, passes, position)
 
-    if rank == "auto" and start_model is None:
+    forests = None
+    if rank == "auto" and dependence != "none" and start_model is None:
+        forests = choose_forest_rank(make_fit(2), training, validation)
+    if forests is not None and (forests.is_better or dependence == "tree"):
+        settled = SettledRank(forests.rank, forests.comparisons, forests.reasons)
+        dependence = "tree"
+    elif rank == "auto" and start_model is None:
         settled = settle_rank(make_fit(2), training, validation, counts)
+        if forests is not None:
+            settled = settled._replace(
+                comparisons=(*forests.comparisons, *settled.comparisons),
+                notes=(*forests.reasons, *settled.notes),
+            )
+            dependence = "none"
     else:
         settled = SettledRank(_read_rank(rank, start_model if model is None else model))
+        if model is None and not isinstance(training, StoredSamples):
+            warn_of_rank(settled.rank, len(training))
     if settled.result is not None and dependence == "none":
         return settled.explain(settled.result)
     fit = make_fit(settled.rank)
@@ -186,11 +209,80 @@ def fit_em(
         result = settled.result or fit.fit_samples(training, validation, counts)
         if dependence != "none":
             is_forced = dependence == "tree"
-            tries_ranks = rank == "auto" and settled.result is None
-            result = _try_forests(fit, result, training, validation, counts, is_forced, tries_ranks)
+            result = fit_dependence(fit, result, training, validation, counts, is_forced=is_forced)
     result = settled.explain(result)
     warn_if_stopped(result, max_passes)
     return result
+
+
+@reports_progress
+def distil(
+    average: JointPMF,
+    rank: int,
+    *,
+    validation: object | None = None,
+    n_samples: int = DRAWN_SAMPLES,
+    pseudo_count: float | Literal["auto"] = "auto",
+    max_passes: int = LIMITS.max_passes,
+    tol: float = LIMITS.tol,
+    patience: int = LIMITS.patience,
+    accelerate: bool = False,
+    target: str | int | None = None,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    on_pass: OnPass | None = None,
+) -> FitResult:
+    """Fit one model by EM to samples drawn from an average, which loses little of what averaging has gained.
+
+    Parameters
+    ----------
+    average
+        The model that `fit_em` has made of several members.
+    rank
+        Number of latent states of the model to fit.
+    validation
+        Held-out real samples, in memory or stored: they choose the start, the pseudo-count and the number of passes.
+        None chooses nothing.
+    n_samples
+        Number of samples to draw, at least 1.
+    pseudo_count, max_passes, tol, patience, accelerate, target, checkpoint, on_pass
+        As for `fit_em`.
+    seed
+        Seed of the samples and of the starts.
+
+    Returns
+    -------
+    The model and how it was reached.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If EM stops at ``max_passes``.
+
+    References
+    ----------
+    Breiman, Shang (1996), "Born again trees"; Hinton, Vinyals, Dean (2015), "Distilling the knowledge in a neural
+    network".
+    """
+    check_model_type("average", average, JointPMF)
+    check_rank(rank)
+    schema = average.schema
+    drawn = average.sample(n_samples, seed)
+    fit = EMFit(
+        schema=schema,
+        rank=rank,
+        options=Options.make("auto", pseudo_count, 1, rank),
+        seed=seed,
+        passes=Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass),
+        target=None if target is None else schema.position(target),
+    )
+    training = SamplesInMemory(drawn, schema.offsets, rank)
+    starts = fit.make_starts(count_pairs(drawn, schema))
+    result = fit.choose(training, fit.open_held_out(validation), starts)[1]
+    n_members = average.origin.get("average", 1)
+    note = f"fitted to {len(drawn)} samples drawn from an average of {n_members} fits"
+    warn_if_stopped(result, max_passes)
+    return replace(result, notes=(note, *result.notes))
 
 
 def plan_fit_em(
@@ -216,12 +308,12 @@ def plan_fit_em(
     """
     options = Options.make(start, pseudo_count, members, rank)
     options = options.fit_to(samples.n_observed, rank, samples.schema.n_levels)
-    n_held = samples.plan_pass(rank, options.n_models).tasks.n_held
+    n_waiting = samples.plan_pass(rank, options.n_models).tasks.n_waiting
     n_runs = min(samples.n_side_by_side, options.n_candidates)
     sizes = samples.schema.n_levels, rank, n_threads, options.n_models
-    plan = plan_em(*sizes, n_held=n_held, n_runs=n_runs)
+    plan = plan_em(*sizes, n_waiting=n_waiting, n_runs=n_runs)
     if dependence == "tree" or (dependence == "auto" and are_modest(samples.schema.offsets, rank)):
-        plan = plan.take_larger(plan_forests(samples, rank, members, n_threads))
+        plan = plan.take_larger(plan_forest_passes(samples, rank, members, n_threads))
     return plan
 
 
@@ -254,7 +346,7 @@ def _check_options(
     if rank is not None and rank != "auto":
         check_rank(rank)
     if model is not None:
-        check_model("model", model, JointPMF)
+        check_model_type("model", model, JointPMF)
     check_whole("members", members)
     check_whole("max_passes", max_passes)
     if (model is None) == (rank is None):
@@ -329,31 +421,3 @@ def _read_seed(rng: np.random.Generator | int, is_stored: bool) -> int:
     if is_stored and isinstance(rng, int | np.integer):
         return int(rng)
     return int(np.random.default_rng(rng).integers(2**63))
-
-
-def _try_forests(
-    fit: EMFit,
-    plain: FitResult,
-    samples: StoredSamples | IntArray,
-    validation: object | None,
-    counts: PairCounts | StoredCounts | None,
-    is_forced: bool,
-    tries_ranks: bool,
-) -> FitResult:
-    """Fit with forests, where that is worth it, and keep the result without them where it is not."""
-    if isinstance(samples, StoredSamples):
-        assert counts is not None
-        return fit_stored_dependence(
-            fit, plain, samples, validation, counts, is_forced=is_forced, tries_ranks=tries_ranks
-        )
-    held_codes = _read_held_codes(validation, fit.schema)
-    return fit_dependence(
-        fit, plain, samples, held_codes, is_forced=is_forced, tries_ranks=tries_ranks
-    )
-
-
-def _read_held_codes(validation: object | None, schema: Schema) -> IntArray | None:
-    """Codes of held-out samples, which may be stored; None where there are none."""
-    if isinstance(validation, StoredSamples):
-        return validation.read_codes() if validation.n_rows else None
-    return None if validation is None else schema.encode(validation)

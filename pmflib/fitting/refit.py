@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from pmflib.config import PipelineConfig
-from pmflib.errors import StoreError
+from pmflib.core.errors import StoreError
+from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model import JointPMF
+from pmflib.quality.findings import Finding
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
@@ -43,8 +45,14 @@ class Refit:
     options: str
     start: Reference | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON types, for the record of the run."""
+    @classmethod
+    def find(cls, facts: Mapping[str, Any]) -> Refit | None:
+        """How the model of a run was fitted, by the facts of its record; None where it did not come to that."""
+        found = facts.get("refit")
+        return cls(found["way"], found.get("reason", ""), found["options"]) if found else None
+
+    def to_json(self) -> dict[str, str]:
+        """Plain JSON types, for the record of the run: what the fit goes on from is among its stages."""
         return {"way": self.way, "reason": self.reason, "options": self.options}
 
 
@@ -96,7 +104,8 @@ def choose_refit(
         return fresh("model.refresh is 0")
     if obstacle:
         return fresh(obstacle)
-    if made.facts.get("refit", {}).get("options") != options:
+    earlier_fit = Refit.find(made.facts)
+    if earlier_fit is None or earlier_fit.options != options:
         return fresh(f"the options of the fit have changed since run {made.number}")
     if drift:
         return fresh(f"drift: {drift}")
@@ -124,7 +133,7 @@ def plan_refit(
     schema: Schema,
     records: Sequence[RunRecord],
     inputs: Mapping[str, Reference],
-    findings: Iterable[Mapping[str, Any]],
+    findings: Iterable[Finding],
     now: datetime,
 ) -> Refit:
     """Decide how the model of a run is fitted, by the history of its pipeline.
@@ -138,7 +147,7 @@ def plan_refit(
     inputs
         Dataset and counts of this run.
     findings
-        What the guards of quality found, as in the facts of a record.
+        What the guards of quality found.
     now
         Time of the decision, with a time zone.
 
@@ -154,13 +163,11 @@ def plan_refit(
         run
         for run in runs
         if run.is_complete
-        and run.facts.get("refit", {}).get("way") == "fresh"
-        and run.facts["refit"]["options"] == options
+        and (fit := Refit.find(run.facts)) is not None
+        and (fit.way, fit.options) == ("fresh", options)
     )
     drifts = (
-        str(each["sentence"])
-        for each in findings
-        if str(each["guard"]).endswith("drift") and not each["passed"]
+        each.sentence for each in findings if each.guard.endswith("drift") and not each.passed
     )
     last_fresh = next(fresh, None)
     # where nothing is new the model is not fitted, and what it could not start from is not asked: that opens it
@@ -181,12 +188,7 @@ def plan_refit(
 
 def _has_erased(records: Sequence[RunRecord], since: RunRecord) -> bool:
     """Whether samples that the store held have been erased since a run."""
-    return any(
-        record.action == "erase"
-        and record.number > since.number
-        and record.facts["samples_found"] > 0
-        for record in records
-    )
+    return any(record.number > since.number and record.samples_erased > 0 for record in records)
 
 
 def digest_fit_options(config: PipelineConfig) -> str:
@@ -209,8 +211,10 @@ def _measure_growth(
     entry = store.find(inputs["dataset"].identity)
     if last_fresh is None or entry is None:
         return 1.0
-    before = last_fresh.facts.get("rows", {}).get("observed", 0)
-    return float(entry.summary.get("observed", 0) / before) if before else 1.0
+    before = DatasetAccount.find(last_fresh.facts)
+    if before is None or not before.observed:
+        return 1.0
+    return DatasetAccount.from_json(entry.summary).observed / before.observed
 
 
 def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: RunRecord) -> str:

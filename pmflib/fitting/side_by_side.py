@@ -14,7 +14,7 @@ from threading import Lock
 from types import TracebackType
 from typing import TypeAlias
 
-from pmflib.arrays import Parameters
+from pmflib.core.arrays import Parameters
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs
 

@@ -1,4 +1,4 @@
-"""Small fits: starts run until they have converged, until the best of them agree, and the best or a mean of them.
+"""Small fits: starts run until the best of them agree, and the best or a mean of them taken.
 
 Of few samples fits from different starts end at different optima around the truth, and the mean of their parameters,
 states matched, is nearer to it than most of them. Of many samples optima are far from each other, the best of them is
@@ -13,22 +13,42 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.comparison import Comparison, compare_candidates
+from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs, split_members
 from pmflib.em.samples import Samples
-from pmflib.fitting.averaging import average_parameters
-from pmflib.fitting.candidates import (
-    MAX_KEPT,
-    MAX_STARTS,
-    N_STARTS,
-    Options,
-    Recipe,
-)
-from pmflib.fitting.merged_starts import merge_states
-from pmflib.selection.comparison import Comparison, compare
-from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from pmflib.fitting.candidates import MAX_KEPT, MAX_STARTS, N_STARTS, FitSpecification, Options
+from pmflib.fitting.starts import merge_alike_states
+from pmflib.model.metrics import match_factors
+from pmflib.solvers import PseudoCounts
+
+
+def average_parameters(models: Sequence[Parameters]) -> Parameters:
+    """Average the parameters of models, each state with the one it matches in the first model.
+
+    Fits of few samples from different starts end at different optima around the truth; their mean is
+    nearer to it than most of them. Fits that disagree on what the states are have no meaningful mean:
+    compare it with them on held-out samples.
+
+    Parameters
+    ----------
+    models
+        Priors (rank,) and factors (n_levels, rank), at least one, all of one shape.
+
+    Returns
+    -------
+    Prior and factors of the same shapes.
+    """
+    first = models[0]
+    prior, factors = np.zeros_like(first[0]), np.zeros_like(first[1])
+    for model in models:
+        order = match_factors(*first, *model)
+        prior += model[0][order] / len(models)
+        factors += model[1][:, order] / len(models)
+    return prior, factors
+
 
 N_AGREEING = 3
 """Best fits that have to be one optimum, and half of all of them as good, before no more starts are made: a few may
@@ -85,9 +105,9 @@ class Combined:
     state: EMState
 
 
-def find_small_recipe(
+def find_small_specification(
     runs: Runs, make_starts: MakeStarts, options: Options
-) -> tuple[Recipe, Parameters, EMState]:
+) -> tuple[FitSpecification, Parameters, EMState]:
     """Run starts until the best fits agree, and go on from them under the other pseudo-counts.
 
     Of few samples the best score is chance. A pseudo-count that is too large costs little, one that is too small makes
@@ -104,7 +124,7 @@ def find_small_recipe(
 
     Returns
     -------
-    The recipe, which holds the fits to go on from; and the model and the state that it led to.
+    The specification, which holds the fits to go on from; and the model and the state that it led to.
     """
     runs = replace(runs, accelerate=True)
     held_out = runs.held_out
@@ -118,7 +138,7 @@ def find_small_recipe(
     found = {}
     for value in values:
         found[value] = _combine(_converge(runs, f"kept-{value:g}", kept, value), held_out)
-    pseudo_counts = compare(
+    pseudo_counts = compare_candidates(
         "sample",
         [{"pseudo_count": value} for value in values],
         [found[value].compared.chosen.score for value in values],
@@ -132,7 +152,7 @@ def find_small_recipe(
     comparisons = [each for each in (pseudo_counts, chosen.compared) if len(each.points) > 1]
     tried = f"the best {N_AGREEING} of {n_starts} starts "
     tried += "led to one fit" if agree else "led to different fits"
-    recipe = Recipe(
+    specification = FitSpecification(
         starts,
         pseudo_count,
         combination=str(chosen.compared.chosen.settings["combination"]),
@@ -141,38 +161,42 @@ def find_small_recipe(
         comparisons=tuple(comparisons),
         models=tuple(chosen.members),
     )
-    return recipe, chosen.model, chosen.state
+    return specification, chosen.model, chosen.state
 
 
-def follow_small_recipe(recipe: Recipe, runs: Runs) -> tuple[Recipe, Parameters, EMState]:
-    """Go on from the fits of a recipe with other samples, mostly those and the ones that were held out.
+def follow_small_specification(
+    specification: FitSpecification, runs: Runs
+) -> tuple[FitSpecification, Parameters, EMState]:
+    """Go on from the fits of a specification with other samples, mostly those and the ones that were held out.
 
     A mean is taken again if it is no worse by the objective than the mean of the fits that held-out samples have
-    judged: else the fits have moved apart, and the best of them is taken.
+    evaluated: else the fits have moved apart, and the best of them is taken.
 
     Parameters
     ----------
-    recipe
-        From `find_small_recipe`.
+    specification
+        From `find_small_specification`.
     runs
         Runs on these samples; what they hold out is not used.
 
     Returns
     -------
-    The recipe as it was followed, the model, and the state of the loop at its end.
+    The specification as it was followed, the model, and the state of the loop at its end.
     """
     runs = replace(runs, accelerate=True)
-    fits = _converge(runs, "all", recipe.models, recipe.pseudo_count)
-    if recipe.combination == "mean":
-        # in the order of the recipe: states are matched with those of the first
-        members = split_members(fits.state.parameters, len(recipe.models))
-        mean, judged = average_parameters(members), average_parameters(recipe.models)
-        now, before = find_objectives(runs, [mean, judged], recipe.pseudo_count)
+    fits = _converge(runs, "all", specification.models, specification.pseudo_count)
+    if specification.combination == "mean":
+        # in the order of the specification: states are matched with those of the first
+        members = split_members(fits.state.parameters, len(specification.models))
+        mean, scored = average_parameters(members), average_parameters(specification.models)
+        now, before = find_objectives(runs, [mean, scored], specification.pseudo_count)
         if now >= before - ONE_OPTIMUM:
-            return recipe, mean, fits.state
+            return specification, mean, fits.state
         note = "the best fit: those that were averaged have moved apart with the samples that were held out"
-        recipe = replace(recipe, combination="best", notes=(*recipe.notes, note))
-    return recipe, fits.models[0], fits.state
+        specification = replace(
+            specification, combination="best", notes=(*specification.notes, note)
+        )
+    return specification, fits.models[0], fits.state
 
 
 def _run_starts(
@@ -200,7 +224,7 @@ def _run_starts(
 def _merge(runs: Runs, wide: Sequence[Parameters], pseudo_count: float) -> list[Parameters]:
     """Make starts of models with too many states."""
     shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, pseudo_count)
-    return merge_states(runs.training, wide, runs.offsets, shape)
+    return merge_alike_states(runs.training, wide, runs.offsets, shape)
 
 
 def _converge(
@@ -215,7 +239,7 @@ def _converge(
 def _sort(models: Sequence[Parameters], objectives: FloatArray, state: EMState) -> Converged:
     """Fits by falling objective, the first of equal ones first."""
     order = np.argsort(-objectives, kind="stable")
-    return Converged([models[place] for place in order], objectives[order], state)
+    return Converged([models[index] for index in order], objectives[order], state)
 
 
 def _agree(runs: Runs, fits: Converged, pseudo_count: float) -> bool:
@@ -260,10 +284,10 @@ def _combine(fits: Converged, held_out: Samples) -> Combined:
         if (gained := held_out.score([tried])) > score:
             members, mean, score = [*members, other], tried, gained
     if len(members) == 1:
-        compared = compare("sample", [{"combination": "best"}], [scores["best"]])
+        compared = compare_candidates("sample", [{"combination": "best"}], [scores["best"]])
         return Combined(best, fits.models[:N_AGREEING], compared, fits.state)
     models = [best, mean]
-    compared = compare(
+    compared = compare_candidates(
         "sample",
         [{"combination": "best"}, {"combination": "mean"}],
         [scores["best"], score],

@@ -1,22 +1,227 @@
-"""Starts of EM, made from counts."""
+"""Starts of EM, made from counts: by method, merged from more states, or a state per level of a target.
+
+EM from few random states often ends where one of them covers two groups of samples, and two others share one. With
+twice as many states hardly a group is left without its own, and those that share one become alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.arrays import FloatArray, IntArray, Parameters, normalise_blocks
 from pmflib.counting.marginals import normalise_singles
 from pmflib.counting.pair_counts import PairCounts, load_singles
-from pmflib.fitting.class_start import start_classes
-from pmflib.fitting.from_pairs import fit
-from pmflib.fitting.merged_starts import WIDENED
-from pmflib.solvers.pairs.opening import open_start
-from pmflib.solvers.pairs.random_start import start_random
+from pmflib.display.progress import working
+from pmflib.em.checkpoint import digest_fit
+from pmflib.em.samples import Samples
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.pair_fits import fit_by_method
+from pmflib.model import JointPMF
+from pmflib.model.statistics import m_step
+from pmflib.solvers import PseudoCounts
+from pmflib.solvers.pairs.pair_matrix import open_start, start_random
+from pmflib.store.file_digests import name_content
+
+WIDENED = 2
+"""Times as many states as are requested that a start begins with."""
+
+FIRST_PASSES = 5
+"""Passes before the first states are made one: states have to differ before it shows which are alike."""
+
+MERGE_PASSES = 10
+"""Passes in which states are made one, at most: of many states several pairs in each."""
+
+
+def merge_alike_states(
+    samples: Samples,
+    wide: Sequence[Parameters],
+    offsets: IntArray,
+    pseudo_counts: PseudoCounts,
+) -> list[Parameters]:
+    """Make passes of EM, and make one of the states that are most alike until as many are left as are requested.
+
+    Parameters
+    ----------
+    samples
+        Training samples.
+    wide
+        Models of `WIDENED` times as many states as are requested, at least one: priors and factors.
+    offsets
+        int64 of shape (n_variables + 1,).
+    pseudo_counts
+        Pseudo-counts.
+
+    Returns
+    -------
+    Models of the rank that is requested.
+
+    References
+    ----------
+    Figueiredo, Jain (2002), "Unsupervised learning of finite mixture models", for EM that begins with too many states;
+    Ward (1963) for what is lost when two groups are made one.
+    """
+    models = list(wide)
+    rank = models[0][0].size // WIDENED
+    passes_left = MERGE_PASSES
+    for _ in range(FIRST_PASSES):
+        models = _pass(samples, models, offsets, pseudo_counts)
+    while (excess := models[0][0].size - rank) > 0:
+        models = _pass(samples, models, offsets, pseudo_counts)
+        # pairs of one pass have no state in common
+        n_pairs = min(-(-excess // max(passes_left, 1)), models[0][0].size // 2)
+        models = [_merge(*model, n_pairs) for model in models]
+        passes_left -= 1
+    return models
+
+
+def _pass(
+    samples: Samples,
+    models: Sequence[Parameters],
+    offsets: IntArray,
+    pseudo_counts: PseudoCounts,
+) -> list[Parameters]:
+    """Make a pass of EM with each model."""
+    found = samples.evaluate(models)
+    return [
+        m_step(statistics, offsets, pseudo_counts, *model)
+        for statistics, model in zip(found, models, strict=True)
+    ]
+
+
+def _merge(prior: FloatArray, factors: FloatArray, n_pairs: int) -> Parameters:
+    """Make one state of each of the pairs that lose least by it."""
+    losses = find_losses(prior, factors)
+    kept = np.ones(prior.size, bool)
+    prior, factors = prior.copy(), factors.copy()
+    for _ in range(n_pairs):
+        first, second = np.unravel_index(np.argmin(losses), losses.shape)
+        total = prior[first] + prior[second]
+        share = prior[first] / total if total > 0 else 0.5
+        factors[:, first] = share * factors[:, first] + (1 - share) * factors[:, second]
+        prior[first] = total
+        kept[second] = False
+        for state in (first, second):
+            losses[state], losses[:, state] = np.inf, np.inf
+    return prior[kept], np.ascontiguousarray(factors[:, kept])
+
+
+def find_losses(prior: FloatArray, factors: FloatArray) -> FloatArray:
+    """Estimate the log-likelihood of complete data that is lost by making one state of two.
+
+    Parameters
+    ----------
+    prior
+        Shape (rank,).
+    factors
+        Shape (n_levels, rank).
+
+    Returns
+    -------
+    float64 of shape (rank, rank), symmetric with an infinite diagonal, in proportion to nats: the harmonic mean of the
+    two shares times the squared Hellinger distances of the PMFs, which stand for the divergences of those close to each
+    other.
+    """
+    roots = np.sqrt(factors)
+    products = roots.T @ roots
+    squares = np.diagonal(products)
+    distances = np.maximum(squares[:, None] + squares - 2 * products, 0.0)
+    totals = prior[:, None] + prior
+    shares = np.divide(prior[:, None] * prior, totals, out=np.zeros_like(totals), where=totals > 0)
+    losses: FloatArray = shares * distances
+    np.fill_diagonal(losses, np.inf)
+    return losses
+
+
+PSEUDO_COUNT = 1.0
+"""Pseudo-counts of a variable per level of the target, shared out by the variable's own PMF."""
+
+
+def read_naive_bayes(counts: PairCounts, target: int) -> JointPMF:
+    """Fit naive Bayes to all pairs of the target with another variable: no pass over the samples.
+
+    Parameters
+    ----------
+    counts
+        Co-occurrence counts of the training samples, of any number of folds.
+    target
+        Place of the target.
+
+    Returns
+    -------
+    A joint PMF with a latent state for each level of the target, which the state determines. Its conditional PMFs are
+    the shares among the samples where both variables are observed, with `PSEUDO_COUNT`; missing cells say nothing.
+
+    References
+    ----------
+    Hand, Yu (2001), "Idiot's Bayes: not so stupid after all?".
+    """
+    schema = counts.schema
+    own, offsets = schema.rows_of(target), schema.offsets
+    upper = counts.tables.sum(axis=0)
+    # pairs are counted once, above the diagonal
+    pairs = (upper[own] + upper[:, own].T).T.astype(np.float64)
+    singles = normalise_singles(np.diagonal(upper), offsets)
+    # by level: within a variable the PMF sums to 1, so that each state gets so many in all
+    mass = pairs + PSEUDO_COUNT * singles[:, None]
+    factors = normalise_blocks(mass, offsets, singles[:, None])
+    factors[own] = np.eye(own.stop - own.start)
+    return JointPMF(singles[own], factors, schema, {"method": "naive Bayes"})
+
+
+OTHER_LEVELS = 0.01
+"""Probability, at the start, that a sample in a state has another level of the target than the state's own."""
+
+
+def start_classes(
+    counts: PairCounts, target: int, rank: int, rng: np.random.Generator
+) -> Parameters:
+    """Start at naive Bayes, the state of every level divided into several, which noise distinguishes.
+
+    Parameters
+    ----------
+    counts
+        Co-occurrence counts of the training samples.
+    target
+        Place of the target.
+    rank
+        Number of latent states, at least the target's cardinality.
+    rng
+        Source of the noise, uniform on [0.5, 1.5]; a level with a single state has none.
+
+    Returns
+    -------
+    Prior (rank,) and factors (n_levels, rank), positive; every variable's rows sum to 1 per column.
+    """
+    schema, offsets = counts.schema, counts.schema.offsets
+    bayes = read_naive_bayes(counts, target)
+    owners = assign_states(bayes.prior.argsort(kind="stable")[::-1], rank)
+    shares = np.bincount(owners, minlength=bayes.rank)[owners]
+    factors = bayes.factors[:, owners]
+    noise = np.where(shares > 1, rng.uniform(0.5, 1.5, factors.shape), 1.0)
+    factors = normalise_blocks(factors * noise, offsets, factors)
+    own = schema.rows_of(target)
+    n_levels = own.stop - own.start
+    factors[own] = OTHER_LEVELS / n_levels
+    factors[own.start + owners, np.arange(rank)] += 1 - OTHER_LEVELS
+    return bayes.prior[owners] / shares, factors
+
+
+def assign_states(levels: IntArray, rank: int) -> IntArray:
+    """Assign states to levels of the target in turn: int64 of shape (rank,), the level of each, rising.
+
+    Parameters
+    ----------
+    levels
+        int64 of shape (cardinality,): the levels, those that get one state more first.
+    rank
+        Number of states.
+    """
+    return np.sort(levels[np.arange(rank) % levels.size])
 
 
 @dataclass(frozen=True)
@@ -43,15 +248,23 @@ class StoredCounts:
         return normalise_singles(load_singles(self.path, folds=self.folds), offsets)
 
 
+def load_counts(
+    samples: StoredSamples, counts: PairCounts | StoredCounts | None
+) -> PairCounts | StoredCounts:
+    """Co-occurrence counts of all folds: those given, or counted."""
+    return samples.count_pairs() if counts is None else counts
+
+
 class Starts:
     """Models to start from, by start method: a method of `fit`, opened so that EM can move from there to any model.
 
-    "wide" is a random start with `WIDENED` times as many states, for `merge_states`.
+    "wide" is a random start with `WIDENED` times as many states, for `merge_alike_states`.
 
     Parameters
     ----------
-    load_counts
-        Returns the co-occurrence counts of the training samples; called when a start needs them, for they may be large.
+    counts
+        Co-occurrence counts of the training samples; stored ones are read when a start needs them, for they may be
+        large.
     singles
         float64 of shape (n_levels,), PMF of each variable.
     offsets
@@ -68,7 +281,7 @@ class Starts:
 
     def __init__(
         self,
-        load_counts: Callable[[], PairCounts],
+        counts: PairCounts | StoredCounts,
         singles: FloatArray,
         offsets: IntArray,
         rank: int,
@@ -79,7 +292,10 @@ class Starts:
         self.singles = singles
         self.notes: tuple[str, ...] = ()
         self._methods = dict(methods or {})
-        self._load_counts = cache(load_counts)
+        self._counts = counts
+        self._load_counts = cache(
+            counts.load if isinstance(counts, StoredCounts) else lambda: counts
+        )
         self._offsets, self._rank, self._seed = offsets, rank, seed
         self._made = {(method, 0): model for method, model in (made or {}).items()}
 
@@ -96,6 +312,10 @@ class Starts:
         """Names of start methods, joined by slashes: "auto" is named as the method that it has chosen."""
         return "/".join(dict.fromkeys(self._methods.get(method, method) for method in methods))
 
+    def digest(self) -> str:
+        """SHA-256 of the counts that starts are made from, in hexadecimal."""
+        return digest_counts(self._counts)
+
     def _find(self, method: str, k: int) -> Parameters:
         if (method, k) not in self._made:
             generator = np.random.default_rng([self._seed, k])
@@ -106,11 +326,19 @@ class Starts:
         if method in ("random", "wide"):
             rank = self._rank * (WIDENED if method == "wide" else 1)
             return start_random(self.singles, self._offsets, rank=rank, rng=rng)
-        found = fit(self._load_counts(), self._rank, method=method, rng=rng)
+        with working("fit"):
+            found = fit_by_method(self._load_counts(), self._rank, method, rng)
         self.notes += tuple(note for note in found.notes if note not in self.notes)
         self._methods[method] = found.method
         model = found.model.prior, found.model.factors
         return model if found.method == "random" else open_for_em(model, self.singles)
+
+
+def digest_counts(counts: PairCounts | StoredCounts) -> str:
+    """SHA-256 of counts, in hexadecimal: of those in a store, of where they are."""
+    if isinstance(counts, StoredCounts):
+        return digest_fit(name_content(counts.path), counts.folds)
+    return digest_fit(counts.n_rows, counts.tables)
 
 
 def open_for_em(model: Parameters, singles: FloatArray) -> Parameters:

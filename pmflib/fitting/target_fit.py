@@ -9,14 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.comparison import Comparison, compare_candidates
+from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_TARGET
 from pmflib.em.conditional import ConditionalObjective, raise_conditional
-from pmflib.em.in_memory import SamplesInMemory
 from pmflib.em.joint_pmf_em import EMState
-from pmflib.fitting.candidates import Recipe
-from pmflib.selection.comparison import Comparison, compare
-from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_TARGET
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from pmflib.em.samples import SamplesInMemory
+from pmflib.fitting.candidates import FitSpecification
+from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.starts import Starts
+from pmflib.model import JointPMF
+from pmflib.schema import Schema
+from pmflib.solvers import PseudoCounts
 
 SHARES = (0.0, 0.9, 0.99)
 """Shares of the other variables' log-likelihood that are taken off: none, most, nearly all. With all of it nothing
@@ -160,87 +164,34 @@ class TargetSamples:
         return replace(best, converged=converged, losses=tuple(losses), held_out=tuple(scores))
 
 
-def try_candidates(
-    samples: TargetSamples,
-    start: Parameters,
-    held_out: SamplesInMemory,
-    pseudo_counts: Sequence[float],
-    max_passes: int,
-    near: Candidate = FIRST,
-) -> dict[Candidate, TargetRun]:
-    """Run candidates, from one to the best of its neighbours on held-out samples, until none is better.
-
-    Parameters
-    ----------
-    samples
-        Training samples.
-    start
-        Prior and factors that all candidates start from.
-    held_out
-        What judges, by the target.
-    pseudo_counts
-        Mean pseudo-counts per level and state; more than one stand for "auto", and are those of `FIT_TARGET`.
-    max_passes
-        Limit of the steps, with `MAX_STEPS`.
-    near
-        Where to begin: the pseudo-count is one of those to try, or the first of them is taken.
-
-    Returns
-    -------
-    The run of every candidate that was tried, in the order in which they were.
-    """
-    grid = tuple(pseudo_counts) if len(pseudo_counts) == 1 else FIT_TARGET
-    max_steps = min(max_passes, MAX_STEPS)
-    runs: dict[Candidate, TargetRun] = {}
-
-    def score(candidate: Candidate) -> float:
-        if candidate not in runs:
-            runs[candidate] = samples.run(start, *candidate, max_steps, held_out)
-        return runs[candidate].score
-
-    at = near if near.pseudo_count in grid else Candidate(near.share, grid[0])
-    while True:
-        place = grid.index(at.pseudo_count)
-        neighbours = [at]
-        neighbours += [Candidate(at.share, each) for each in grid[max(place - 1, 0) : place + 2]]
-        neighbours += [Candidate(share, at.pseudo_count) for share in SHARES]
-        best = max(neighbours, key=score)
-        if not runs[best].n_steps:
-            # where the start is best, neighbours are all alike, and say nothing of others
-            best = max([at, *(Candidate(*each) for each in product(SHARES, grid))], key=score)
-        if best == at:
-            return runs
-        at = best
-
-
-def find_target_recipe(
+def find_target_specification(
     runs: Mapping[Candidate, TargetRun], held_out: SamplesInMemory
-) -> tuple[Recipe, TargetRun]:
+) -> tuple[FitSpecification, TargetRun]:
     """Choose one of the candidates that were run: see `TOLERATED`.
 
     Parameters
     ----------
     runs
-        From `try_candidates`.
+        From `TargetFit.try_candidates`.
     held_out
-        What judges, by the target.
+        Held-out samples, by the target.
 
     Returns
     -------
-    The recipe, and the run that it led to.
+    The specification, and the run that it led to.
     """
     tried = sorted(runs)
     scores = [runs[each].score for each in tried]
     best = int(np.argmax(scores))
     gaps = [held_out.compare(runs[tried[best]].model, runs[each].model) for each in tried]
     as_good = [
-        place
-        for place, (gap, error) in enumerate(gaps)
-        if place == best or gap <= TOLERATED * error
+        index
+        for index, (gap, error) in enumerate(gaps)
+        if index == best or gap <= TOLERATED * error
     ]
-    chosen = max(as_good, key=lambda place: (tried[place].pseudo_count, scores[place]))
+    chosen = max(as_good, key=lambda index: (tried[index].pseudo_count, scores[index]))
     # the gaps are those to the best, which is what they are asked for
-    compared = compare(
+    compared = compare_candidates(
         "sample",
         [each._asdict() for each in tried],
         scores,
@@ -248,12 +199,14 @@ def find_target_recipe(
         chosen=chosen,
     )
     run = runs[tried[chosen]]
-    return make_recipe(tried[chosen], run.n_steps, scores[chosen], compared), run
+    return make_specification(tried[chosen], run.n_steps, scores[chosen], compared), run
 
 
-def make_recipe(candidate: Candidate, n_steps: int, score: float, compared: Comparison) -> Recipe:
-    """Give the recipe of a candidate that a comparison has chosen."""
-    return Recipe(
+def make_specification(
+    candidate: Candidate, n_steps: int, score: float, compared: Comparison
+) -> FitSpecification:
+    """Give the specification of a candidate that a comparison has chosen."""
+    return FitSpecification(
         (("classes", 1),),
         candidate.pseudo_count,
         passes=n_steps,
@@ -264,13 +217,155 @@ def make_recipe(candidate: Candidate, n_steps: int, score: float, compared: Comp
     )
 
 
-def settle_target(pseudo_counts: Sequence[float]) -> Recipe:
-    """Give the recipe to follow where nothing can be held out: what EM raises, the target's levels being known.
+def settle_target(pseudo_counts: Sequence[float]) -> FitSpecification:
+    """Give the specification to follow where nothing can be held out: what EM raises, the target's levels being known.
 
     Parameters
     ----------
     pseudo_counts
-        As for `find_target_recipe`.
+        As for `find_target_specification`.
     """
     pseudo_count = pseudo_counts[0] if len(pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
-    return Recipe((("classes", 1),), float(pseudo_count), passes=SETTLED_STEPS, share=0.0)
+    return FitSpecification((("classes", 1),), float(pseudo_count), passes=SETTLED_STEPS, share=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class TargetFit:
+    """A fit for a target, of whatever rank its starts have.
+
+    Parameters
+    ----------
+    schema
+        Variables.
+    target
+        Place of the target.
+    pseudo_counts
+        Mean pseudo-counts per level and state; more than one stand for "auto", and are those of `FIT_TARGET`.
+    max_passes
+        Limit of the steps, with `MAX_STEPS`.
+    on_pass
+        Called with the name of a candidate and its state at each look: progress.
+    """
+
+    schema: Schema
+    target: int
+    pseudo_counts: Sequence[float]
+    max_passes: int
+    on_pass: Callable[[str, EMState], None] | None = None
+
+    @property
+    def max_steps(self) -> int:
+        """Limit of the steps of a candidate."""
+        return min(self.max_passes, MAX_STEPS)
+
+    def try_candidates(
+        self,
+        training: SamplesInMemory,
+        held_out: SamplesInMemory,
+        starts: Starts,
+        near: Candidate = FIRST,
+    ) -> dict[Candidate, TargetRun]:
+        """Run candidates, from one to the best of its neighbours on held-out samples, until none is better.
+
+        Parameters
+        ----------
+        training
+            Training samples.
+        held_out
+            Held-out samples, by the target.
+        starts
+            Starts from the training samples: all candidates have the same.
+        near
+            Where to begin: the pseudo-count is one of those to try, or the first of them is taken.
+
+        Returns
+        -------
+        The run of every candidate that was tried, in the order in which they were.
+        """
+        samples, start = self._open(training, starts)
+        grid = tuple(self.pseudo_counts) if len(self.pseudo_counts) == 1 else FIT_TARGET
+        runs: dict[Candidate, TargetRun] = {}
+
+        def score(candidate: Candidate) -> float:
+            if candidate not in runs:
+                runs[candidate] = samples.run(start, *candidate, self.max_steps, held_out)
+            return runs[candidate].score
+
+        at = near if near.pseudo_count in grid else Candidate(near.share, grid[0])
+        while True:
+            index = grid.index(at.pseudo_count)
+            neighbours = [at]
+            neighbours += [
+                Candidate(at.share, each) for each in grid[max(index - 1, 0) : index + 2]
+            ]
+            neighbours += [Candidate(share, at.pseudo_count) for share in SHARES]
+            best = max(neighbours, key=score)
+            if not runs[best].n_steps:
+                # where the start is best, neighbours are all alike, and say nothing of others
+                best = max([at, *(Candidate(*each) for each in product(SHARES, grid))], key=score)
+            if best == at:
+                return runs
+            at = best
+
+    def try_one(
+        self,
+        candidate: Candidate,
+        training: SamplesInMemory,
+        held_out: SamplesInMemory,
+        starts: Starts,
+    ) -> TargetRun:
+        """Run one candidate; samples and starts are as for `try_candidates`."""
+        samples, start = self._open(training, starts)
+        return samples.run(start, *candidate, self.max_steps, held_out)
+
+    def report_best(
+        self, runs: Mapping[Candidate, TargetRun], held_out: SamplesInMemory
+    ) -> tuple[FitSpecification, FitResult]:
+        """Specification and result of the candidate that is chosen among those that were run."""
+        specification, run = find_target_specification(runs, held_out)
+        note = note_target(self.schema, self.target)
+        specification = replace(specification, notes=(note, *specification.notes))
+        return specification, self._report(specification, run)
+
+    def follow(
+        self,
+        specification: FitSpecification,
+        training: SamplesInMemory,
+        starts: Starts,
+        held_out: tuple[float, ...],
+    ) -> FitResult:
+        """Fit samples by a specification, found when a fold of them was held out, with these scores."""
+        assert specification.share is not None
+        samples, start = self._open(training, starts)
+        steps = specification.passes or 0
+        run = samples.run(start, specification.share, specification.pseudo_count, steps)
+        return self._report(specification, replace(run, held_out=held_out))
+
+    def _open(self, training: SamplesInMemory, starts: Starts) -> tuple[TargetSamples, Parameters]:
+        offsets = self.schema.offsets
+        samples = TargetSamples(training, self.target, starts.singles, offsets, self.on_pass)
+        return samples, starts.make_classes(self.target)
+
+    def _report(self, specification: FitSpecification, run: TargetRun) -> FitResult:
+        origin: dict[str, object] = {
+            "method": "classes+conditional",
+            "passes": run.n_steps,
+            "pseudo_count": specification.pseudo_count,
+            "conditional_share": specification.share,
+        }
+        return FitResult(
+            JointPMF(*run.model, self.schema, origin),
+            run.losses,
+            run.held_out,
+            run.n_steps,
+            # held-out samples have stopped it, or would have
+            True,
+            str(origin["method"]),
+            specification.notes,
+            comparisons=specification.comparisons,
+        )
+
+
+def note_target(schema: Schema, target: int) -> str:
+    """Say by what held-out samples have evaluated models for a target."""
+    return f"held out: log-likelihood of {schema.names[target]!r} given the other variables"

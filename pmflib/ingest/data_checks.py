@@ -7,21 +7,21 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
 from pmflib.config import SchemaConfig, SourceConfig
-from pmflib.errors import SchemaError, SourceError
-from pmflib.ingest.long import spill_long
-from pmflib.ingest.quarantine import QUARANTINE
-from pmflib.ingest.reading_checks import check_reading
+from pmflib.core.errors import SchemaError, SourceError
+from pmflib.ingest.dataset.long import spill_long
+from pmflib.ingest.dataset.quarantine import QUARANTINE
+from pmflib.ingest.dataset.wide import encode_wide, spill_wide
 from pmflib.ingest.schema_draft import count_values
+from pmflib.ingest.sniffing import check_reading
 from pmflib.ingest.sources import Source
-from pmflib.ingest.wide import encode_wide, spill_wide
 from pmflib.schema import MISSING, Schema, Variable
-from pmflib.schema.level_census import LevelCensus
+from pmflib.schema.drafting.value_counts import ValueCounts
 from pmflib.schema.variable import UNKNOWN
 
 EXAMPLES = 3
@@ -158,9 +158,10 @@ def check_data(
             file.error = str(error)
         else:
             usable.append(source)
-    censuses = count_values(usable, config, schema.names) if usable else {}
+    value_counts = count_values(usable, config, schema.names) if usable else {}
     return DataCheck(
-        files, [_judge(each, censuses.get(each.name, LevelCensus())) for each in schema]
+        files,
+        [_check_variable(each, value_counts.get(each.name, ValueCounts())) for each in schema],
     )
 
 
@@ -174,18 +175,17 @@ def _encode(
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="pmf-check-") as name:
         folder = Path(name)
-        more: dict[str, Any] = {"folder": folder, "on_rows": on_rows}
-        if config.layout == "long":
-            summary = spill_long(source, schema, config, policy, n_buckets=1, **more)
-        elif config.sample is not None:
-            summary = spill_wide(source, schema, config, policy, n_buckets=1, **more)
+        if config.layout == "wide" and config.sample is None:
+            encode = partial(encode_wide, n_folds=1, seed=0)
         else:
-            summary = encode_wide(source, schema, config, policy, n_folds=1, seed=0, **more)
+            encode = partial(spill_long if config.layout == "long" else spill_wide, n_buckets=1)
+        summary = encode(source, schema, config, policy, folder=folder, on_rows=on_rows)
+        content = summary.to_json()
         for key in (
             *("rows_in", "rows_encoded", "rows_left_out", "rows_quarantined"),
             *("reasons", "cells_made_missing", "ignored_columns"),
         ):
-            setattr(file, key, summary[key])
+            setattr(file, key, content[key])
         file.examples = _find_examples(folder / QUARANTINE, file.reasons)
 
 
@@ -206,19 +206,19 @@ def _find_examples(
     return examples
 
 
-def _judge(variable: Variable, census: LevelCensus) -> VariableCheck:
+def _check_variable(variable: Variable, counted: ValueCounts) -> VariableCheck:
     missing = 0
     unknown: Counter[str] = Counter()
-    for text, count in census.counts.items():
+    for text, count in counted.counts.items():
         code = variable.encode_value(text)
         missing += count if code == MISSING else 0
         unknown[text] += count if code == UNKNOWN else 0
     most = [(text, n) for text, n in unknown.most_common(UNKNOWN_KEPT) if n]
     return VariableCheck(
         variable.name,
-        census.n_rows + census.undecodable,
+        counted.n_rows + counted.undecodable,
         missing,
-        census.undecodable,
+        counted.undecodable,
         [(text, n, _find_nearest(text, variable)) for text, n in most],
     )
 

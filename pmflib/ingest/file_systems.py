@@ -15,8 +15,8 @@ from typing import IO, Any, TypeVar
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from pmflib.errors import PmfError, SourceError, UnreachableError
-from pmflib.ingest.source_urls import mask_secrets
+from pmflib.core.errors import PmfError, SourceError, UnreachableError
+from pmflib.core.texts import mask_secrets
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ ANSWER_SECONDS = 60.0
 timeouts of their own, from five minutes to none."""
 
 NO_SOURCES = {"dask", "async_wrapper", "generic", "asynclocal"}
-"""Protocols of fsspec that are about other file systems, and no place of files; one of them starts workers."""
+"""Protocols of fsspec that are about other file systems, and hold no files; one of them starts workers."""
 
 _TRANSIENT = (TimeoutError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 _TRANSIENT_NUMBERS = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EIO, errno.ESTALE}
@@ -34,7 +34,7 @@ _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 
 @contextmanager
 def refuse_unreachable(what: str) -> Iterator[None]:
-    """Raise a `SourceError` in place of whatever the driver of a file system raises.
+    """Raise a `SourceError` instead of whatever the driver of a file system raises.
 
     Parameters
     ----------
@@ -74,13 +74,13 @@ def find_file_system(url: str) -> tuple[Any, str]:
     _check_path(shown, url)
     if {part.partition("://")[0] for part in url.split("::")} & NO_SOURCES:
         raise SourceError(
-            f"source.path {shown!r}: no place of files; give a file, a folder or a URL"
+            f"source.path {shown!r}: no location of files; give a file, a folder or a URL"
         )
     _choose_driver(url)
     try:
         with refuse_unreachable(f"source.path {shown!r}"):
             try:
-                files, place = fsspec.core.url_to_fs(url)
+                files, path = fsspec.core.url_to_fs(url)
             except (ValueError, ImportError, TypeError) as error:
                 raise SourceError(
                     f"source.path {shown!r}: no file system for it ({mask_secrets(str(error))}); "
@@ -90,7 +90,7 @@ def find_file_system(url: str) -> tuple[Any, str]:
         raise SourceError(
             f"source.path {shown[:200]!r}: too many file systems in one URL"
         ) from None
-    return files, str(place)
+    return files, str(path)
 
 
 def _choose_driver(url: str) -> None:
@@ -157,7 +157,7 @@ def list_files(files: Any, folder: str) -> list[str]:
     return list(map(str, files.find(folder)))
 
 
-def measure_file(files: Any, place: str) -> int | None:
+def measure_file(files: Any, path: str) -> int | None:
     """Size of a file as stored, bytes; None where the file system does not report it.
 
     Raises
@@ -165,12 +165,12 @@ def measure_file(files: Any, place: str) -> int | None:
     SourceError
         If it is a pipe, a device or a socket, which cannot be read twice; or its name is not UTF-8.
     """
-    _check_path(place, place)
-    if isinstance(files, LocalFileSystem) and not stat.S_ISREG(os.stat(place).st_mode):
+    _check_path(path, path)
+    if isinstance(files, LocalFileSystem) and not stat.S_ISREG(os.stat(path).st_mode):
         raise SourceError(
-            f"{place!r} is no regular file, and sources are read more than once; copy what it gives to a file"
+            f"{path!r} is no regular file, and sources are read more than once; copy what it gives to a file"
         )
-    size = files.info(place).get("size")
+    size = files.info(path).get("size")
     return None if size is None else int(size)
 
 
@@ -191,9 +191,9 @@ def open_file(name: str, url: str) -> IO[bytes]:
     """
 
     def work() -> IO[bytes]:
-        files, place = find_file_system(url)
+        files, path = find_file_system(url)
         try:
-            return files.open(place, "rb")  # type: ignore[no-any-return]
+            return files.open(path, "rb")  # type: ignore[no-any-return]
         except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
             raise SourceError(
                 f"{name}: cannot be opened ({type(error).__name__}); "

@@ -1,20 +1,128 @@
-"""Rows of a raw file, batch by batch, each with its number."""
+"""Rows of a raw file, batch by batch, each with its number; CSV and Parquet, whatever the column types."""
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.config import SourceConfig
-from pmflib.errors import SourceError
-from pmflib.ingest.csv_rows import read_csv_rows, read_header
-from pmflib.ingest.parquet_columns import check_type, simplify
-from pmflib.ingest.pieces import Piece
-from pmflib.ingest.raw_rows import RawRows, find_columns
+from pmflib.core.errors import SourceError
+from pmflib.ingest.chunks import FileChunk, RawRows, find_columns
+from pmflib.ingest.csv.rows import read_csv_rows, read_header
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
+
+
+def check_type(name: str, dtype: pa.DataType) -> None:
+    """Refuse a column whose values are no single texts, numbers, booleans or times.
+
+    Raises
+    ------
+    SourceError
+        If values are nested, or are times of a zone that this machine does not know.
+    """
+    inner = _innermost(dtype)
+    if pa.types.is_nested(inner) or pa.types.is_run_end_encoded(inner) or pa.types.is_union(inner):
+        raise SourceError(
+            f"column {name!r} holds {dtype}; a column of texts, numbers, booleans or times is needed: flatten it"
+        )
+    if pa.types.is_timestamp(inner) and inner.tz is not None and not _is_known(inner.tz):
+        raise SourceError(
+            f"column {name!r} holds times of the zone {inner.tz!r}, which this machine does not know; write them in "
+            "UTC, or install the zone (package tzdata)"
+        )
+
+
+def simplify(column: pa.Array) -> pa.Array:
+    """Put a column into a type that all that follows can read; most columns stay as they are.
+
+    Parameters
+    ----------
+    column
+        Array that `check_type` accepts.
+
+    Returns
+    -------
+    An array of the same length. Identifiers (UUID) are texts; times are in microseconds, where Python's end; a time
+    beyond the years 1 to 9999, which Python has not, is a text of its number, as no level or time is written.
+    """
+    dtype = column.type
+    inner = _innermost(dtype)
+    if pa.types.is_dictionary(dtype) and not (_is_plain(inner) and dtype.value_type == inner):
+        column = column.dictionary_decode()
+        dtype = column.type
+    if isinstance(dtype, pa.BaseExtensionType):
+        if dtype == pa.uuid():
+            return pa.array(
+                [None if one is None else str(one) for one in column.to_pylist()], pa.string()
+            )
+        column = column.cast(pa.bool_()) if dtype == pa.bool8() else column.storage
+        dtype = column.type
+    if pa.types.is_null(dtype) or dtype == pa.string_view():
+        return column.cast(pa.string())
+    if dtype == pa.binary_view():
+        return column.cast(pa.binary())
+    if pa.types.is_float16(dtype):
+        return column.cast(pa.float32())
+    if pa.types.is_timestamp(dtype) and dtype.unit == "ns":
+        column = column.cast(pa.timestamp("us", dtype.tz), safe=False)
+    elif pa.types.is_duration(dtype) and dtype.unit == "ns":
+        column = column.cast(pa.duration("us"), safe=False)
+    elif pa.types.is_time64(dtype) and dtype.unit == "ns":
+        column = column.cast(pa.time64("us"), safe=False)
+    return column if _is_plain(column.type) else _spare_python(column)
+
+
+def _spare_python(column: pa.Array) -> pa.Array:
+    """Times as they are where Python can read them all, else as texts."""
+    distinct = pc.unique(column)
+    try:
+        distinct.to_pylist()
+    except (ValueError, OverflowError, pa.ArrowException):
+        coded = column.dictionary_encode()
+        texts = pa.array([_write_time(one) for one in coded.dictionary], pa.string())
+        return texts.take(coded.indices)
+    return column
+
+
+def _write_time(value: pa.Scalar) -> str:
+    try:
+        return str(value.as_py())
+    except (ValueError, OverflowError, pa.ArrowException):
+        return f"{value.value} {value.type}"
+
+
+def _innermost(dtype: pa.DataType) -> pa.DataType:
+    while True:
+        if pa.types.is_dictionary(dtype):
+            dtype = dtype.value_type
+        elif isinstance(dtype, pa.BaseExtensionType):
+            dtype = dtype.storage_type
+        else:
+            return dtype
+
+
+def _is_plain(dtype: pa.DataType) -> bool:
+    return not (
+        pa.types.is_temporal(dtype)
+        or pa.types.is_float16(dtype)
+        or isinstance(dtype, pa.BaseExtensionType)
+    )
+
+
+def _is_known(zone: str) -> bool:
+    if zone[:1] in "+-":
+        return True
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        return False
+    return True
+
 
 PARQUET_CELLS = 1 << 21
 """Cells of a batch read from Parquet: fixed, so that what is written does not depend on the machine."""
@@ -49,12 +157,12 @@ def read_rows(
     columns: Sequence[str],
     *,
     on_rows: Callable[[int], None] | None = None,
-    piece: Piece | None = None,
+    chunk: FileChunk | None = None,
     coded: Sequence[str] = (),
 ) -> Iterator[RawRows]:
     """Read some columns of a file in memory that does not grow with it.
 
-    Batches are cut at places that depend on the file alone. Every row of the file is in exactly one batch or among
+    Batches are split at positions that depend on the file alone. Every row of the file is in exactly one batch or among
     the ragged ones.
 
     Parameters
@@ -64,10 +172,10 @@ def read_rows(
     config
         Format, delimiter, and column names of CSV files without a header.
     columns
-        Names of the wanted columns, all distinct.
+        Names of the requested columns, all distinct.
     on_rows
-        Called with the number of rows of each batch, once the caller has dealt with it.
-    piece
+        Called with the number of rows of each batch, once the caller is done with it.
+    chunk
         Part of the file that is read; None reads all. The digest of a file is checked where all of it is read.
     coded
         Columns whose texts, in a Parquet file, are read as a dictionary and its indices: each distinct text is decoded
@@ -81,10 +189,10 @@ def read_rows(
     """
     if is_parquet(source, config):
         batches = _read_parquet_rows(
-            source, columns, None if piece is None else piece.groups, coded
+            source, columns, None if chunk is None else chunk.groups, coded
         )
     else:
-        batches = read_csv_rows(source, config, columns, piece)
+        batches = read_csv_rows(source, config, columns, chunk)
     for raw in batches:
         yield raw
         if on_rows is not None:
@@ -115,7 +223,7 @@ def count_group_rows(source: Source) -> list[int]:
     """
     with open_source(source, unpack=False) as stream:
         metadata = _open_parquet(source, stream).metadata
-        return [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)]
+        return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
 def _read_parquet_rows(
@@ -123,23 +231,23 @@ def _read_parquet_rows(
 ) -> Iterator[RawRows]:
     with open_source(source, unpack=False) as stream:
         file = _open_parquet(source, stream)
-        places = find_columns(source, file.schema_arrow.names, columns)
-        for place in places:
-            field = file.schema_arrow.field(place)
+        indices = find_columns(source, file.schema_arrow.names, columns)
+        for index in indices:
+            field = file.schema_arrow.field(index)
             try:
                 check_type(field.name, field.type)
             except SourceError as error:
                 raise SourceError(f"{source.name}: {error}") from None
         leaves = file.metadata.schema
-        paths = {leaves.column(place).path for place in range(len(leaves))}
+        paths = {leaves.column(index).path for index in range(len(leaves))}
         if dictionaries := [name for name in coded if name in paths]:
             # columns that are nested or not there have been refused by now: Arrow would end with a KeyError
             file = _open_parquet(source, stream, dictionaries)
         size = max(1, min(PARQUET_ROWS, PARQUET_CELLS // max(1, len(columns))))
         metadata, asked = file.metadata, groups
         groups = range(metadata.num_row_groups) if groups is None else groups
-        first = 1 + sum(metadata.row_group(place).num_rows for place in range(groups.start))
-        stop = first + sum(metadata.row_group(place).num_rows for place in groups)
+        first = 1 + sum(metadata.row_group(index).num_rows for index in range(groups.start))
+        stop = first + sum(metadata.row_group(index).num_rows for index in groups)
         batches = file.iter_batches(size, list(groups), columns=list(columns), use_threads=False)
         while True:
             try:
@@ -152,7 +260,9 @@ def _read_parquet_rows(
             if batch is None:
                 break
             rows = np.arange(first, first + batch.num_rows, dtype=np.int64)
-            yield RawRows(_simplify(batch, columns), rows)
+            # in the requested order, in types that the compute functions accept
+            arrays = [simplify(batch.column(name)) for name in columns]
+            yield RawRows(pa.RecordBatch.from_arrays(arrays, names=list(columns)), rows)
             first += batch.num_rows
         if first != stop:
             raise SourceError(
@@ -161,9 +271,3 @@ def _read_parquet_rows(
     if source.digest and asked is None:
         # Parquet is not read from its first byte to its last
         source.check(digest_source(source))
-
-
-def _simplify(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Put columns in the wanted order, in types that the compute functions accept."""
-    arrays = [simplify(batch.column(name)) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pmflib.errors import SchemaError
+from pmflib.core.errors import SchemaError
+from pmflib.core.texts import abridge_names
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.schema.inference import RoleWish, Wishes, propose_variable
-from pmflib.schema.level_census import LevelCensus
+from pmflib.schema.drafting.inference import RoleWish, Wishes, propose_variable
+from pmflib.schema.drafting.value_counts import ValueCounts
 from pmflib.schema.schema import Schema
 from pmflib.schema.variable import DEFAULT_MISSING, Variable, read_number
 
-ReadValues = Callable[[Sequence[str]], Mapping[str, LevelCensus]]
+ReadValues = Callable[[Sequence[str]], Mapping[str, ValueCounts]]
 """Gives the values of columns, by reading the data."""
 
 
@@ -157,14 +158,14 @@ def _take_out(variable: Variable, missing: tuple[str, ...], column: ColumnDraft)
         return None if new else replace(variable, missing=missing)
     numbers = {number for text in new if (number := read_number(text)) is not None}
     kept = [
-        place
-        for place, level in enumerate(variable.levels)
+        index
+        for index, level in enumerate(variable.levels)
         if level not in new and not (variable.is_numeric and read_number(level) in numbers)
     ]
     if not kept:
         raise SchemaError(f"column {variable.name!r} would have no level left; drop it instead")
-    levels = tuple(variable.levels[place] for place in kept)
-    values = None if variable.values is None else tuple(variable.values[place] for place in kept)
+    levels = tuple(variable.levels[index] for index in kept)
+    values = None if variable.values is None else tuple(variable.values[index] for index in kept)
     return replace(variable, levels=levels, values=values, missing=missing)
 
 
@@ -184,13 +185,16 @@ def _set_levels(
     if edit.role != "nominal" and (edit.role == "ordinal" or variable is None or variable.values):
         found = tuple(number for number in numbers if number is not None)
         is_rising = len(found) == len(levels) and list(found) == sorted(set(found))
-        values = found if is_rising else tuple(float(place + 1) for place in range(len(levels)))
+        values = found if is_rising else tuple(float(index + 1) for index in range(len(levels)))
     other = variable.other if variable is not None and variable.other in levels else None
     made = Variable(name, levels, None if other else values, None, missing, other)
     note = ""
     before = () if variable is None or variable.edges is not None else variable.levels
     if (gone := [level for level in before if level not in levels]) and other is None:
-        note = f"{gone[:6]} are no levels any more: rows with them are no samples, unless they are missing codes"
+        note = (
+            f"{abridge_names(gone, 6)} are no levels any more: rows with them are no samples, unless they are missing "
+            "codes"
+        )
     return drafted.replace_column(
         name, made, replace(column, role=made.role, why="levels as they were given", note=note)
     )
@@ -203,7 +207,7 @@ def _draft_again(
     column: ColumnDraft,
     edit: ColumnEdit,
     missing: tuple[str, ...] | None,
-    census: LevelCensus,
+    counted: ValueCounts,
 ) -> DraftedSchema:
     if missing is None:
         own = variable.missing if variable is not None else (*drafted.schema.missing, *column.codes)
@@ -218,18 +222,18 @@ def _draft_again(
     if role is None and variable is not None and variable.role == "nominal":
         role = "nominal"
     if role == "continuous":
-        texts = [t for t in census.counts if t not in missing and read_number(t) is None]
+        texts = [t for t in counted.counts if t not in missing and read_number(t) is None]
         if texts:
             raise SchemaError(
-                f"column {name!r} cannot be continuous: it holds {texts[:4]}, which are no numbers; add them to its "
-                "missing codes, --missing, if they mean that nothing is known"
+                f"column {name!r} cannot be continuous: it holds {abridge_names(texts, 4)}, which are no numbers; add "
+                "them to its missing codes, --missing, if they mean that nothing is known"
             )
     other = edit.other
     if other is None and variable is not None and variable.other is not None and role == "nominal":
         other = variable.cardinality - 1
     proposal = propose_variable(
         name,
-        census,
+        counted,
         missing=missing,
         max_levels=drafted.max_levels,
         bins=drafted.bins if edit.bins is None else edit.bins,

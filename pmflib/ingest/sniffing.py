@@ -1,15 +1,20 @@
-"""How raw files are to be read, found out from their first part: what is found is said, never guessed in silence."""
+"""How raw files are to be read, found out from their first part, and compared with what is configured."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 from pmflib.config import SourceConfig
-from pmflib.errors import SourceError
-from pmflib.ingest.csv_rows import open_text
-from pmflib.ingest.dialects import Cutting, cut_text, find_delimiter
-from pmflib.ingest.encodings import EncodingGuess, detect_encoding
-from pmflib.ingest.first_rows import find_decimal, find_header
+from pmflib.core.errors import SourceError
+from pmflib.ingest.csv.dialects import (
+    SplitRows,
+    find_decimal,
+    find_delimiter,
+    find_header,
+    split_rows,
+)
+from pmflib.ingest.csv.encodings import EncodingGuess, detect_encoding
+from pmflib.ingest.csv.rows import open_text
 from pmflib.ingest.readers import is_parquet
 from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 
@@ -58,32 +63,32 @@ def sniff_source(
             notes.append(guess.describe())
     text = read_beginning(files[0], config)
     if "delimiter" in given:
-        cutting = cut_text(text, config.delimiter)
+        split = split_rows(text, config.delimiter)
     else:
-        cutting, note = find_delimiter(files[0].name, text)
-        config = config.model_copy(update={"delimiter": cutting.delimiter})
+        split, note = find_delimiter(files[0].name, text)
+        config = config.model_copy(update={"delimiter": split.delimiter})
         notes += [note] if note else []
     if "decimal" not in given:
-        decimal, note = find_decimal(cutting, config)
+        decimal, note = find_decimal(split, config)
         config = config.model_copy(update={"decimal": decimal})
         notes += [note] if note else []
     if "columns" not in given:
-        config = _name_columns(files[0], cutting, config, notes)
+        config = _name_columns(files[0], split, config, notes)
     return config, notes
 
 
 def name_columns(width: int) -> tuple[str, ...]:
     """Names for the columns of a file without a header: c1, c2, ..., with as many digits as the last has."""
-    return tuple(f"c{place:0{len(str(width))}}" for place in range(1, width + 1))
+    return tuple(f"c{number:0{len(str(width))}}" for number in range(1, width + 1))
 
 
 def _name_columns(
-    source: Source, cutting: Cutting, config: SourceConfig, notes: list[str]
+    source: Source, split: SplitRows, config: SourceConfig, notes: list[str]
 ) -> SourceConfig:
-    has_header, alike = find_header(cutting, config)
-    wanted = {config.sample, config.variable, config.value, config.time} - {None}
-    names = [field.strip() for field in cutting.rows[0]] if cutting.rows else []
-    if wanted & set(names):
+    has_header, alike = find_header(split, config)
+    configured = {config.sample, config.variable, config.value, config.time} - {None}
+    names = [field.strip() for field in split.rows[0]] if split.rows else []
+    if configured & set(names):
         # whoever names columns has seen the header
         has_header = True
     if has_header is None:
@@ -94,7 +99,7 @@ def _name_columns(
         )
     if has_header:
         return config
-    columns = name_columns(cutting.width)
+    columns = name_columns(split.width)
     notes.append(
         f"no header: the first row of {source.name} looks like data, {alike[:4]} are values of their own columns; "
         f"columns are named {columns[0]} to {columns[-1]} (pmf infer: --columns, or --header if it is one)"
@@ -121,7 +126,7 @@ def read_beginning(source: Source, config: SourceConfig) -> str:
     content = b""
     try:
         with open_source(source) as stored:
-            # it is cut at single characters, whatever the delimiter turns out to be
+            # it is split at single characters, whatever the delimiter turns out to be
             plain = config.model_copy(update={"delimiter": ","})
             stream = open_text(source, plain, stored)
             while len(content) <= SNIFFED_BYTES and (part := stream.read(SNIFFED_BYTES)):
@@ -133,3 +138,64 @@ def read_beginning(source: Source, config: SourceConfig) -> str:
     if len(content) > SNIFFED_BYTES:
         text = text[: text.rfind("\n") + 1] or text
     return "".join(text.splitlines(keepends=True)[:SNIFFED_ROWS])
+
+
+def check_reading(source: Source, config: SourceConfig) -> list[str]:
+    """Differences between how a CSV file seems to be written and how it is read, a sentence for each.
+
+    Parameters
+    ----------
+    source
+        The file.
+    config
+        Encoding, delimiter, columns and sign before decimals that are configured.
+
+    Returns
+    -------
+    Sentences that name the option to set; none for Parquet.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read.
+    """
+    if is_parquet(source, config):
+        return []
+    found: list[str] = []
+    guess = detect_encoding(source)
+    if not _reads_alike(guess, config.encoding):
+        found.append(f"source.encoding is {config.encoding!r}; {guess.describe()}")
+        config = config.model_copy(update={"encoding": guess.encoding})
+    text = read_beginning(source, config)
+    split = split_rows(text, config.delimiter)
+    if not split.works:
+        try:
+            other, note = find_delimiter(source.name, text)
+        except SourceError as error:
+            found.append(str(error))
+        else:
+            if other.delimiter != config.delimiter:
+                found.append(f"source.delimiter is {config.delimiter!r}; {note or 'a comma works'}")
+            split = other
+    has_header, alike = find_header(split, config)
+    if has_header is False and config.columns is None:
+        found.append(
+            f"its first row is read as a header, and looks like data: {alike[:4]} are values of their own columns; "
+            "set source.columns"
+        )
+    if has_header is True and config.columns is not None and split.rows:
+        names = [field.strip() for field in split.rows[0]]
+        if names == list(config.columns):
+            found.append("its first row is read as data, and holds the names in source.columns")
+    decimal, note = find_decimal(split, config)
+    if note and decimal != config.decimal:
+        found.append(f"source.decimal is {config.decimal!r}; {note}")
+    return found
+
+
+def _reads_alike(guess: EncodingGuess, encoding: str) -> bool:
+    """Whether an encoding reads the texts that were found as the one does that was guessed."""
+    try:
+        return all(word.encode(guess.encoding).decode(encoding) == word for word in guess.words)
+    except UnicodeError:
+        return False

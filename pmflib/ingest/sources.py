@@ -1,4 +1,4 @@
-"""Raw files: finding them, naming them, opening them, wherever they are."""
+"""Raw files: finding them, naming them, opening them, remembering which bytes were read."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import bz2
 import gzip
 import hashlib
 import io
+import json
 import lzma
 import posixpath
 import re
+import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
 from pmflib.config.data_sections import DATA_SUFFIXES
-from pmflib.errors import SourceError, UnreachableError
+from pmflib.core.errors import PmfError, SchemaError, SourceError, UnreachableError
+from pmflib.core.texts import mask_secrets
 from pmflib.ingest.file_systems import (
     call_within,
     find_file_system,
@@ -28,7 +32,7 @@ from pmflib.ingest.file_systems import (
     open_file,
     refuse_unreachable,
 )
-from pmflib.ingest.source_urls import mask_secrets
+from pmflib.store.objects.addresses import open_objects
 
 DIGEST_BYTES = 1 << 20
 """Bytes of a file that are hashed at a time."""
@@ -37,7 +41,7 @@ PACKED = (".gz", ".bz2", ".xz", ".zst")
 """Ends of the names of files that are unpacked on the way."""
 
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, pa.ArrowException)
-"""Errors of readers and unpackers on a file that is cut short or not what its name says; an OSError may
+"""Errors of readers and unpackers on a file that is truncated or not what its name says; an OSError may
 also be the fault of the disk or the network: see `spare_transient`."""
 
 
@@ -87,7 +91,7 @@ def find_sources(
     """List the files of one path or several.
 
     A folder gives every file below it that ends as data do, except where its name, or that of a folder between, starts
-    with "." or "_"; so does a glob that ends with a wildcard. A file whose name or suffix is given is always taken.
+    with "." or "_"; so does a glob that ends with a wildcard. A file whose name or suffix is given is always read.
 
     Parameters
     ----------
@@ -113,7 +117,8 @@ def find_sources(
     found: dict[str, Source] = {}
     left_out: dict[str, str] = {} if skipped is None else skipped
     for one in (path,) if isinstance(path, str) else path:
-        for source in _find(one, tuple(suffixes), left_out):
+        listed = call_within(one, partial(_list, one, tuple(suffixes), left_out))
+        for source in listed:
             found.setdefault(source.url, source)
     if not found:
         raise SourceError("source.path is empty; give a file, a folder, a glob or a URL")
@@ -163,14 +168,14 @@ def spare_transient(error: BaseException) -> None:
         ) from None
 
 
-def describe_file(source: Source) -> dict[str, Any]:
+def describe_file(source: Source) -> Mapping[str, Any]:
     """What a file system says of a file: size, times, tags, whatever it has; nothing if it cannot be asked."""
-    files, place = find_file_system(source.url)
+    files, path = find_file_system(source.url)
     try:
-        facts: dict[str, Any] = files.info(place)
+        properties: Mapping[str, Any] = files.info(path)
     except OSError:
         return {}
-    return facts
+    return properties
 
 
 @contextmanager
@@ -237,45 +242,41 @@ def _unpack(name: str, stored: IO[bytes]) -> IO[bytes]:
     return stored
 
 
-def _find(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list[Source]:
-    return call_within(path, lambda: _list(path, suffixes, skipped))
-
-
 def _list(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list[Source]:
-    files, place = find_file_system(path)
+    files, pattern = find_file_system(path)
     chosen = False
     with refuse_unreachable(f"source.path {path!r}"):
-        if re.search(r"[*?\[]", place) and not files.exists(place):
-            base = posixpath.dirname(re.split(r"[*?\[]", place)[0])
-            places = [match for match in files.glob(place) if not files.isdir(match)]
-            chosen = not place.endswith(("*", "?", "]"))
-        elif files.isdir(place):
-            base = place
-            found = list_files(files, place)
-            places = [p for p in found if not _is_hidden(posixpath.relpath(p, place))]
+        if re.search(r"[*?\[]", pattern) and not files.exists(pattern):
+            base = posixpath.dirname(re.split(r"[*?\[]", pattern)[0])
+            paths = [match for match in files.glob(pattern) if not files.isdir(match)]
+            chosen = not pattern.endswith(("*", "?", "]"))
+        elif files.isdir(pattern):
+            base = pattern
+            found = list_files(files, pattern)
+            paths = [p for p in found if not _is_hidden(posixpath.relpath(p, pattern))]
         else:
-            base = posixpath.dirname(place)
-            places = [place] if files.exists(place) else []
+            base = posixpath.dirname(pattern)
+            paths = [pattern] if files.exists(pattern) else []
             chosen = True
-        sizes = {p: measure_file(files, p) for p in places}
-    if not places:
+        sizes = {p: measure_file(files, p) for p in paths}
+    if not paths:
         raise SourceError(
             f"source.path {mask_secrets(path)!r} matches no file; check the spelling, and that a relative path "
             "starts from the configuration file"
         )
     sources = []
-    for p in places:
+    for p in paths:
         # a signature in a URL is no part of the name: it is a secret, and another one every night
         name = mask_secrets(posixpath.relpath(p, base) if base else p)
         if chosen or _is_data(name, suffixes):
-            # a size that is not known is no reason to take a file for empty
+            # a size that is not known is no reason to count a file as empty
             size = sizes[p]
             sources.append(Source(name, _url(files, p), 1 if size is None else size))
         else:
             skipped[name] = "its name does not end as data do: see source.suffixes"
     if not sources:
         raise SourceError(
-            f"source.path {mask_secrets(path)!r} matches no data: names of {len(places)} files, as {places[0]!r}, end "
+            f"source.path {mask_secrets(path)!r} matches no data: names of {len(paths)} files, as {paths[0]!r}, end "
             f"with none of {list(suffixes)}; name a file, or set source.suffixes"
         )
     return sources
@@ -288,10 +289,144 @@ def _is_data(name: str, suffixes: tuple[str, ...]) -> bool:
     return (stem if packed in PACKED else name).endswith(tuple(s.lower() for s in suffixes))
 
 
-def _url(files: Any, place: str) -> str:
+def _url(files: Any, path: str) -> str:
     protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
-    return place if "file" in protocols else str(files.unstrip_protocol(place))
+    return path if "file" in protocols else str(files.unstrip_protocol(path))
 
 
 def _is_hidden(relative: str) -> bool:
     return any(part.startswith((".", "_")) for part in relative.split("/"))
+
+
+T = TypeVar("T")
+
+
+def attempt(item: Any, *shared: Any, build: Callable[..., T]) -> T | PmfError:
+    """Return what a step on one file gives, or its error: one bad file does not hide what is wrong with others."""
+    try:
+        return build(item, *shared)
+    except (SourceError, SchemaError) as error:
+        return error
+
+
+def keep_readable(
+    sources: Sequence[Source], results: Sequence[T | PmfError], rule: str, skipped: dict[str, str]
+) -> list[tuple[Source, T]]:
+    """Keep the files that a step could use.
+
+    Parameters
+    ----------
+    sources, results
+        The files, and what `attempt` gave for each.
+    rule
+        "skip" or "stop": what a file that cannot be read means for the others.
+    skipped
+        Gets the names of the files that cannot be read, and why, where they are skipped.
+
+    Returns
+    -------
+    Files with their results.
+
+    Raises
+    ------
+    SourceError, SchemaError
+        For all files that failed and are not skipped, or if none is left.
+    """
+    kept: list[tuple[Source, T]] = []
+    errors: list[PmfError] = []
+    for source, result in zip(sources, results, strict=True):
+        if not isinstance(result, PmfError):
+            kept.append((source, result))
+        elif rule == "skip" and isinstance(result, SourceError):
+            skipped[source.name] = str(result)
+        else:
+            errors.append(result)
+    if not kept and not errors:
+        errors = [SourceError(reason) for reason in skipped.values()]
+    if len(errors) > 1:
+        listed = "\n".join(f"- {error}" for error in errors)
+        raise type(errors[0])(f"{len(errors)} of {len(sources)} files cannot be used:\n{listed}")
+    if errors:
+        raise errors[0]
+    return kept
+
+
+FINGERPRINTS = "fingerprints"
+"""Folder of a store: a JSON file for each path that a raw file was read from, named by the digest of its URL."""
+MARGIN = 2.0
+"""Seconds that a file must have been left alone before its bytes are hashed for the digest to be remembered: file
+systems keep times in steps of up to two seconds, and within one a change would not be seen."""
+LOCAL_MARKS = ("size", "mtime", "created", "ino")
+"""What changes with a local file: size, times of the last change of its content and of its state, inode."""
+REMOTE_MARKS = (
+    *("ETag", "etag", "e_tag", "VersionId", "version_id", "version"),
+    *("generation", "md5Hash", "Content-MD5"),
+)
+"""What changes with a remote file, besides its size; one that has none of them is always hashed."""
+
+
+def find_digest(source: Source, root: str, rehash: bool = False) -> str:
+    """SHA-256 of a raw file's bytes; they are read only if the file may have changed since they were last hashed.
+
+    Parameters
+    ----------
+    source
+        The file.
+    root
+        Folder or URL of the store that remembers digests.
+    rehash
+        Whether to read the bytes in any case.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be opened.
+    """
+    if (known := recall_digest(source, root, rehash)) is not None:
+        return known
+    marks = take_marks(source)
+    started = time.time()
+    digest = digest_source(source)
+    # a change while the bytes were read, or just before, would not show in the marks
+    changed = marks.get("mtime")
+    quiet = not isinstance(changed, int | float) or changed < started - MARGIN
+    if marks and quiet and take_marks(source) == marks:
+        content = json.dumps({"marks": marks, "digest": digest}).encode()
+        open_objects(root).put(_name_memory(source), content)
+    return digest
+
+
+def recall_digest(source: Source, root: str, rehash: bool = False) -> str | None:
+    """Digest of a raw file, where it is known without reading the file; None otherwise. As for `find_digest`."""
+    marks = {} if rehash else take_marks(source)
+    return _recall(source, root, marks) if marks else None
+
+
+def _name_memory(source: Source) -> str:
+    """Name of what remembers the digest of a raw file."""
+    digest = hashlib.sha256(source.url.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{FINGERPRINTS}/{digest}.json"
+
+
+def take_marks(source: Source) -> dict[str, str | float | None]:
+    """Take what changes with a file from what its file system says; nothing if that is not enough."""
+    properties = describe_file(source)
+    if all(isinstance(properties.get(name), int | float) for name in LOCAL_MARKS):
+        return {name: properties[name] for name in LOCAL_MARKS}
+    found = {name: str(properties[name]) for name in REMOTE_MARKS if properties.get(name)}
+    return {"size": properties.get("size"), **found} if found else {}
+
+
+def _recall(source: Source, root: str, marks: Mapping[str, object]) -> str | None:
+    """Digest that was remembered with the same marks; None if there is none, or it cannot be read."""
+    try:
+        content = json.loads(open_objects(root).read(_name_memory(source))[0].decode("utf-8"))
+        known = content["digest"]
+        same = (
+            content["marks"] == marks and len(bytes.fromhex(known)) == hashlib.sha256().digest_size
+        )
+        return str(known) if same else None
+    except PmfError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None

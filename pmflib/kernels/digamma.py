@@ -1,19 +1,21 @@
-"""The digamma function of many numbers, and how much it rises between two: a few nanoseconds each.
+"""The digamma function of many numbers, and Newton's steps for the skills of all workers at once.
 
-It is the logarithm of a larger number less a shortfall: NumPy takes logarithms in vectors of its own, and the shortfall
-is a rational function, in loops that numba vectorises. Nothing is added up here, so the bits do not depend on the
-length of a vector.
+The digamma function is the logarithm of a larger number less a shortfall: NumPy takes logarithms in vectors of its own,
+and the shortfall is a rational function, in loops that numba vectorises. Nothing is added up here, so the bits do not
+depend on the length of a vector.
 """
+
+import math
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
-from pmflib.kernels.em_segments import INNER, OUTER
+from pmflib.core.arrays import FloatArray
+from pmflib.kernels.em_arguments import INNER, OUTER
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 FURTHER = 7.5
 """How much larger the number in the logarithm is: eight steps of the recurrence, less a half for an even series."""
-PIECE = 1 << 14
+CHUNK = 1 << 14
 """Numbers worked on at a time: they stay in a near cache."""
 
 
@@ -89,10 +91,35 @@ def find_rises(values: FloatArray, shares: FloatArray, scale: float, out: FloatA
     out
         float64 of shape (n,), overwritten.
     """
-    ratios = np.empty(min(PIECE, values.size))
-    for start in range(0, values.size, PIECE):
-        piece = slice(start, start + PIECE)
-        part = ratios[: values[piece].size]
-        fill_rises(values[piece], shares[piece], scale, part, out[piece])
+    ratios = np.empty(min(CHUNK, values.size))
+    for start in range(0, values.size, CHUNK):
+        chunk = slice(start, start + CHUNK)
+        part = ratios[: values[chunk].size]
+        fill_rises(values[chunk], shares[chunk], scale, part, out[chunk])
         np.log(part, out=part)
-        out[piece] += part
+        out[chunk] += part
+
+
+@compile_kernel(**OUTER)
+def find_skills(right, totals, odds, spread, n_steps, work, skills):  # type: ignore[no-untyped-def]
+    """Go n_steps toward the most probable skills, by at most 1 each.
+
+    right and totals: float64 (n_classes, n_workers), labels by true class, those that are right and all. odds:
+    (n_classes,), of being right, for a skill of 0; a skill multiplies them by its exponential. spread: variance of the
+    skills. work: (3, n_workers), overwritten. skills: (n_workers,), changed.
+    """
+    slopes, bends, factors = work[0], work[1], work[2]
+    # classes outside: loops over workers become vectors
+    for _ in range(n_steps):
+        for i in range(skills.size):
+            factors[i] = math.exp(skills[i])
+            slopes[i] = -skills[i] / spread
+            bends[i] = 1.0 / spread
+        for k in range(odds.size):
+            for i in range(skills.size):
+                wrong = 1.0 / (1.0 + odds[k] * factors[i])
+                missed = totals[k, i] * wrong
+                slopes[i] += right[k, i] - totals[k, i] + missed
+                bends[i] += missed * (1.0 - wrong)
+        for i in range(skills.size):
+            skills[i] += min(max(slopes[i] / bends[i], -1.0), 1.0)

@@ -1,4 +1,4 @@
-"""Pair counting by bit planes, rows dealt to folds and codes checked on the way: one pass, and nothing is copied.
+"""Pair counting by bit planes, rows assigned to folds and codes checked on the way: one pass, and nothing is copied.
 
 Rows of a fold lie apart. They are listed until there are enough of them to be packed into planes of that fold, by when
 the codes are still in the cache of the core.
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pmflib.arrays import IntArray
+from pmflib.core.arrays import IntArray
 from pmflib.kernels.llvm.saved_code import compile_kernel
 from pmflib.kernels.llvm.vectors import (
     LANES,
@@ -17,14 +17,9 @@ from pmflib.kernels.llvm.vectors import (
     TILE,
     mask_equal,
     mask_least,
-    transpose_places,
+    transpose_scattered,
 )
-from pmflib.kernels.planes import (
-    GROUP_ROWS,
-    add_margins,
-    keep_planes,
-    multiply_planes,
-)
+from pmflib.kernels.planes import GROUP_ROWS, add_margins, keep_planes, multiply_planes
 
 FOLD_ROWS = 8192
 """Rows of a fold packed before their planes are multiplied, at most: 1 KiB a plane."""
@@ -38,35 +33,37 @@ BLOCK_ROWS = 65_536
 
 @compile_kernel()
 def find_folds(first_row, n_folds, folds):  # type: ignore[no-untyped-def]
-    """Fill the folds of rows from a number on, int64, as `pmflib.hashing.assign_folds` deals them with seed 0."""
-    wanted = np.uint64(n_folds)
-    is_power = wanted & (wanted - np.uint64(1)) == 0
+    """Fill the folds of rows from a number on, int64, as `pmflib.core.hashing.assign_folds` has them with seed 0."""
+    modulus = np.uint64(n_folds)
+    is_power = modulus & (modulus - np.uint64(1)) == 0
     for k in range(folds.size):
         z = np.uint64(first_row + k) + np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         z = z ^ (z >> np.uint64(31))
-        folds[k] = np.int64(z & (wanted - np.uint64(1))) if is_power else np.int64(z % wanted)
+        folds[k] = np.int64(z & (modulus - np.uint64(1))) if is_power else np.int64(z % modulus)
 
 
 @compile_kernel()
-def pack_rows(codes, places, n_rows, offsets, strips, planes, word):  # type: ignore[no-untyped-def]
+def pack_rows(codes, positions, n_rows, offsets, strips, planes, word):  # type: ignore[no-untyped-def]
     """Turn listed rows into bit planes; returns bits that are not 0 if a code is outside its variable's range.
 
-    codes: int8 or int16, flat; 16 of them can be read from each row's places of variables 0, 16, ... on. places: int64,
-    where n_rows rows begin, at most GROUP_ROWS; changed beyond them. strips: work space of GROUP_ROWS rows. planes:
-    uint64 (n_planes, n_words), written from ``word`` on, zeros where the last 64 rows end.
+    codes: int8 or int16, flat; 16 of them can be read from each row's positions of variables 0, 16, ... on. positions:
+    int64, where n_rows rows begin, at most GROUP_ROWS; changed beyond them. strips: work space of GROUP_ROWS rows.
+    planes: uint64 (n_planes, n_words), written from ``word`` on, zeros where the last 64 rows end.
     """
     size = STRIP_ROWS * STRIP_VARIABLES
     n_variables = offsets.size - 1
     n_strips = (n_rows + STRIP_ROWS - 1) // STRIP_ROWS
-    places[n_rows : n_strips * STRIP_ROWS] = places[0]
+    positions[n_rows : n_strips * STRIP_ROWS] = positions[0]
     outside = np.uint64(0)
     for start in range(0, n_variables, STRIP_VARIABLES):
         n_here = min(STRIP_VARIABLES, n_variables - start)
         for k in range(n_strips):
             strip = strips[k * size : (k + 1) * size]
-            transpose_places(codes, places[k * STRIP_ROWS : (k + 1) * STRIP_ROWS], start, strip)
+            transpose_scattered(
+                codes, positions[k * STRIP_ROWS : (k + 1) * STRIP_ROWS], start, strip
+            )
             if (k + 1) * STRIP_ROWS > n_rows:
                 for j in range(n_here):
                     strip[j * STRIP_ROWS + n_rows - k * STRIP_ROWS : (j + 1) * STRIP_ROWS] = -1
@@ -121,16 +118,16 @@ def derive_last(offsets, singles, table):  # type: ignore[no-untyped-def]
 
 
 @compile_kernel()
-def add_row(codes, place, offsets, table):  # type: ignore[no-untyped-def]
+def add_row(codes, position, offsets, table):  # type: ignore[no-untyped-def]
     """Count one row without vectors; returns whether a code is outside its variable's range."""
     n_variables = offsets.size - 1
     for i in range(n_variables):
-        code = np.int64(codes[place + i])
+        code = np.int64(codes[position + i])
         if code < -1 or code >= offsets[i + 1] - offsets[i]:
             return True
         if code >= 0:
             for j in range(i, n_variables):
-                other = np.int64(codes[place + j])
+                other = np.int64(codes[position + j])
                 if 0 <= other < offsets[j + 1] - offsets[j]:
                     table[offsets[i] + code, offsets[j] + other] += 1
     return False
@@ -150,7 +147,7 @@ def add_folds(  # type: ignore[no-untyped-def]
     planes,
     singles,
     tables,
-    n_dealt,
+    n_assigned,
 ):
     """Count rows into the tables of their folds; returns whether all codes are in range, and stops where they are not.
 
@@ -159,10 +156,10 @@ def add_folds(  # type: ignore[no-untyped-def]
     tables, int64 (n_here, n_levels, n_levels), belong to; their upper triangles hold "observed" in place of the last
     levels until the last call, which has ``ends`` true. owners: as for `multiply_planes`. planes: uint64 (n_here,
     n_levels + 1, n_words), overwritten; n_words is a multiple of LANES. singles: int64 (n_here, n_levels), gain the
-    ones of the planes. n_dealt: int64 (n_here,), gains the rows.
+    ones of the planes. n_assigned: int64 (n_here,), gains the rows.
     """
     n_here, n_levels, n_variables = tables.shape[0], owners.size - 1, offsets.size - 1
-    places = np.empty((n_here, GROUP_ROWS), np.int64)
+    positions = np.empty((n_here, GROUP_ROWS), np.int64)
     strips = np.empty(GROUP_ROWS * STRIP_VARIABLES, codes.dtype)
     n_listed, n_words, n_packed = np.zeros((3, n_here), np.int64)
     ones, kept = np.empty(n_levels, np.int64), np.empty(n_levels + TILE, np.int64)
@@ -176,11 +173,11 @@ def add_folds(  # type: ignore[no-untyped-def]
             fold = folds[row - start] - low
             if fold < 0 or fold >= n_here:
                 continue
-            places[fold, n_listed[fold]] = row * n_variables
+            positions[fold, n_listed[fold]] = row * n_variables
             n_listed[fold] += 1
             if n_listed[fold] == GROUP_ROWS:
                 outside |= pack_rows(
-                    codes, places[fold], GROUP_ROWS, offsets, strips, planes[fold], n_words[fold]
+                    codes, positions[fold], GROUP_ROWS, offsets, strips, planes[fold], n_words[fold]
                 )
                 n_listed[fold] = 0
                 n_words[fold] += LANES
@@ -191,13 +188,13 @@ def add_folds(  # type: ignore[no-untyped-def]
                     multiply_fold(
                         planes[fold], n_words[fold], n_packed[fold], owners, ones, kept, singles[fold], tables[fold]
                     )  # fmt: skip
-                    n_dealt[fold] += n_packed[fold]
+                    n_assigned[fold] += n_packed[fold]
                     n_words[fold] = n_packed[fold] = 0
     for fold in range(n_here):
         n_rest = n_listed[fold]
         if n_rest:
             outside |= pack_rows(
-                codes, places[fold], n_rest, offsets, strips, planes[fold], n_words[fold]
+                codes, positions[fold], n_rest, offsets, strips, planes[fold], n_words[fold]
             )
             n_words[fold] += (n_rest + STRIP_ROWS - 1) // STRIP_ROWS
             n_packed[fold] += n_rest
@@ -207,7 +204,7 @@ def add_folds(  # type: ignore[no-untyped-def]
             multiply_fold(
                 planes[fold], n_words[fold], n_packed[fold], owners, ones, kept, singles[fold], tables[fold]
             )  # fmt: skip
-            n_dealt[fold] += n_packed[fold]
+            n_assigned[fold] += n_packed[fold]
         if ends:
             derive_last(offsets, singles[fold], tables[fold])
     for row in range(n_safe, n_rows):
@@ -217,12 +214,12 @@ def add_folds(  # type: ignore[no-untyped-def]
         if 0 <= fold < n_here:
             if add_row(codes, row * n_variables, offsets, tables[fold]):
                 return False
-            n_dealt[fold] += 1
+            n_assigned[fold] += 1
     return True
 
 
 def count_folds(codes: IntArray, offsets: IntArray, tables: IntArray, n_rows: IntArray) -> bool:
-    """Count the pairs of rows into the tables of the folds that `pmflib.hashing.assign_folds` deals their numbers to.
+    """Count the pairs of rows into the tables of their folds, which `pmflib.core.hashing.assign_folds` gives them.
 
     Parameters
     ----------

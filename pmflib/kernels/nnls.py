@@ -6,7 +6,7 @@ first row that leaves, so that a column costs about as much as one factorisation
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 # A column of length near 1 whose squared distance from the span of the passive ones is below this

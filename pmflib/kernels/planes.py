@@ -7,7 +7,7 @@ observed is all ones and costs nothing: (I - 1)^2 products for a pair of complet
 
 import numpy as np
 
-from pmflib.arrays import IntArray
+from pmflib.core.arrays import IntArray
 from pmflib.kernels.llvm.saved_code import compile_kernel
 from pmflib.kernels.llvm.vectors import (
     LANES,
@@ -68,8 +68,8 @@ def pack_planes(codes, n_rows, stride, offsets, planes, word):  # type: ignore[n
             transpose_strips(codes, row * stride + start, stride, n_strips, strips)
             for j in range(min(STRIP_VARIABLES, n_variables - start)):
                 first, last = offsets[start + j], offsets[start + j + 1] - 1
-                place = word + row // STRIP_ROWS
-                pack_variable(strips, j * STRIP_ROWS, n_strips, planes, first, last, place)
+                position = word + row // STRIP_ROWS
+                pack_variable(strips, j * STRIP_ROWS, n_strips, planes, first, last, position)
 
 
 @compile_kernel()
@@ -173,7 +173,7 @@ def choose_chunk_rows(n_levels: int) -> int:
 
 
 class PlaneCounter:
-    """Adds the pairs of dense blocks, to the same result as `pmflib.kernels.pair_scatter.add_dense`.
+    """Adds the pairs of dense blocks, to the same result as `pmflib.kernels.scatter.add_dense`.
 
     Parameters
     ----------

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.kernels.em_segments import INNER, UNCOUNTED
+from pmflib.kernels.em_arguments import INNER, UNCOUNTED
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 SAFE = 1e-30
 """Smallest probability given a state that a posterior is divided by: what the posterior has lost is below 1e-90
-(`pmflib.kernels.em_segments.THRESHOLD`), and stays negligible."""
+(`pmflib.kernels.em_arguments.THRESHOLD`), and stays negligible."""
 LANES = 4
 """Partial sums over states: their order is fixed, and vector code needs no other."""
 U1, U2, U3 = np.uint64(1), np.uint64(2), np.uint64(3)
@@ -86,7 +86,7 @@ def make_find_surprises(padded: int) -> Any:
                 if weights[f] > weights[best]:
                     best = f
             states[r] = best
-            most, place, has_logs = 0.0, -1, False
+            most, index, has_logs = 0.0, -1, False
             for n in range(codes.shape[1]):
                 code = codes[r, n]
                 if code < 0:
@@ -111,13 +111,13 @@ def make_find_surprises(padded: int) -> Any:
                     for f in range(rank):
                         weights[f] = posteriors[r, f]
                 if ratio > most:
-                    most, place = ratio, n
-            variables[r], expected[r] = place, -1
+                    most, index = ratio, n
+            variables[r], expected[r] = index, -1
             probabilities[r] = expected_probabilities[r] = math.nan
-            if place < 0:
+            if index < 0:
                 continue
             probabilities[r] = min(1.0 / most, 1.0)
-            level = offsets[place] + codes[r, place]
+            level = offsets[index] + codes[r, index]
             # posterior given the other cells, up to a factor
             if safe[level]:
                 at = np.uint64(level) * np.uint64(padded)
@@ -126,7 +126,7 @@ def make_find_surprises(padded: int) -> Any:
             else:
                 _weigh_without(logs, log_factors, level, weights)
             expected[r], expected_probabilities[r] = _find_expected(
-                factors, offsets[place], offsets[place + 1], weights, rank
+                factors, offsets[index], offsets[index + 1], weights, rank
             )
 
     return find_surprises
@@ -157,19 +157,19 @@ def expect_log_probs(codes, log_prior, gains, prior, means, deviations, n_observ
         for n in range(n_variables):
             complete[k] += gains[n, k]
     for r in range(codes.shape[0]):
-        held = 0
+        n_present = 0
         for n in range(n_variables):
-            held += codes[r, n] >= 0
-        n_observed[r] = held
+            n_present += codes[r, n] >= 0
+        n_observed[r] = n_present
         means[r] = deviations[r] = 0.0
-        if held == 0:
+        if n_present == 0:
             continue
         # the shorter way: from all variables, or from none
-        from_all = 2 * held > n_variables
+        from_all = 2 * n_present > n_variables
         sign = -1.0 if from_all else 1.0
         for k in range(4 + rank):
             sums[k] = complete[k] if from_all else 0.0
-        if not (from_all and held == n_variables):
+        if not (from_all and n_present == n_variables):
             for n in range(n_variables):
                 if (codes[r, n] < 0) == from_all:
                     for k in range(4 + rank):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 
@@ -111,7 +111,7 @@ def choose_by_weight(
     all_edges, left_edges = np.cumsum(weights), np.empty(n_variables)
     last_row = np.full(n_variables, -1, np.int64)
     for row in range(row_starts.size - 1):
-        edges, taken, entry = all_edges, 0.0, row_starts[row]
+        edges, used, entry = all_edges, 0.0, row_starts[row]
         while entry < row_starts[row + 1]:
             j = first_above(edges, 0, n_variables, rng.random() * edges[-1])
             # Rounding may put the number on the last edge itself.
@@ -120,12 +120,12 @@ def choose_by_weight(
             last_row[j] = row
             chosen[entry] = j
             entry += 1
-            taken += weights[j]
-            # Redrawing what is taken is exact, and cheap while at least half the weight is left.
-            if 2 * taken > edges[-1]:
+            used += weights[j]
+            # Redrawing what was drawn before is exact, and cheap while at least half the weight is left.
+            if 2 * used > edges[-1]:
                 total = 0.0
                 for k in range(n_variables):
                     if last_row[k] != row:
                         total += weights[k]
                     left_edges[k] = total
-                edges, taken = left_edges, 0.0
+                edges, used = left_edges, 0.0

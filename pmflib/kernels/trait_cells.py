@@ -1,14 +1,78 @@
-"""What a cell of a trait model says of the traits of its sample: its PMF, and the derivatives of its log-probability.
+"""What a cell of a trait model says of its sample's traits: its PMF and derivatives, in few directions or many.
 
-The level r of variable i has the logit ``base[r] + slopes[r] . y``, y the traits. What is called for every cell is
-inlined whatever its size: a call takes longer than some of these loops.
+All that a cell of a variable of one or two directions says of the traits, and of its variable, follows from the scores
+of the levels and from ``v' V v``, where the v are the directions of the variable and V is the covariance of the traits.
+
+Of a variable, extent says where its levels begin and end, where its scores begin and where its directions, and how many
+of these it has. moments are the means and covariances of its scores under its PMF: e_0, e_1, C_00, C_01, C_11.
+
+Cells of variables of more directions are worked on level by level.
 """
 
 import math
 
-from pmflib.kernels.em_segments import INNER
+from pmflib.kernels.em_arguments import INNER, PART
 from pmflib.kernels.llvm.saved_code import compile_kernel
-from pmflib.kernels.small_matrices import find_variance
+
+
+@compile_kernel(saved=False, **INNER)
+def factorise(matrix):  # type: ignore[no-untyped-def]
+    """Cholesky factor in place of the lower triangle of a positive definite matrix."""
+    n = len(matrix)
+    for f in range(n):
+        for g in range(f + 1):
+            left = matrix[f, g]
+            for k in range(g):
+                left -= matrix[f, k] * matrix[g, k]
+            matrix[f, g] = math.sqrt(left) if f == g else left / matrix[g, g]
+
+
+@compile_kernel(saved=False, **INNER)
+def solve(factor, vector):  # type: ignore[no-untyped-def]
+    """Solve for the matrix of a Cholesky factor, in place of the vector."""
+    n = len(factor)
+    for f in range(n):
+        for g in range(f):
+            vector[f] -= factor[f, g] * vector[g]
+        vector[f] /= factor[f, f]
+    for f in range(n - 1, -1, -1):
+        for g in range(f + 1, n):
+            vector[f] -= factor[g, f] * vector[g]
+        vector[f] /= factor[f, f]
+
+
+@compile_kernel(saved=False, **INNER)
+def invert(factor, work, inverse):  # type: ignore[no-untyped-def]
+    """Fill the inverse of the matrix of a Cholesky factor."""
+    n = len(factor)
+    for f in range(n):
+        for g in range(n):
+            work[g] = 0.0
+        work[f] = 1.0
+        solve(factor, work)
+        for g in range(n):
+            inverse[f, g] = work[g]
+
+
+@compile_kernel(saved=False, **INNER)
+def add_outer(vector, curvature):  # type: ignore[no-untyped-def]
+    """Add the outer product of a vector to the lower triangle."""
+    for f in range(vector.size):
+        for g in range(f + 1):
+            curvature[f, g] += vector[f] * vector[g]
+
+
+@compile_kernel(saved=False, **INNER, forceinline=True)
+def find_variance(covariance, vector):  # type: ignore[no-untyped-def]
+    """Variance along a vector, of a covariance."""
+    variance = 0.0
+    for f in range(vector.size):
+        left = 0.0
+        for g in range(vector.size):
+            left += covariance[f, g] * vector[g]
+        variance += left * vector[f]
+    return variance
+
 
 LEAST_CHANCE = 1e-300
 """Probability that stands for any below it, so that its logarithm is finite."""
@@ -118,3 +182,279 @@ def expect_levels(chances, n_levels, levels):  # type: ignore[no-untyped-def]
     damping = 1.0 if largest <= 0.5 else 0.5 / largest
     for k in range(n_levels):
         levels[k] = chances[k] * (1.0 + 0.5 * damping * (levels[k] - total))
+
+
+FEW_DIRECTIONS = 2
+"""Directions of a variable up to which these functions work on its cells; of more, cells are worked on by levels."""
+
+
+@compile_kernel(saved=False, **INNER)
+def weigh_scores(extent, base, layout, y, along, chances, moments):  # type: ignore[no-untyped-def]
+    """Fill the PMF of the levels of a variable at y, of all levels, and the moments of its scores.
+
+    along: filled with the logits by score, ``v . y``, of each direction.
+    """
+    first, last, at, begin, n_directions = extent
+    scores, _, _, directions = layout
+    for j in range(n_directions):
+        total = 0.0
+        for f in range(y.size):
+            total += directions[begin + j, f] * y[f]
+        along[j] = total
+    peak = -math.inf
+    for level in range(first, last):
+        k = at + (level - first) * n_directions
+        logit = base[level] + scores[k] * along[0]
+        if n_directions == 2:
+            logit += scores[k + 1] * along[1]
+        chances[level] = logit
+        peak = max(peak, logit)
+    total = 0.0
+    for level in range(first, last):
+        chances[level] = math.exp(chances[level] - peak)
+        total += chances[level]
+    for level in range(first, last):
+        chances[level] /= total
+    _fill_moments(extent, scores, chances, moments)
+
+
+@compile_kernel(saved=False, **PART)
+def _fill_moments(extent, scores, chances, moments):  # type: ignore[no-untyped-def]
+    """Fill the moments of the scores of a variable."""
+    first, last, at, _, n_directions = extent
+    for m in range(5):
+        moments[m] = 0.0
+    for level in range(first, last):
+        k = at + (level - first) * n_directions
+        weighted = chances[level] * scores[k]
+        moments[0] += weighted
+        moments[2] += weighted * scores[k]
+        if n_directions == 2:
+            moments[1] += chances[level] * scores[k + 1]
+            moments[3] += weighted * scores[k + 1]
+            moments[4] += chances[level] * scores[k + 1] ** 2
+    moments[2] = max(moments[2] - moments[0] ** 2, 0.0)
+    moments[3] -= moments[0] * moments[1]
+    moments[4] = max(moments[4] - moments[1] ** 2, 0.0)
+
+
+@compile_kernel(saved=False, **INNER, forceinline=True)
+def add_few_derivatives(level, extent, layout, chances, moments, centred, sums):  # type: ignore[no-untyped-def]
+    """Do what `pmflib.kernels.trait_cells.add_derivatives` does, after `weigh_scores`."""
+    first, _, at, begin, n_directions = extent
+    scores, _, _, directions = layout
+    gradient, curvature = sums
+    for j in range(n_directions):
+        pull = scores[at + (level - first) * n_directions + j] - moments[j]
+        for f in range(gradient.size):
+            gradient[f] += pull * directions[begin + j, f]
+    _bend(directions, begin, n_directions, moments, centred, curvature)
+    return math.log(max(chances[level], LEAST_CHANCE))
+
+
+@compile_kernel(saved=False, **INNER)
+def _bend(directions, begin, n_directions, moments, centred, curvature):  # type: ignore[no-untyped-def]
+    """Add the covariance of the slopes of a variable of one or two directions to the lower triangle."""
+    n_traits = centred.size
+    root = math.sqrt(moments[2])
+    across = moments[3] / root if root > 0.0 else 0.0
+    for f in range(n_traits):
+        centred[f] = root * directions[begin, f]
+        if n_directions == 2:
+            centred[f] += across * directions[begin + 1, f]
+    add_outer(centred, curvature)
+    if n_directions == 2:
+        rest = math.sqrt(max(moments[4] - across * across, 0.0))
+        for f in range(n_traits):
+            centred[f] = rest * directions[begin + 1, f]
+        add_outer(centred, curvature)
+
+
+@compile_kernel(saved=False, **INNER, forceinline=True)
+def add_few_skew(extent, layout, chances, moments, covariance, turned, spans, pull):  # type: ignore[no-untyped-def]
+    """Do what `pmflib.kernels.trait_cells.add_skew` does; turned and spans are filled, ``V v`` and ``v' V v``."""
+    first, last, at, begin, n_directions = extent
+    scores, _, _, directions = layout
+    n_traits = pull.size
+    for j in range(n_directions):
+        for f in range(n_traits):
+            total = 0.0
+            for g in range(n_traits):
+                total += covariance[f, g] * directions[begin + j, g]
+            turned[j, f] = total
+    _span(directions, begin, n_directions, turned, spans)
+    for j in range(n_directions):
+        total = 0.0
+        for level in range(first, last):
+            k = at + (level - first) * n_directions
+            variance = _vary(scores, k, n_directions, moments, spans)
+            total += chances[level] * variance * (scores[k + j] - moments[j])
+        for f in range(n_traits):
+            pull[f] -= 0.5 * total * directions[begin + j, f]
+
+
+@compile_kernel(saved=False, **INNER)
+def _span(directions, begin, n_directions, turned, spans):  # type: ignore[no-untyped-def]
+    """Fill ``v' V v`` of the pairs of one or two directions: of the first, of both, of the second."""
+    for m in range(3):
+        spans[m] = 0.0
+    for f in range(turned.shape[1]):
+        spans[0] += directions[begin, f] * turned[0, f]
+        if n_directions == 2:
+            spans[1] += directions[begin, f] * turned[1, f]
+            spans[2] += directions[begin + 1, f] * turned[1, f]
+
+
+@compile_kernel(saved=False, **INNER)
+def _vary(scores, k, n_directions, moments, spans):  # type: ignore[no-untyped-def]
+    """Variance of the logit of a level, whose scores are from k on, less the mean logit."""
+    off = scores[k] - moments[0]
+    variance = off * off * spans[0]
+    if n_directions == 2:
+        other = scores[k + 1] - moments[1]
+        variance += other * (2.0 * off * spans[1] + other * spans[2])
+    return variance
+
+
+@compile_kernel(saved=False, **INNER)
+def add_few_scores(level, extent, curved_at, weight, scores, owned, state, sums, levels):  # type: ignore[no-untyped-def]
+    """Add what one cell says of its variable.
+
+    curved_at: where the second derivatives of the variable begin. owned: PMF of its levels, moments, turned and spans.
+    state: y and design. sums: gradients and curvatures of all variables. levels: work.
+    """
+    first, last, at, begin, n_directions = extent
+    chances, moments, turned, spans = owned
+    y, design = state
+    gradients, curvatures = sums
+    for k in range(last - first):
+        levels[k] = _vary(scores, at + k * n_directions, n_directions, moments, spans)
+    expect_levels(chances, last - first, levels)
+    position = curved_at
+    for j in range(n_directions):
+        expected, square = 0.0, 0.0
+        for k in range(last - first):
+            score = scores[at + k * n_directions + j]
+            expected += levels[k] * score
+            square += levels[k] * score * score
+        left = weight * (scores[at + (level - first) * n_directions + j] - expected)
+        # covariances of this direction with the first and the second
+        near = moments[2] if j == 0 else moments[3]
+        far = moments[3] if j == 0 else moments[4]
+        between = near * near * spans[0]
+        if n_directions == 2:
+            between += far * (2.0 * near * spans[1] + far * spans[2])
+        # the expected variance is that of the expected PMF, less that of the mean score
+        within = square - expected * expected - between
+        at_mean = near if j == 0 else far
+        ratio = max(within / at_mean, 0.25) if at_mean > 0 else 1.0
+        gradients[begin + j, 0] += left
+        for f in range(y.size):
+            spread = near * turned[0, f]
+            if n_directions == 2:
+                spread += far * turned[1, f]
+            gradients[begin + j, f + 1] += left * y[f] - weight * ratio * spread
+        for i in range(j + 1):
+            bend = weight * moments[2 + i + j]
+            for f in range(design.size):
+                curvatures[position + f] += bend * design[f]
+            position += design.size
+
+
+MOST_JOINT = 8
+"""Directions of a variable up to which all pairs of them have second derivatives. Beyond, a bound stands for all."""
+
+
+@compile_kernel(saved=False, **INNER)
+def add_many_scores(level, extent, curved_at, weight, scores, state, sums, work):  # type: ignore[no-untyped-def]
+    """Add what one cell says of its variable.
+
+    curved_at: where the second derivatives of the variable begin. state: PMF of its levels, slopes of all levels, y,
+    covariance and design. sums: gradients and curvatures of all variables. work: float64 (3, n_traits) and (most
+    levels,).
+    """
+    first, last, _, _, n_directions = extent
+    chances, slopes, y, covariance, design = state
+    vectors, levels = work
+    average, centred = vectors[0], vectors[1]
+    average_slopes(slopes, first, last, chances, average)
+    for k in range(last - first):
+        for f in range(y.size):
+            centred[f] = slopes[first + k, f] - average[f]
+        levels[k] = find_variance(covariance, centred)
+    expect_levels(chances, last - first, levels)
+    for j in range(n_directions):
+        mean = _add_gradient(
+            level, j, extent, weight, scores, (chances, levels, slopes, y, covariance), sums[0],
+            vectors,
+        )  # fmt: skip
+        if n_directions <= MOST_JOINT:
+            position = curved_at + j * (j + 1) // 2 * design.size
+            _add_pairs(j, mean, extent, position, weight, scores, chances, design, sums[1])
+    if n_directions > MOST_JOINT:
+        _add_bound(last - first, curved_at, weight, chances, design, sums[1])
+
+
+@compile_kernel(saved=False, **PART)
+def _add_gradient(level, j, extent, weight, scores, state, gradients, vectors):  # type: ignore[no-untyped-def]
+    """Add the gradient of one direction; returns the mean of its scores under the PMF."""
+    first, last, at, begin, n_directions = extent
+    chances, levels, slopes, y, covariance = state
+    spread, turned = vectors[1], vectors[2]
+    n_traits, n_levels = y.size, last - first
+    mean, expected = 0.0, 0.0
+    for k in range(n_levels):
+        mean += chances[k] * scores[at + k * n_directions + j]
+        expected += levels[k] * scores[at + k * n_directions + j]
+    left = weight * (scores[at + (level - first) * n_directions + j] - expected)
+    gradients[begin + j, 0] += left
+    for f in range(n_traits):
+        turned[f] = 0.0
+    for k in range(n_levels):
+        pull = chances[k] * (scores[at + k * n_directions + j] - mean)
+        for f in range(n_traits):
+            turned[f] += pull * slopes[first + k, f]
+    between = 0.0
+    for f in range(n_traits):
+        spread[f] = 0.0
+        for g in range(n_traits):
+            spread[f] += covariance[f, g] * turned[g]
+        between += turned[f] * spread[f]
+    # the expected variance is that of the expected PMF, less that of the mean score
+    within, at_mean = -between, 0.0
+    for k in range(n_levels):
+        score = scores[at + k * n_directions + j]
+        within += levels[k] * (score - expected) ** 2
+        at_mean += chances[k] * (score - mean) ** 2
+    ratio = max(within / at_mean, 0.25) if at_mean > 0 else 1.0
+    for f in range(n_traits):
+        gradients[begin + j, f + 1] += left * y[f] - weight * ratio * spread[f]
+    return mean
+
+
+@compile_kernel(saved=False, **PART)
+def _add_pairs(j, mean, extent, position, weight, scores, chances, design, curvatures):  # type: ignore[no-untyped-def]
+    """Add the second derivatives, from a position on, of one direction with those before it and with itself."""
+    first, last, at, _, n_directions = extent
+    for i in range(j + 1):
+        bend = 0.0
+        for k in range(last - first):
+            bend += (
+                chances[k]
+                * (scores[at + k * n_directions + j] - mean)
+                * scores[at + k * n_directions + i]
+            )
+        bend *= weight
+        for f in range(design.size):
+            curvatures[position + f] += bend * design[f]
+        position += design.size
+
+
+@compile_kernel(saved=False, **PART)
+def _add_bound(n_levels, position, weight, chances, design, curvatures):  # type: ignore[no-untyped-def]
+    """Add the bound that stands for the second derivatives of all pairs of directions."""
+    bend = 0.0
+    for k in range(n_levels):
+        bend = max(bend, 2.0 * weight * chances[k] * (1.0 - chances[k]))
+    for f in range(design.size):
+        curvatures[position + f] += bend * design[f]

@@ -2,18 +2,27 @@
 
 The level r of variable i has the logit ``base[r] + slopes[r] . y``, y the traits of a sample, which are normal. The
 logarithm of the posterior of y is concave, so Newton's steps find its peak; the inverse of minus its second derivative
-there is Laplace's approximation of the covariance.
+there is Laplace's approximation of the covariance. `pmflib.kernels.trait_passes.find_traits` takes the same steps for
+EM passes, where the prior is standard normal and few directions stand for the slopes: a change here is looked at
+there as well.
 """
 
 import math
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
-from pmflib.kernels.em_segments import INNER, UNCOUNTED
+from pmflib.core.arrays import FloatArray
+from pmflib.kernels.em_arguments import INNER, UNCOUNTED
 from pmflib.kernels.llvm.saved_code import compile_kernel
-from pmflib.kernels.small_matrices import factorise, invert, solve
-from pmflib.kernels.trait_cells import add_derivatives, add_skew, find_chances, shift_to_mean
+from pmflib.kernels.trait_cells import (
+    add_derivatives,
+    add_skew,
+    factorise,
+    find_chances,
+    invert,
+    shift_to_mean,
+    solve,
+)
 
 LARGEST_STEP = 2.0
 """Limit of a Newton step, in any trait."""
@@ -90,8 +99,8 @@ def fold_row(indices, start, stop, arrays, limits, y, covariance, work):  # type
 def fold_rows(indptr, indices, arrays, limits, modes, covariances, log_probs, work):  # type: ignore[no-untyped-def]
     """Fold samples in.
 
-    indptr: int64 (n_rows + 1,), and indices: int32 (n_observed,), as in `pmflib.blocks.SparseBlock`. arrays: owners,
-    int64 (n_levels,), offsets, int64 (n_variables + 1,), base, float64 (n_levels,), slopes, float64 (n_levels,
+    indptr: int64 (n_rows + 1,), and indices: int32 (n_observed,), as in `pmflib.core.blocks.SparseBlock`. arrays:
+    owners, int64 (n_levels,), offsets, int64 (n_variables + 1,), base, float64 (n_levels,), slopes, float64 (n_levels,
     n_traits), mean (n_traits,) and precision (n_traits, n_traits) of the prior, and the logarithm of the determinant of
     the latter. limits: largest number of Newton steps, at least 1, and the step, in any trait, below which it is the
     last. modes: float64 (n_rows, n_traits), where to begin, changed. Filled are covariances (n_rows, n_traits,
@@ -211,8 +220,8 @@ def predict_cells(rows, variables, offsets, base, slopes, modes, covariances, no
 
 
 def _tabulate(n_nodes: int) -> FloatArray:
-    places, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
-    return np.stack([places, weights / weights.sum()])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
+    return np.stack([nodes, weights / weights.sum()])
 
 
 NODES = np.concatenate([_tabulate(FEW), _tabulate(MANY)], axis=1)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.errors import PmfError, SchemaError
-from pmflib.level_blocks import FLOOR, repeat_blocks, sum_blocks
-from pmflib.model.joint_pmf import JointPMF
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray, repeat_blocks, sum_blocks
+from pmflib.core.errors import PmfError, SchemaError
+from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
 
 
@@ -59,13 +58,13 @@ class Associations:
                 raise PmfError(
                     f"support has shape {support.shape}; the associations have {self.mutual_information.shape}"
                 )
-            held = support[rows, columns] > 0
-            rows, columns = rows[held], columns[held]
+            observed = support[rows, columns] > 0
+            rows, columns = rows[observed], columns[observed]
         order = np.argsort(-self.mutual_information[rows, columns], kind="stable")[:most]
         return [(int(rows[each]), int(columns[each])) for each in order]
 
 
-def measure_associations(model: JointPMF, variables: IntArray | None = None) -> Associations:
+def measure_associations(model: Mixture, variables: IntArray | None = None) -> Associations:
     """Measure how far each pair of variables is from independence, under a model.
 
     Parameters
@@ -73,7 +72,7 @@ def measure_associations(model: JointPMF, variables: IntArray | None = None) -> 
     model
         The model.
     variables
-        int64: places of the variables whose pairs are measured, rising; None is all.
+        int64: positions of the variables whose pairs are measured, rising; None is all.
 
     Returns
     -------
@@ -86,7 +85,7 @@ def measure_associations(model: JointPMF, variables: IntArray | None = None) -> 
     """
     schema = model.schema
     if variables is not None:
-        schema = Schema(tuple(schema[int(place)] for place in variables))
+        schema = Schema(tuple(schema[int(position)] for position in variables))
         levels = np.concatenate(
             [np.arange(model.schema.n_levels)[model.schema.rows_of(int(j))] for j in variables]
         )
@@ -98,13 +97,13 @@ def measure_associations(model: JointPMF, variables: IntArray | None = None) -> 
     n_variables = sizes.size
     information = np.zeros((n_variables, n_variables))
     squares = np.zeros((n_variables, n_variables))
-    for place, joint in enumerate(model.iterate_pairs(levels, offsets)):
-        mine, after = schema.rows_of(place), slice(int(offsets[place + 1]), None)
+    for position, joint in enumerate(model.iterate_pairs(levels, offsets)):
+        mine, after = schema.rows_of(position), slice(int(offsets[position + 1]), None)
         product = np.maximum(np.outer(singles[mine], singles[after]), FLOOR)
-        edges = offsets[place + 1 :] - offsets[place + 1]
+        edges = offsets[position + 1 :] - offsets[position + 1]
         logs = np.log(np.maximum(joint, FLOOR) / product)
-        information[place, place + 1 :] = sum_blocks((joint * logs).sum(axis=0), edges)
-        squares[place, place + 1 :] = sum_blocks(
+        information[position, position + 1 :] = sum_blocks((joint * logs).sum(axis=0), edges)
+        squares[position, position + 1 :] = sum_blocks(
             ((joint - product) ** 2 / product).sum(axis=0), edges
         )
     information, squares = (np.maximum(each + each.T, 0.0) for each in (information, squares))
@@ -144,22 +143,24 @@ def measure_in_counts(table: IntArray, offsets: IntArray) -> FloatArray:
         )
     n_variables = offsets.size - 1
     found = np.full((n_variables, n_variables), np.nan)
-    for place in range(n_variables - 1):
-        block = table[offsets[place] : offsets[place + 1], offsets[place + 1] :].astype(np.float64)
-        edges = offsets[place + 1 :] - offsets[place + 1]
+    for position in range(n_variables - 1):
+        block = table[offsets[position] : offsets[position + 1], offsets[position + 1] :].astype(
+            np.float64
+        )
+        edges = offsets[position + 1 :] - offsets[position + 1]
         by_row = sum_blocks(block, edges, axis=1)
         by_column = block.sum(axis=0)
         n_samples = sum_blocks(by_column, edges)
         # sums of n log n: of the cells, of either margin, and of all samples
         cells = sum_blocks(_weigh(block).sum(axis=0), edges)
         rows, columns = _weigh(by_row).sum(axis=0), sum_blocks(_weigh(by_column), edges)
-        held = np.maximum(n_samples, 1.0)
-        raw = (cells - rows - columns + _weigh(n_samples)) / held
+        observed = np.maximum(n_samples, 1.0)
+        raw = (cells - rows - columns + _weigh(n_samples)) / observed
         free = np.maximum(np.count_nonzero(by_row, axis=0) - 1, 0) * np.maximum(
             sum_blocks((by_column > 0).astype(np.int64), edges) - 1, 0
         )
-        known = np.where(n_samples > 0, np.maximum(raw - free / (2 * held), 0.0), np.nan)
-        found[place, place + 1 :] = found[place + 1 :, place] = known
+        known = np.where(n_samples > 0, np.maximum(raw - free / (2 * observed), 0.0), np.nan)
+        found[position, position + 1 :] = found[position + 1 :, position] = known
     return found
 
 
@@ -167,12 +168,12 @@ def _weigh(counts: FloatArray) -> FloatArray:
     return np.asarray(counts * np.log(np.maximum(counts, 1.0)))
 
 
-def expect_values(model: JointPMF) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+def expect_values(model: Mixture) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Expected values of the ordinal variables given each state, and over all samples.
 
     Returns
     -------
-    places
+    positions
         int64 of shape (n_ordinal,): the variables with values.
     shifts
         float64 of shape (n_ordinal, rank): expected value given the state less that over all samples, in standard
@@ -182,19 +183,19 @@ def expect_values(model: JointPMF) -> tuple[IntArray, FloatArray, FloatArray, Fl
         of the values.
     """
     schema = model.schema
-    places = np.array(
+    positions = np.array(
         [j for j, each in enumerate(schema.variables) if each.values is not None], np.int64
     )
-    if not places.size:
-        return places, np.zeros((0, model.rank)), np.zeros(0), np.zeros(0)
+    if not positions.size:
+        return positions, np.zeros((0, model.rank)), np.zeros(0), np.zeros(0)
     values = np.zeros(schema.n_levels)
-    for place in places.tolist():
-        values[schema.rows_of(place)] = schema.variables[place].numeric_values()
+    for position in positions.tolist():
+        values[schema.rows_of(position)] = schema.variables[position].numeric_values()
     singles = model.factors @ model.prior
     means = sum_blocks(values * singles, schema.offsets)
     centred = values - repeat_blocks(means, schema.offsets)
-    spreads = np.sqrt(sum_blocks(centred**2 * singles, schema.offsets))[places]
-    shifts = sum_blocks(centred[:, None] * model.factors, schema.offsets)[places]
+    spreads = np.sqrt(sum_blocks(centred**2 * singles, schema.offsets))[positions]
+    shifts = sum_blocks(centred[:, None] * model.factors, schema.offsets)[positions]
     scale = np.where(spreads > 0, spreads, 1.0)
     shifts = np.where(spreads[:, None] > 0, shifts / scale[:, None], 0.0)
-    return places, shifts, spreads, means[places]
+    return positions, shifts, spreads, means[positions]

@@ -1,40 +1,38 @@
-"""The fitted joint PMF: marginals, conditions, questions, samples, pictures, and itself on disk."""
+"""The fitted joint PMF: predictions, questions, pictures, and itself on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pmflib.argument_checks import check_whole
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.displays.summary import Summary
-from pmflib.model.marginal_tables import MAX_MARGINAL_CELLS, mix_factors, place_marginal
-from pmflib.model.row_predictions import RowPredictions
-from pmflib.model.state_conditions import condition_states, find_able_states
-from pmflib.model.stored_model import Arrays, read_model, write_model
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.errors import PmfError, StoreError
+from pmflib.core.methods import load_name
+from pmflib.display.summary import Summary
+from pmflib.model.mixture import Arrays, Mixture
+from pmflib.schema import Schema
+from pmflib.store.caches import find_local_path
+from pmflib.store.zarr_arrays import read_arrays, refuse_damage, write_arrays
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pmflib.counting.pair_counts import PairCounts
-    from pmflib.model.reference_scores import ReferenceScores
-    from pmflib.plots.drawing import Axes
-    from pmflib.questions.answers import Answer
-    from pmflib.questions.conditions import Conditions, Given
-    from pmflib.questions.evidence import Evidence
+    from pmflib.display.drawing import Axes
+    from pmflib.model.questions.answers import Answer, Source
+    from pmflib.model.row_scores import ReferenceScores
+    from pmflib.model.traits.trait_model import TraitScores
 
-Unsupported: TypeAlias = Literal["search", "refits", "jackknife"]
-"""What not every model does: the search for the most likely combinations of more variables than can be listed, fits
-again without each fold that answers have their standard errors from, and those that are asked for."""
+KIND = "joint PMF"
+"""Attribute ``kind`` of the Zarr group of a model."""
+CLASSES: dict[str, type[JointPMF] | str] = {"tree": "pmflib.model.forests.tree_pmf:TreePMF"}
+"""Classes of models by attribute ``dependence`` of their Zarr groups; one that is written ``"module:class"`` is
+imported when a model of it is first read, and subclasses register themselves when they are defined."""
 
 
 @dataclass(frozen=True, eq=False)
-class JointPMF(RowPredictions):
+class JointPMF(Mixture):
     """The joint distribution of all variables, as a mixture over latent states.
 
     ``Pr(i_1, ..., i_N) = sum_f prior[f] * prod_n factor(n)[i_n, f]``; the full tensor is never formed.
@@ -63,6 +61,11 @@ class JointPMF(RowPredictions):
         If shapes do not agree, something is no probability, or the traits are those of other variables.
     """
 
+    def __init_subclass__(cls, *, dependence: str, **options: Any) -> None:
+        """Register a kind of model by what its Zarr groups say of dependence within states."""
+        super().__init_subclass__(**options)
+        CLASSES[dependence] = cls
+
     def __repr__(self) -> str:
         """Sizes, and the method that fitted it."""
         method = f", method {self.origin['method']!r}" if "method" in self.origin else ""
@@ -70,9 +73,79 @@ class JointPMF(RowPredictions):
 
     def summary(self) -> Summary:
         """Latent states by size with what distinguishes each: text in a terminal, HTML in a notebook."""
-        from pmflib.displays.model_summary import summarise_model
+        from pmflib.model.figures import summarise_model
 
         return summarise_model(self)
+
+    def predict(self, table: object, variable: str | int) -> IntArray:
+        """Most probable code of a variable in each row (MAP), given the others; the first of equals.
+
+        Returns
+        -------
+        int64 of shape (n_rows,), in [0, cardinality); `Schema` holds the labels.
+        """
+        codes: IntArray = self.predict_proba(table, variable).argmax(axis=1)
+        return codes
+
+    def expected_value(self, table: object, variable: str | int) -> FloatArray:
+        """Expected value of an ordinal variable in each row, given the others (MMSE).
+
+        Returns
+        -------
+        float64 of shape (n_rows,), in the units of the variable's values.
+
+        Raises
+        ------
+        SchemaError
+            If the variable has no values.
+        """
+        values = self.schema[variable].numeric_values()
+        expected: FloatArray = self.predict_proba(table, variable) @ values
+        return expected
+
+    def complete(self, table: object) -> IntArray:
+        """Fill every missing cell with its most probable code given what its row holds, each on its own.
+
+        Returns
+        -------
+        The schema's dtype, shape (n_rows, n_variables), no -1 left; observed cells keep their code.
+        """
+        filled: IntArray = self.schema.encode(table).copy()
+        # a copy, for what is filled is not observed
+        for position, rows, chances in self.predict_gaps(filled.copy()):
+            filled[rows, position] = chances.argmax(axis=1)
+        return filled
+
+    def traits(self, table: object) -> TraitScores:
+        """Scores of each row on the continuous traits of the model, with standard errors.
+
+        Parameters
+        ----------
+        table
+            As for `log_prob`; also rows never seen, and rows with nothing observed.
+
+        Returns
+        -------
+        Scores and errors, (n_rows, n_traits) each; the first trait explains most.
+
+        Raises
+        ------
+        PmfError
+            If the model has no traits.
+        """
+        if self.trait_model is None:
+            raise PmfError(
+                "the model has latent states and no traits; fit one that has: pmflib.fit_traits(table).model"
+            )
+        return self.trait_model.score_traits(self.schema.encode(table))
+
+    def edges(self) -> list[tuple[str, str, float]]:
+        """Pairs of variables that hang together within states: none, but for models with forests."""
+        return []
+
+    def summarise_dependence(self) -> dict[str, object]:
+        """What the summary of a fit says of dependence within states, plain JSON types: nothing, but for forests."""
+        return {}
 
     def score(
         self,
@@ -91,10 +164,10 @@ class JointPMF(RowPredictions):
         targets
             Names of variables to predict from the others.
         reference
-            Scores that percentiles refer to, as `pmflib.model.reference_scores.ReferenceScores` reads them; by default
+            Scores that percentiles refer to, as `pmflib.model.row_scores.ReferenceScores` reads them; by default
             those of samples drawn from the model.
         probabilities
-            Whether the probability of every level of a target is wanted, too.
+            Whether the probability of every level of a target is requested, too.
 
         Returns
         -------
@@ -105,207 +178,70 @@ class JointPMF(RowPredictions):
         SchemaError
             If the table does not fit the schema, or a target is no variable.
         """
-        from pmflib.model.reference_scores import ReferenceScores
-        from pmflib.model.score_tables import TableScorer, Wanted
+        from pmflib.model.row_scores import ReferenceScores
+        from pmflib.model.score_tables import ScoreOptions, TableScorer
 
         codes = self._encode(table)
         reference = ReferenceScores.draw(self) if reference is None else reference
-        return TableScorer(self, reference, Wanted(tuple(targets), probabilities)).score(codes)[0]
-
-    def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
-        """Joint PMF of some variables, possibly given levels of others.
-
-        Parameters
-        ----------
-        variables
-            Names or places, distinct, at least one.
-        given
-            Level of other variables: a label, a code, or a collection of these, of which a row has one.
-
-        Returns
-        -------
-        float64 with one axis per variable, of its cardinality, in the order of ``variables``; sums to 1.
-
-        Raises
-        ------
-        SchemaError
-            If a variable or level is unknown, or occurs twice.
-        PmfError
-            If what is given has probability 0.
-        MemoryPlanError
-            If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
-        """
-        places = place_marginal(self.schema, variables, given, MAX_MARGINAL_CELLS)
-        prior = self.condition(given).prior if given else self.prior
-        return mix_factors(prior, [self.factor(place) for place in places])
-
-    def condition(self, given: Given) -> JointPMF:
-        """Model of those who have some levels: again a joint PMF of all variables.
-
-        Parameters
-        ----------
-        given
-            As for `marginal`.
-
-        Returns
-        -------
-        The model, of the same states and schema; the variables that are given have the given levels alone.
-
-        Raises
-        ------
-        SchemaError
-            If a variable or level is unknown.
-        PmfError
-            If nobody can have these levels: they have probability 0.
-        """
-        from pmflib.questions.conditions import condition, encode_conditions
-
-        return condition(self, encode_conditions(self.schema, given))[0]
-
-    def condition_codes(self, conditions: Conditions) -> tuple[JointPMF, float]:
-        """Condition on codes that somebody can have, as `can_meet` says; see `pmflib.questions.conditions.condition`.
-
-        Returns
-        -------
-        The model given the conditions, and their log-probability, nats.
-        """
-        prior, factors, log_probability = condition_states(
-            self.prior, self.factors, self.schema.offsets, conditions
-        )
-        return JointPMF(prior, factors, self.schema, self.origin), log_probability
-
-    def can_meet(self, conditions: Conditions) -> bool:
-        """Whether anybody can meet some conditions together: their probability is above 0."""
-        able = find_able_states(self.prior, self.factors, self.schema.offsets, conditions)
-        return bool(able.any())
-
-    def weigh_combinations(self, places: Sequence[int], combinations: IntArray) -> FloatArray:
-        """Probabilities of some combinations of codes.
-
-        Parameters
-        ----------
-        places
-            Places of the variables, distinct, at least one.
-        combinations
-            Codes of shape (n_combinations, n_places).
-
-        Returns
-        -------
-        float64 of shape (n_combinations,).
-        """
-        with np.errstate(divide="ignore"):
-            logs = np.log(self.prior)[None, :] + sum(
-                np.log(self.factor(place))[combinations[:, n]] for n, place in enumerate(places)
-            )
-        return np.asarray(np.exp(logs).sum(axis=1))
-
-    def iterate_pairs(self, levels: IntArray, offsets: IntArray) -> Iterator[FloatArray]:
-        """Joint PMFs of each of some variables with all those after it, a variable at a time.
-
-        Parameters
-        ----------
-        levels
-            int64: places of all levels of these variables, stacked.
-        offsets
-            int64 of shape (n + 1,): where the levels of each variable begin and end among them.
-
-        Yields
-        ------
-        For each variable but the last, float64 of shape (cardinality, n_levels of those after it).
-        """
-        factors = self.factors[levels]
-        for begin, end in pairwise(offsets[:-1].tolist()):
-            yield (factors[begin:end] * self.prior) @ factors[end:].T
-
-    def edges(self) -> list[tuple[str, str, float]]:
-        """Pairs of variables that hang together within states: none, but for a `pmflib.trees.tree_pmf.TreePMF`."""
-        return []
-
-    @property
-    def unsupported(self) -> Mapping[Unsupported, str]:
-        """What the model does not do, with the words of the message that refuses it: nothing, but for forests."""
-        return {}
-
-    def summarise_dependence(self) -> dict[str, Any]:
-        """What the summary of a fit says of dependence within states, plain JSON types: nothing, but for forests."""
-        return {}
+        return TableScorer(self, reference, ScoreOptions(tuple(targets), probabilities)).score(
+            codes
+        )[0]
 
     def ask(
-        self, question: str, counts: PairCounts | Evidence | None = None, *, top: int = 5
+        self,
+        question: str,
+        data: object = None,
+        *,
+        top: int = 5,
+        source: Source = "both",
+        level: float = 0.95,
     ) -> Answer:
-        """Answer a question in words, such as ``P(label=e | odor=f)``: see `pmflib.questions.ask`."""
-        from pmflib.questions.answering import ask
+        """Answer a question in words, such as ``P(label=e | odor=f)``: see `pmflib.model.questions.ask`."""
+        from pmflib.model.questions.answering import ask
 
-        return ask(self, question, counts, top=top)
-
-    def sample(
-        self, n_rows: int, rng: np.random.Generator | int, *, given: Given | None = None
-    ) -> IntArray:
-        """Draw samples.
-
-        Parameters
-        ----------
-        n_rows
-            Number of samples, at least 0.
-        rng
-            Generator, or a seed for one.
-        given
-            Levels that all of them have, as for `marginal`; None is no condition.
-
-        Returns
-        -------
-        The schema's dtype, shape (n_rows, n_variables), nothing missing; `Schema.decode` gives labels.
-
-        Raises
-        ------
-        SchemaError, PmfError
-            As `condition` does.
-        """
-        check_whole("n_rows", n_rows)
-        model = self.condition(given) if given else self
-        return model._draw(n_rows, np.random.default_rng(rng))
-
-    def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:
-        from pmflib.model.sampling import sample_codes
-
-        return sample_codes(self.prior, self.factors, self.schema.offsets, n_rows, rng)
+        return ask(self, question, data, top=top, source=source, level=level)
 
     def plot_states(self, **options: Any) -> Axes:
-        """Draw what distinguishes the states: see `pmflib.plots.model_plots.plot_states`."""
-        from pmflib.plots.model_plots import plot_states
+        """Draw what distinguishes the states: see `pmflib.model.figures.plot_states`."""
+        from pmflib.model.figures import plot_states
 
         return plot_states(self, **options)
 
     def plot_traits(self, table: object, **options: Any) -> Axes:
-        """Draw people's scores on a trait: see `pmflib.plots.trait_plots.plot_traits`."""
-        from pmflib.plots.trait_plots import plot_traits
+        """Draw people's scores on a trait: see `pmflib.model.figures.plot_traits`."""
+        from pmflib.model.figures import plot_traits
 
-        return plot_traits(self, table, **options)
+        found = self.traits(table)
+        codes = self.schema.encode(table)
+        return plot_traits(self.schema, codes, found.scores, found.errors, **options)
 
     def plot_associations(self, **options: Any) -> Axes:
-        """Draw the pairs that go together most: see `pmflib.plots.model_plots.plot_associations`."""
-        from pmflib.plots.model_plots import plot_associations
+        """Draw the pairs that go together most: see `pmflib.model.figures.plot_associations`."""
+        from pmflib.model.figures import plot_associations
 
         return plot_associations(self, **options)
 
     def plot_marginal(self, variable: str | int, **options: Any) -> Axes:
-        """Draw the PMF of a variable: see `pmflib.plots.model_plots.plot_marginal`."""
-        from pmflib.plots.model_plots import plot_marginal
+        """Draw the PMF of a variable: see `pmflib.model.figures.plot_marginal`."""
+        from pmflib.model.figures import plot_marginal
 
         return plot_marginal(self, variable, **options)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a Zarr group, which `load` reads; the folder must not exist."""
-        write_model(Path(path), self, *self.list_parts())
-
-    def list_parts(self) -> tuple[Arrays, dict[str, Any]]:
-        """Arrays and attributes of the model's Zarr group, beside those that every model has.
-
-        The arrays are of int32 or float64: what the digest of a model is made of, beside prior, factors and schema.
-        """
-        if self.trait_model is None:
-            return {}, {}
-        return self.trait_model.to_arrays(), {"n_traits": self.trait_model.n_traits}
+        own: Arrays = {
+            "prior": (self.prior, ("state",)),
+            "factors": (self.factors, ("level", "state")),
+            "offsets": (self.schema.offsets, ("variable_edge",)),
+        }
+        metadata = {
+            "kind": KIND,
+            "units": "probability",
+            "schema": self.schema.to_json(),
+            "origin": dict(self.origin),
+        }
+        arrays, attributes = self.list_parts()
+        write_arrays(Path(path), own | arrays, metadata | attributes)
 
     @classmethod
     def load(cls, path: str | Path) -> JointPMF:
@@ -316,4 +252,29 @@ class JointPMF(RowPredictions):
         StoreError
             If the group is absent, damaged, or holds something else.
         """
-        return read_model(path)
+        folder = find_local_path(path)
+        _, attributes = read_arrays(folder, [], kind=KIND)
+        with refuse_damage(folder):
+            dependence = attributes.get("dependence")
+            found = JointPMF if dependence is None else CLASSES.get(dependence)
+            if found is None:
+                raise StoreError(
+                    f"{str(path)!r} holds a model of dependence {dependence!r}, which is not known here; read it with "
+                    "the version that wrote it"
+                )
+            kind: type[JointPMF] = load_name(found) if isinstance(found, str) else found
+            schema, origin = Schema.from_json(attributes["schema"]), dict(attributes["origin"])
+            return kind.read_parts(folder, schema, origin, attributes)
+
+    @classmethod
+    def read_parts(
+        cls, folder: Path, schema: Schema, origin: dict[str, Any], attributes: Mapping[str, Any]
+    ) -> JointPMF:
+        """Read a model of this class: what `list_parts` of it gave, from a folder, with these attributes."""
+        arrays, _ = read_arrays(folder, ["prior", "factors"], kind=KIND)
+        traits = None
+        if "n_traits" in attributes:
+            from pmflib.model.traits.trait_model import TraitModel
+
+            traits = TraitModel.load(folder, schema)
+        return JointPMF(arrays["prior"], arrays["factors"], schema, origin, traits)

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.errors import MemoryPlanError, PmfError, RankError, SchemaError
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.errors import MemoryPlanError, PmfError, RankError, SchemaError
 
 MAX_JOINT_CELLS = 10_000_000
 """Cells of the largest joint distribution that `relative_error` forms by default."""

@@ -1,20 +1,21 @@
-"""Scores of whole rows: how probable, how unusual for what is observed, which cell is least expected."""
+"""Scores of whole rows, how unusual each is, and the reference that makes percentiles of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.blocks import DenseBlock
-from pmflib.level_blocks import FLOOR, sum_blocks
-
-if TYPE_CHECKING:
-    from pmflib.model import JointPMF
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray, sum_blocks
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import PmfError
+from pmflib.model.marginals import FindSurprises, RowScores
+from pmflib.model.mixture import Mixture
+from pmflib.model.sampling import draw_cells
+from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 BATCH_ROWS = 8192
 """Rows scored at a time: their codes and posteriors stay in the processor's caches."""
@@ -22,75 +23,6 @@ BATCH_ROWS = 8192
 
 LEFT = 1e-12
 """Least share of the entropy of the latent state that a variable leaves: one that says it all leaves rounding."""
-
-
-FindSurprises: TypeAlias = Callable[[IntArray, "RowScores"], None]
-"""Fills, given valid codes of rows, what their scores say of the least probable cell, and the states."""
-
-
-@dataclass(frozen=True, eq=False)
-class RowScores:
-    """Scores of some rows.
-
-    Parameters
-    ----------
-    log_probs
-        float64 of shape (n_rows,): log-probability of what is observed, nats; 0 where nothing is.
-    posteriors
-        float64 of shape (n_rows, rank); the prior where nothing is observed.
-    states
-        int32 of shape (n_rows,): most probable latent state, the first of equals.
-    n_observed
-        int32 of shape (n_rows,): observed cells.
-    surprises
-        float64 of shape (n_rows,): how far the log-probability is below the one expected of rows with the same cells
-        observed, in their standard deviations under the model; nan where nothing is observed.
-    variables
-        int32 of shape (n_rows,): variable whose level is the least probable given the others; -1 where nothing is
-        observed.
-    probabilities
-        float64 of shape (n_rows,): that probability; nan where nothing is observed.
-    expected
-        int32 of shape (n_rows,): code of its most probable level given the others; -1 where nothing is observed.
-    expected_probabilities
-        float64 of shape (n_rows,): probability of that level; nan where nothing is observed.
-    """
-
-    log_probs: FloatArray
-    posteriors: FloatArray
-    states: IntArray
-    n_observed: IntArray
-    surprises: FloatArray
-    variables: IntArray
-    probabilities: FloatArray
-    expected: IntArray
-    expected_probabilities: FloatArray
-
-    @classmethod
-    def reserve(cls, n_rows: int, rank: int) -> RowScores:
-        """Room for the scores of some rows."""
-
-        def reals() -> FloatArray:
-            return np.empty(n_rows)
-
-        def integers() -> IntArray:
-            return np.empty(n_rows, np.int32)
-
-        return cls(
-            log_probs=reals(),
-            posteriors=np.empty((n_rows, rank)),
-            states=integers(),
-            n_observed=integers(),
-            surprises=reals(),
-            variables=integers(),
-            probabilities=reals(),
-            expected=integers(),
-            expected_probabilities=reals(),
-        )
-
-    def cut(self, rows: slice) -> RowScores:
-        """The same arrays, some rows of them."""
-        return RowScores(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 class RowScorer:
@@ -102,7 +34,7 @@ class RowScorer:
         The model.
     """
 
-    def __init__(self, model: JointPMF) -> None:
+    def __init__(self, model: Mixture) -> None:
         self.model = model
 
     def score(self, codes: IntArray) -> RowScores:
@@ -159,7 +91,7 @@ class RowScorer:
         model, offsets = self.model, self.model.schema.offsets
         factors = model.factors
         # of complete rows the mean is exact; where a variable that it depends on is missing, it says less than it would
-        held, within = model.expect_logs()
+        expected, within = model.expect_logs()
         by_state = sum_blocks(factors * np.log(np.maximum(factors, FLOOR)), offsets)
         singles = factors @ model.prior
         logs = np.log(np.maximum(singles, FLOOR))
@@ -171,10 +103,196 @@ class RowScorer:
         left = 1 - shared / of_state if of_state > 0 else np.ones(len(shared))
         return np.column_stack(
             [
-                held @ model.prior,
+                expected @ model.prior,
                 np.maximum(within, 0.0) @ model.prior,
                 np.maximum(alone, 0.0),
                 np.log(np.maximum(left, LEFT)),
-                held,
+                expected,
             ]
         )
+
+
+REFERENCE = "reference"
+"""Zarr group of the scores, in the folder of their artefact."""
+KIND = "reference scores"
+"""Attribute ``kind`` of the Zarr group."""
+HELD_OUT = "held-out samples"
+DRAWN = "samples drawn from the model"
+KEPT = 50_000
+"""Reference samples, at most, give or take: the standard error of a percentile is then 0.22 at most, in one band."""
+THIN_BELOW = 0.005
+"""Share of the reference samples with the fewest observed cells, whose place thinned samples take."""
+BAND_ROWS = 1000
+"""Least number of reference samples in a band."""
+MAX_BANDS = 16
+"""Bands of samples by the number of their observed cells, at most."""
+DRAWN_ROWS = KEPT
+"""Samples drawn from a model that comes without a reference."""
+THIN_SEED = 0x5EED
+"""Which cells of a reference sample are hidden to thin it."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceScores:
+    """Scores of reference samples, in bands of about as many observed cells.
+
+    Rows are compared with reference samples of their band: with few observed cells, scores have another distribution
+    than with many, even when their mean and standard deviation agree.
+
+    Parameters
+    ----------
+    surprises
+        float64 of shape (n_samples,): scores as in `RowScores`, those of a band increasing.
+    bands
+        int64 of shape (n_bands + 1,): the samples of band b are ``surprises[bands[b]:bands[b + 1]]``.
+    edges
+        int64 of shape (n_bands - 1,): least number of observed cells in each band but the first, increasing.
+    origin
+        What the samples are: ``HELD_OUT`` or ``DRAWN``.
+    """
+
+    surprises: FloatArray
+    bands: IntArray
+    edges: IntArray
+    origin: str
+
+    @classmethod
+    def make(
+        cls, parts: Sequence[tuple[FloatArray, IntArray, FloatArray, IntArray]], origin: str
+    ) -> ReferenceScores:
+        """Sort scores into bands.
+
+        Parameters
+        ----------
+        parts
+            What `score_reference` gives for some samples each.
+        origin
+            As above.
+
+        Returns
+        -------
+        The reference. Where rows have fewer observed cells than nearly any reference sample, the bands are those of the
+        thinned samples.
+
+        Raises
+        ------
+        PmfError
+            If no sample has anything observed.
+        """
+        surprises = np.concatenate([part[0] for part in parts] or [np.empty(0)])
+        counts = np.concatenate([part[1] for part in parts] or [np.empty(0, np.int64)])
+        if not surprises.size:
+            raise PmfError(
+                "no reference sample has an observed cell, and percentiles need one; give other samples"
+            )
+        least = int(np.quantile(counts, THIN_BELOW, method="lower"))
+        thin_surprises = np.concatenate([part[2] for part in parts])
+        thin_counts = np.concatenate([part[3] for part in parts])
+        natural, thin = counts >= least, thin_counts < least
+        edges = [
+            *_list_edges(thin_counts[thin]),
+            *([least] if thin.any() else []),
+            *_list_edges(counts[natural]),
+        ]
+        surprises = np.concatenate([thin_surprises[thin], surprises[natural]])
+        counts = np.concatenate([thin_counts[thin], counts[natural]])
+        band = np.searchsorted(edges, counts, side="right")
+        order = np.lexsort((surprises, band))
+        bands = np.searchsorted(band[order], np.arange(len(edges) + 2))
+        return cls(surprises[order], bands.astype(np.int64), np.array(edges, np.int64), origin)
+
+    @classmethod
+    def draw(cls, model: Mixture) -> ReferenceScores:
+        """Scores of samples drawn from a model, for one that comes without held-out samples."""
+        scorer, codes = RowScorer(model), model.sample(DRAWN_ROWS, 0)
+        return cls.make([score_reference(codes, np.arange(len(codes)), scorer)], DRAWN)
+
+    def find_percentiles(self, surprises: FloatArray, n_observed: IntArray) -> FloatArray:
+        """Percentiles of scores among the reference samples of their band.
+
+        Parameters
+        ----------
+        surprises, n_observed
+            As for `make`.
+
+        Returns
+        -------
+        float64 of shape (n_rows,), in [0, 100]: share of the reference samples that are less unusual, and half of those
+        that are as unusual; nan where nothing is observed.
+        """
+        out = np.empty(len(surprises))
+        band = np.searchsorted(self.edges, n_observed, side="right") if self.edges.size else None
+        for index in range(self.edges.size + 1):
+            rows = slice(None) if band is None else np.flatnonzero(band == index)
+            known = self.surprises[self.bands[index] : self.bands[index + 1]]
+            asked = surprises[rows]
+            below = np.searchsorted(known, asked, side="left")
+            upto = below.copy()
+            alike = np.flatnonzero(known[np.minimum(below, known.size - 1)] == asked)
+            upto[alike] = np.searchsorted(known, asked[alike], side="right")
+            out[rows] = (below + upto) * (50.0 / known.size)
+        out[np.isnan(surprises)] = np.nan
+        return out
+
+    def save(self, path: Path) -> None:
+        """Write a Zarr group; the folder must not exist."""
+        write_arrays(
+            path,
+            {
+                "surprises": (self.surprises, ("sample",)),
+                "bands": (self.bands, ("band_edge",)),
+                "edges": (self.edges, ("inner_edge",)),
+            },
+            {"kind": KIND, "units": "standard deviations", "origin": self.origin},
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> ReferenceScores:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        StoreError
+            If the group is absent, damaged, or holds something else.
+        """
+        arrays, attributes = read_arrays(path, ["surprises", "bands", "edges"], kind=KIND)
+        return cls(arrays["surprises"], arrays["bands"], arrays["edges"], str(attributes["origin"]))
+
+
+def score_reference(
+    codes: IntArray, rows: IntArray, scorer: RowScorer
+) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
+    """Score reference samples, as they are and thinned, for `ReferenceScores.make`.
+
+    Parameters
+    ----------
+    codes
+        Shape (n_rows, n_variables), -1 missing.
+    rows
+        int64 of shape (n_rows,): numbers of the rows, distinct.
+    scorer
+        Scores of the model.
+
+    Returns
+    -------
+    Scores and numbers of observed cells; and of the same samples with some of their observed cells hidden: each sample
+    keeps a share of its cells, drawn evenly. Rows with nothing observed are left out of both.
+    """
+    drawn = draw_cells((len(codes), codes.shape[1] + 1), rows, THIN_SEED)
+    hidden = drawn[:, :-1] >= drawn[:, -1:]
+    thinned = np.where(hidden, -1, codes).astype(codes.dtype)
+    return *_score_observed(codes, scorer), *_score_observed(thinned, scorer)
+
+
+def _score_observed(codes: IntArray, scorer: RowScorer) -> tuple[FloatArray, IntArray]:
+    found = scorer.score(codes)
+    observed = found.n_observed > 0
+    return found.surprises[observed], found.n_observed[observed]
+
+
+def _list_edges(counts: IntArray) -> list[int]:
+    """Inner edges of bands of about equally many samples, by their number of observed cells."""
+    n_bands = max(1, min(MAX_BANDS, counts.size // BAND_ROWS))
+    positions = np.arange(1, n_bands) * counts.size // n_bands
+    edges = np.unique(np.sort(counts)[positions]) if counts.size else np.empty(0, np.int64)
+    return [int(edge) for edge in edges if edge > counts.min()]

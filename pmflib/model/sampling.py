@@ -4,8 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.errors import PmfError, RankError, SchemaError
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.errors import PmfError, RankError, SchemaError
+from pmflib.core.hashing import HashArray, mix_hashes
 
 CHUNK_ENTRIES = 1 << 20
 """Uniform numbers drawn at a time: 8 MiB."""
@@ -13,7 +14,7 @@ SUM_TOLERANCE = 1e-6
 """Most that a sum of probabilities may miss 1 by."""
 
 
-def check_model(prior: FloatArray, factors: FloatArray, offsets: IntArray) -> None:
+def check_parameters(prior: FloatArray, factors: FloatArray, offsets: IntArray) -> None:
     """Refuse a prior and factors that are not a model over the variables of `offsets`.
 
     Parameters
@@ -143,7 +144,7 @@ def sample_codes(
     """
     from pmflib.kernels.sampling import draw_rows  # Numba loads on first use
 
-    check_model(prior, factors, offsets)
+    check_parameters(prior, factors, offsets)
     if n_rows < 0:
         raise PmfError(f"n_rows is {n_rows}, below 0: pass a count of rows")
     n_variables = offsets.size - 1
@@ -191,7 +192,7 @@ def sample_answers(
     """
     from pmflib.kernels.sampling import draw_answers
 
-    check_model(prior, factors, offsets)
+    check_parameters(prior, factors, offsets)
     n_variables = offsets.size - 1
     if variables.size and not (0 <= variables.min() and variables.max() < n_variables):
         raise SchemaError(
@@ -243,3 +244,23 @@ def choose_variables(
     chosen = np.empty(row_starts[-1], np.int64)
     choose_by_weight(rng, popularity, row_starts, chosen)
     return chosen
+
+
+def draw_cells(shape: tuple[int, ...], rows: IntArray, seed: int) -> HashArray:
+    """Draw a number for every cell by a hash of its position.
+
+    Parameters
+    ----------
+    shape
+        (n_rows, n_variables).
+    rows
+        int64 of shape (n_rows,): numbers of the rows, distinct.
+    seed
+        Integer in [0, 2**64).
+
+    Returns
+    -------
+    uint64 of that shape.
+    """
+    cells = rows[:, None] * np.int64(shape[1]) + np.arange(shape[1])
+    return mix_hashes(cells, seed)

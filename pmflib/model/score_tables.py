@@ -5,28 +5,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.model import JointPMF
-from pmflib.model.reference_scores import ReferenceScores
-from pmflib.model.row_scores import RowScorer, RowScores
-from pmflib.model.target_measures import TargetSums, judge_target
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.model.marginals import RowScores
+from pmflib.model.measures import TargetSums, score_target
+from pmflib.model.mixture import Mixture
+from pmflib.model.row_scores import ReferenceScores, RowScorer
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is wanted besides the scores.
+class ScoreOptions:
+    """What is computed besides the scores.
 
     Parameters
     ----------
     targets
         Names of variables that are predicted from the others.
     probabilities
-        Whether the probability of every level of a target is wanted, too.
+        Whether the probability of every level of a target is requested, too.
     keep
         Names of variables whose levels are passed through.
     """
@@ -35,7 +34,7 @@ class Wanted:
     probabilities: bool = False
     keep: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain JSON types."""
         return {
             "targets": list(self.targets),
@@ -53,9 +52,9 @@ class TableScorer:
         The model.
     reference
         Scores that percentiles refer to.
-    wanted
-        What is wanted besides the scores.
-    facts
+    options
+        What is computed besides the scores.
+    metadata
         Texts that become the metadata of every table, by name: which model, of which run.
 
     Raises
@@ -66,32 +65,32 @@ class TableScorer:
 
     def __init__(
         self,
-        model: JointPMF,
+        model: Mixture,
         reference: ReferenceScores,
-        wanted: Wanted = Wanted(),
-        facts: Mapping[str, str] | None = None,
+        options: ScoreOptions = ScoreOptions(),
+        metadata: Mapping[str, str] | None = None,
     ) -> None:
-        self.model, self.wanted = model, wanted
+        self.model, self.options = model, options
         self.metadata = {
             f"pmf.{name}": text
             for name, text in {
                 "model": digest_model(model),
                 "schema": model.schema.digest,
                 "reference": f"{reference.surprises.size} {reference.origin}",
-                **(facts or {}),
+                **(metadata or {}),
             }.items()
         }
         self._scorer, self._reference = RowScorer(model), reference
         schema = model.schema
-        for name in (*wanted.targets, *wanted.keep):
+        for name in (*options.targets, *options.keep):
             schema.position(name)
         labels = {level: None for variable in schema for level in variable.levels}
-        places = {level: place for place, level in enumerate(labels)}
+        positions = {level: position for position, level in enumerate(labels)}
         self._labels = pa.array(list(labels), pa.string())
         self._names = pa.array(schema.names, pa.string())
-        # place of every level, stacked, among the distinct labels
+        # position of every level, stacked, among the distinct labels
         self._label_of = np.array(
-            [places[level] for variable in schema for level in variable.levels], np.int32
+            [positions[level] for variable in schema for level in variable.levels], np.int32
         )
 
     def score(
@@ -112,7 +111,7 @@ class TableScorer:
         of cells); anomaly_score and anomaly_percentile; surprising_variable, surprising_level and
         surprising_probability: the least probable cell given the others; expected_level and expected_probability: its
         most probable level; null where nothing is observed. For each target T: T.label, T.probability, T.expected where
-        T is ordinal, and T=L for each level L if they are wanted. And how good the predictions of each target are,
+        T is ordinal, and T=L for each level L if they are requested. And how good the predictions of each target are,
         where its level is in the codes.
         """
         return self.make_table(codes, self._scorer.score(codes), origins)
@@ -121,33 +120,33 @@ class TableScorer:
         self, codes: IntArray, found: RowScores, origins: Mapping[str, pa.Array] | None = None
     ) -> tuple[pa.Table, list[TargetSums]]:
         """Make the table of `score` from the scores of the rows."""
-        model, wanted = self.model, self.wanted
+        model, options = self.model, self.options
         columns: dict[str, pa.Array] = {
             **(origins or {}),
-            **{name: self._take_levels(codes, name) for name in wanted.keep},
+            **{name: self._take_levels(codes, name) for name in options.keep},
             "log_prob": pa.array(found.log_probs),
             "state": pa.array(found.states),
             "observed": pa.array(found.n_observed),
             **self._describe(codes, found),
         }
-        judged = []
-        for target in wanted.targets:
+        scored = []
+        for target in options.targets:
             variable = model.schema[target]
             pmf = model.predict_proba(codes, target)
-            judged.append(judge_target(pmf, codes[:, model.schema.position(target)]))
+            scored.append(score_target(pmf, codes[:, model.schema.position(target)]))
             columns |= self._read_pmf(pmf, target)
-            if wanted.probabilities:
-                for place, level in enumerate(variable.levels):
-                    columns[f"{target}={level}"] = pa.array(pmf[:, place])
-        return pa.table(columns).replace_schema_metadata(self.metadata), judged
+            if options.probabilities:
+                for code, level in enumerate(variable.levels):
+                    columns[f"{target}={level}"] = pa.array(pmf[:, code])
+        return pa.table(columns).replace_schema_metadata(self.metadata), scored
 
     def _describe(self, codes: IntArray, found: RowScores) -> dict[str, pa.Array]:
         """What is unusual about each row."""
         nothing = found.n_observed == 0
         percentiles = self._reference.find_percentiles(found.surprises, found.n_observed)
-        held = np.maximum(found.variables, 0)
-        first = self.model.schema.offsets[held]
-        own = codes[np.arange(len(codes)), held].astype(np.int64)
+        surprising = np.maximum(found.variables, 0)
+        first = self.model.schema.offsets[surprising]
+        own = codes[np.arange(len(codes)), surprising].astype(np.int64)
         levels = [self._label_of[first + np.maximum(code, 0)] for code in (own, found.expected)]
         return {
             "anomaly_score": _narrow(found.surprises, nothing),
@@ -161,8 +160,8 @@ class TableScorer:
 
     def _take_levels(self, codes: IntArray, name: str) -> pa.Array:
         """Levels of a variable, null where missing."""
-        held = codes[:, self.model.schema.position(name)].astype(np.int32)
-        return _name(held, pa.array(self.model.schema[name].levels, pa.string()), held < 0)
+        levels = codes[:, self.model.schema.position(name)].astype(np.int32)
+        return _name(levels, pa.array(self.model.schema[name].levels, pa.string()), levels < 0)
 
     def _read_pmf(self, pmf: FloatArray, target: str) -> dict[str, pa.Array]:
         variable = self.model.schema[target]
@@ -177,7 +176,7 @@ class TableScorer:
         return columns
 
 
-def digest_model(model: JointPMF) -> str:
+def digest_model(model: Mixture) -> str:
     """SHA-256 of a model's schema and parameters, in hexadecimal: equal models, equal digests."""
     digest = hashlib.sha256(model.schema.digest.encode())
     own, _ = model.list_parts()
@@ -197,8 +196,8 @@ def list_samples(samples: Sequence[str] | None, rows: IntArray | None) -> dict[s
     return columns
 
 
-def _name(places: IntArray, names: pa.Array, mask: np.ndarray | None) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32(), mask=mask), names)
+def _name(positions: IntArray, names: pa.Array, mask: np.ndarray | None) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(positions, pa.int32(), mask=mask), names)
 
 
 def _narrow(values: FloatArray, mask: np.ndarray) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Latent states as a person can read them: what is more, and less, frequent in each than over all samples."""
+"""Latent states as a person can read them: how large, and what is more and less frequent in each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,130 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.errors import PmfError
-from pmflib.level_blocks import FLOOR, list_owners, sum_blocks
+from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray, list_owners, sum_blocks
+from pmflib.core.errors import PmfError
 from pmflib.model.associations import expect_values
-from pmflib.model.joint_pmf import JointPMF
-from pmflib.model.state_profiles import StateProfiles, profile_states
+from pmflib.model.mixture import Mixture
+from pmflib.model.sampling import check_parameters
+
+SHOWN_LEVELS = 6
+"""Levels per state that are listed by default."""
+
+MIN_LIFT = 1.1
+"""Levels whose lift is below distinguish nothing that a person would care for."""
+
+
+@dataclass(frozen=True, eq=False)
+class StateProfiles:
+    """Latent states, the largest first, and what distinguishes each.
+
+    Parameters
+    ----------
+    states
+        int64 of shape (rank,): states by size; equal ones in their order.
+    sizes
+        float64 of shape (rank,): probability of each of ``states``, descending.
+    divergences
+        float64 of shape (rank,), nats: sum over variables of the divergence of the state's PMF from the marginal. 0 for
+        a state that is as everybody is.
+    levels
+        int64 of shape (rank, n_shown): rows of the factors, those that distinguish the state most first; -1 where there
+        are no more.
+    variables
+        int64 of shape (rank, n_shown): positions of their variables; -1 likewise.
+    probabilities, marginals
+        float64 of shape (rank, n_shown): probability of the level in the state, and of all; NaN likewise.
+    lifts
+        float64 of shape (rank, n_shown): the one divided by the other, at least the limit that was given; NaN likewise.
+    """
+
+    states: IntArray
+    sizes: FloatArray
+    divergences: FloatArray
+    levels: IntArray
+    variables: IntArray
+    probabilities: FloatArray
+    marginals: FloatArray
+    lifts: FloatArray
+
+
+def profile_states(
+    prior: FloatArray,
+    factors: FloatArray,
+    offsets: IntArray,
+    *,
+    n_shown: int = SHOWN_LEVELS,
+    min_lift: float = MIN_LIFT,
+) -> StateProfiles:
+    """Find what distinguishes latent states: levels that are likelier in a state than elsewhere.
+
+    Parameters
+    ----------
+    prior
+        float64 of shape (rank,), probabilities that sum to 1.
+    factors
+        float64 of shape (n_levels, rank): conditional PMFs, stacked.
+    offsets
+        int64 of shape (n_variables + 1,); variable j owns rows ``offsets[j]:offsets[j + 1]``.
+    n_shown
+        Levels to list per state, at least 0; there are fewer columns where there are fewer levels.
+    min_lift
+        Least ratio of a level's probability in the state to its marginal, at least 1.
+
+    Returns
+    -------
+    The profiles.
+
+    Raises
+    ------
+    SchemaError, RankError
+        If the arrays are no model.
+    PmfError
+        If n_shown or min_lift is out of range.
+
+    Notes
+    -----
+    Levels are ordered by ``p log(p / q)``, nats, with p the level's probability in the state and q its marginal: the
+    level's share of the divergence. The lift ``p / q`` alone would list levels that hardly anybody has.
+
+    Examples
+    --------
+    >>> found = profile_states(np.array([0.25, 0.75]), np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([0, 2]))
+    >>> found.states.tolist(), found.levels[:, 0].tolist(), found.lifts[:, 0].round(2).tolist()
+    ([1, 0], [1, 0], [1.29, 3.0])
+    """
+    check_parameters(prior, factors, offsets)
+    if n_shown < 0:
+        raise PmfError(f"n_shown is {n_shown}; give at least 0")
+    if not min_lift >= 1:
+        raise PmfError(f"min_lift is {min_lift}; give at least 1, which lists all that is likelier")
+    marginals = factors @ prior
+    # a level that nobody has distinguishes nothing, whatever a state of size 0 says
+    lifts = np.where(
+        marginals[:, None] > FLOOR, factors / np.maximum(marginals, FLOOR)[:, None], 1.0
+    )
+    shares = factors * np.log(np.maximum(lifts, FLOOR))
+    divergences = np.maximum(sum_blocks(shares, offsets).sum(axis=0), 0.0)
+    states = np.argsort(-prior, kind="stable")
+    n_shown = min(n_shown, len(factors))
+    weights = np.where(lifts >= min_lift, shares, -np.inf)
+    levels = np.argsort(-weights, axis=0, kind="stable")[:n_shown, states].T
+    none = np.isneginf(weights[levels, states[:, None]])
+
+    def pick(table: FloatArray) -> FloatArray:
+        return np.where(none, np.nan, table)
+
+    return StateProfiles(
+        states=states,
+        sizes=prior[states],
+        divergences=divergences[states],
+        levels=np.where(none, -1, levels),
+        variables=np.where(none, -1, list_owners(offsets)[levels]),
+        probabilities=pick(factors[levels, states[:, None]]),
+        marginals=pick(marginals[levels]),
+        lifts=pick(lifts[levels, states[:, None]]),
+    )
+
 
 LEAST_PROBABILITY = 0.1
 """Probability from which a level may describe a state: what nine of ten samples lack says little."""
@@ -75,7 +193,7 @@ class StateDescription:
     Parameters
     ----------
     state
-        Its place in the model, from 0.
+        Its position in the model, from 0.
     prior
         Its share of the samples.
     frequent, rare
@@ -97,7 +215,7 @@ class StateDescription:
 
 
 def describe_states(
-    model: JointPMF, *, most: int = 10, level_counts: IntArray | None = None
+    model: Mixture, *, most: int = 10, level_counts: IntArray | None = None
 ) -> list[StateDescription]:
     """Describe the latent states of a model.
 
@@ -133,18 +251,18 @@ def describe_states(
         raise PmfError(
             f"level_counts has shape {level_counts.shape}; the schema has {schema.n_levels} levels"
         )
-    held = None if level_counts is None else sum_blocks(level_counts, schema.offsets)
-    sure = _find_sure_levels(model, held)
+    n_observed = None if level_counts is None else sum_blocks(level_counts, schema.offsets)
+    sure = _find_sure_levels(model, n_observed)
     overall = model.factors @ model.prior
     profiles = profile_states(
         model.prior, model.factors, schema.offsets, n_shown=schema.n_levels, min_lift=LEAST_LIFT
     )
-    places, shifts, spreads, means = expect_values(model)
+    positions, shifts, spreads, means = expect_values(model)
     found = []
     for row, state in enumerate(profiles.states.tolist()):
         given, mine = model.factors[:, state], shifts[:, state]
         frequent = _list_frequent(profiles, row, sure[:, state])
-        clear = _find_clear_shifts(model, mine, places, held, state)
+        clear = _find_clear_shifts(model, mine, positions, n_observed, state)
         order = np.argsort(-np.abs(mine), kind="stable")
         found.append(
             StateDescription(
@@ -156,7 +274,7 @@ def describe_states(
                 int((mine < -CLEAR_SHIFT).sum()),
                 tuple(
                     ShiftedVariable(
-                        schema.names[places[each]],
+                        schema.names[positions[each]],
                         float(means[each] + mine[each] * spreads[each]),
                         float(means[each]),
                     )
@@ -167,12 +285,12 @@ def describe_states(
     return found
 
 
-def _find_sure_levels(model: JointPMF, held: IntArray | None) -> BoolArray:
+def _find_sure_levels(model: Mixture, n_observed: IntArray | None) -> BoolArray:
     """Levels whose probability given a state differs from that over all samples beyond chance: (n_levels, rank)."""
     overall = (model.factors @ model.prior)[:, None]
-    if held is None:
+    if n_observed is None:
         return np.asarray(model.factors != overall)
-    by_level = held[list_owners(model.schema.offsets)][:, None]
+    by_level = n_observed[list_owners(model.schema.offsets)][:, None]
     in_state = np.maximum(by_level * model.prior, 1.0)
     # with a pseudo-sample of either sort: a share of 0 or 1 has an error too
     drawn_in = (model.factors * in_state + 1) / (in_state + 2)
@@ -182,13 +300,13 @@ def _find_sure_levels(model: JointPMF, held: IntArray | None) -> BoolArray:
 
 
 def _find_clear_shifts(
-    model: JointPMF, shifts: FloatArray, places: IntArray, held: IntArray | None, state: int
+    model: Mixture, shifts: FloatArray, positions: IntArray, n_observed: IntArray | None, state: int
 ) -> BoolArray:
     """Ordinal variables whose expected value given a state is shifted, beyond chance: shape (n_ordinal,)."""
     clear = np.abs(shifts) > CLEAR_SHIFT
-    if held is None:
+    if n_observed is None:
         return clear
-    in_state = np.maximum(held[places] * model.prior[state], FLOOR)
+    in_state = np.maximum(n_observed[positions] * model.prior[state], FLOOR)
     return np.asarray(clear & (np.abs(shifts) > STANDARD_ERRORS / np.sqrt(in_state)))
 
 
@@ -206,7 +324,7 @@ def _list_rare(given: FloatArray, overall: FloatArray, sure: BoolArray) -> list[
 
 
 def _describe(
-    model: JointPMF, levels: list[int], given: FloatArray, overall: FloatArray, most: int
+    model: Mixture, levels: list[int], given: FloatArray, overall: FloatArray, most: int
 ) -> tuple[DescribingLevel, ...]:
     """First levels of a list, one of each variable."""
     schema, owners = model.schema, list_owners(model.schema.offsets)
@@ -215,10 +333,10 @@ def _describe(
         picked.setdefault(int(owners[level]), level)
     return tuple(
         DescribingLevel(
-            schema.names[place],
-            schema.variables[place].levels[level - int(schema.offsets[place])],
+            schema.names[position],
+            schema.variables[position].levels[level - int(schema.offsets[position])],
             float(given[level]),
             float(overall[level]),
         )
-        for place, level in list(picked.items())[:most]
+        for position, level in list(picked.items())[:most]
     )

@@ -1,4 +1,4 @@
-"""Drift: whether new rows have the distributions of those that the live model was made from."""
+"""Drift: whether new rows, and pairs of variables in them, are distributed as those of the live model."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
 from pmflib.config import QualityConfig
-from pmflib.level_blocks import sum_blocks
-from pmflib.quality.families import Family, list_families
-from pmflib.quality.findings import Finding, abstain, judge, write_share
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray, sum_blocks, sum_pairs
+from pmflib.quality.distribution_differences import TILE_CELLS, PairTables, iterate_pairs
+from pmflib.quality.findings import Finding, abstain, assess, write_share
 from pmflib.quality.homogeneity import (
-    Comparison,
+    LEAST_COUNTED,
+    DriftComparison,
+    carry_dependence,
     compare_counts,
+    compare_dependence,
     estimate_correlation,
     estimate_design_effect,
 )
@@ -23,25 +25,126 @@ from pmflib.schema import Schema
 
 MOST_LISTED = 50
 """Drifts of one guard that are listed one by one, the largest first; the others are counted."""
+MOST_LEVELS = 4096
+"""Levels of the widest schema whose pairs are compared: four tables of 128 MiB are kept. In wider ones hardly a pair
+has enough new samples."""
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """A family of tests: how counts of levels become cells.
+
+    Parameters
+    ----------
+    guard
+        Guard that the tests belong to.
+    names
+        What each test is about, for a person.
+    cells
+        int64 of shape (n_levels,): cell that a level is counted in, -1 for none.
+    offsets
+        int64 of shape (n_tests + 1,): cells of each test.
+    unanswered
+        int64 of shape (n_tests,): cells for the rows that answer nothing; None where these are not counted.
+    clustered
+        Whether a sample may count several times in one test.
+    """
+
+    guard: str
+    names: tuple[str, ...]
+    cells: IntArray
+    offsets: IntArray
+    unanswered: IntArray | None = None
+    clustered: bool = False
+
+    def gather(self, level_counts: IntArray, n_rows: IntArray | None = None) -> IntArray:
+        """Cells of counts.
+
+        Parameters
+        ----------
+        level_counts
+            int64 of shape (n_groups, n_levels).
+        n_rows
+            int64 of shape (n_groups,): rows counted; needed where unanswered rows are.
+
+        Returns
+        -------
+        int64 of shape (n_groups, n_cells).
+        """
+        gathered = np.zeros((len(level_counts), int(self.offsets[-1])), np.int64)
+        used = np.flatnonzero(self.cells >= 0)
+        np.add.at(gathered.T, self.cells[used], level_counts[:, used].T)
+        if self.unanswered is not None and n_rows is not None:
+            answered = np.add.reduceat(gathered, self.offsets[:-1], axis=1)
+            gathered[:, self.unanswered] = np.maximum(n_rows[:, None] - answered, 0)
+        return gathered
+
+
+def list_families(schema: Schema, layout: str) -> list[Family]:
+    """Everything that level counts are compared in.
+
+    Parameters
+    ----------
+    schema
+        Variables and levels.
+    layout
+        "wide": a row that does not answer a variable is a cell of it. "long": rows are answers, and which variables
+        they answer is compared as well.
+    """
+    owners = np.repeat(np.arange(schema.n_variables), schema.cardinalities)
+    levels = np.arange(schema.n_levels)
+    if layout == "wide":
+        offsets = schema.offsets + np.arange(schema.n_variables + 1)
+        variables = Family(
+            "variable_drift", schema.names, levels + owners, offsets, offsets[1:] - 1
+        )
+    else:
+        variables = Family("variable_drift", schema.names, levels, schema.offsets)
+    families = [variables]
+    if (scales := _join_scales(schema, owners)) is not None:
+        families.append(scales)
+    if layout == "long" and schema.n_variables > 1:
+        whole = np.array([0, schema.n_variables])
+        families.append(Family("answer_drift", ("answers",), owners, whole, clustered=True))
+    return families
+
+
+def _join_scales(schema: Schema, owners: IntArray) -> Family | None:
+    """Variables with the same levels are one scale; a variable alone is none."""
+    members: dict[tuple[str, ...], list[int]] = {}
+    for index, variable in enumerate(schema.variables):
+        members.setdefault(variable.levels, []).append(index)
+    scales = [each for each in members.items() if len(each[1]) > 1 and len(each[0]) > 1]
+    if not scales:
+        return None
+    names, cells, offsets = [], np.full(schema.n_levels, -1), [0]
+    for labels, variables in scales:
+        inside = np.isin(owners, variables)
+        cells[inside] = (
+            offsets[-1] + np.arange(schema.n_levels)[inside] - schema.offsets[owners[inside]]
+        )
+        offsets.append(offsets[-1] + len(labels))
+        names.append(f"scale {labels[0]} to {labels[-1]} of {len(variables)} variables")
+    return Family("scale_drift", tuple(names), cells, np.array(offsets), clustered=True)
 
 
 @dataclass(frozen=True, eq=False)
 class DriftTests:
-    """DriftTests of one guard, with a name for each.
+    """Tests of one guard, with a name for each.
 
     Parameters
     ----------
     guard
         Guard that they belong to.
     name
-        Function of the place of a test: what it is about, for a person.
+        Function of the index of a test: what it is about, for a person.
     comparison
         Their outcome.
     """
 
     guard: str
     name: Callable[[int], str]
-    comparison: Comparison
+    comparison: DriftComparison
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +166,11 @@ class LiveData:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", np.stack([each.level_counts for each in self.files]))
-        rows = np.array([each.rows_encoded for each in self.files], np.int64)
+        rows = np.array([each.rows.rows_encoded for each in self.files], np.int64)
         object.__setattr__(self, "rows", rows)
 
 
-def compare_files(
+def find_file_drift(
     schema: Schema, layout: str, live: LiveData, changes: Sequence[FileChange]
 ) -> list[DriftTests]:
     """Compare the levels of each new file, and of all new files together, with those of the live model's files.
@@ -92,7 +195,9 @@ def compare_files(
     Design effects are the larger of two. Between folds: a sample that answers many variables of one scale is a cluster.
     Between files, where there are `LEAST_SIBLINGS` at least: what they have differed by so far, beyond chance.
     """
-    subjects = [(change.subject, [change.file]) for change in changes if change.file.rows_encoded]
+    subjects = [
+        (change.subject, [change.file]) for change in changes if change.file.rows.rows_encoded
+    ]
     if len(subjects) > 1:
         subjects.append((f"all {len(subjects)} new files", [f for _, (f,) in subjects]))
     tests = []
@@ -107,7 +212,7 @@ def compare_files(
             effect = estimate_design_effect(folds, family.offsets)
         reference_effect = np.maximum(effect, _spread(reference, family.offsets, correlation))
         for subject, files in subjects:
-            rows = np.array([file.rows_encoded for file in files])
+            rows = np.array([file.rows.rows_encoded for file in files])
             new = family.gather(np.stack([file.level_counts for file in files]), rows)
             new_effect = np.maximum(effect, _spread(new, family.offsets, correlation))
             compared = compare_counts(
@@ -119,6 +224,65 @@ def compare_files(
             )
             tests.append(DriftTests(family.guard, _name_in(family, subject), compared))
     return tests
+
+
+def subtract_tables(now: IntArray, before: IntArray) -> IntArray | None:
+    """Pair counts of the samples that were added; None if some were removed or changed.
+
+    Parameters
+    ----------
+    now, before
+        int64 of shape (n_levels, n_levels), upper triangles.
+    """
+    added = now - before
+    return added if added.min(initial=0) >= 0 else None
+
+
+def find_pair_drift(
+    schema: Schema, new: IntArray, reference: IntArray, *, tile_cells: int = TILE_CELLS
+) -> list[DriftTests]:
+    """Compare every pair of variables that has enough samples on both sides.
+
+    Parameters
+    ----------
+    schema
+        Variables and levels of both.
+    new, reference
+        int64 of shape (n_levels, n_levels), upper triangles: pair counts of new samples, and of earlier ones.
+    tile_cells
+        Cells compared at a time, which bounds the memory; results do not depend on it.
+
+    Returns
+    -------
+    Tests of the guards ``pair_drift`` and ``dependence_drift``.
+
+    Notes
+    -----
+    A sample counts once in a pair, so that there is no design effect. Two columns of one scale that were swapped leave
+    both distributions as they are; each then depends on the other variables as its neighbour did.
+    """
+    offsets = schema.offsets
+    enough = np.minimum(sum_pairs(new, offsets), sum_pairs(reference, offsets)) >= LEAST_COUNTED
+    tests: list[DriftTests] = []
+    for tile in iterate_pairs(offsets, (new, reference), selected=enough, tile_cells=tile_cells):
+        counts, earlier = tile.counts
+        n_pairs, *shape = counts.shape
+        edges = np.arange(n_pairs + 1) * (shape[0] * shape[1])
+        name = _name_pairs(schema, tile)
+        joint = compare_counts(counts.ravel(), earlier.ravel(), edges)
+        tests.append(DriftTests("pair_drift", name, joint))
+        expected = carry_dependence(earlier, counts)
+        n_reference = earlier.sum(axis=(1, 2))
+        compared = compare_dependence(counts, expected, n_reference, (shape[0], shape[1]))
+        tests.append(DriftTests("dependence_drift", name, compared))
+    return tests
+
+
+def _name_pairs(schema: Schema, tile: PairTables) -> Callable[[int], str]:
+    names = schema.names
+    return lambda index: (
+        f"{names[int(tile.first[index])]} with {names[int(tile.second[index])]} in new samples"
+    )
 
 
 def control_discoveries(tests: Sequence[DriftTests], rate: float) -> list[BoolArray]:
@@ -140,7 +304,7 @@ def control_discoveries(tests: Sequence[DriftTests], rate: float) -> list[BoolAr
     return np.split(rejected, np.cumsum(sizes)[:-1])
 
 
-def judge_drift(tests: Sequence[DriftTests], config: QualityConfig) -> list[Finding]:
+def assess_drift(tests: Sequence[DriftTests], config: QualityConfig) -> list[Finding]:
     """Findings of all tests: each drift that crosses a limit, and a finding per guard for all that passed.
 
     A drift needs both: it is no chance, by the rate of false discoveries, and its index is beyond the limit even at its
@@ -154,29 +318,29 @@ def judge_drift(tests: Sequence[DriftTests], config: QualityConfig) -> list[Find
         limits = getattr(config, guard)
         mine = [(t, r) for t, r in zip(tests, rejected, strict=True) if t.guard == guard]
         crossed: list[Finding] = []
-        n_tested, n_passed, largest = 0, 0, 0.0
+        n_tested, n_within, largest = 0, 0, 0.0
         first = min((x for x in (limits.warn, limits.stop) if x != "off"), default=np.inf)
         for each, drifted in mine:
             least = each.comparison.least_index
             n_tested += int(each.comparison.tested.sum())
             beyond = drifted & (least > first)
-            for place in np.flatnonzero(beyond).tolist():
-                name = each.name(place)
-                sentence = _describe(name, each.comparison, place)
-                crossed.append(judge(guard, name, float(least[place]), limits, sentence))
-            passed = least[each.comparison.tested & ~beyond]
-            n_passed += passed.size
-            largest = max(largest, float(passed.max(initial=0.0)))
+            for index in np.flatnonzero(beyond).tolist():
+                name = each.name(index)
+                sentence = _describe(name, each.comparison, index)
+                crossed.append(assess(guard, name, float(least[index]), limits, sentence))
+            within = least[each.comparison.tested & ~beyond]
+            n_within += within.size
+            largest = max(largest, float(within.max(initial=0.0)))
         crossed.sort(key=lambda finding: -(finding.measured or 0.0))
         findings += crossed[:MOST_LISTED]
         if not n_tested:
             findings.append(abstain(guard, "all tests", "too few rows to compare"))
             continue
-        sentence = f"{n_passed:,} of {n_tested:,} comparisons within the limits"
+        sentence = f"{n_within:,} of {n_tested:,} comparisons within the limits"
         if len(crossed) > MOST_LISTED:
             sentence += f"; {len(crossed) - MOST_LISTED:,} drifts more than are listed"
         measured = min(largest, first)
-        findings.append(judge(guard, "all other tests", measured, limits, sentence))
+        findings.append(assess(guard, "all other tests", measured, limits, sentence))
     return findings
 
 
@@ -189,13 +353,13 @@ def _spread(groups: IntArray, offsets: IntArray, correlation: FloatArray) -> Flo
 
 
 def _name_in(family: Family, subject: str) -> Callable[[int], str]:
-    return lambda place: f"{family.names[place]} in {subject}"
+    return lambda index: f"{family.names[index]} in {subject}"
 
 
-def _describe(name: str, found: Comparison, place: int) -> str:
-    moved = write_share(found.total_variation[place])
-    n_new, n_live = int(found.n_new[place]), int(found.n_reference[place])
+def _describe(name: str, found: DriftComparison, index: int) -> str:
+    moved = write_share(found.total_variation[index])
+    n_new, n_live = int(found.n_new[index]), int(found.n_reference[index])
     return (
-        f"{name}: stability index {found.stability_index[place]:.2f}, at least {found.least_index[place]:.2f} beyond "
+        f"{name}: stability index {found.stability_index[index]:.2f}, at least {found.least_index[index]:.2f} beyond "
         f"chance; {moved} of {n_new:,} moved, against {n_live:,} of the live model's data"
     )

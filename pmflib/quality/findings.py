@@ -1,15 +1,41 @@
-"""What a guard found: measured, limit, and a sentence for a person."""
+"""What a guard found: measured, limit, a sentence for a person; and whether the run goes on or is held back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, TypeAlias
 
-from pmflib.config import Limits
+from pmflib.config import GuardLimits
+from pmflib.core.errors import QualityError, SourceError
+from pmflib.ingest.dataset.accounts import DatasetAccount
 
 Action: TypeAlias = Literal["off", "pass", "warn", "stop", "accepted"]
-"""What follows from a finding. Off: nothing was judged, and the sentence says why. Accepted: it would have stopped the
+"""What follows from a finding. Off: nothing was compared; the sentence says why. Accepted: it would have stopped the
 run, but a person let it go on."""
+MOST_RECORDED = 10
+"""Findings of one guard that crossed a limit and are recorded with the run; `findings.json` has them all."""
+MOST_NAMED = 3
+"""Findings of one guard that an error names."""
+REMEDIES = {
+    "least_rows": "look at the sources and the quarantine",
+    "quarantine": "look at the quarantine, and at the reasons below",
+    "reason": "look at these rows in the quarantine: was another format, scale or encoding delivered?",
+    "file_quarantine": "look at the file, and at its rows in the quarantine",
+    "missing_files": "deliver the files again; if they are gone for good, set quality.removals_expected",
+    "rows_lost": "deliver again what is missing; if rows go on purpose, set quality.removals_expected",
+    "file_size": "look whether the file was delivered whole, and once",
+    "same_bytes": "remove one of the two files",
+    "duplicates": "look whether the file was delivered before, under another name",
+    "new_columns": "add them to the schema, or take them out of the files; they are not read",
+    "new_rows": "look whether the delivery has come",
+    "variable_drift": "look at this column: were its codes exchanged, shifted or reversed?",
+    "scale_drift": "look at this file: was its scale reversed or coded otherwise?",
+    "answer_drift": "look at the names in the column of variables",
+    "pair_drift": "look at these two columns in the new files",
+    "dependence_drift": "look whether columns were exchanged in the new files",
+}
+"""What a person can do, by guard."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +47,9 @@ class Finding:
     guard
         Option of the section ``[quality]`` that holds its limits.
     subject
-        What was judged: a file, a variable, all rows.
+        What was assessed: a file, a variable, all rows.
     measured
-        In the units of the limit; None where nothing could be judged.
+        In the units of the limit; None where nothing could be assessed.
     limit
         The limit that was crossed, or the first one that was not; None where there is none.
     action
@@ -43,11 +69,11 @@ class Finding:
     sentence: str
 
 
-def judge(
+def assess(
     guard: str,
     subject: str,
     measured: float,
-    limits: Limits,
+    limits: GuardLimits,
     sentence: str,
     *,
     least: bool = False,
@@ -75,10 +101,105 @@ def judge(
 
 
 def abstain(guard: str, subject: str, sentence: str) -> Finding:
-    """Finding of a guard that could not judge, and the reason."""
+    """Finding of a guard that could assess nothing, and the reason."""
     return Finding(guard, subject, None, None, "off", True, sentence)
 
 
 def write_share(share: float) -> str:
     """Write a share as a percentage."""
     return f"{100 * share:.3g} %"
+
+
+def accept(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings of a run that goes on whatever guards say: what would stop it is marked as accepted."""
+    return [
+        replace(each, action="accepted") if each.action == "stop" else each for each in findings
+    ]
+
+
+def condense(findings: Sequence[Finding], most: int = MOST_RECORDED) -> list[Finding]:
+    """Findings that a record keeps: of each guard the first that crossed a limit, and the first that passed.
+
+    Parameters
+    ----------
+    findings
+        All findings; of one guard, the gravest first.
+    most
+        Findings of a guard to keep that crossed a limit. The others, and all that passed but one, are counted.
+    """
+    groups: dict[tuple[str, bool], list[Finding]] = {}
+    for each in findings:
+        groups.setdefault((each.guard, each.passed), []).append(each)
+    kept = []
+    for (_, passed), group in groups.items():
+        shown = group[: 1 if passed else most]
+        if more := len(group) - len(shown):
+            note = f" (and {more:,} more {'passed' if passed else 'like it'})"
+            shown[-1] = replace(shown[-1], sentence=shown[-1].sentence + note)
+        kept += shown
+    return kept
+
+
+def find_recorded(facts: Mapping[str, Any]) -> list[Finding]:
+    """Findings among the facts of a run, in section "quality"; none where its guards were not reached."""
+    return [Finding(**each) for each in facts.get("quality", ())]
+
+
+def summarise(findings: Sequence[Finding]) -> dict[str, object]:
+    """Plain JSON types: numbers of findings that passed, warn and stop, and those that crossed a limit."""
+    return {
+        "passed": sum(each.passed for each in findings),
+        "warned": sum(each.action == "warn" for each in findings),
+        "stopped": sum(each.action == "stop" for each in findings),
+        "findings": [asdict(each) for each in condense(findings)],
+    }
+
+
+def refuse_empty(rows: DatasetAccount) -> None:
+    """Refuse a dataset of which nothing can be learnt.
+
+    Parameters
+    ----------
+    rows
+        Account of the dataset.
+
+    Raises
+    ------
+    SourceError
+        If no row was encoded, or none holds an answer.
+    """
+    if rows.rows_encoded and rows.observed:
+        return
+    why = ", ".join(f"{reason} {n:,}" for reason, n in rows.reasons.items())
+    what = "no row was encoded" if not rows.rows_encoded else "no row holds an answer"
+    raise SourceError(
+        f"{what}, of {rows.rows_in:,} rows read"
+        + (f" (in quarantine: {why})" if why else "")
+        + "; "
+        "the live model, if there is one, stays. Look at the files and at the quarantine: was a header delivered "
+        "alone, or another scale, encoding or layout?"
+    )
+
+
+def hold_back(findings: Sequence[Finding]) -> None:
+    """Raise an error that lists what guards stop.
+
+    Raises
+    ------
+    QualityError
+        If the action of a finding is to stop.
+    """
+    stopped = [each for each in findings if each.action == "stop"]
+    if not stopped:
+        return
+    lines = [
+        f"  {each.guard}: {each.sentence} (measured {each.measured:.3g}, limit {each.limit:.3g}); "
+        f"{REMEDIES[each.guard]}"
+        for each in condense(stopped, MOST_NAMED)
+    ]
+    raise QualityError(
+        f"held back by {len(stopped)} findings about the new data; nothing was fitted, and what was live stays live:\n"
+        + "\n".join(lines)
+        + "\nTo take these data as they are, once: `pmf run --accept-quality`. To allow such data from now on: change "
+        "the limits in [quality]"
+    )

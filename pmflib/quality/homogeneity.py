@@ -1,7 +1,4 @@
-"""DriftTests of homogeneity: whether new counts have the distribution of earlier ones, and how far they are from it.
-
-Many tests are made at once. Their cells lie one after the other: test t owns cells ``offsets[t]:offsets[t + 1]``.
-"""
+"""Tests of homogeneity: which levels are cells of which test, and whether new counts differ from earlier ones."""
 
 from __future__ import annotations
 
@@ -9,8 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.level_blocks import list_owners, repeat_blocks, sum_blocks
+from pmflib.core.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    list_owners,
+    repeat_blocks,
+    sum_blocks,
+)
 
 LEAST_COUNTED = 30
 """Cells observed that a test needs on either side: the law of chance is known for large numbers only."""
@@ -26,7 +29,7 @@ QUANTILE = 1.645
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class DriftComparison:
     """Outcome of many tests, each array of shape (n_tests,).
 
     Parameters
@@ -62,7 +65,7 @@ def compare_counts(
     offsets: IntArray,
     new_effect: FloatArray | float = 1.0,
     reference_effect: FloatArray | float = 1.0,
-) -> Comparison:
+) -> DriftComparison:
     """Compare new counts with those of a reference, test by test.
 
     Parameters
@@ -80,7 +83,7 @@ def compare_counts(
     The statistic is the likelihood ratio ``G``, divided by Williams' correction and by the mean design effect, after
     the first-order correction of Rao and Scott. Without drift the index is ``s`` times a chi-squared variable of
     K - 1 degrees of freedom, with ``s = new_effect / n_new + reference_effect / n_reference`` (Yurdakul and Naranjo
-    with Rao and Scott's effects); so ``s (K - 1)`` is taken off. With drift that variable is noncentral, of variance
+    with Rao and Scott's effects); so ``s (K - 1)`` is subtracted. With drift that variable is noncentral, of variance
     ``2 (K - 1) + 4 (index / s)``, which gives the lower bound.
 
     References
@@ -98,7 +101,7 @@ def compare_counts(
 
 def compare_dependence(
     new: IntArray, expected: FloatArray, n_reference: IntArray, shape: tuple[int, int]
-) -> Comparison:
+) -> DriftComparison:
     """Compare new tables of two variables with tables of the same margins and an earlier dependence.
 
     Parameters
@@ -214,9 +217,10 @@ def _measure_groups(groups: IntArray, offsets: IntArray) -> tuple[FloatArray, In
     # a group at a time: there may be thousands of files
     for group, size in zip(groups, sizes, strict=True):
         expected = share * repeat_blocks(size, offsets)
-        held = expected > 0
+        filled = expected > 0
         statistic += sum_blocks(
-            np.where(held, (group - expected) ** 2 / np.where(held, expected, 1.0), 0.0), offsets
+            np.where(filled, (group - expected) ** 2 / np.where(filled, expected, 1.0), 0.0),
+            offsets,
         )
     rows, columns = (sizes > 0).sum(axis=0), sum_blocks((total > 0).astype(np.int64), offsets)
     return statistic, np.maximum(rows - 1, 0) * np.maximum(columns - 1, 0)
@@ -231,13 +235,13 @@ def _merge_rare(cells: FloatArray, offsets: IntArray) -> tuple[FloatArray, IntAr
     rare = both * new_share[owners] < LEAST_EXPECTED
     rest = sum_blocks(np.where(rare, cells, 0.0), offsets, axis=1)
     merged = np.zeros((2, both.size + n_tests))
-    places = np.arange(both.size) + owners
-    merged[:, places] = np.where(rare, 0.0, cells)
+    positions = np.arange(both.size) + owners
+    merged[:, positions] = np.where(rare, 0.0, cells)
     edges = offsets + np.arange(n_tests + 1)
     scarce = rest.sum(axis=0) * new_share < LEAST_EXPECTED
     # the first of the fullest cells of each test
     order = np.lexsort((-np.arange(both.size), both, owners))
-    fullest = places[order[offsets[1:] - 1]]
+    fullest = positions[order[offsets[1:] - 1]]
     np.add.at(merged.T, np.where(scarce, fullest, edges[1:] - 1), rest.T)
     return merged, edges
 
@@ -255,27 +259,27 @@ def _assess(
     offsets: IntArray,
     new_effect: FloatArray | float,
     reference_effect: FloatArray | float,
-) -> Comparison:
+) -> DriftComparison:
     from scipy.special import xlogy
 
     n_new, n_reference = sum_blocks(cells, offsets, axis=1)
     both = cells.sum(axis=0)
-    held = both > 0
-    degrees = np.maximum(sum_blocks(held.astype(np.int64), offsets) - 1, 0)
+    filled = both > 0
+    degrees = np.maximum(sum_blocks(filled.astype(np.int64), offsets) - 1, 0)
     ratio = xlogy(cells, cells) - xlogy(cells, np.where(cells > 0, expected, 1.0))
     plain = 1 / np.maximum(n_new, 1) + 1 / np.maximum(n_reference, 1)
     scale = new_effect / np.maximum(n_new, 1) + reference_effect / np.maximum(n_reference, 1)
     total = np.maximum(n_new + n_reference, 1)
-    inverse = sum_blocks(np.where(held, 1 / np.where(held, both, 1.0), 0.0), offsets)
+    inverse = sum_blocks(np.where(filled, 1 / np.where(filled, both, 1.0), 0.0), offsets)
     williams = 1 + (total * plain - 1) * (total * inverse - 1) / (
         6 * total * np.maximum(degrees, 1)
     )
     statistic = 2 * sum_blocks(ratio.sum(axis=0), offsets) / williams * plain / scale
-    n_held = repeat_blocks(degrees + 1, offsets)
+    n_filled = repeat_blocks(degrees + 1, offsets)
     sizes = repeat_blocks(np.stack([n_new, n_reference]), offsets, axis=1)
-    shares = (cells + HALF) / (sizes + HALF * n_held)
+    shares = (cells + HALF) / (sizes + HALF * n_filled)
     index = sum_blocks(
-        np.where(held, (shares[0] - shares[1]) * np.log(shares[0] / shares[1]), 0.0), offsets
+        np.where(filled, (shares[0] - shares[1]) * np.log(shares[0] / shares[1]), 0.0), offsets
     )
     plain_shares = cells / np.maximum(sizes, 1)
     variation = sum_blocks(np.abs(plain_shares[0] - plain_shares[1]), offsets) / 2
@@ -291,7 +295,7 @@ def _conclude(
     variation: FloatArray,
     degrees: IntArray,
     scale: FloatArray,
-) -> Comparison:
+) -> DriftComparison:
     """Probability of the statistic, and the index less its expectation with its lower bound."""
     from scipy.special import chdtrc
 
@@ -300,4 +304,4 @@ def _conclude(
     excess = index - scale * degrees
     deviation = np.sqrt(2 * scale * (scale * degrees + 2 * np.maximum(excess, 0.0)))
     least = np.where(tested, excess - QUANTILE * deviation, -np.inf)
-    return Comparison(n_new, n_reference, p_value, excess, least, variation)
+    return DriftComparison(n_new, n_reference, p_value, excess, least, variation)

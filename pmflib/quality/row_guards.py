@@ -1,17 +1,17 @@
-"""Guards of rows and files: what the accounts of the ingest say, against limits and against the last run."""
+"""Guards of rows, files and columns: accounts of the ingest against limits and against the last run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
 
 import numpy as np
 
-from pmflib.arrays import IntArray
 from pmflib.config import QualityConfig
-from pmflib.quality.findings import Finding, judge, write_share
+from pmflib.core.arrays import IntArray
+from pmflib.ingest.dataset.accounts import Account
+from pmflib.quality.findings import Finding, assess, write_share
 from pmflib.quality.homogeneity import QUANTILE
 
 LEAST_SIBLINGS = 5
@@ -23,6 +23,8 @@ MAD_TO_DEVIATION = 1.4826
 """Standard deviation of a normal distribution by its median absolute deviation."""
 LEAST_ROWS_OF_TWINS = 20
 """Rows that two files must have for equal bytes to mean anything: two files of one row may well be equal."""
+NAMES_SHOWN = 5
+"""New columns of a file that a finding names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +37,8 @@ class FileAccount:
         Name of the source.
     digest
         SHA-256 of its bytes.
-    rows_in, rows_encoded
-        Rows of the file, and rows that were encoded.
-    reasons
-        Rows in quarantine, by reason.
+    rows
+        Rows of the file, rows that were encoded, and rows in quarantine.
     level_counts
         int64 of shape (n_levels,): encoded rows that hold each level.
     duplicates
@@ -49,17 +49,15 @@ class FileAccount:
 
     name: str
     digest: str
-    rows_in: int
-    rows_encoded: int
-    reasons: Mapping[str, int]
+    rows: Account
     level_counts: IntArray
     duplicates: int = 0
     ignored_columns: tuple[str, ...] = ()
 
-    @property
-    def rows_unfit(self) -> int:
-        """Rows that do not fit: in quarantine, duplicates apart."""
-        return count_unfit(self.reasons)
+    def __add__(self, other: FileAccount) -> FileAccount:
+        """Account of a file of which the other is a later part."""
+        rows, counts = self.rows + other.rows, self.level_counts + other.level_counts
+        return replace(self, rows=rows, level_counts=counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +71,7 @@ class FileChange:
     former
         Account of the file of the same name in the last run; None if there was none.
     grown
-        Whether all that the former file held is there, and more was added.
+        Whether all that the former file had is there, and more was added.
     """
 
     file: FileAccount
@@ -102,12 +100,7 @@ class Changes:
     missing: list[FileAccount] = field(default_factory=list)
 
 
-def count_unfit(reasons: Mapping[str, int]) -> int:
-    """Count rows in quarantine, those apart that only repeat others."""
-    return sum(n for reason, n in reasons.items() if reason != "duplicate")
-
-
-def find_changes(files: Sequence[FileAccount], last: Sequence[FileAccount]) -> Changes:
+def find_file_changes(files: Sequence[FileAccount], last: Sequence[FileAccount]) -> Changes:
     """Compare the files of a run with those of the last one: by bytes, then by name.
 
     Parameters
@@ -130,40 +123,32 @@ def find_changes(files: Sequence[FileAccount], last: Sequence[FileAccount]) -> C
 
 def _subtract(file: FileAccount, former: FileAccount) -> FileAccount | None:
     """Account of what was added to a file; None if it has lost something."""
-    reasons = {
-        reason: file.reasons.get(reason, 0) - former.reasons.get(reason, 0)
-        for reason in {*file.reasons, *former.reasons}
-    }
     if file.level_counts.shape != former.level_counts.shape:
         return None
-    rows_in = file.rows_in - former.rows_in
-    encoded = file.rows_encoded - former.rows_encoded
-    counts = file.level_counts - former.level_counts
-    if min(rows_in, encoded, *reasons.values(), int(counts.min(initial=0))) < 0:
+    rows, counts = file.rows - former.rows, file.level_counts - former.level_counts
+    if min(rows.rows_in, rows.rows_encoded, *rows.reasons.values(), counts.min(initial=0)) < 0:
         return None
     return replace(
         file,
-        rows_in=rows_in,
-        rows_encoded=encoded,
-        reasons={reason: n for reason, n in reasons.items() if n},
+        rows=replace(rows, reasons=+rows.reasons),
         level_counts=counts,
         duplicates=max(file.duplicates - former.duplicates, 0),
     )
 
 
-def check_rows(
-    account: Mapping[str, Any],
+def assess_rows(
+    account: Account,
     files: Sequence[FileAccount],
-    last_account: Mapping[str, Any] | None,
+    last_account: Account | None,
     changes: Changes,
     config: QualityConfig,
 ) -> list[Finding]:
-    """Judge the accounts of a dataset and of its files.
+    """Assess the accounts of a dataset and of its files.
 
     Parameters
     ----------
     account, last_account
-        Summaries of the dataset and of that of the last run: rows_in, rows_encoded, reasons. None without a last run.
+        Rows of the dataset and of that of the last run. None without a last run.
     files
         All files.
     changes
@@ -179,7 +164,11 @@ def check_rows(
     findings += [_check_file_quarantine(change, config) for change in changes.new]
     findings += [
         *_check_twins(files, config),
-        *(_check_duplicates(change, config) for change in changes.new if change.file.rows_encoded),
+        *(
+            _check_duplicates(change, config)
+            for change in changes.new
+            if change.file.rows.rows_encoded
+        ),
     ]
     if last_account is not None:
         findings += _check_losses(account, last_account, changes, config)
@@ -189,20 +178,20 @@ def check_rows(
 def check_sizes(
     changes: Changes, last: Sequence[FileAccount], config: QualityConfig
 ) -> list[Finding]:
-    """Judge the sizes of new files: against the median of the files before, or against their former selves.
+    """Assess the sizes of new files: against the median of the files before, or against their former selves.
 
     A size is unusual if it differs by more than the factor of the limit, and by more than `SPREAD_FACTOR` robust
-    standard deviations of the siblings' sizes on the scale of logarithms. Files that have only grown are not judged.
+    standard deviations of the siblings' sizes on the scale of logarithms. Files that have only grown are not assessed.
     """
-    sizes = [file.rows_in for file in last if file.rows_in]
+    sizes = [file.rows.rows_in for file in last if file.rows.rows_in]
     findings = []
     for change in changes.new:
-        rows = change.file.rows_in
+        rows = change.file.rows.rows_in
         if change.grown:
             continue
-        if change.former is not None and change.former.rows_in:
-            usual, spread, what = float(change.former.rows_in), 0.0, "it had in the last run"
-            rows = min(rows, change.former.rows_in)
+        if change.former is not None and change.former.rows.rows_in:
+            usual, spread, what = float(change.former.rows.rows_in), 0.0, "it had in the last run"
+            rows = min(rows, change.former.rows.rows_in)
         elif len(sizes) >= LEAST_SIBLINGS:
             usual, what = median(sizes), f"that {len(sizes)} files before it have in the median"
             logs = np.log(sizes)
@@ -213,32 +202,70 @@ def check_sizes(
         factor = max(factor, 1 / factor)
         beyond = np.log(factor) > SPREAD_FACTOR * spread
         more = "" if beyond else ", as sizes of files vary here"
-        sentence = (
-            f"{change.subject}: {change.file.rows_in:,} rows after the {usual:,.0f} {what}{more}"
-        )
+        sentence = f"{change.subject}: {change.file.rows.rows_in:,} rows after the {usual:,.0f} {what}{more}"
         measured = factor if beyond else 1.0
-        findings.append(judge("file_size", change.subject, measured, config.file_size, sentence))
+        findings.append(assess("file_size", change.subject, measured, config.file_size, sentence))
     return findings
 
 
-def check_reason(reason: str, account: Mapping[str, Any], config: QualityConfig) -> Finding:
-    """Judge the rows that are in quarantine for one reason.
+def check_columns(
+    files: Sequence[FileAccount],
+    changes: Changes,
+    known: Collection[str] | None,
+    config: QualityConfig,
+) -> list[Finding]:
+    """Assess the columns of new files that are not in the schema, and were not there before.
+
+    Parameters
+    ----------
+    files
+        All files.
+    changes
+        What the last run did not have; without a last run, all files are new.
+    known
+        Columns that files of the last run had; None without a last run: the first file then says.
+    config
+        Limits.
+
+    Returns
+    -------
+    A finding for each new file with a new column, or one for all that none has.
+    """
+    before = set(files[0].ignored_columns if known is None and files else known or ())
+    findings = []
+    for change in changes.new:
+        new = [name for name in change.file.ignored_columns if name not in before]
+        if new:
+            shown = ", ".join(map(repr, new[:NAMES_SHOWN])) + (", ..." if new[NAMES_SHOWN:] else "")
+            where = "the first file" if known is None else "the files of the last run"
+            what = f"{len(new)} columns that {where} had not, and that are not in the schema"
+            sentence = f"{change.file.name}: {what}: {shown}"
+            limits = config.new_columns
+            findings.append(assess("new_columns", change.file.name, len(new), limits, sentence))
+    if not findings:
+        sentence = "no file has a column that is new and not in the schema"
+        findings.append(assess("new_columns", "all files", 0, config.new_columns, sentence))
+    return findings
+
+
+def check_reason(reason: str, account: Account, config: QualityConfig) -> Finding:
+    """Assess the rows that are in quarantine for one reason.
 
     Parameters
     ----------
     reason
         One of ``REASONS``.
     account
-        Summary of the dataset: rows_in, reasons.
+        Rows of the dataset.
     config
         Limits.
     """
-    rows, number = account["rows_in"], account["reasons"].get(reason, 0)
+    rows, number = account.rows_in, account.reasons[reason]
     share = number / max(rows, 1)
     sentence = f"{number:,} of {rows:,} rows are in quarantine for {reason}: {write_share(share)}"
     if reason == "undecodable" and number:
         sentence += "; is source.encoding right (`pmf check` finds it out)?"
-    return judge("reason", reason, share, config.reasons.get(reason, config.reason), sentence)
+    return assess("reason", reason, share, config.reasons.get(reason, config.reason), sentence)
 
 
 def bound_share(part: int, total: int) -> float:
@@ -257,12 +284,11 @@ def bound_share(part: int, total: int) -> float:
     return float(max(middle - width, 0.0) / (1 + square / total))
 
 
-def _check_quarantine(account: Mapping[str, Any], config: QualityConfig) -> list[Finding]:
-    rows, encoded, reasons = account["rows_in"], account["rows_encoded"], account["reasons"]
-    unfit = count_unfit(reasons)
+def _check_quarantine(account: Account, config: QualityConfig) -> list[Finding]:
+    rows, encoded, unfit = account.rows_in, account.rows_encoded, account.rows_unfit
     share = unfit / max(rows, 1)
     findings = [
-        judge(
+        assess(
             "least_rows",
             "all rows",
             encoded,
@@ -270,7 +296,7 @@ def _check_quarantine(account: Mapping[str, Any], config: QualityConfig) -> list
             f"{encoded:,} of {rows:,} rows were encoded",
             least=True,
         ),
-        judge(
+        assess(
             "quarantine",
             "all rows",
             share,
@@ -278,7 +304,7 @@ def _check_quarantine(account: Mapping[str, Any], config: QualityConfig) -> list
             f"{unfit:,} of {rows:,} rows do not fit: {write_share(share)}",
         ),
     ]
-    for reason in reasons:
+    for reason in account.reasons:
         if reason == "duplicate" and reason not in config.reasons:
             continue
         findings.append(check_reason(reason, account, config))
@@ -287,65 +313,65 @@ def _check_quarantine(account: Mapping[str, Any], config: QualityConfig) -> list
 
 def _check_file_quarantine(change: FileChange, config: QualityConfig) -> Finding:
     file = change.file
-    unfit = file.rows_unfit
-    least = bound_share(unfit, file.rows_in)
-    named = [(n, reason) for reason, n in file.reasons.items() if reason != "duplicate"]
+    unfit = file.rows.rows_unfit
+    least = bound_share(unfit, file.rows.rows_in)
+    named = [(n, reason) for reason, n in file.rows.reasons.items() if reason != "duplicate"]
     why = ", ".join(f"{reason} {n:,}" for n, reason in sorted(named, reverse=True))
-    sentence = f"{change.subject}: {unfit:,} of {file.rows_in:,} rows do not fit" + (
+    sentence = f"{change.subject}: {unfit:,} of {file.rows.rows_in:,} rows do not fit" + (
         f" ({why}): at least {write_share(least)} beyond chance" if unfit else ""
     )
-    return judge("file_quarantine", change.subject, least, config.file_quarantine, sentence)
+    return assess("file_quarantine", change.subject, least, config.file_quarantine, sentence)
 
 
 def _check_duplicates(change: FileChange, config: QualityConfig) -> Finding:
     file = change.file
-    share = file.duplicates / file.rows_encoded
+    share = file.duplicates / file.rows.rows_encoded
     sentence = (
-        f"{change.subject}: {file.duplicates:,} of {file.rows_encoded:,} rows are superseded by others: "
+        f"{change.subject}: {file.duplicates:,} of {file.rows.rows_encoded:,} rows are superseded by others: "
         f"{write_share(share)}"
     )
-    return judge("duplicates", change.subject, share, config.duplicates, sentence)
+    return assess("duplicates", change.subject, share, config.duplicates, sentence)
 
 
 def _check_twins(files: Sequence[FileAccount], config: QualityConfig) -> list[Finding]:
     first: dict[str, str] = {}
     findings = []
     for file in files:
-        if file.rows_in < LEAST_ROWS_OF_TWINS:
+        if file.rows.rows_in < LEAST_ROWS_OF_TWINS:
             continue
         if (name := first.setdefault(file.digest, file.name)) != file.name:
-            sentence = f"{file.name}: the same bytes as {name}, {file.rows_in:,} rows"
-            findings.append(judge("same_bytes", file.name, 1, config.same_bytes, sentence))
+            sentence = f"{file.name}: the same bytes as {name}, {file.rows.rows_in:,} rows"
+            findings.append(assess("same_bytes", file.name, 1, config.same_bytes, sentence))
     if not findings:
         sentence = f"the bytes of {len(files)} files differ"
-        findings.append(judge("same_bytes", "all files", 0, config.same_bytes, sentence))
+        findings.append(assess("same_bytes", "all files", 0, config.same_bytes, sentence))
     return findings
 
 
 def _check_losses(
-    account: Mapping[str, Any],
-    last_account: Mapping[str, Any],
+    account: Account,
+    last_account: Account,
     changes: Changes,
     config: QualityConfig,
 ) -> list[Finding]:
-    """Judge what is gone since the last run, and whether anything is new."""
-    new = sum(change.file.rows_encoded for change in changes.new)
+    """Assess what is gone since the last run, and whether anything is new."""
+    new = sum(change.file.rows.rows_encoded for change in changes.new)
     sentence = f"{new:,} rows encoded of {len(changes.new)} new or changed files" + (
         "" if new else ": nothing new since the last run"
     )
-    findings = [judge("new_rows", "all files", new, config.new_rows, sentence, least=True)]
+    findings = [assess("new_rows", "all files", new, config.new_rows, sentence, least=True)]
     if config.removals_expected:
         return findings
     missing = [file.name for file in changes.missing]
     shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
     sentence = f"{len(missing)} files of the last run are gone" + (f": {shown}" if shown else "")
     findings.append(
-        judge("missing_files", "all files", len(missing), config.missing_files, sentence)
+        assess("missing_files", "all files", len(missing), config.missing_files, sentence)
     )
-    before, now = last_account["rows_encoded"], account["rows_encoded"]
+    before, now = last_account.rows_encoded, account.rows_encoded
     lost = max(before - now, 0) / max(before, 1)
     sentence = f"{now:,} rows encoded after {before:,} in the last run" + (
         f": {write_share(lost)} fewer" if lost else ""
     )
-    findings.append(judge("rows_lost", "all rows", lost, config.rows_lost, sentence))
+    findings.append(assess("rows_lost", "all rows", lost, config.rows_lost, sentence))
     return findings

@@ -11,22 +11,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pmflib.arrays import IntArray
 from pmflib.config import QualityConfig
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import StoreError
 from pmflib.counting.cell_changes import merge_changes
 from pmflib.counting.pair_counts import PairCounts, load_fold_singles, load_shape
 from pmflib.counting.stored_tables import StoredTables
-from pmflib.errors import StoreError
-from pmflib.ingest.rejected_rows import read_quarantine
-from pmflib.quality.column_guards import check_columns
-from pmflib.quality.drift import DriftTests, LiveData, compare_files, judge_drift
+from pmflib.ingest.dataset.accounts import Account
+from pmflib.ingest.dataset.quarantine import read_quarantine
+from pmflib.quality.drift import (
+    MOST_LEVELS,
+    DriftTests,
+    LiveData,
+    assess_drift,
+    find_file_drift,
+    find_pair_drift,
+    subtract_tables,
+)
 from pmflib.quality.findings import Finding, abstain
-from pmflib.quality.pair_drift import MOST_LEVELS, compare_pairs, subtract_tables
 from pmflib.quality.row_guards import (
     FileAccount,
-    check_rows,
+    assess_rows,
+    check_columns,
     check_sizes,
-    find_changes,
+    find_file_changes,
 )
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
@@ -82,11 +90,11 @@ def check_dataset(
             accounts[stages["dataset"]] = read_files(store, stages["dataset"])
     files = accounts[now["dataset"]]
     last_files = [] if last is None else accounts[last["dataset"]]
-    changes = find_changes(files, last_files)
-    findings = check_rows(
-        _summary(store, now["dataset"]),
+    changes = find_file_changes(files, last_files)
+    findings = assess_rows(
+        Account.from_json(_summary(store, now["dataset"])),
         files,
-        None if last is None else _summary(store, last["dataset"]),
+        None if last is None else Account.from_json(_summary(store, last["dataset"])),
         changes,
         config,
     )
@@ -104,10 +112,10 @@ def check_dataset(
         reason = "the schema has changed since the live model was made"
         return findings + [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS]
     tests: list[DriftTests] = []
-    if any(change.file.rows_encoded for change in changes.new):
+    if any(change.file.rows.rows_encoded for change in changes.new):
         singles = load_fold_singles(store.locate(live["counts"]) / PAIRS)
         data = LiveData(accounts[live["dataset"]], singles)
-        tests = compare_files(schema, layout, data, changes.new)
+        tests = find_file_drift(schema, layout, data, changes.new)
     else:
         findings += [abstain(guard, "all", "no new rows to compare") for guard in FILE_GUARDS]
     if now["counts"].digest == last["counts"].digest:
@@ -117,7 +125,7 @@ def check_dataset(
         findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
     else:
         tests += _compare_pairs(store, schema, now, last, live)
-    return findings + judge_drift(tests, config)
+    return findings + assess_drift(tests, config)
 
 
 def read_files(store: Store, dataset: Reference) -> list[FileAccount]:
@@ -144,28 +152,15 @@ def read_files(store: Store, dataset: Reference) -> list[FileAccount]:
         account = FileAccount(
             file.name,
             file.source.digest,
-            summary["rows_in"],
-            summary["rows_encoded"],
-            summary["reasons"],
+            Account.from_json(summary),
             counts,
             ignored_columns=tuple(summary["ignored_columns"]),
         )
         if accounts and accounts[-1].name == file.name:
-            account = _join_pieces(accounts.pop(), account)
+            account = accounts.pop() + account
         accounts.append(account)
     repeated = count_duplicates(store, dataset)
     return [replace(each, duplicates=repeated[each.name]) for each in accounts]
-
-
-def _join_pieces(first: FileAccount, second: FileAccount) -> FileAccount:
-    """Account of two parts of a file."""
-    return replace(
-        first,
-        rows_in=first.rows_in + second.rows_in,
-        rows_encoded=first.rows_encoded + second.rows_encoded,
-        reasons=dict(Counter(first.reasons) + Counter(second.reasons)),
-        level_counts=first.level_counts + second.level_counts,
-    )
 
 
 def count_duplicates(store: Store, dataset: Reference) -> Counter[str]:
@@ -192,7 +187,7 @@ def _compare_pairs(
     last: Mapping[str, Reference],
     live: Mapping[str, Reference],
 ) -> list[DriftTests]:
-    """Compare pairs of the samples that were added since the last run; of all samples, if some were taken away."""
+    """Compare pairs of the samples that were added since the last run; of all samples, if some were removed."""
     before = _load_table(store, last["counts"])
     same = last["counts"].digest == live["counts"].digest
     reference = before if same else _load_table(store, live["counts"])
@@ -207,7 +202,7 @@ def _compare_pairs(
         table = _load_table(store, now["counts"])
         added = subtract_tables(table, before)
         new = table if added is None else added
-    return compare_pairs(schema, new, reference)
+    return find_pair_drift(schema, new, reference)
 
 
 def _load_table(store: Store, counts: Reference) -> IntArray:

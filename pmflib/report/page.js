@@ -3,7 +3,7 @@
 for (const table of document.querySelectorAll("table[data-sortable]")) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, place) => {
+  heads.forEach((head, position) => {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = head.textContent.trim();
@@ -13,7 +13,7 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
       heads.forEach((each) => each.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", rising ? "ascending" : "descending");
       const value = (row) => {
-        const cell = row.cells[place];
+        const cell = row.cells[position];
         return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
       };
       const order = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));

@@ -9,24 +9,24 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmflib.errors import PmfError
-from pmflib.ingest.source_urls import mask_secrets
-from pmflib.objects.local_folder import replace_file
-from pmflib.plots.drawing import write_text
-from pmflib.report.data_facts import REASONS
-from pmflib.report.figures import DARK, name_variable
-from pmflib.report.model_facts import LEAST_CELLS
-from pmflib.report.page_figures import STATES_SHOWN, choose_gains, draw_figures
-from pmflib.report.run_facts import RunReport
+from pmflib.core.errors import PmfError
+from pmflib.core.texts import mask_secrets, show_text
+from pmflib.display.drawing import write_text
+from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS
+from pmflib.quality.run_differences import flatten
+from pmflib.report.data_report import REASONS
+from pmflib.report.figures import DARK, STATES_SHOWN, choose_gains, draw_figures, name_variable
+from pmflib.report.model_report import LEAST_CELLS
+from pmflib.report.run_report import RunReport
 from pmflib.report.sentences import (
+    as_count,
+    as_percent,
     as_sentence,
-    count,
-    list_states,
     list_troubles,
-    percent,
     summarise_run,
+    summarise_states,
 )
-from pmflib.safe_text import show_text
+from pmflib.store.objects.local_folder import replace_file
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -55,7 +55,7 @@ def render_page(report: RunReport) -> str:
     Parameters
     ----------
     report
-        What `pmflib.report.run_facts.gather_report` gave.
+        What `pmflib.report.run_report.gather_report` gave.
 
     Returns
     -------
@@ -80,9 +80,9 @@ def render_page(report: RunReport) -> str:
         title=report.pipeline.removesuffix("@labels"),
         figures=figures,
         sentences=summarise_run(report),
-        states=list_states(report, CARDS),
+        states=summarise_states(report, CARDS),
         troubles=list_troubles(report),
-        gains=[] if report.scores is None else choose_gains(report.scores.judged),
+        gains=[] if report.scores is None else choose_gains(report.scores.assessed),
         reasons=REASONS,
         cards=CARDS,
         rows_shown=ROWS_SHOWN,
@@ -90,7 +90,8 @@ def render_page(report: RunReport) -> str:
         predictions=PREDICTIONS,
         measures=MEASURES,
         least_cells=LEAST_CELLS,
-        options=_flatten(report.record.options),
+        most_compared=MAX_COMPARED_LEVELS,
+        options=flatten(report.record.options),
         style=style,
         script=script,
         script_digest=digest,
@@ -131,14 +132,14 @@ def _open_environment() -> Environment:
         finalize=_finalize,
     )
     environment.filters |= {
-        "percent": percent,
+        "percent": as_percent,
         "number": _write_number,
         "seconds": _write_seconds,
         "size": _write_size,
         "short": write_text,
         "sentence": as_sentence,
         "masked": mask_secrets,
-        "count": count,
+        "count": as_count,
     }
     return environment
 
@@ -183,9 +184,3 @@ def _write_size(n_bytes: int | None) -> str:
             break
         size, unit = size / 1000, larger
     return f"{size:,.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:,.1f} {unit}"
-
-
-def _flatten(options: dict[str, Any]) -> dict[str, Any]:
-    from pmflib.differences.facts import flatten
-
-    return flatten(options)

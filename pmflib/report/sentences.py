@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement
+from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.state_descriptions import StateDescription
-from pmflib.report.model_facts import ScoreFacts
-from pmflib.report.run_facts import RunReport
+from pmflib.report.model_report import ScoreReport
+from pmflib.report.run_report import RunReport
 
 _VERDICTS = {
     "better": "better than",
@@ -29,7 +31,7 @@ def summarise_run(report: RunReport) -> list[str]:
     ]
 
 
-def list_states(report: RunReport, most: int) -> list[str]:
+def summarise_states(report: RunReport, most: int) -> list[str]:
     """Sentences on the largest states, at most so many: size, values, and the two levels that distinguish each most."""
     if report.model is None:
         return []
@@ -49,7 +51,7 @@ def _describe_state(state: StateDescription) -> str:
             said.append(f"{word} {named}")
             break
     text = "; ".join(said) or "much as all samples"
-    return f"State {state.state}, {percent(state.prior)}: {text}."
+    return f"State {state.state}, {as_percent(state.prior)}: {text}."
 
 
 def list_troubles(report: RunReport) -> list[str]:
@@ -60,29 +62,29 @@ def list_troubles(report: RunReport) -> list[str]:
         found.append(f"The run was {record.outcome}: {as_sentence(record.reason)}")
     elif record.outcome == "kept":
         found.append(f"The new model is not live: {as_sentence(record.reason)}")
-    if report.data.rows and not report.data.adds_up:
+    if report.data.rows is not None and not report.data.adds_up:
         found.append("The rows do not add up; please report this as a defect.")
-    found += [f"{each['sentence']} ({each['action']})" for each in report.crossed]
+    found += [f"{each.sentence} ({each.action})" for each in report.crossed]
     if report.scores is not None and (
         worse := [each for each in report.scores.variables if each.is_worse]
     ):
         names = ", ".join(each.name for each in worse[:3])
         more = f" and {len(worse) - 3} more" if worse[3:] else ""
         found.append(
-            f"{count(len(worse), 'variable')} predicted worse than by the variable alone: {names}{more}."
+            f"{as_count(len(worse), 'variable')} predicted worse than by the variable alone: {names}{more}."
         )
     if report.labels is not None:
-        if suspects := report.labels.facts.get("suspicious_workers", ()):
+        if suspects := report.labels.summary.suspicious_workers:
             names = ", ".join(str(each["worker"]) for each in suspects[:3])
             more = f" and {len(suspects) - 3} more" if suspects[3:] else ""
             found.append(
-                f"{count(len(suspects), 'worker')} worse than chance, always the same, or with another's mistakes: "
+                f"{as_count(len(suspects), 'worker')} worse than chance, always the same, or with another's mistakes: "
                 f"{names}{more}."
             )
-        if report.labels.facts.get("converged") is False:
+        if not report.labels.summary.converged:
             found.append("The passes had not converged: raise em.max_passes.")
     if report.model is not None:
-        if report.model.facts.get("converged") is False:
+        if report.model.summary.get("converged") is False:
             found.append(
                 "The fit stopped at its limit of passes, before it had converged: raise em.max_passes."
             )
@@ -96,27 +98,27 @@ def list_troubles(report: RunReport) -> list[str]:
     return found
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
+def as_count(number: int, noun: str, plural: str = "") -> str:
     """Write a number and its noun.
 
     Examples
     --------
-    >>> count(1, "file"), count(2500, "file")
+    >>> as_count(1, "file"), as_count(2500, "file")
     ('1 file', '2,500 files')
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def percent(share: float, digits: int = 0) -> str:
+def as_percent(share: float, least_digits: int = 0) -> str:
     """Write a share for people: neither 0 nor 100 % unless it is.
 
     Examples
     --------
-    >>> percent(0.446), percent(0.0004), percent(0.9999), percent(1)
+    >>> as_percent(0.446), as_percent(0.0004), as_percent(0.9999), as_percent(1)
     ('45 %', '0.04 %', '99.99 %', '100 %')
     """
-    for places in range(digits, 6):
-        text = f"{100 * share:.{places}f}"
+    for digits in range(least_digits, 6):
+        text = f"{100 * share:.{digits}f}"
         if float(text) not in (0.0, 100.0) or share in (0.0, 1.0):
             return f"{text} %"
     return f"{100 * share:.2g} %"
@@ -154,29 +156,25 @@ def _say_outcome(report: RunReport) -> Iterator[str]:
 
 def _say_data(report: RunReport) -> Iterator[str]:
     rows, data = report.data.rows, report.data
-    if not rows:
+    if rows is None:
         yield "It ended before any row was read."
         return
-    n = int(rows.get("rows_in", 0))
-    used = int(rows.get("rows_encoded", 0))
-    rejected = int(rows.get("rows_quarantined", 0))
-    said = (
-        f"It read {count(n, 'row')} from {count(len(data.files), 'file')} and used {used:,} of them"
-    )
+    n, used, rejected = rows.rows_in, rows.rows_encoded, rows.rows_quarantined
+    said = f"It read {as_count(n, 'row')} from {as_count(len(data.files), 'file')} and used {used:,} of them"
     if used == n:
-        said = f"It read {count(n, 'row')} from {count(len(data.files), 'file')} and used them all"
+        said = f"It read {as_count(n, 'row')} from {as_count(len(data.files), 'file')} and used them all"
     if left_out := n - used - rejected:
         said += f"; {left_out:,} were left out on purpose"
     if rejected:
-        said += f"; {rejected:,} did not fit ({percent(rejected / n, 1)})"
+        said += f"; {rejected:,} did not fit ({as_percent(rejected / n, 1)})"
     yield said + "."
     if data.variables:
-        n_samples, n_variables = int(rows.get("samples", 0)), len(data.variables)
+        n_samples, n_variables = rows.samples, len(data.variables)
         cells = n_samples * n_variables
-        lacking = 1 - int(rows.get("observed", 0)) / cells if cells else 0.0
+        lacking = 1 - rows.observed / cells if cells else 0.0
         yield (
-            f"They are the answers of {count(n_samples, 'sample')} to {count(n_variables, 'variable')}; "
-            f"{percent(lacking)} of the answers are missing."
+            f"They are the answers of {as_count(n_samples, 'sample')} to {as_count(n_variables, 'variable')}; "
+            f"{as_percent(lacking)} of the answers are missing."
         )
 
 
@@ -184,28 +182,38 @@ def _say_model(report: RunReport) -> Iterator[str]:
     if report.model is None:
         return
     states = report.model.states
-    sizes = f", from {percent(states[-1].prior)} to {percent(states[0].prior)} of the samples"
-    yield f"The model has {count(len(states), 'latent state')}{sizes if states[1:] else ''}."
+    agreement = report.model.agreement
+    if agreement is None:
+        yield (
+            f"How much of the dependence between pairs the model explains is not measured: it has "
+            f"{report.model.model.schema.n_levels:,} levels, and pairs are compared up to {MAX_COMPARED_LEVELS:,}."
+        )
+    else:
+        yield agreement.sentence
+    sizes = f", from {as_percent(states[-1].prior)} to {as_percent(states[0].prior)} of the samples"
+    yield f"The model has {as_count(len(states), 'latent state')}{sizes if states[1:] else ''}."
     scores = report.scores
     if scores is not None:
         means = scores.means
         better = sum(each.is_better for each in scores.variables)
         yield (
-            f"It was asked {count(int(means['hidden_cells']), 'answer')} that were hidden from it, and guessed "
-            f"{percent(means['accuracy'], 1)} of them right; always guessing the most frequent level of each variable "
-            f"gets {percent(means['baseline_accuracy'], 1)}."
+            f"It was asked {as_count(int(means['hidden_cells']), 'answer')} that were hidden from it, and guessed "
+            f"{as_percent(means['accuracy'], 1)} of them right; always guessing the most frequent level of each "
+            f"variable gets {as_percent(means['baseline_accuracy'], 1)}."
         )
-        if scores.judged:
+        if scores.assessed:
             few = (
-                " with hidden answers enough to judge" if scores.judged != scores.variables else ""
+                " with hidden answers enough to judge"
+                if scores.assessed != scores.variables
+                else ""
             )
             yield (
-                f"It predicts {better} of {count(len(scores.judged), 'variable')}{few} better than the variable "
+                f"It predicts {better} of {as_count(len(scores.assessed), 'variable')}{few} better than the variable "
                 "alone, beyond chance."
             )
         else:
             yield "The hidden answers are too few to judge its variables one by one."
-        yield _say_calibration(scores)
+        yield _say_calibration(scores, agreement)
     if report.model.pairs:
         pair = report.model.pairs[0]
         yield f"The two variables that go together most are {pair.variables[0]} and {pair.variables[1]}."
@@ -215,28 +223,31 @@ def _say_labels(report: RunReport) -> Iterator[str]:
     found = report.labels
     if found is None:
         return
-    facts = found.facts
+    summary = found.summary
     yield (
-        f"It found labels for {count(facts['tasks'], 'task')}, from {count(facts['labels'], 'label')} that "
-        f"{count(len(found.workers), 'worker')} gave."
+        f"It found labels for {as_count(summary.tasks, 'task')}, from {as_count(summary.labels, 'label')} that "
+        f"{as_count(len(found.workers), 'worker')} gave."
     )
-    if known := facts.get("known"):
-        yield f"Of {count(known, 'task')} the true label was known, and is not counted as found."
-    if (alpha := facts.get("alpha")) is not None:
+    if known := summary.known:
+        yield f"Of {as_count(known, 'task')} the true label was known, and is not counted as found."
+    if (alpha := summary.alpha) is not None:
         kind = "little" if alpha < 0.2 else "some" if alpha < 0.67 else "good"
         yield f"There is {kind} agreement between workers (Krippendorff's alpha {alpha:.2f}; 1 is all, 0 is chance)."
-    if (same := facts.get("majority_agreement")) is not None:
-        yield f"{percent(same)} of the labels are those of the majority vote."
+    if (same := summary.majority_agreement) is not None:
+        yield f"{as_percent(same)} of the labels are those of the majority vote."
     if found.workers:
         yield (
-            f"The median worker is right {percent(float(np.median(found.accuracy)))} of the time; always giving the "
-            f"most frequent class would be right {percent(found.chance)}."
+            f"The median worker is right {as_percent(float(np.median(found.accuracy)))} of the time; always giving the "
+            f"most frequent class would be right {as_percent(found.chance)}."
         )
 
 
-def _say_calibration(scores: ScoreFacts) -> str:
+def _say_calibration(scores: ScoreReport, agreement: PairAgreement | None) -> str:
     apart, by_chance = scores.calibration_error, scores.calibration_by_chance
     off = f"on average {100 * apart:.1f} percentage points off what came true"
+    if apart < 0.02 and (agreement is None or not agreement.is_close):
+        pairs = "were not compared" if agreement is None else "depart from the counts"
+        return f"Given all other answers, its probabilities are {off}; those of pairs {pairs}."
     if apart < 0.02:
         return f"Its probabilities can be believed: {off}."
     if apart < 2 * by_chance:
@@ -249,20 +260,20 @@ def _say_changes(report: RunReport) -> Iterator[str]:
     if before is None:
         yield "There is no earlier run to compare it with."
         return
-    then, now = (int((each.facts.get("rows") or {}).get("rows_in", 0)) for each in (before, record))
-    step = now - then
+    then, now = (DatasetAccount.find(each.facts) or DatasetAccount() for each in (before, record))
+    step = now.rows_in - then.rows_in
     change = (
         "as many rows"
         if step == 0
-        else f"{count(abs(step), 'row')} {'more' if step > 0 else 'fewer'}"
+        else f"{as_count(abs(step), 'row')} {'more' if step > 0 else 'fewer'}"
     )
     said = f"Against run {before.number} it had {change}"
     yield said + "."
-    today = report.gate.get("today", {})
-    if "gain" in today:
+    today = report.gate.assessed.get("today")
+    if today is not None:
         yield (
-            f"On the same hidden answers its model is {_VERDICTS[today['verdict']]} the model that "
-            f"was live ({today['gain']:+.3f} ± {today['standard_error']:.3f} nats per answer)."
+            f"On the same hidden answers its model is {_VERDICTS[today.decision]} the model that "
+            f"was live ({today.found.gain:+.3f} ± {today.found.standard_error:.3f} nats per answer)."
         )
     if report.changes is not None and report.changes.variables:
         moved = [
@@ -270,7 +281,7 @@ def _say_changes(report: RunReport) -> Iterator[str]:
         ]
         if moved:
             yield (
-                f"{count(len(moved), 'variable')} moved beyond chance, {moved[0].variable} the most "
+                f"{as_count(len(moved), 'variable')} moved beyond chance, {moved[0].variable} the most "
                 f"(total variation {moved[0].total_variation:.2f})."
             )
         elif np.any([each.total_variation > 0 for each in report.changes.variables]):

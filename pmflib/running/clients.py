@@ -1,226 +1,75 @@
-"""Dask workers and clients: where work runs, how many threads there are, how much memory they may use."""
+"""Dask clients: connected with patience, watched, and asked for the threads and the memory of their workers."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import os
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from pmflib.errors import ClusterError, ClusterWarning, ConfigError
-from pmflib.objects.addresses import find_obstacle, refuse_unseen
-from pmflib.running.dask_clients import start_client
-from pmflib.running.membership import Membership
-from pmflib.running.processors import count_processors
-from pmflib.running.worker_memory import ClusterMemory
-
-if TYPE_CHECKING:
-    from pmflib.config import ClusterConfig
+from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
+from pmflib.running.membership import Membership, Requirement
+from pmflib.running.memory import ClusterMemory
+from pmflib.running.workers import ClusterOptions, find_scheduler, find_security, quieten
 
 Client = Any
 """A Dask client, or None to work in this thread alone."""
-
-_END_QUIETLY = """
-import logging, signal
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)
-"""
-"""Program that each worker process runs first. Ctrl-C in a terminal is sent to all processes, but it is the run that
-ends its workers, and the tasks that are cancelled then need no warning. The errors of tasks are raised where the run
-waits for them; workers would print them as well, with a traceback, and texts of data raw."""
-
-_KEEP_MEMORY = {
-    f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": size
-    for name, size in (("TRIM", 64 << 20), ("MMAP", 32 << 20))
-}
-"""Options of Dask: the environment in which worker processes start. By default freed memory returns to the system at
-once; to map the memory of blocks of a few MiB again and again would take half as long as to read them."""
-
-_SERVE_NO_PAGES: dict[str, list[str]] = {
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-}
-"""Options of Dask: where its processes would serve a dashboard and pages of figures, there are none."""
 
 PATIENCE = 30.0
 """Seconds that a client waits for a scheduler and its first worker where nothing is configured."""
 CONNECT_SECONDS = 10.0
 """Seconds of one attempt to connect to a scheduler."""
 
-_securities: dict[str, Any] = {}
-"""Keys of the schedulers that this process has started and that listen on a port, by address."""
 _members: WeakKeyDictionary[Any, Membership] = WeakKeyDictionary()
 """Workers of the clients that are open."""
 _expected_threads: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 """Threads that are expected to work for a client, where more may come than there are."""
 
 
-@contextmanager
-def start_workers(cluster: ClusterConfig) -> Iterator[str]:
-    """Run workers for as long as the context lasts.
+def start_client(address: str, seconds: float, security: Any = None) -> Any:
+    """Connect to a Dask scheduler.
 
     Parameters
     ----------
-    cluster
-        Section ``cluster`` of the configuration. PMF_DASK_ADDRESS, and then its address, name a scheduler that runs
-        already; without either, workers are started on this machine, on loopback, one thread each.
-
-    Yields
-    ------
-    Address of the scheduler. Threads are reached in memory alone; processes on loopback, where connections need a key
-    that is drawn here and passed on to them: `open_client` of this process knows it, other users of the machine do not.
-    """
-    if address := find_scheduler(cluster):
-        yield address
-        return
-    import dask
-    from distributed import LocalCluster
-    from distributed.security import Security
-
-    n = cluster.workers or count_processors()
-    options = {"preload": _END_QUIETLY} if cluster.processes else {}
-    with (
-        _quiet("distributed", logging.WARNING),
-        _quiet("distributed.worker", logging.CRITICAL),
-        _quiet("distributed.nanny", logging.WARNING),
-        # of a worker that an interruption reaches while it connects
-        _quiet("distributed.comm", logging.ERROR),
-        # Dask's own would have a name that anybody can guess, and take first
-        tempfile.TemporaryDirectory(prefix="pmf-", ignore_cleanup_errors=True) as scratch,
-        dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES),
-        LocalCluster(
-            n_workers=n if cluster.processes else 1,
-            threads_per_worker=1 if cluster.processes else n,
-            processes=cluster.processes,
-            host="127.0.0.1" if cluster.processes else None,
-            # port 0 and not None, which still means the default port
-            dashboard_address="127.0.0.1:0",
-            local_directory=scratch,
-            scheduler_kwargs={"dashboard": False},
-            security=Security.temporary() if cluster.processes else None,
-            **options,
-        ) as local,
-    ):
-        # a worker that is a thread would serve its pages to the network
-        for node in (local.scheduler, *local.workers.values()):
-            if (pages := getattr(node, "http_server", None)) is not None:
-                local.loop.add_callback(pages.stop)
-        _securities[local.scheduler_address] = local.security
-        try:
-            yield local.scheduler_address
-        finally:
-            del _securities[local.scheduler_address]
-            # a worker that is at work when the run is interrupted is killed in the end, which is nothing to report
-            logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
-
-
-def find_scheduler(cluster: ClusterConfig) -> str:
-    """Address of the scheduler that runs already; empty if none is named."""
-    return os.environ.get("PMF_DASK_ADDRESS") or cluster.address
-
-
-@dataclass
-class _RunWorkers:
-    """Workers of a run, which start when a stage first needs them.
-
-    Parameters
-    ----------
-    cluster
-        Section ``cluster`` of the configuration.
-    stack
-        Context of the run: workers end with it.
-    alone
-        Whether stages work in this thread, and no workers start.
     address
-        Address of the scheduler; empty before they have started.
-    """
+        Address of the scheduler.
+    seconds
+        Longest wait for it.
+    security
+        Keys of its connections; None for those that Dask is configured with.
 
-    cluster: ClusterConfig
-    stack: ExitStack
-    alone: bool
-    address: str = ""
+    Returns
+    -------
+    The client, which is no default. Whoever asked for it closes it.
 
-    def start(self) -> str:
-        """Start the workers unless they are there; return the address of their scheduler, empty where there is none."""
-        if not self.address and not self.alone:
-            self.address = self.stack.enter_context(start_workers(self.cluster))
-        return self.address
-
-
-_run_workers: ContextVar[_RunWorkers | None] = ContextVar("run_workers", default=None)
-
-
-@contextmanager
-def share_workers(cluster: ClusterConfig, *, alone: bool = False) -> Iterator[str]:
-    """Let the stages of a run share workers. They start when a stage first needs them, and end with the context.
-
-    A run that finds everything done never starts any.
-
-    Parameters
-    ----------
-    cluster
-        Section ``cluster`` of the configuration, as for `start_workers`.
-    alone
-        Whether stages work in this thread, and no workers start: the same results, to the bit. A scheduler that is
-        named is used all the same.
-
-    Yields
+    Raises
     ------
-    Address of a scheduler that runs already; empty where workers start when `use_workers` is first called.
+    OSError
+        If it does not answer, or its keys do not fit.
+    ValueError
+        If the address is none.
+
+    Notes
+    -----
+    Dask leaves a client that does not connect to Python's collector of garbage, which may come upon it while another
+    client, or a cluster, starts its thread. To close it takes the lock that the other holds, and both wait for ever.
     """
-    with ExitStack() as stack:
-        before = _run_workers.set(
-            _RunWorkers(cluster, stack, alone and not find_scheduler(cluster))
-        )
-        try:
-            yield find_scheduler(cluster)
-        finally:
-            _run_workers.reset(before)
+    from distributed import Client
 
-
-def is_alone() -> bool:
-    """Whether the run under way works in this thread, and starts no workers."""
-    shared = _run_workers.get()
-    return shared is not None and shared.alone
-
-
-@contextmanager
-def use_workers(cluster: ClusterConfig) -> Iterator[str]:
-    """Use the workers of the run under way; outside `share_workers`, some that are started for this context alone.
-
-    Parameters
-    ----------
-    cluster
-        As for `start_workers`.
-
-    Yields
-    ------
-    Address of the scheduler; empty where the run works in this thread alone.
-    """
-    if (shared := _run_workers.get()) is not None:
-        yield shared.start()
-        return
-    with start_workers(cluster) as address:
-        yield address
-
-
-@contextmanager
-def _quiet(name: str, level: int) -> Iterator[None]:
-    """Let a logger, and those below it that have no level of their own, report nothing below a level."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(level)
+    client = Client.__new__(Client)
     try:
-        yield
-    finally:
-        logger.setLevel(before)
+        client.__init__(address, set_as_default=False, timeout=seconds, security=security)
+    except BaseException:
+        with suppress(Exception):
+            client.close()
+            # one that Dask has closed itself keeps its thread
+            client._loop_runner.stop()
+        raise
+    return client
 
 
 @contextmanager
@@ -239,11 +88,11 @@ def _silence(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[Client]:
+def open_client(address: str, cluster: ClusterOptions | None = None) -> Iterator[Client]:
     """Connect to a Dask scheduler, wait until it has a worker, and watch which workers it has while the context lasts.
 
     Errors that mean that the scheduler or its workers have gone, or were killed, are raised from here as what a user
-    can do about them.
+    can do about them. Workers are waited for, and watched, by `pmflib.running.membership.Membership`.
 
     Parameters
     ----------
@@ -301,13 +150,13 @@ def open_client(address: str, cluster: ClusterConfig | None = None) -> Iterator[
 
 
 def _connect(address: str, patience: float) -> Any:
-    """Connect to a scheduler, trying again while it does not answer."""
+    """Connect to a scheduler, trying again while it does not answer; `Membership` waits for its workers."""
     give_up = time.monotonic() + patience
     while True:
         started = time.monotonic()
         timeout = min(CONNECT_SECONDS, max(0.1, give_up - started))
         try:
-            return start_client(address, timeout, _securities.get(address))
+            return start_client(address, timeout, find_security(address))
         except OSError as error:
             # a refused connection, a name that does not resolve, keys that do not fit
             if time.monotonic() >= give_up:
@@ -363,38 +212,38 @@ class LateClient:
 
     def __init__(self, connect: Callable[[], Client]) -> None:
         self._connect, self._client = connect, None
-        self._folders: list[str] = []
+        self._required: list[Requirement] = []
 
-    def check_when_connected(self, folder: str) -> None:
-        """Do `check_workers_see` once there are workers to ask."""
-        self._folders.append(folder)
+    def check_when_connected(self, requirement: Requirement) -> None:
+        """Do `check_workers` once there are workers to ask."""
+        self._required.append(requirement)
 
     def connect(self) -> Client:
         """The client itself."""
         if self._client is None:
             self._client = self._connect()
-            for folder in self._folders:
-                check_workers_see(self._client, folder)
+            for requirement in self._required:
+                check_workers(self._client, requirement)
         return self._client
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.connect(), name)
 
 
-def check_workers_see(client: Client, folder: str) -> None:
-    """Check that every worker of a client can open a store; without a client there is nothing to check.
+def check_workers(client: Client, requirement: Requirement) -> None:
+    """Check that every worker of a client can do what is required; without a client there is nothing to check.
 
     Parameters
     ----------
     client
         Dask client, or None.
-    folder
-        Folder of the store, absolute, or its URL.
+    requirement
+        Such as a `pmflib.store.objects.addresses.StoreAccess`: stores must be on storage that all workers share.
 
     Raises
     ------
     ConfigError
-        If one cannot: stores must be on storage that all workers share. A `LateClient` raises it when it connects.
+        If one cannot. A `LateClient` raises it when it connects.
 
     Notes
     -----
@@ -403,12 +252,12 @@ def check_workers_see(client: Client, folder: str) -> None:
     if client is None:
         return
     if isinstance(client, LateClient):
-        client.check_when_connected(folder)
+        client.check_when_connected(requirement)
         return
     if client in _members:
-        _members[client].check_folder(folder)
+        _members[client].require(requirement)
         return
-    refuse_unseen(folder, client.run(find_obstacle, folder))
+    requirement.refuse_unable(client.run(requirement.find_obstacle))
 
 
 def count_threads(client: Client) -> int:
@@ -424,3 +273,45 @@ def count_threads(client: Client) -> int:
 def list_addresses(client: Client) -> list[str]:
     """Addresses of the workers of a client, in the order in which they are numbered."""
     return list(client.nthreads())
+
+
+@contextmanager
+def connect_briefly(address: str, seconds: float, security: Any = None) -> Iterator[Client]:
+    """Connect to a Dask scheduler without patience, and without a word of Dask's own in the log.
+
+    Parameters and errors are those of `start_client`.
+    """
+    with (
+        quieten("distributed", logging.CRITICAL),
+        start_client(address, seconds, security) as client,
+    ):
+        yield client
+
+
+async def fetch_result(worker: Any, other: str, key: str, seconds: float) -> Any:
+    """Fetch a result from another worker as tasks do, but beside them; None from one that gives to many just now.
+
+    Parameters
+    ----------
+    worker
+        The worker of Dask that fetches.
+    other
+        Address of the worker that holds the result.
+    key
+        Key of the result.
+    seconds
+        Longest wait.
+
+    Raises
+    ------
+    TimeoutError, OSError
+        If the other does not answer.
+    KeyError
+        If it has no such result.
+    """
+    from distributed.worker import get_data_from_worker
+
+    answer = await asyncio.wait_for(
+        get_data_from_worker(worker.rpc, [key], other, who=worker.address), seconds
+    )
+    return None if answer["status"] == "busy" else answer["data"][key]

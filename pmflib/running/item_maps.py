@@ -1,15 +1,82 @@
-"""Maps of a function over items on workers, a task each; results in the order of the items."""
+"""Maps of a function over items on workers, a task each; values that tasks share, items that workers keep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, TypeVar
 
-from pmflib.running.clients import Client
-from pmflib.running.shared_values import share_value
-from pmflib.running.task_names import name_range, name_step
-from pmflib.running.task_plans import RETRIES
+from pmflib.running.clients import Client, count_threads, list_addresses
+from pmflib.running.task_plans import (
+    COPY_SHARE,
+    RETRIES,
+    TaskPlan,
+    name_range,
+    name_step,
+    plan_tasks,
+)
+
+T = TypeVar("T")
+
+SENT_BYTES = 1 << 16
+"""Largest shared value that is sent along with each task, bytes; a larger one is a task of its own."""
+ALL_SENT_BYTES = 1 << 20
+"""Most that a shared value which is sent along may take in all tasks, bytes: they pass through the scheduler."""
+
+
+def measure_shared(value: Any) -> int | None:
+    """Bytes that a shared value takes where it is sent along with tasks, about; None where it may be large.
+
+    Numbers, None, and functions that workers import by their names, add nothing to what a task takes anyway.
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return 0
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, FunctionType):
+        # others are sent with all that they refer to
+        return 0 if value.__module__ != "__main__" and value.__qualname__.isidentifier() else None
+    return getattr(value, "nbytes", None)
+
+
+def is_sent_along(n_bytes: int | None, n_tasks: int) -> bool:
+    """Whether a shared value of so many bytes is sent along with each of so many tasks, and is no task of its own."""
+    return n_bytes is not None and n_bytes <= min(SENT_BYTES, ALL_SENT_BYTES // n_tasks)
+
+
+def share_value(client: Client, value: Any, n_tasks: int, name: str) -> list[Any]:
+    """Give a value to tasks: itself, or the future that each of them takes it from.
+
+    Parameters are the argument of a task, not scattered data: they can be made again when a worker is lost. Where there
+    are many tasks, some workers take a copy each, and pass it on.
+    """
+    if is_sent_along(measure_shared(value), n_tasks):
+        return [value] * n_tasks
+    options = {"pure": False, "retries": RETRIES}
+    source = client.submit(_give_back, value, key=(f"{name}-shared", "source"), **options)
+    if n_tasks <= 2 * COPY_SHARE:
+        return [source] * n_tasks
+    n_copies = -(-n_tasks // COPY_SHARE)
+    addresses = list_addresses(client)
+    copies = [
+        client.submit(
+            _give_back,
+            source,
+            key=(f"{name}-shared", name_range("copy", index, index + 1)),
+            workers=[addresses[index * len(addresses) // n_copies]],
+            allow_other_workers=True,
+            **options,
+        )
+        for index in range(n_copies)
+    ]
+    return [copies[index // COPY_SHARE] for index in range(n_tasks)]
+
+
+def _give_back(value: T) -> T:
+    return value
+
 
 R = TypeVar("R")
 
@@ -63,14 +130,14 @@ def map_items(
 
     step = name_step(function, name)
     sent = [
-        share_value(client, value, len(items), f"{step}-{place}")
-        for place, value in enumerate(shared)
+        share_value(client, value, len(items), f"{step}-{index}")
+        for index, value in enumerate(shared)
     ]
     futures = client.map(
         function,
         list(items),
         *sent,
-        key=[(step, name_range("items", place, place + 1)) for place in range(len(items))],
+        key=[(step, name_range("items", index, index + 1)) for index in range(len(items))],
         pure=False,
         retries=RETRIES,
     )
@@ -94,3 +161,79 @@ def recall_items(
     """
     with ThreadPoolExecutor(RECALL_THREADS) as pool:
         return list(pool.map(lambda item: recall(item, *shared), items))
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedItems:
+    """Items in the memory of the workers that work on them, in runs of one task each.
+
+    Parameters
+    ----------
+    plan
+        Runs of the items.
+    runs
+        Futures of lists of items, or these lists where there is no client.
+    """
+
+    plan: TaskPlan
+    runs: Sequence[Any]
+
+    def __len__(self) -> int:
+        """Number of items."""
+        return self.plan.n_items
+
+
+def keep_loaded(
+    client: Client,
+    load: Callable[[T], R],
+    items: Sequence[T],
+    costs: Sequence[int] | None = None,
+    name: str = "",
+    n_tasks: int = 0,
+) -> LoadedItems:
+    """Load items into the memory of the workers that will work on them, in runs of one task each.
+
+    Items of a worker that is lost are loaded again, by others.
+
+    Parameters
+    ----------
+    client, costs, name
+        As for `pmflib.running.maps.start_blocks`.
+    load
+        Called with an item.
+    items
+        At least one.
+    n_tasks
+        Number of runs, at most; 0 is one for each thread.
+    """
+    weights = [1] * len(items) if costs is None else costs
+    plan = plan_tasks(weights, n_tasks or count_threads(client))
+    parts = [list(items[start:stop]) for start, stop in plan.runs]
+    if client is None:
+        return LoadedItems(plan, [_load_run(part, load) for part in parts])
+    step = name_step(load, name)
+    # not bound to workers, not even loosely: while there is none, Dask lays such tasks aside for the lost one, and a
+    # worker that joins does not get them. Unbound, as many as there are threads are assigned to idle workers in turn
+    runs = client.map(
+        _load_run,
+        parts,
+        [load] * plan.n_runs,
+        key=[(step, name_range("items", *run)) for run in plan.runs],
+        pure=False,
+        retries=RETRIES,
+    )
+    return LoadedItems(plan, runs)
+
+
+def _load_run(run: Sequence[T], load: Callable[[T], R]) -> list[R]:
+    return [load(item) for item in run]
+
+
+def send_items(client: Client, values: Sequence[T]) -> list[Any]:
+    """Send values to workers once, for several maps: futures, or the values themselves without a client.
+
+    Values of a worker that is lost are lost too, and the maps that need them fail: send what the caller can make again.
+    """
+    if client is None:
+        return list(values)
+    return client.scatter(list(values), hash=False)  # type: ignore[no-any-return]

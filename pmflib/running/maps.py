@@ -1,18 +1,29 @@
-"""Maps of a function over items on workers; results are merged in a tree whose shape depends on the items alone."""
+"""Maps of a function over items on workers, merged in a tree of fixed shape; progress that workers report."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pmflib.running.clients import Client, count_threads
-from pmflib.running.held_items import HeldItems
-from pmflib.running.merge_tree import FAN_IN, Node, merge_nodes
-from pmflib.running.shared_values import share_value
-from pmflib.running.task_names import TaskKey, name_range, name_step
-from pmflib.running.task_plans import RETRIES, TaskPlan, plan_tasks
+from pmflib.running.item_maps import LoadedItems, share_value
+from pmflib.running.task_plans import (
+    FAN_IN,
+    RETRIES,
+    Node,
+    TaskKey,
+    TaskPlan,
+    merge_nodes,
+    name_range,
+    name_step,
+    plan_tasks,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,7 +64,7 @@ class PendingResult(Generic[R]):
 def start_blocks(
     client: Client,
     function: Callable[..., R],
-    items: Sequence[Any] | HeldItems,
+    items: Sequence[Any] | LoadedItems,
     merge: Callable[[Sequence[R]], R],
     *shared: Any,
     costs: Sequence[int] | None = None,
@@ -64,7 +75,7 @@ def start_blocks(
     """Map a function over items and merge the results in a tree whose shape depends on their number alone.
 
     A task works on a run of consecutive items, one task for each thread where there are more items than threads, and
-    merges what it has as far as the tree allows, before anything is sent: see `pmflib.running.merge_tree`.
+    merges what it has as far as the tree allows, before anything is sent: see `pmflib.running.task_plans`.
 
     Parameters
     ----------
@@ -73,13 +84,13 @@ def start_blocks(
     function
         Called as ``function(item, *shared)``; must change neither.
     items
-        At least one: values that can be pickled, or what `pmflib.running.held_items.keep_loaded` returned.
+        At least one: values that can be pickled, or what `pmflib.running.item_maps.keep_loaded` returned.
     merge
         Joins a list of results in order; must not change them.
     shared
         Sent once for all items; may be large.
     costs
-        Cost of each item, by which runs are balanced; None takes items as equal. Held items have runs already.
+        Cost of each item, by which runs are balanced; None takes items as equal. Loaded items have runs already.
     result_bytes
         Size of a result, where it is large: few of them are merged at a time.
     name
@@ -93,12 +104,14 @@ def start_blocks(
     """
     if client is None:
         values = (
-            [item for run in items.runs for item in run] if isinstance(items, HeldItems) else items
+            [item for run in items.runs for item in run]
+            if isinstance(items, LoadedItems)
+            else items
         )
         return PendingResult(
             _work_on_run(values, 0, len(values), None, fan_in, function, merge, *shared), ()
         )
-    if isinstance(items, HeldItems):
+    if isinstance(items, LoadedItems):
         parts, plan = (
             items.runs,
             plan_tasks(items.plan.costs, len(items.runs), result_bytes, fan_in),
@@ -130,7 +143,7 @@ def start_maps(
         As for `start_blocks`.
     items
         Items of each map, at least one, by what its tasks are called after the stage; each item is a task. Tasks are
-        handed out in this order, but results are merged before more are made.
+        submitted in this order, but results are merged before more are made.
 
     Returns
     -------
@@ -167,8 +180,8 @@ def _start_trees(
     options = {"pure": False, "retries": RETRIES}
     n_runs = sum(plan.n_runs for _, plan, _ in trees)
     sent = [
-        share_value(client, value, n_runs, f"{trees[0].step}-{place}")
-        for place, value in enumerate(shared)
+        share_value(client, value, n_runs, f"{trees[0].step}-{index}")
+        for index, value in enumerate(shared)
     ]
     leaves = client.map(
         _work_on_run,
@@ -215,7 +228,7 @@ def _start_trees(
 
 
 def _split(values: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
-    """Cut a list into parts of some sizes."""
+    """Split a list into parts of some sizes."""
     rest = iter(values)
     return [[next(rest) for _ in range(size)] for size in sizes]
 
@@ -223,7 +236,7 @@ def _split(values: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
 def run_blocks(
     client: Client,
     function: Callable[..., R],
-    items: Sequence[Any] | HeldItems,
+    items: Sequence[Any] | LoadedItems,
     merge: Callable[[Sequence[R]], R],
     *shared: Any,
     costs: Sequence[int] | None = None,
@@ -247,7 +260,7 @@ def _work_on_run(
     *shared: Any,
 ) -> list[Node[R]]:
     """Map a function over a run of items, and merge the results as far as it goes."""
-    leaves = (Node(0, place, function(item, *shared)) for place, item in enumerate(run, start))
+    leaves = (Node(0, index, function(item, *shared)) for index, item in enumerate(run, start))
     return merge_nodes(leaves, n_items, merge, top=top, fan_in=fan_in)
 
 
@@ -262,7 +275,10 @@ def _merge_parts(
 ) -> list[Node[R]]:
     """Merge what runs have made of the items from start to stop: a node of the tree."""
     nodes = (
-        node for part in parts for node in part if start <= node.place * fan_in**node.level < stop
+        node
+        for part in parts
+        for node in part
+        if start <= node.position * fan_in**node.level < stop
     )
     return merge_nodes(nodes, n_items, merge, top=level, fan_in=fan_in)
 
@@ -286,3 +302,44 @@ def _find_overlaps(
 def _take_root(nodes: Sequence[Node[Any]]) -> Any:
     (root,) = nodes
     return root.value
+
+
+@contextmanager
+def listen_to_counts(client: Client, on_count: Callable[[int], None]) -> Iterator[str]:
+    """Receive the numbers that functions report while they run on workers, on any machine.
+
+    Parameters
+    ----------
+    client
+        Dask client; without one, no number arrives.
+    on_count
+        Called with every number, in a thread of the client that has the context variables of this one.
+
+    Yields
+    ------
+    Topic that `report_count` needs.
+    """
+    topic = f"pmf-counts-{uuid.uuid4().hex}"
+    if client is None:
+        yield topic
+        return
+    context = copy_context()
+    client.subscribe_topic(topic, lambda event: context.run(on_count, event[1]))
+    try:
+        yield topic
+    finally:
+        client.unsubscribe_topic(topic)
+
+
+def report_count(topic: str, count: int) -> None:
+    """Send a number to the listener of a topic from a function that a Dask worker runs; elsewhere do nothing."""
+    if "distributed" not in sys.modules:
+        # importing it would take longer than a small run
+        return
+    from distributed import get_worker
+
+    try:
+        worker = get_worker()
+    except ValueError:
+        return
+    worker.log_event(topic, count)

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol
 
-from pmflib.errors import (
+from pmflib.core.errors import (
     ClusterError,
     ClusterWarning,
     ConfigError,
@@ -18,18 +18,17 @@ from pmflib.errors import (
     MemoryPlanError,
     PmfError,
 )
-from pmflib.objects.addresses import find_obstacle, refuse_unseen
-from pmflib.running.memory_limits import MachineMemory
-from pmflib.running.memory_plan import MemoryPlan, format_bytes
-from pmflib.running.task_names import name_step
-from pmflib.running.task_plans import COPY_SHARE
-from pmflib.running.worker_memory import (
+from pmflib.core.machine import MachineMemory
+from pmflib.running.memory import (
     ClusterMemory,
+    MemoryPlan,
     PlanWorker,
     WorkerMemory,
-    check_worker,
+    check_plan_fits,
+    format_bytes,
     read_workers,
 )
+from pmflib.running.task_plans import COPY_SHARE, name_step
 
 LOOK_SECONDS = 1.0
 """Time between two looks at which workers there are, seconds."""
@@ -37,14 +36,24 @@ SILENT_SECONDS = 5.0
 """Time without any worker after which the client says that it waits, seconds."""
 
 BOUND_THREADS = 2 * COPY_SHARE
-"""Threads above which copies of shared values are bound to workers, if only loosely: `pmflib.running.shared_values`."""
+"""Threads above which copies of shared values are bound to workers, if only loosely: `pmflib.running.item_maps`."""
 
 LEAST_PLAN = MemoryPlan("any stage", {"blocks of samples": 64 << 20}, "Give it more memory.")
 """What every worker must have room for."""
 
 
+class Requirement(Protocol):
+    """What every worker has to be able to do, such as to open a store; it is asked on each of them."""
+
+    def find_obstacle(self) -> PmfError | None:
+        """Find why this process cannot do it; None if it can."""
+
+    def refuse_unable(self, found: Mapping[str, PmfError | None]) -> None:
+        """Raise an error that names the workers with an obstacle, if there are any; obstacles are by address."""
+
+
 @dataclass(frozen=True)
-class WorkerFacts:
+class WorkerDescription:
     """What a worker says of itself.
 
     Parameters
@@ -53,19 +62,19 @@ class WorkerFacts:
         Version of pmflib that it has.
     memory
         Memory of its machine.
-    unseen
-        For the address of each store that it was asked about, why it cannot use it; None where it can.
+    obstacles
+        For each requirement that it was asked about, why it cannot do that; None where it can.
     """
 
     version: str
     memory: MachineMemory
-    unseen: Mapping[str, PmfError | None]
+    obstacles: Mapping[Requirement, PmfError | None]
 
 
-def describe_worker(folders: Sequence[str]) -> WorkerFacts:
-    """What the process that this is called in has, and whether it sees some stores."""
-    unseen = {folder: find_obstacle(folder) for folder in folders}
-    return WorkerFacts(version("pmflib"), MachineMemory.read(), unseen)
+def describe_worker(required: Sequence[Requirement]) -> WorkerDescription:
+    """What the process that this is called in has, and whether it can do what is required."""
+    obstacles = {each: each.find_obstacle() for each in required}
+    return WorkerDescription(version("pmflib"), MachineMemory.read(), obstacles)
 
 
 class Membership:
@@ -87,7 +96,7 @@ class Membership:
         self._client, self._address, self._patience = client, address, patience
         self._memory_limit = memory_limit
         self._plan_worker: PlanWorker | None = None
-        self._folders: list[str] = []
+        self._required: list[Requirement] = []
         self._workers: dict[str, WorkerMemory] = {}
         self._most_threads = 0
         self._lock = threading.RLock()
@@ -120,19 +129,19 @@ class Membership:
         """Watch no longer."""
         self._over.set()
 
-    def check_folder(self, folder: str) -> None:
-        """Check that all workers see a folder, those that join later too.
+    def require(self, requirement: Requirement) -> None:
+        """Check that all workers can do something, those that join later too.
 
         Raises
         ------
         ConfigError
-            If one does not.
+            If one cannot.
         """
         with self._lock:
-            if folder in self._folders:
+            if requirement in self._required:
                 return
-            self._folders.append(folder)
-            self._check_facts(self._ask(list(self._workers), [folder]))
+            self._required.append(requirement)
+            self._check_descriptions(self._ask(list(self._workers), [requirement]))
 
     def read_memory(self) -> ClusterMemory:
         """Memory of the workers that are there, and of this client."""
@@ -232,10 +241,10 @@ class Membership:
             for worker in read_workers(stated, {}, self._memory_limit):
                 if worker.limit:
                     self._check_memory(worker)
-            facts = self._check_facts(self._ask(new, self._folders))
-            machines = {address: each.memory for address, each in facts.items()}
+            described = self._check_descriptions(self._ask(new, self._required))
+            machines = {address: each.memory for address, each in described.items()}
             for worker in read_workers(known, machines, self._memory_limit):
-                if worker.name in facts:
+                if worker.name in described:
                     self._check_memory(worker)
                     self._workers[worker.name] = worker
 
@@ -251,29 +260,29 @@ class Membership:
 
     def _check_memory(self, worker: WorkerMemory) -> None:
         if self._plan_worker is not None:
-            check_worker(self._plan_worker(worker.n_threads), worker)
+            check_plan_fits(self._plan_worker(worker.n_threads), worker)
         elif not self._memory_limit:
-            check_worker(LEAST_PLAN, worker)
+            check_plan_fits(LEAST_PLAN, worker)
 
-    def _ask(self, workers: list[str], folders: Sequence[str]) -> dict[str, Any]:
+    def _ask(self, workers: list[str], required: Sequence[Requirement]) -> dict[str, object]:
         """What workers say, or the error of one that cannot say it; without those that have gone meanwhile."""
-        said = self._client.run(describe_worker, folders, workers=workers, on_error="return")
+        said = self._client.run(describe_worker, required, workers=workers, on_error="return")
         return {address: each for address, each in said.items() if not isinstance(each, OSError)}
 
-    def _check_facts(self, said: Mapping[str, Any]) -> dict[str, WorkerFacts]:
+    def _check_descriptions(self, said: Mapping[str, Any]) -> dict[str, WorkerDescription]:
         mine = version("pmflib")
-        for address, facts in sorted(said.items()):
-            if isinstance(facts, Exception):
+        for address, reply in sorted(said.items()):
+            if isinstance(reply, Exception):
                 raise ConfigError(
-                    f"worker {address} cannot run pmflib {mine}: {type(facts).__name__}: {facts}; install there what "
+                    f"worker {address} cannot run pmflib {mine}: {type(reply).__name__}: {reply}; install there what "
                     "is installed here"
                 )
-            if facts.version != mine:
+            if reply.version != mine:
                 raise ConfigError(
-                    f"worker {address} has pmflib {facts.version}, and this run {mine}; install the same version there"
+                    f"worker {address} has pmflib {reply.version}, and this run {mine}; install the same version there"
                 )
-        for folder in self._folders:
-            refuse_unseen(folder, {a: facts.unseen.get(folder) for a, facts in said.items()})
+        for each in self._required:
+            each.refuse_unable({a: reply.obstacles.get(each) for a, reply in said.items()})
         return dict(said)
 
     def _find_misfit(self) -> PmfError | None:

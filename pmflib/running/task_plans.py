@@ -1,16 +1,111 @@
-"""Tasks that a map over many items becomes: runs of items, one for each thread, and merges. Nothing runs here."""
+"""Tasks that a map becomes: runs of items, a merge tree whose shape depends on their number alone, names.
+
+Level 0 of the merge tree has a node for every leaf; a node of a higher level merges ``fan_in`` neighbours of the level
+below, the last one what is left of them. Whoever works on a run of consecutive leaves merges all nodes of this tree
+that lie inside, as in a segment tree, and gives the largest of them; whoever has those of neighbouring runs goes on
+from there. Sums in floating point have the same bits whatever the runs are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.running.merge_tree import FAN_IN, Node, count_nodes, find_top, merge_nodes
+from pmflib.core.arrays import FloatArray, IntArray
+
+R = TypeVar("R")
+
+FAN_IN = 8
+"""Neighbours that a node merges."""
+
+
+class Node(NamedTuple, Generic[R]):
+    """A node of the tree, and its value.
+
+    Parameters
+    ----------
+    level
+        0 for a leaf.
+    position
+        Number of nodes of the same level before it.
+    value
+        Merged result of its leaves.
+    """
+
+    level: int
+    position: int
+    value: R
+
+
+def find_top(n_leaves: int, fan_in: int = FAN_IN) -> int:
+    """Level of the node that merges all leaves: 0 for a single leaf."""
+    level = 0
+    while count_nodes(n_leaves, level, fan_in) > 1:
+        level += 1
+    return level
+
+
+def count_nodes(n_leaves: int, level: int, fan_in: int = FAN_IN) -> int:
+    """Number of nodes of a level."""
+    return int(-(-n_leaves // fan_in**level))
+
+
+def merge_nodes(
+    nodes: Iterable[Node[R]],
+    n_leaves: int,
+    merge: Callable[[Sequence[R]], R],
+    *,
+    top: int | None = None,
+    fan_in: int = FAN_IN,
+) -> list[Node[R]]:
+    """Merge nodes as far as they go.
+
+    Parameters
+    ----------
+    nodes
+        Nodes that follow each other, of any levels; taken one at a time.
+    n_leaves
+        Number of leaves of the whole tree.
+    merge
+        Joins the values of neighbours, in order.
+    top
+        Level up to which nodes are merged; None is that of the whole tree.
+    fan_in
+        Neighbours that a node merges, at least 2.
+
+    Returns
+    -------
+    The largest nodes of the tree that hold the same leaves, in order. While it runs, no more values are kept than
+    these, and ``fan_in - 1`` for each level.
+    """
+    limit = find_top(n_leaves, fan_in) if top is None else top
+    waiting: list[Node[R]] = []
+    for node in nodes:
+        waiting.append(node)
+        while (last := waiting[-1]).level < limit:
+            level, position = last.level, last.position
+            is_last = position + 1 == count_nodes(n_leaves, level, fan_in)
+            if not (is_last or (position + 1) % fan_in == 0):
+                break
+            first = position - position % fan_in
+            children = waiting[first - position - 1 :]
+            if len(children) != position - first + 1 or children[0][:2] != (level, first):
+                # the first of them are elsewhere
+                break
+            del waiting[first - position - 1 :]
+            merged = merge([child.value for child in children])
+            waiting.append(Node(level + 1, first // fan_in, merged))
+    return waiting
+
 
 MERGED = 80
 """Results that a task merges, about and at most: with more, tasks in between merge some of them."""
@@ -117,7 +212,7 @@ class TaskPlan:
 
     def _count_values(self, start: int, stop: int, top: int) -> int:
         """Number of values that a run results in."""
-        leaves = (Node(0, place, None) for place in range(start, stop))
+        leaves = (Node(0, position, None) for position in range(start, stop))
         merged = merge_nodes(leaves, self.n_items, lambda _: None, top=top, fan_in=self.fan_in)
         return len(merged)
 
@@ -127,7 +222,7 @@ class TaskPlan:
         return sum(self._sent)
 
     @property
-    def n_held(self) -> int:
+    def n_waiting(self) -> int:
         """Most values that a task holds at once, its own result among them."""
         longest = max(stop - start for start, stop in self.runs)
         levels = find_top(longest, self.fan_in) + 1
@@ -167,16 +262,16 @@ def plan_tasks(
     else:
         # an item without cost is still one
         ends = np.cumsum(weights + max(weights.mean(), 1.0) * 1e-6)
-        wanted = ends[-1] * np.arange(1, n_runs) / n_runs
-        before = np.searchsorted(ends, wanted)
+        targets = ends[-1] * np.arange(1, n_runs) / n_runs
+        before = np.searchsorted(ends, targets)
         below = np.where(before > 0, ends[before - 1], 0.0)
-        cuts = before + (ends[before] - wanted < wanted - below)
+        splits = before + (ends[before] - targets < targets - below)
         # every run has an item
-        cuts = np.maximum.accumulate(np.maximum(cuts - np.arange(1, n_runs), 0)) + np.arange(
+        splits = np.maximum.accumulate(np.maximum(splits - np.arange(1, n_runs), 0)) + np.arange(
             1, n_runs
         )
-        cuts = np.minimum(cuts, n_items - n_runs + np.arange(1, n_runs))
-        bounds = np.array([0, *cuts, n_items])
+        splits = np.minimum(splits, n_items - n_runs + np.arange(1, n_runs))
+        bounds = np.array([0, *splits, n_items])
     most_merged = max(fan_in, min(MERGED, MERGED_BYTES // max(1, result_bytes)))
     return TaskPlan(n_items, tuple(int(bound) for bound in bounds), weights, most_merged, fan_in)
 
@@ -184,3 +279,46 @@ def plan_tasks(
 def count_copies(n_tasks: int) -> int:
     """Number of workers that hold a shared value for so many tasks, tasks of their own: 1 of few."""
     return 1 if n_tasks <= 2 * COPY_SHARE else 1 + -(-n_tasks // COPY_SHARE)
+
+
+TaskKey: TypeAlias = tuple[str, str]
+"""Key of a task of Dask: the group, whose words before the first number are a bar of the dashboard, and the task."""
+
+_stage: ContextVar[str] = ContextVar("stage", default="")
+_submitted: Counter[str] = Counter()
+
+
+@contextmanager
+def name_tasks(stage: str) -> Iterator[None]:
+    """Let the tasks that are submitted while the context lasts be named after a stage."""
+    before = _stage.set(stage.replace(" ", "-"))
+    try:
+        yield
+    finally:
+        _stage.reset(before)
+
+
+def name_step(function: Callable[..., Any], name: str = "") -> str:
+    """Name of the tasks that are submitted together, which no other submission has.
+
+    Parameters
+    ----------
+    function
+        What the tasks do; names them where nothing else is given.
+    name
+        Words for what is done: ``pass`` or ``fold-03``.
+
+    Returns
+    -------
+    Stage, words, how many steps this process has submitted by the name, and eight random digits:
+    ``refine-pass-0007-1c9f02ab``.
+    """
+    words = name or getattr(function, "__name__", type(function).__name__).strip("_<>")
+    step = "-".join(filter(None, (_stage.get(), words.replace("_", "-"))))
+    _submitted[step] += 1
+    return f"{step}-{_submitted[step]:04}-{uuid.uuid4().hex[:8]}"
+
+
+def name_range(what: str, start: int, stop: int) -> str:
+    """Name of a task by the first and the last of what it works on: ``groups-0120-0239``."""
+    return f"{what}-{start:04}" if stop == start + 1 else f"{what}-{start:04}-{stop - 1:04}"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.errors import SchemaError
-from pmflib.json_files import read_json
-from pmflib.near_names import list_near
-from pmflib.schema.inference import Proposal
+from pmflib.core.errors import SchemaError
+from pmflib.core.json_files import read_json
+from pmflib.core.texts import abridge_names, list_near
+from pmflib.schema.drafting.inference import Proposal
 from pmflib.schema.schema import Schema
 from pmflib.schema.variable import Variable
 
@@ -156,7 +156,11 @@ class DraftedSchema:
         """
         if name not in self.columns:
             close = list_near(name, self.columns)
-            hint = f"did you mean {close}?" if close else f"there are {list(self.columns)[:12]}"
+            hint = (
+                f"did you mean {close}?"
+                if close
+                else f"there are {abridge_names(list(self.columns), 12)}"
+            )
             raise SchemaError(f"the schema has no column {name!r}; {hint}")
         return name
 
@@ -190,7 +194,8 @@ class DraftedSchema:
             f"{self.schema.n_variables} variables with {self.schema.n_levels} levels in all, of "
             f"{len(self.columns)} columns; {n_out} are left out."
         )
-        missing = _list_texts(self.schema.missing)
+        texts = (json.dumps(text, ensure_ascii=False) for text in self.schema.missing)
+        missing = ", ".join(texts) or "nothing"
         head = _HEAD.format(title=file, summary=summary, missing=missing, file=file)
         return head + "".join(f"{line}\n" for line in self._list_lines()) + _FOOT.format(file=file)
 
@@ -220,7 +225,7 @@ class DraftedSchema:
             yield "| " + " | ".join(map(_cell, cells)) + " |"
 
 
-def _to_json(column: ColumnDraft) -> dict[str, Any]:
+def _to_json(column: ColumnDraft) -> dict[str, object]:
     given = {
         "role": column.role,
         "why": column.why,
@@ -239,10 +244,6 @@ def _describe_levels(variable: Variable) -> str:
     more = "" if variable.other is None else f"; unknown ones count as {variable.other!r}"
     sign = " < " if variable.role == "ordinal" else ", "
     return f"{n} {what}: {sign.join(levels)}{more}"
-
-
-def _list_texts(texts: tuple[str, ...]) -> str:
-    return ", ".join(json.dumps(text, ensure_ascii=False) for text in texts) or "nothing"
 
 
 def _cell(text: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,22 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pmflib.argument_checks import name_type
-from pmflib.arrays import IntArray
-from pmflib.displays.summary import Summarised, Summary
-from pmflib.errors import SchemaError, SchemaWarning
-from pmflib.json_files import read_json
-from pmflib.near_names import suggest, suggest_file
-from pmflib.schema.code_ranges import find_extremes
-from pmflib.schema.table_draft import propose_variables
-from pmflib.schema.variable import (
-    DEFAULT_MISSING,
-    MISSING,
-    UNDECODABLE,
-    Variable,
-    as_text,
-    is_absent,
-)
+from pmflib.core.arrays import IntArray, find_extremes, name_type
+from pmflib.core.errors import SchemaError, SchemaWarning
+from pmflib.core.json_files import read_json
+from pmflib.core.texts import abridge_names, list_some, suggest, suggest_file
+from pmflib.display.summary import Summarised, Summary
+from pmflib.schema.drafting.inference import Proposal
+from pmflib.schema.drafting.table_draft import propose_variables
+from pmflib.schema.tables import as_arrow
+from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNDECODABLE, Variable
 
 SHOWN = 6
 """Variables that the short form of a schema names."""
@@ -86,7 +78,7 @@ class Schema(Summarised):
             raise SchemaError(f"variables named more than once: {twice}; names must be distinct")
         if both := sorted(set(names) & set(self.left_out)):
             raise SchemaError(
-                f"left_out names {_abridged(both)}, which are variables; take them out of one of the two"
+                f"left_out names {abridge_names(both)}, which are variables; take them out of one of the two"
             )
 
     def __repr__(self) -> str:
@@ -97,9 +89,9 @@ class Schema(Summarised):
 
     def summary(self) -> Summary:
         """Variables with their roles, levels and what is missing: text in a terminal, HTML in a notebook."""
-        from pmflib.displays.schema_summary import summarise_schema
+        from pmflib.schema.variable import summarise_schema
 
-        return summarise_schema(self)
+        return summarise_schema(self.variables, self.missing, self.left_out)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,10 +142,10 @@ class Schema(Summarised):
 
     @cached_property
     def _positions(self) -> Mapping[str, int]:
-        return {name: place for place, name in enumerate(self.names)}
+        return {name: index for index, name in enumerate(self.names)}
 
     def position(self, variable: str | int) -> int:
-        """Place of a variable given by name or by place.
+        """Index of a variable given by name or by index.
 
         Raises
         ------
@@ -163,23 +155,23 @@ class Schema(Summarised):
         if isinstance(variable, int | np.integer):
             if not 0 <= variable < self.n_variables:
                 raise SchemaError(
-                    f"variable {variable} is outside [0, {self.n_variables}); places count from 0"
+                    f"variable {variable} is outside [0, {self.n_variables}); indices count from 0"
                 )
             return int(variable)
         if not isinstance(variable, str):
             raise SchemaError(
-                f"variable is {variable!r}, {name_type(variable)}; give one name, or a place in [0, {self.n_variables})"
+                f"variable is {variable!r}, {name_type(variable)}; give one name, or an index in "
+                f"[0, {self.n_variables})"
             )
         if variable not in self._positions:
-            more = " ..." if self.n_variables > 5 else ""
             hint = suggest(variable, self.names) or (
-                f"; the schema has {self.n_variables}: {', '.join(map(repr, self.names[:5]))}{more}"
+                f"; the schema has {self.n_variables}: {abridge_names(self.names, 5)}"
             )
             raise SchemaError(f"variable {variable!r} is not in the schema{hint}")
         return self._positions[variable]
 
     def __getitem__(self, variable: str | int) -> Variable:
-        """Variable given by name or place."""
+        """Variable given by name or index."""
         return self.variables[self.position(variable)]
 
     def __iter__(self) -> Iterator[Variable]:
@@ -192,8 +184,8 @@ class Schema(Summarised):
 
     def rows_of(self, variable: str | int) -> slice:
         """Rows of a variable in tables stacked by level, such as the factors."""
-        place = self.position(variable)
-        return slice(int(self.offsets[place]), int(self.offsets[place + 1]))
+        index = self.position(variable)
+        return slice(int(self.offsets[index]), int(self.offsets[index + 1]))
 
     @classmethod
     def from_cardinalities(cls, cardinalities: IntArray | Sequence[int]) -> Schema:
@@ -233,7 +225,9 @@ class Schema(Summarised):
     ) -> Schema:
         """Draft a schema from a table in memory (`pmf infer` does it for files of any size, and shows its reasons).
 
-        Columns that identify rows and columns without a value or with free text are left out, with a warning.
+        Columns that identify rows and columns without a value, with free text or many times are left out, with a
+        warning. Levels of a pandas Categorical or a polars Enum stay in its order, those without a value as well; an
+        ordered Categorical is ordinal.
 
         Parameters
         ----------
@@ -247,17 +241,17 @@ class Schema(Summarised):
         SchemaError
             If no column can be a variable.
         """
-        proposals = propose_variables(
-            as_arrow(table), missing=missing, max_levels=max_levels, bins=bins
-        )
+        columns = as_arrow(table)
+        proposals = propose_variables(columns, missing=missing, max_levels=max_levels, bins=bins)
         kept = tuple(each.variable for each in proposals.values() if each.variable is not None)
         left = [f"{name!r} is {each.note}" for name, each in proposals.items() if not each.variable]
         if not kept:
             raise SchemaError(
-                f"no column can be a variable: column {'; column '.join(left[:4])}; or raise max_levels={max_levels}"
+                f"no column can be a variable: column {list_some(left, 4, '; column ')}; or raise "
+                f"max_levels={max_levels}"
             )
-        if left:
-            warnings.warn(f"column {'; column '.join(left[:8])}", SchemaWarning, stacklevel=2)
+        for text in _list_doubts(columns.num_rows, left, proposals):
+            warnings.warn(text, SchemaWarning, stacklevel=2)
         return cls(kept, missing=tuple(missing))
 
     def encode(
@@ -293,14 +287,14 @@ class Schema(Summarised):
         for name in (*optional, *(() if hidden is None else (hidden,))):
             self.position(name)
         codes = np.full((columns.num_rows, self.n_variables), MISSING, self.code_dtype)
-        for place, variable in enumerate(self.variables):
+        for index, variable in enumerate(self.variables):
             if variable.name == hidden:
                 continue
             if variable.name not in columns.column_names:
                 if variable.name in optional:
                     continue
                 raise SchemaError(
-                    f"column {variable.name!r} is absent; the table has {columns.column_names[:8]}. "
+                    f"column {variable.name!r} is absent; the table has {abridge_names(columns.column_names)}. "
                     f"Add it (empty values are missing), or name it optional{self._suggest_column(variable, columns)}"
                 )
             column = variable.encode_column(columns[variable.name])
@@ -311,10 +305,10 @@ class Schema(Summarised):
                 raise SchemaError(
                     f"row {row}, column {variable.name!r}: {value!r} "
                     f"{'is not UTF-8' if column[row] == UNDECODABLE else 'is no level'}; "
-                    f"levels are {_abridged(variable.levels)}, missing is {_abridged(variable.missing)} "
+                    f"levels are {abridge_names(variable.levels)}, missing is {abridge_names(variable.missing)} "
                     f"({bad.size} such rows){suggest(value, variable.levels)}"
                 )
-            codes[:, place] = column
+            codes[:, index] = column
         return codes
 
     def _suggest_column(self, variable: Variable, columns: pa.Table) -> str:
@@ -379,8 +373,8 @@ class Schema(Summarised):
         """Labels of codes: an Arrow table of texts, null where missing; the inverse of `encode`."""
         codes = self.check_codes(codes)
         columns = {}
-        for place, variable in enumerate(self.variables):
-            column = codes[:, place]
+        for index, variable in enumerate(self.variables):
+            column = codes[:, index]
             labels = pa.array(variable.levels, pa.string())
             columns[variable.name] = labels.take(
                 pa.array(np.where(column < 0, 0, column), mask=column < 0)
@@ -463,94 +457,21 @@ class Schema(Summarised):
         return cls.from_json(data)
 
 
-def as_arrow(table: object) -> pa.Table:
-    """Arrow table of a table in memory.
-
-    Raises
-    ------
-    SchemaError
-        If the object is none of: Arrow table or batch, mapping of columns, pandas frame, polars frame or another with
-        the Arrow PyCapsule interface; or columns differ in length, or have the same name.
-    """
-    if isinstance(table, pa.Table | pa.RecordBatch):
-        _refuse_twice(table.schema.names)
-        return table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
-    if isinstance(table, Mapping):
-        _refuse_twice(table)
-        return _join_columns({str(name): values for name, values in table.items()})
-    # pandas refuses columns of mixed types there, and does not say which NaN are missing
-    if hasattr(table, "__arrow_c_stream__") and not hasattr(table, "iloc"):
-        columns = pa.table(table)
-        return _join_columns(dict(zip(columns.column_names, columns.columns, strict=True)))
-    if hasattr(table, "columns") and hasattr(table, "__getitem__"):
-        _refuse_twice(table.columns)
-        return _join_columns({str(name): table[name] for name in table.columns})
-    raise SchemaError(
-        f"table is {name_type(table)}; expected an Arrow table, a mapping of columns, or a pandas or polars frame"
-        f"{_name_remedy(table)}"
-    )
-
-
-def _name_remedy(table: object) -> str:
-    """What to do with an object that is no table, where that is known."""
-    if isinstance(table, str | Path):
-        return "; read the file first, with pandas.read_csv for one, or have `pmf infer` draft a schema from it"
-    if hasattr(table, "to_frame"):
-        return "; table.to_frame() is one of a single column"
-    if isinstance(table, np.ndarray):
-        return "; name its columns: pandas.DataFrame(table, columns=[...])"
-    if isinstance(table, Sequence):
-        return "; of rows: pandas.DataFrame(rows, columns=[...])"
-    return ""
-
-
-def _refuse_twice(names: Iterable[object]) -> None:
-    times = Counter(map(str, names))
-    if twice := [name for name, n_times in times.items() if n_times > 1]:
-        raise SchemaError(
-            f"columns named more than once: {_abridged(twice)}; rename or drop all but one of each"
+def _list_doubts(
+    n_rows: int, left: Sequence[str], proposals: Mapping[str, Proposal]
+) -> Iterator[str]:
+    """What a person should know of a draft in memory."""
+    if left:
+        yield f"column {list_some(left, 8, '; column ')}"
+    if n_rows == 1:
+        yield (
+            "the table has one row: each variable has the one level of that row; draft the schema from more rows, or "
+            "make it of pmflib.Variable(name, levels)"
         )
-
-
-def _join_columns(columns: Mapping[str, Any]) -> pa.Table:
-    arrays = {name: _as_column(values) for name, values in columns.items()}
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise SchemaError(f"columns differ in length: {lengths}; give one value per row")
-    return pa.table(arrays)
-
-
-def _as_column(values: Any) -> pa.Array:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise SchemaError(
-            f"a column is {values!r}, {name_type(values)}; give a list of values, one per row, also for a single row"
+    strays = {name: each.strays for name, each in proposals.items() if each.strays}
+    for name, words in list(strays.items())[:8]:
+        yield (
+            f"column {name!r}: {sum(words.values()):,} values among numbers are words, "
+            f"{list_some([repr(word) for word in words])}, and count as missing; correct them in the table, or put a "
+            "pmflib.Variable with them among its levels into the Schema"
         )
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return _widen_views(values)
-    if hasattr(values, "__arrow_c_stream__") and not hasattr(values, "iloc"):
-        return _widen_views(pa.chunked_array(values))
-    try:
-        return _widen_views(pa.array(values, from_pandas=True))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        # a column of mixed types: levels are texts in the end
-        return pa.array(
-            [None if is_absent(value) else as_text(value) for value in values], pa.string()
-        )
-
-
-def _widen_views(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Texts as Arrow can count them: not yet those that polars gives."""
-    if column.type == pa.string_view():
-        return column.cast(pa.string())
-    if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():
-        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        texts = [
-            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()))
-            for chunk in chunks
-        ]
-        return pa.chunked_array(texts, pa.dictionary(column.type.index_type, pa.string()))
-    return column
-
-
-def _abridged(items: Sequence[str]) -> str:
-    return repr(list(items)) if len(items) <= 8 else f"{list(items[:8])} ... ({len(items)})"

@@ -1,4 +1,4 @@
-"""One variable: its levels, and how a raw value becomes a code."""
+"""One variable: its levels, how a raw value becomes a code, and how it is shown."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.displays.summary import Summarised, Summary
-from pmflib.errors import SchemaError
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.errors import SchemaError
+from pmflib.display.summary import (
+    MOST_ROWS,
+    Summarised,
+    Summary,
+    SummaryTable,
+    cut,
+    format_count,
+    join_some,
+    name_missing,
+)
 
 MISSING = -1
 """Code of a value that was not given."""
@@ -45,7 +54,7 @@ class Variable(Summarised):
     name
         Column of a wide table, or value of the variable column of a long log.
     levels
-        Labels in order; the code of a label is its place. At least one, all distinct.
+        Labels in order; the code of a label is its index. At least one, all distinct.
     values
         A number per level, for an ordinal variable: expected values are means of these. None otherwise.
     edges
@@ -113,9 +122,27 @@ class Variable(Summarised):
 
     def summary(self) -> Summary:
         """Levels with their codes, values or bins: text in a terminal, HTML in a notebook."""
-        from pmflib.displays.schema_summary import summarise_variable
+        from pmflib.display.summary import cut, decimal, format_count, name_missing
 
-        return summarise_variable(self)
+        facts = [("missing", name_missing(self.missing))]
+        if self.other is not None:
+            facts.append(("any other text", f"counts as {cut(self.other)!r}"))
+        columns: tuple[str, ...] = (">code", "level")
+        if self.role != "nominal":
+            columns += (">value",) if self.role == "ordinal" else ("holds",)
+        rows = []
+        for code, level in enumerate(self.levels[:MOST_ROWS]):
+            row: tuple[str, ...] = (str(code), cut(level))
+            if self.edges is not None:
+                row += (_name_bin(self.edges, code),)
+            elif self.values is not None:
+                row += (decimal(self.values[code], 6),)
+            rows.append(row)
+        table = SummaryTable("Levels", columns, rows, self.cardinality, "variable.levels")
+        headline = (
+            f"Variable {cut(self.name)!r}: {self.role}, {format_count(self.cardinality)} levels"
+        )
+        return Summary(headline, tuple(facts), (), (table,))
 
     @property
     def cardinality(self) -> int:
@@ -216,23 +243,23 @@ class Variable(Summarised):
             column = column.dictionary_encode()
         table = [self.encode_value(value) for value in column.dictionary.to_pylist()]
         lookup = np.array([*table, MISSING], np.int16)
-        places = column.indices.fill_null(len(table)).to_numpy(zero_copy_only=False)
-        codes: IntArray = lookup[places]
+        positions = column.indices.fill_null(len(table)).to_numpy(zero_copy_only=False)
+        codes: IntArray = lookup[positions]
         return codes
 
     def _encode_near(self, column: pa.Array) -> IntArray | None:
         """Codes of integers that are close to each other, by a table of all of them; None where they are not."""
-        # what is held where a value is null is not known
+        # what stands where a value is null is not known
         whole = column.fill_null(0) if column.null_count else column
         numbers = whole.to_numpy(zero_copy_only=False)
         if not numbers.size or int(numbers.max()) - int(numbers.min()) >= NEAR:
             return None
         least = int(numbers.min())
-        places = (numbers - least).astype(np.intp)
-        held = np.flatnonzero(np.bincount(places))
-        lookup = np.empty(int(held[-1]) + 1, np.int16)
-        lookup[held] = [self.encode_value(least + place) for place in held.tolist()]
-        codes: IntArray = lookup[places]
+        positions = (numbers - least).astype(np.intp)
+        present = np.flatnonzero(np.bincount(positions))
+        lookup = np.empty(int(present[-1]) + 1, np.int16)
+        lookup[present] = [self.encode_value(least + index) for index in present.tolist()]
+        codes: IntArray = lookup[positions]
         if column.null_count:
             codes[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
         return codes
@@ -268,7 +295,7 @@ class Variable(Summarised):
 
     def to_json(self) -> dict[str, Any]:
         """Fields as plain JSON types; absent ones are left out."""
-        out: dict[str, Any] = {"name": self.name, "levels": list(self.levels)}
+        out: dict[str, object] = {"name": self.name, "levels": list(self.levels)}
         if self.values is not None:
             out["values"] = list(self.values)
         if self.edges is not None:
@@ -358,3 +385,63 @@ def _numbers(data: Mapping[str, Any], field: str) -> tuple[float, ...] | None:
         raise SchemaError(
             f"variable {data['name']!r}: {field} is {items!r}, not a list of numbers"
         ) from None
+
+
+def _name_bin(edges: tuple[float, ...], code: int) -> str:
+    """Range of numbers that a level of a continuous variable holds."""
+    from pmflib.display.summary import decimal
+
+    parts = [f"{decimal(edges[code - 1], 6)} <= "] if code > 0 else []
+    parts.append("x")
+    if code < len(edges):
+        parts.append(f" < {decimal(edges[code], 6)}")
+    return "".join(parts) if len(parts) > 1 else "every number"
+
+
+def summarise_schema(
+    variables: Sequence[Variable], missing: Sequence[str], left_out: Sequence[str]
+) -> Summary:
+    """A row per variable: its role, its levels, what is missing.
+
+    Parameters
+    ----------
+    variables
+        The variables, in order.
+    missing
+        Texts that are missing in all of them.
+    left_out
+        Columns that are none of them.
+    """
+    facts = [("missing in all", name_missing(missing))]
+    if left_out:
+        facts.append(("left out", join_some(left_out, len(left_out))))
+    rows = [
+        (
+            str(index),
+            cut(variable.name),
+            variable.role,
+            format_count(variable.cardinality),
+            join_some(variable.levels, variable.cardinality),
+            _name_own_missing(variable, missing),
+        )
+        for index, variable in enumerate(variables[:MOST_ROWS])
+    ]
+    table = SummaryTable(
+        "Variables",
+        (">place", "variable", "role", ">levels", "labels", "missing, other"),
+        rows,
+        len(variables),
+        "schema.names, schema[name]",
+    )
+    n_levels = sum(variable.cardinality for variable in variables)
+    headline = f"Schema: {format_count(len(variables))} variables, {format_count(n_levels)} levels"
+    return Summary(headline, tuple(facts), (), (table,))
+
+
+def _name_own_missing(variable: Variable, missing: Sequence[str]) -> str:
+    """What a variable has apart from what holds in all: texts that are missing, and the level of other texts."""
+    own = [text for text in variable.missing if text not in missing]
+    parts = [name_missing(own)] if own else []
+    if variable.other is not None:
+        parts.append(f"others are {cut(variable.other)!r}")
+    return "; ".join(parts)

@@ -15,18 +15,21 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.errors import PmfError, StoreError
-from pmflib.objects.addresses import is_bucket, open_objects
-from pmflib.objects.bucket import call_in_parallel
-from pmflib.objects.drafts import find_holder, mark_draft
-from pmflib.objects.interface import Objects
-from pmflib.objects.local_folder import sync_file
-from pmflib.objects.private_files import close_tree, make_folder, make_root
-from pmflib.store.file_digests import PLACE_DIGITS, find_changes, write_list
-from pmflib.store.leases import drop_leases, find_held, hold_lease, list_leases
-from pmflib.store.mirrors import LIST_FILE, Mirror, open_mirror
-from pmflib.store.sealed_json import seal, unseal
-from pmflib.store.work_folders import KIND_FILE, claim_work
+from pmflib.core.errors import PmfError, StoreError
+from pmflib.store.caches import LIST_FILE, StoreCache, open_cache
+from pmflib.store.checkpoints import KIND_FILE, claim_work
+from pmflib.store.file_digests import FOLDER_DIGITS, find_changes, seal, unseal, write_list
+from pmflib.store.leases import drop_leases, find_own_lease, hold_lease, list_leases
+from pmflib.store.objects.addresses import call_in_parallel, is_bucket, open_objects
+from pmflib.store.objects.interface import Objects
+from pmflib.store.objects.local_folder import (
+    close_tree,
+    find_holder,
+    make_folder,
+    make_root,
+    mark_draft,
+    sync_file,
+)
 
 SOURCE = "source"
 """Kind of a raw file, which is in the manifest and not in the store."""
@@ -51,13 +54,13 @@ def refuse_unwritable(folder: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         # a source that may not be read is another error: it is neither in the store nor above it
-        here, place = Path(folder), Path(error.filename or folder)
-        related = place.is_relative_to(here) or here.is_relative_to(place)
+        here, path = Path(folder), Path(error.filename or folder)
+        related = path.is_relative_to(here) or here.is_relative_to(path)
         if error.errno not in _UNWRITABLE or not related:
             raise
         raise StoreError(
             f"store {str(folder)!r} cannot be written ({error}); make room or correct its permissions there, "
-            "or set store.path to another place, then run again"
+            "or set store.path to another location, then run again"
         ) from error
 
 
@@ -81,11 +84,11 @@ class Reference:
 
     @property
     def path(self) -> str:
-        """Place relative to the store; empty for a raw source, which stays where it is.
+        """Path relative to the store; empty for a raw source, which stays where it is.
 
         It follows from kind and digest, and is read from no file: what a manifest says cannot lead out of the store.
         """
-        return "" if self.kind == SOURCE else f"{self.kind}/{self.digest[:PLACE_DIGITS]}"
+        return "" if self.kind == SOURCE else f"{self.kind}/{self.digest[:FOLDER_DIGITS]}"
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Reference:
@@ -120,7 +123,7 @@ class Entry:
     version
         Version of the algorithm.
     summary
-        Facts for a user: row counts, log-likelihood, ...
+        What a user reads of it: row counts, log-likelihood, ...
     """
 
     reference: Reference
@@ -129,7 +132,7 @@ class Entry:
     version: int
     summary: dict[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Entry as plain JSON types."""
         return asdict(self)
 
@@ -153,13 +156,13 @@ class Entry:
 
 
 class Store:
-    """A folder of artefacts and their manifest, or a place in a bucket.
+    """A folder of artefacts and their manifest, or a prefix in a bucket.
 
     Layout: ``manifest/<identity>.json`` one entry each, replaced atomically, its time that of its last use, or in a
     bucket of its writing; ``<kind>/<digest>/`` the content; ``work/<identity>/`` checkpoints of work under way;
     ``tmp/`` what is being written; ``leases/`` who is at work. In a bucket the names are the same, below its prefix; an
     artefact is there as soon as its list of digests is, which is written last, and nothing is ever renamed. What is
-    read, and what is being written, is in a mirror on this machine.
+    read, and what is being written, is in a cache on this machine.
 
     Parameters
     ----------
@@ -169,7 +172,7 @@ class Store:
     Attributes
     ----------
     root
-        The folder; of a store in a bucket, this machine's mirror, in which a file may not be there yet.
+        The folder; of a store in a bucket, this machine's cache, in which a file may not be there yet.
     objects
         What is kept besides artefacts.
     name
@@ -188,11 +191,11 @@ class Store:
     def __init__(self, root: str | Path) -> None:
         self.objects: Objects = open_objects(root)
         self.address = self.objects.address
-        self._mirror: Mirror | None = None
+        self._cache: StoreCache | None = None
         if is_bucket(root):
             self.name = self.address
-            self._mirror = open_mirror(self.address)
-            self.root = self._mirror.root
+            self._cache = open_cache(self.address)
+            self.root = self._cache.root
             return
         self.root = Path(root)
         self.name = str(self.root)
@@ -203,15 +206,15 @@ class Store:
 
     @property
     def is_bucket(self) -> bool:
-        """Whether the store is in a bucket, and its folder a mirror."""
-        return self._mirror is not None
+        """Whether the store is in a bucket, and its folder a cache."""
+        return self._cache is not None
 
     def name_artefact(self, reference: Reference, *parts: str) -> str:
-        """Path or URL of an artefact, or of a file of it, for people; `find_place` finds it."""
+        """Path or URL of an artefact, or of a file of it, for people; `find_local_path` finds it."""
         return "/".join((self.name, reference.path, *parts))
 
     def address_artefact(self, reference: Reference) -> str:
-        """Address of an artefact for workers, which `find_place` finds there; in a bucket it is not asked for.
+        """Address of an artefact for workers, which `find_local_path` finds there; in a bucket it is not asked for.
 
         Raises
         ------
@@ -225,7 +228,7 @@ class Store:
         )
 
     def locate(self, reference: Reference) -> Path:
-        """Folder of an artefact; of a store in a bucket, one of the mirror: see `fetch_all` and its neighbours.
+        """Folder of an artefact; of a store in a bucket, one of the cache: see `fetch_all` and its neighbours.
 
         Raises
         ------
@@ -246,7 +249,7 @@ class Store:
         return [self.locate(reference) for reference in references]
 
     def _holds(self, path: Path) -> bool:
-        return path.exists() if self._mirror is None else self._mirror.fetch_list(path)
+        return path.exists() if self._cache is None else self._cache.fetch_list(path)
 
     def find(self, identity: str) -> Entry | None:
         """Entry of an identity, which is used now; None if it was never published, or its content is gone.
@@ -256,13 +259,13 @@ class Store:
         StoreError
             If the entry does not read, or has been edited.
         """
-        if self._mirror is None:
+        if self._cache is None:
             # who clears up sees when it was last used; a store that may only be read needs no such note
             with suppress(OSError):
                 os.utime(self.root / "manifest" / f"{identity}.json")
             return self._find(identity)
-        lease = find_held(self.objects)
-        known: dict[str, Entry] = {} if lease is None else self._mirror.list_found(lease)
+        lease = find_own_lease(self.objects)
+        known: dict[str, Entry] = {} if lease is None else self._cache.list_found(lease)
         if identity not in known and (entry := self._find(identity)) is not None:
             known[identity] = entry
         return known.get(identity)
@@ -295,12 +298,12 @@ class Store:
         entry = self.read_entry(identity)
         if entry is None or not entry.reference.path:
             return entry
-        # also where the mirror has it: a person may have deleted it to have it built again
+        # also where the cache has it: a person may have deleted it to have it built again
         return entry if self.objects.exists(f"{entry.reference.path}/{LIST_FILE}") else None
 
     def list_identities(self) -> list[str]:
         """Identities of all entries, in order, whether they read or not."""
-        names = (Path(facts.name) for facts in self.objects.list_objects("manifest"))
+        names = (Path(metadata.name) for metadata in self.objects.list_objects("manifest"))
         return sorted(name.stem for name in names if name.suffix == ".json")
 
     def entries(self) -> Iterator[Entry]:
@@ -344,12 +347,12 @@ class Store:
             return found
 
         def resume() -> None:
-            if self._mirror is not None:
-                self._mirror.resume_work(identity, KIND_FILE)
+            if self._cache is not None:
+                self._cache.resume_work(identity, KIND_FILE)
 
-        with refuse_unwritable(self.root), hold_lease(self, f"build of {kind}"):
-            if self._mirror is not None:
-                self._mirror.make()
+        with refuse_unwritable(self.root), hold_lease(self.objects, f"build of {kind}"):
+            if self._cache is not None:
+                self._cache.make()
             tmp = self.root / "tmp" / mark_draft(kind)
             with claim_work(self.root, identity, kind, resume) as work:
                 make_folder(tmp)
@@ -362,8 +365,8 @@ class Store:
                     shutil.rmtree(tmp, ignore_errors=True)
                 entry = Entry(reference, dict(inputs), dict(options), version, summary)
                 self._record(entry)
-                if self._mirror is not None:
-                    self._mirror.drop_work(work)
+                if self._cache is not None:
+                    self._cache.drop_work(work)
         return entry
 
     def enter_again(self, entry: Entry) -> Entry:
@@ -379,7 +382,7 @@ class Store:
         if (found := self.find(reference.identity)) is not None:
             return found
         entered = replace(entry, reference=reference)
-        with refuse_unwritable(self.root), hold_lease(self, f"entry of {old.kind}"):
+        with refuse_unwritable(self.root), hold_lease(self.objects, f"entry of {old.kind}"):
             self._record(entered)
         return entered
 
@@ -387,7 +390,7 @@ class Store:
         """Enter a raw file in the manifest: it stays where it is, its bytes are named by their digest."""
         identity = identify(SOURCE, {}, {"name": name, "digest": digest}, 1)
         entry = Entry(Reference(SOURCE, identity, digest), {}, {"name": name}, 1, dict(summary))
-        with refuse_unwritable(self.root), hold_lease(self, f"record of {SOURCE}"):
+        with refuse_unwritable(self.root), hold_lease(self.objects, f"record of {SOURCE}"):
             self._record(entry)
         return entry
 
@@ -403,10 +406,10 @@ class Store:
             *(self.root / "manifest").glob(".*"),
             *(self.root / "runs").glob("*/.*"),
         ]
-        # what workers have handed in to a stage
-        handed = self.objects.list_folders("tmp") if self.is_bucket else []
+        # what workers have written for a stage
+        received = self.objects.list_folders("tmp") if self.is_bucket else []
         # after the drafts: a lease is there before its drafts and until they are gone
-        alive = {lease.holder for lease in list_leases(self) if lease.is_alive}
+        alive = {lease.holder for lease in list_leases(self.objects) if lease.is_alive}
         dropped = 0
         for path in drafts:
             if _is_left(path.name, alive):
@@ -415,25 +418,25 @@ class Store:
                 else:
                     path.unlink(missing_ok=True)
                 dropped += 1
-        for name in handed:
+        for name in received:
             if _is_left(name, alive):
                 found = self.objects.list_objects(f"tmp/{name}")
-                self.objects.delete([facts.name for facts in found])
+                self.objects.delete([metadata.name for metadata in found])
         for identity in sorted(path.name for path in (self.root / "work").iterdir()):
             # a run that was killed between the manifest entry and its last line left them
             with suppress(StoreError):
                 if self._find(identity) is not None:
-                    if self._mirror is not None:
-                        self._mirror.drop_work(self.root / "work" / identity)
+                    if self._cache is not None:
+                        self._cache.drop_work(self.root / "work" / identity)
                     shutil.rmtree(self.root / "work" / identity, ignore_errors=True)
-        drop_leases(self)
+        drop_leases(self.objects)
         return dropped
 
     def publish(self, tmp: Path, reference: Reference) -> None:
         """Publish a folder of ``tmp`` that is complete, its list of digests included, as an artefact."""
         target = self.root / reference.path
-        if self._mirror is not None:
-            self._mirror.publish(tmp, target)
+        if self._cache is not None:
+            self._cache.publish(tmp, target)
             return
         make_folder(target.parent)
         close_tree(tmp, self.root.stat().st_mode)
@@ -476,6 +479,11 @@ def identify(
     digests = {role: reference.digest for role, reference in inputs.items()}
     text = json.dumps([kind, digests, options, version], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def number_inputs(role: str, references: Sequence[Reference]) -> dict[str, Reference]:
+    """Inputs of one role by role and index, as `identify` takes them."""
+    return {f"{role} {index:05}": reference for index, reference in enumerate(references)}
 
 
 def _is_whole(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Garbage collection: what no kept run, live model or run under way needs is deleted, and counted."""
+"""Garbage collection: what no kept run, live model or run under way needs is deleted; unfinished work."""
 
 from __future__ import annotations
 
@@ -7,33 +7,31 @@ import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from pmflib.objects.bucket import call_in_parallel
-from pmflib.objects.drafts import find_holder, find_own_holder, mark_draft
-from pmflib.store.artefacts import (
-    Entry,
-    Store,
-    refuse_unwritable,
-)
+from pmflib.store.artefacts import Entry, Store, refuse_unwritable
+from pmflib.store.checkpoints import KIND_FILE
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
 from pmflib.store.leases import hold_lease, list_leases
-from pmflib.store.places import Amount, Place, drop_place, list_inner, list_places, measure
-from pmflib.store.report_pages import drop_pages
-from pmflib.store.retention import (
-    BY_AGE,
-    KeptRuns,
-    choose_kept_runs,
-    order_by_need,
-    reach,
+from pmflib.store.lineage import BY_AGE, KeptRuns, choose_kept_runs, order_by_need, reach
+from pmflib.store.locations import (
+    Amount,
+    Location,
+    drop_location,
+    list_inner,
+    list_locations,
+    measure_bytes,
 )
+from pmflib.store.objects.addresses import call_in_parallel
+from pmflib.store.objects.local_folder import find_holder, find_own_holder, mark_draft
 from pmflib.store.run_records import (
     COLLECTIONS,
     RECORDS,
     RunRecord,
     append_record,
     describe_environment,
+    drop_pages,
     find_last_run,
     list_histories,
     locate_record,
@@ -72,20 +70,19 @@ class Collection:
         """Bytes of all that is deleted."""
         return sum(each.bytes for each in (*self.artefacts.values(), *self.leftovers.values()))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Amounts as plain JSON types."""
         return {
             "bytes": self.bytes,
             "artefacts": {kind: asdict(each) for kind, each in sorted(self.artefacts.items())},
             "leftovers": {kind: asdict(each) for kind, each in sorted(self.leftovers.items())},
             "kept": {kind: asdict(each) for kind, each in sorted(self.kept.items())},
-            "kept_runs": self.runs.numbers,
-            "last_runs": self.runs.last,
+            **self.runs.to_json(),
         }
 
 
 @dataclass(frozen=True)
-class _Held:
+class _StoredEntry:
     """An entry of the manifest, when its file was last touched, ns, and its bytes."""
 
     entry: Entry
@@ -124,7 +121,7 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
         cannot be written, or is in a bucket and in use. Nothing is deleted then.
     """
     if store.is_bucket and not dry_run:
-        with stay_alone(store), hold_lease(store, "gc"):
+        with stay_alone(store), hold_lease(store.objects, "gc"):
             return _collect(store, keep_runs, dry_run=False)
     return _collect(store, keep_runs, dry_run=dry_run)
 
@@ -133,46 +130,46 @@ def _collect(store: Store, keep_runs: int, *, dry_run: bool) -> Collection:
     # first: what is used from here on is touched
     oldest_lease = _find_oldest_lease(store)
     runs = choose_kept_runs(store, keep_runs)
-    places = list_places(store)
-    held = _read_manifest(store)
-    entries = {identity: each.entry for identity, each in held.items()}
+    locations = list_locations(store)
+    stored = _read_manifest(store)
+    entries = {identity: each.entry for identity, each in stored.items()}
     since = _find_oldest_record(store, runs)
     used = {
         identity
-        for identity, each in held.items()
+        for identity, each in stored.items()
         if (oldest_lease is not None and each.touched >= oldest_lease)
         or (each.entry.reference.kind in BY_AGE and each.touched >= since)
     }
     kept = reach(entries, {*runs.roots, *used})
     found = Collection(runs)
     dropped = order_by_need(entries, entries.keys() - kept)
-    orphans = list_orphans(places, entries.values(), oldest_lease)
+    orphans = list_orphans(locations, entries.values(), oldest_lease)
     work = [] if oldest_lease is not None else _list_abandoned_work(store)
-    by_name = {place.name: place for place in places}
+    by_name = {location.name: location for location in locations}
     if dry_run:
-        _count(store, [held[identity] for identity in sorted(kept)], by_name, found.kept)
-        _count(store, [held[identity] for identity in dropped], by_name, found.artefacts)
+        _count(store, [stored[identity] for identity in sorted(kept)], by_name, found.kept)
+        _count(store, [stored[identity] for identity in dropped], by_name, found.artefacts)
         for name, leftovers in (("orphans", orphans), ("work", work)):
             amount = found.leftovers.setdefault(name, Amount())
-            for place in leftovers:
-                amount.add(_weigh(store, place))
+            for location in leftovers:
+                amount.add(_weigh(store, location))
         return found
     with ExitStack() as stack:
         stack.enter_context(refuse_unwritable(store.root))
         if not store.is_bucket:
             # the lease keeps others from what is on its way out, and perhaps back
             stack.enter_context(keep_erasures_out(store))
-            stack.enter_context(hold_lease(store, "gc"))
+            stack.enter_context(hold_lease(store.objects, "gc"))
         if dropped:
             _record(store, keep_runs, runs)
-        _drop_entries(store, held, dropped, kept, by_name, found.artefacts)
+        _drop_entries(store, stored, dropped, kept, by_name, found.artefacts)
         for name, leftovers in (("orphans", orphans), ("work", work)):
             amount = found.leftovers.setdefault(name, Amount())
-            for place in leftovers:
-                drop_place(store, place.name, amount)
+            for location in leftovers:
+                drop_location(store, location.name, amount)
         drop_pages(store, runs.numbers)
         store.drop_leftovers()
-        _count(store, [held[identity] for identity in sorted(kept)], by_name, found.kept)
+        _count(store, [stored[identity] for identity in sorted(kept)], by_name, found.kept)
     return found
 
 
@@ -180,20 +177,20 @@ def _find_oldest_lease(store: Store) -> int | None:
     """When the oldest lease that is alive was taken, ns; None without one."""
     # a collection that is alone in a bucket has a lease of its own
     own = find_own_holder() if store.is_bucket else ""
-    leases = (lease for lease in list_leases(store) if lease.is_alive)
+    leases = (lease for lease in list_leases(store.objects) if lease.is_alive)
     starts = [lease.started for lease in leases if lease.holder != own]
     return int((min(starts) - ROUNDING_SECONDS) * 1e9) if starts else None
 
 
 def _drop_entries(
     store: Store,
-    held: dict[str, _Held],
+    stored: dict[str, _StoredEntry],
     dropped: Iterable[str],
     kept: set[str],
-    places: Mapping[str, Place],
+    locations: Mapping[str, Location],
     amounts: dict[str, Amount],
 ) -> None:
-    entries = {identity: each.entry for identity, each in held.items()}
+    entries = {identity: each.entry for identity, each in stored.items()}
     in_use: dict[str, int] = {}
     for entry in entries.values():
         in_use[entry.reference.path] = in_use.get(entry.reference.path, 0) + 1
@@ -201,7 +198,7 @@ def _drop_entries(
         entry = entries[identity]
         if identity in kept:
             continue
-        size = _take_entry(store, identity, held[identity])
+        size = _take_entry(store, identity, stored[identity])
         if size is None:
             # a run has come to use it since: it stays, with all that it needs
             kept |= reach(entries, [identity])
@@ -210,16 +207,18 @@ def _drop_entries(
         amount.add(size)
         in_use[entry.reference.path] -= 1
         if entry.reference.path and not in_use[entry.reference.path]:
-            freed, place = Amount(), places.get(entry.reference.path)
-            drop_place(store, entry.reference.path, freed, None if place is None else place.touched)
+            freed, location = Amount(), locations.get(entry.reference.path)
+            drop_location(
+                store, entry.reference.path, freed, None if location is None else location.touched
+            )
             amount.bytes += freed.bytes
 
 
-def _take_entry(store: Store, identity: str, held: _Held) -> int | None:
+def _take_entry(store: Store, identity: str, stored: _StoredEntry) -> int | None:
     """Take an entry out of the manifest; its bytes, or None if it was touched and stays, or is gone."""
     if store.is_bucket:
         store.objects.delete([f"manifest/{identity}.json"])
-        return held.bytes
+        return stored.bytes
     path = store.root / "manifest" / f"{identity}.json"
     draft = store.root / "tmp" / mark_draft("entry")
     try:
@@ -228,32 +227,32 @@ def _take_entry(store: Store, identity: str, held: _Held) -> int | None:
         return None
     # a touch came before the rename, and shows here, or comes after it, and finds nothing
     state = draft.stat()
-    if state.st_mtime_ns != held.touched:
+    if state.st_mtime_ns != stored.touched:
         os.rename(draft, path)
         return None
     draft.unlink()
     return state.st_size
 
 
-def _read_manifest(store: Store) -> dict[str, _Held]:
+def _read_manifest(store: Store) -> dict[str, _StoredEntry]:
     """Entries by identity, also those whose content is gone."""
     states = _list_states(store, "manifest")
     identities = [Path(name).stem for name in states if name.endswith(".json")]
-    held = {}
+    stored = {}
     # after the states: a touch in between must show later
     for identity, entry in zip(
         identities, call_in_parallel(store.read_entry, identities), strict=True
     ):
         if entry is not None:
-            held[identity] = _Held(entry, *states[f"manifest/{identity}.json"])
-    return held
+            stored[identity] = _StoredEntry(entry, *states[f"manifest/{identity}.json"])
+    return stored
 
 
 def _list_states(store: Store, name: str) -> dict[str, tuple[int, int]]:
     """When each file of a folder was last touched, ns, and its bytes."""
     if store.is_bucket:
-        facts = store.objects.list_objects(name)
-        return {each.name: (int(each.touched * 1e9), each.size) for each in facts}
+        metadata = store.objects.list_objects(name)
+        return {each.name: (int(each.touched * 1e9), each.size) for each in metadata}
     states = {}
     for path in sorted((store.root / name).iterdir()):
         if find_holder(path.name) is None:
@@ -264,23 +263,23 @@ def _list_states(store: Store, name: str) -> dict[str, tuple[int, int]]:
 
 
 def list_orphans(
-    places: Iterable[Place],
+    locations: Iterable[Location],
     entries: Iterable[Entry],
     oldest_lease: int | None,
-) -> list[Place]:
-    """Places that no entry names, and that no run under way can have published just now."""
+) -> list[Location]:
+    """Locations that no entry names, and that no run under way can have published just now."""
     named = {entry.reference.path for entry in entries}
     return [
-        place
-        for place in places
-        if place.name not in named and (oldest_lease is None or place.touched < oldest_lease)
+        location
+        for location in locations
+        if location.name not in named and (oldest_lease is None or location.touched < oldest_lease)
     ]
 
 
 def drop_unfinished(store: Store) -> None:
     """Delete what runs and erasures that were killed have left, and report pages: they may hold samples to be erased.
 
-    Nothing may be under way in the store. Of a store in a bucket, the mirror of this machine is cleared as well.
+    Nothing may be under way in the store. Of a store in a bucket, the cache of this machine is cleared as well.
     """
     drafts = [
         *(store.root / "tmp").glob("*"),
@@ -296,14 +295,14 @@ def drop_unfinished(store: Store) -> None:
             path.unlink()
     if store.is_bucket:
         for name in ("work", "tmp"):
-            store.objects.delete([facts.name for facts in store.objects.list_objects(name)])
-    for place in list_orphans(list_places(store), store.entries(), None):
-        drop_place(store, place.name, Amount())
+            store.objects.delete([metadata.name for metadata in store.objects.list_objects(name)])
+    for location in list_orphans(list_locations(store), store.entries(), None):
+        drop_location(store, location.name, Amount())
     # pages show rows that did not fit
     drop_pages(store)
 
 
-def _list_abandoned_work(store: Store) -> list[Place]:
+def _list_abandoned_work(store: Store) -> list[Location]:
     """Folders of checkpoints that were left before the last run of every pipeline that reached its end."""
     ends = []
     for name in list_histories(store):
@@ -311,11 +310,11 @@ def _list_abandoned_work(store: Store) -> list[Place]:
         ends.append(0 if last is None else _find_time(store, name, last.number))
     before = min(ends, default=0)
     found = []
-    for place in list_inner(store, "work"):
-        inner = [] if store.is_bucket else [*(store.root / place.name).rglob("*")]
+    for location in list_inner(store, "work"):
+        inner = [] if store.is_bucket else [*(store.root / location.name).rglob("*")]
         with suppress(FileNotFoundError):
-            if max([place.touched, *(path.stat().st_mtime_ns for path in inner)]) < before:
-                found.append(place)
+            if max([location.touched, *(path.stat().st_mtime_ns for path in inner)]) < before:
+                found.append(location)
     return found
 
 
@@ -323,8 +322,8 @@ def _find_time(store: Store, name: str, number: int) -> int:
     """When a record was written, ns."""
     if not store.is_bucket:
         return locate_record(store, name, number).stat().st_mtime_ns
-    wanted = locate_record(store, name, number).relative_to(store.root).as_posix()
-    return _list_states(store, f"{RECORDS}/{name}")[wanted][0]
+    path = locate_record(store, name, number).relative_to(store.root).as_posix()
+    return _list_states(store, f"{RECORDS}/{name}")[path][0]
 
 
 def _find_oldest_record(store: Store, runs: KeptRuns) -> int:
@@ -338,28 +337,31 @@ def _find_oldest_record(store: Store, runs: KeptRuns) -> int:
 
 
 def _count(
-    store: Store, entries: Iterable[_Held], places: Mapping[str, Place], amounts: dict[str, Amount]
+    store: Store,
+    entries: Iterable[_StoredEntry],
+    locations: Mapping[str, Location],
+    amounts: dict[str, Amount],
 ) -> None:
     """Count artefacts by kind; of several with the same content the first has the bytes."""
     seen: set[str] = set()
-    for held in entries:
-        reference, n_bytes = held.entry.reference, held.bytes
+    for stored in entries:
+        reference, n_bytes = stored.entry.reference, stored.bytes
         if reference.path and reference.path not in seen:
             seen.add(reference.path)
-            if (place := places.get(reference.path)) is not None:
-                n_bytes += _weigh(store, place)
+            if (location := locations.get(reference.path)) is not None:
+                n_bytes += _weigh(store, location)
         amounts.setdefault(reference.kind, Amount()).add(n_bytes)
 
 
-def _weigh(store: Store, place: Place) -> int:
-    return measure(store, place.name) if place.bytes is None else place.bytes
+def _weigh(store: Store, location: Location) -> int:
+    return measure_bytes(store, location.name) if location.bytes is None else location.bytes
 
 
 def _record(store: Store, keep_runs: int, runs: KeptRuns) -> None:
     """Say what may be missing from now on, before anything is: `list_collected_runs` reads it."""
     time = now()
     text = f"kept the last {keep_runs} runs of every pipeline, and what they need"
-    facts = {"kept_runs": runs.numbers, "last_runs": runs.last, "keep_runs": keep_runs}
+    facts = {**runs.to_json(), "keep_runs": keep_runs}
     append_record(
         store,
         COLLECTIONS,
@@ -367,3 +369,39 @@ def _record(store: Store, keep_runs: int, runs: KeptRuns) -> None:
             "gc", "done", text, time, time, "", {}, facts=facts, environment=describe_environment()
         ),
     )
+
+
+@dataclass(frozen=True)
+class UnfinishedWork:
+    """An artefact that was not finished, and whose checkpoints wait for the next run.
+
+    Parameters
+    ----------
+    kind
+        Kind of the artefact; "" where it is not known.
+    identity
+        Its identity.
+    since
+        When work on it was started: UTC, ISO 8601; "" where it is not known.
+    """
+
+    kind: str
+    identity: str
+    since: str
+
+
+def list_unfinished(store: Store) -> list[UnfinishedWork]:
+    """Work of a store that was started and not ended, the oldest first."""
+    found = []
+    marks = {metadata.name: metadata for metadata in store.objects.list_objects("work")}
+    # of a local store, also folders without a checkpoint
+    for identity in {name.split("/")[1] for name in marks} | {*store.objects.list_folders("work")}:
+        mark = f"work/{identity}/{KIND_FILE}"
+        try:
+            kind = store.objects.read(mark)[0].decode("utf-8")
+            began = datetime.fromtimestamp(marks[mark].touched, UTC)
+        except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, KeyError):
+            found.append(UnfinishedWork("", identity, ""))
+            continue
+        found.append(UnfinishedWork(kind, identity, began.isoformat(timespec="seconds")))
+    return sorted(found, key=lambda work: (work.since, work.identity))

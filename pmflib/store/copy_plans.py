@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pmflib.errors import ConfigError, StoreError
-from pmflib.objects.bucket import call_in_parallel
+from pmflib.core.errors import ConfigError, StoreError
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.erasures import ERASURES, read_erasures
-from pmflib.store.report_pages import REPORTS
-from pmflib.store.retention import list_collected_runs, list_needed, order_by_need, reach
+from pmflib.store.lineage import list_collected_runs, list_needed, order_by_need, reach
+from pmflib.store.objects.addresses import call_in_parallel
 from pmflib.store.run_records import (
     COLLECTIONS,
     RECORDS,
+    REPORTS,
     RunRecord,
     list_histories,
     list_stored,
@@ -23,7 +23,7 @@ from pmflib.store.run_records import (
 )
 
 SHOWN = 3
-"""Places that an error names, at most."""
+"""Locations that an error names, at most."""
 
 
 @dataclass
@@ -137,9 +137,9 @@ def _order_records(
     waiting: list[str] = []
     for file in files:
         waiting.append(file)
-        place = Path(file)
-        if place.suffix == ".json":
-            live = read_record(source, name, int(place.stem)).live
+        path = Path(file)
+        if path.suffix == ".json":
+            live = read_record(source, name, int(path.stem)).live
             if live is None or live.identity in entries:
                 ordered += reversed(waiting)
                 waiting = []
@@ -154,7 +154,7 @@ def _read_entries(store: Store) -> list[Entry]:
 
 def list_pages(store: Store) -> list[str]:
     """Names of the report pages of a store."""
-    names = (facts.name for facts in store.objects.list_objects(REPORTS))
+    names = (metadata.name for metadata in store.objects.list_objects(REPORTS))
     return [name for name in names if name.endswith(".html")]
 
 
@@ -226,8 +226,8 @@ def _compare_histories(source: Store, target: Store, histories: Collection[str])
     for name in list_histories(target):
         mine, theirs = ({*list_stored(store, name, ".json")} for store in (source, target))
         for number in sorted(mine & theirs if name in histories else ()):
-            place = f"{RECORDS}/{name}/{number:06}.json"
-            if read_or_none(source, place) != read_or_none(target, place):
+            path = f"{RECORDS}/{name}/{number:06}.json"
+            if read_or_none(source, path) != read_or_none(target, path):
                 there, here = (_describe(store, name, number) for store in (source, target))
                 raise StoreError(
                     f"the histories of stores {source.name!r} and {target.name!r} have diverged: run {number} of "

@@ -2,23 +2,119 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pmflib.errors import ConfigError, StoreError
-from pmflib.reporting.work_progress import Report, working
-from pmflib.store.artefact_copies import copy_artefact, is_there, report_vanished
-from pmflib.store.artefacts import Entry, Store, refuse_unwritable
+from pmflib.core.errors import ConfigError, StoreError
+from pmflib.display.progress import working
+from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
+from pmflib.store.caches import LIST_FILE
 from pmflib.store.collection import drop_unfinished
 from pmflib.store.copy_plans import CopyPlan, plan_copy, read_or_none
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
+from pmflib.store.file_digests import digest_list
 from pmflib.store.leases import hold_lease
-from pmflib.store.places import Amount, drop_place, measure
+from pmflib.store.locations import Amount, digest_location, drop_location, measure_bytes
+from pmflib.store.objects.local_folder import make_folder, mark_draft
 from pmflib.store.run_records import COLLECTIONS, HINT, RECORDS, append_record, list_stored
+
+
+def copy_artefact(source: Store, target: Store, reference: Reference, verify: bool) -> int | None:
+    """Copy the files of an artefact, and publish them; bytes of them, or None where they are there.
+
+    Parameters
+    ----------
+    source, target
+        The stores.
+    reference
+        The artefact; one of a raw source has no files.
+    verify
+        Whether every byte of an artefact that is there is read, and a damaged one copied again.
+
+    Raises
+    ------
+    StoreError
+        If the artefact is damaged or gone: nothing of it is published then.
+    """
+    if not reference.path or is_there(target, reference, verify):
+        return None
+    ours = source.objects
+    digests = _read_list(source, reference)
+    draft = target.root / "tmp" / mark_draft(reference.kind)
+    make_folder(draft)
+    try:
+        total = 0
+        for name, digest in digests.items():
+            path = draft / name
+            make_folder(path.parent)
+            try:
+                read = ours.fetch_file(f"{reference.path}/{name}", path)
+            except FileNotFoundError:
+                raise report_vanished(source, reference) from None
+            if read != digest:
+                raise StoreError(
+                    f"file {name!r} of {reference.path} in store {source.name!r} is not what was published, and "
+                    "is not copied; `pmf verify` lists all that is damaged there, and what to do. What was copied "
+                    "before it stays"
+                )
+            total += path.stat().st_size
+        text = json.dumps(digests, indent=0, sort_keys=True, ensure_ascii=False)
+        (draft / LIST_FILE).write_text(text, "utf-8")
+        target.publish(draft, reference)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return total
+
+
+def is_there(target: Store, reference: Reference, verify: bool) -> bool:
+    """Whether a store has an artefact: its list of digests, or also every byte."""
+    content = read_or_none(target, f"{reference.path}/{LIST_FILE}")
+    try:
+        digests = json.loads(content or b"{}")
+        if content is None or digest_list(digests) != reference.digest:
+            return False
+    except (ValueError, AttributeError, TypeError):
+        return False
+    return not verify or digest_location(target, reference.path) == digests
+
+
+def _read_list(source: Store, reference: Reference) -> dict[str, str]:
+    """List of an artefact's files, authenticated by the entry."""
+    content = read_or_none(source, f"{reference.path}/{LIST_FILE}")
+    if content is None:
+        raise report_vanished(source, reference)
+    try:
+        digests = {str(name): str(digest) for name, digest in json.loads(content).items()}
+        if digest_list(digests) == reference.digest and all(map(_is_inner, digests)):
+            return digests
+        problem = "it is not the one that was published"
+    except (ValueError, AttributeError) as error:
+        problem = str(error)
+    raise StoreError(
+        f"list of digests of {reference.path} in store {source.name!r} is damaged ({problem}); `pmf verify` "
+        "lists all that is damaged there, and what to do"
+    )
+
+
+def _is_inner(name: str) -> bool:
+    """Whether the name of a file stays in its folder, as every published one does."""
+    return not os.path.isabs(name) and ".." not in name.split("/")
+
+
+def report_vanished(source: Store, reference: Reference) -> StoreError:
+    """Error for an artefact that a copy was to take, and that is not there any more."""
+    return StoreError(
+        f"{reference.kind} {reference.digest[:12]} is not in store {source.name!r}: `pmf gc` took it away just "
+        "now, and the same command goes on without it, or it is lost, and `pmf verify` says what to do there"
+    )
+
 
 R = TypeVar("R")
 
@@ -61,7 +157,7 @@ class StoreCopy:
         """Bytes of the artefacts that are copied."""
         return sum(each.bytes for each in self.artefacts.values())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Amounts as plain JSON types."""
         return {"bytes": self.bytes, **asdict(self)}
 
@@ -112,7 +208,7 @@ def copy_store(
         # nobody erases meanwhile; a copy that can only be read needs no lease, for nobody can erase from it
         stack.enter_context(keep_erasures_out(source))
         with suppress(OSError, StoreError):
-            stack.enter_context(hold_lease(source, "copy"))
+            stack.enter_context(hold_lease(source.objects, "copy"))
         plan = plan_copy(source, target, pipeline)
         found = StoreCopy(n_ahead=plan.n_ahead)
         if dry_run or target is None:
@@ -121,7 +217,7 @@ def copy_store(
         stack.enter_context(refuse_unwritable(target.root))
         alone = stay_alone if plan.follows_erasures else keep_erasures_out
         stack.enter_context(alone(target))
-        stack.enter_context(hold_lease(target, "copy"))
+        stack.enter_context(hold_lease(target.objects, "copy"))
         _copy_entries(source, target, plan, verify, found)
         for record in plan.collections:
             append_record(target, COLLECTIONS, record)
@@ -161,7 +257,8 @@ def _copy_entries(
             if content is not None:
                 theirs.put(f"manifest/{entry.reference.identity}.json", content)
                 found.entries += 1
-            _show_progress(report, number, len(plan.entries), found)
+            if report is not None:
+                report(number, len(plan.entries), f"{found.bytes:,} bytes")
 
 
 def _refuse_other_content(source: Store, target: Store, entry: Entry) -> None:
@@ -172,11 +269,6 @@ def _refuse_other_content(source: Store, target: Store, entry: Entry) -> None:
             f"{entry.reference.kind} {entry.reference.identity[:12]} has other content in store "
             f"{source.name!r} than in {target.name!r}, which has runs of its own: copy to an empty store"
         )
-
-
-def _show_progress(report: Report | None, done: int, total: int, found: StoreCopy) -> None:
-    if report is not None:
-        report(done, total, f"{found.bytes:,} bytes")
 
 
 def _map_ahead(
@@ -218,7 +310,7 @@ def _follow_erasures(source: Store, target: Store, plan: CopyPlan, found: StoreC
         if entry.reference.path and entry.reference.path not in used:
             used.add(entry.reference.path)
             freed = Amount()
-            drop_place(target, entry.reference.path, freed)
+            drop_location(target, entry.reference.path, freed)
             amount.bytes += freed.bytes
 
 
@@ -258,15 +350,15 @@ def _copy_pages(source: Store, target: Store, plan: CopyPlan) -> int:
 
 def _copy_events(source: Store, target: Store) -> None:
     """Carry the events of lineage over; to the file of a folder, the lines that the target alone has are added."""
-    for facts in source.objects.list_objects(LINEAGE):
-        ours, theirs = (read_or_none(store, facts.name) or b"" for store in (source, target))
+    for metadata in source.objects.list_objects(LINEAGE):
+        ours, theirs = (read_or_none(store, metadata.name) or b"" for store in (source, target))
         lines = ours.splitlines(keepends=True)
-        if facts.name == EVENTS:
+        if metadata.name == EVENTS:
             known = {*lines}
             lines += [line for line in theirs.splitlines(keepends=True) if line not in known]
         content = b"".join(lines)
         if content != theirs:
-            target.objects.put(facts.name, content)
+            target.objects.put(metadata.name, content)
 
 
 def _count(
@@ -279,7 +371,7 @@ def _count(
             if target is not None and is_there(target, reference, verify):
                 found.present[reference.kind] = found.present.get(reference.kind, 0) + 1
             else:
-                size = measure(source, reference.path)
+                size = measure_bytes(source, reference.path)
                 found.artefacts.setdefault(reference.kind, Amount()).add(size)
         name = f"manifest/{reference.identity}.json"
         found.entries += read_or_none(target, name) != read_or_none(source, name)
@@ -288,5 +380,5 @@ def _count(
     for identity in plan.foreign:
         foreign = None if target is None else target.read_entry(identity)
         if target is not None and foreign is not None:
-            size = measure(target, foreign.reference.path)
+            size = measure_bytes(target, foreign.reference.path)
             found.removed.setdefault(foreign.reference.kind, Amount()).add(size)

@@ -13,13 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pmflib.arrays import IntArray
-from pmflib.errors import StoreError
-from pmflib.json_files import parse_json
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import StoreError
+from pmflib.core.json_files import parse_json
+from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.caches import find_local_path, name_for_workers
 from pmflib.store.file_digests import read_checked
-from pmflib.store.mirrors import find_place, name_for_workers
-from pmflib.store.sample_blocks import BlockReference, list_blocks, read_tallies
+from pmflib.store.run_records import InputFile
+from pmflib.store.sample_blocks import BlockReference, list_blocks, read_block, read_sample_counts
 
 SAMPLES = "samples"
 """Zarr group of blocks in the folder of a partition."""
@@ -33,16 +35,16 @@ BLOCKS = "blocks.parquet"
 BLOCKS_SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("partition", "start", "stop", "fold", "observed", "nbytes")]
 )
-"""Columns of the table of blocks: place of the partition, then the fields of `BlockReference`."""
+"""Columns of the table of blocks: index of the partition, then the fields of `BlockReference`."""
 SUPERSEDED = "superseded.parquet"
 """Rows of partitions that are no samples of the dataset, in its folder."""
 SUPERSEDED_SCHEMA = pa.schema([("partition", pa.int64()), ("row", pa.int64())])
-"""Columns of the table of superseded rows, sorted: place of the partition, and row of it."""
+"""Columns of the table of superseded rows, sorted: index of the partition, and row of it."""
 
 
 @dataclass(frozen=True)
 class FileStep:
-    """One raw file of a dataset, or a piece of one, and the artefact of its rows.
+    """One raw file of a dataset, or a chunk of one, and the artefact of its rows.
 
     Parameters
     ----------
@@ -68,9 +70,9 @@ class Layer:
     partition
         The artefact.
     path
-        Its Zarr group: a path, absolute, or a URL; it travels to workers, and `find_place` finds it there.
+        Its Zarr group: a path, absolute, or a URL; it travels to workers, and `find_local_path` finds it there.
     first_key, last_key
-        Keys of its samples are between them, both included: see `pmflib.ingest.buckets.make_keys`.
+        Keys of its samples are between them, both included: see `pmflib.ingest.dataset.identifiers.make_keys`.
     blocks
         Its blocks that have samples.
     superseded
@@ -92,12 +94,12 @@ class Layer:
     def supersede(self, rows: IntArray) -> Layer:
         """Leave out some rows more, int64, sorted."""
         gone = np.union1d(self.superseded, rows)
-        tallies = read_tallies(find_place(self.path))
+        sample_counts = read_sample_counts(find_local_path(self.path))
         blocks = []
         for block in self.blocks:
             dropped = replace(block, superseded=_take_between(gone, block.start, block.stop))
             if dropped.n_rows:
-                observed = int(tallies[dropped.rows, 2].sum())
+                observed = int(sample_counts[dropped.rows, 2].sum())
                 blocks.append(replace(dropped, n_observed=observed))
         return replace(self, blocks=tuple(blocks), superseded=gone)
 
@@ -128,7 +130,7 @@ def write_dataset(
     partitions
         Artefacts that hold a group ``samples``, in order.
     superseded
-        For partitions of which some rows are no samples any more, by place: these rows, int64, sorted. Blocks that
+        For partitions of which some rows are no samples any more, by index: these rows, int64, sorted. Blocks that
         lose all of their rows are left out.
     keys
         First and last key that samples of each partition may have; None where they are not known.
@@ -139,9 +141,9 @@ def write_dataset(
         If a partition is not in the store, or damaged.
     """
     layers = []
-    for place, partition in enumerate(partitions):
-        layer = open_layer(store, partition, keys[place] if keys else (0, LAST_KEY))
-        gone = (superseded or {}).get(place)
+    for index, partition in enumerate(partitions):
+        layer = open_layer(store, partition, keys[index] if keys else (0, LAST_KEY))
+        gone = (superseded or {}).get(index)
         layers.append(layer if gone is None else layer.supersede(gone))
     write_layers(path, layers, account, files, origin)
 
@@ -191,8 +193,8 @@ def write_layers(
     (path / CONTENT).write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
     # one table: stages that plan need not open every partition
     rows = [
-        (place, block.start, block.stop, block.fold, block.n_observed, block.nbytes)
-        for place, layer in enumerate(layers)
+        (index, block.start, block.stop, block.fold, block.n_observed, block.nbytes)
+        for index, layer in enumerate(layers)
         for block in layer.blocks
     ]
     columns = zip(BLOCKS_SCHEMA.names, zip(*rows, strict=True), strict=True) if rows else ()
@@ -225,27 +227,27 @@ def list_layers(store: Store, dataset: Reference) -> list[Layer]:
     superseded = read_superseded(store, dataset)
     keys = read_content(store, dataset)["keys"]
     blocks: dict[int, list[BlockReference]] = {}
-    for place, block in _list_blocks(store, dataset, None):
-        blocks.setdefault(place, []).append(block)
+    for index, block in _list_blocks(store, dataset, None):
+        blocks.setdefault(index, []).append(block)
     nothing = np.empty(0, np.int64)
     return [
         Layer(
             partition,
-            paths[place],
-            int(keys[place][0]),
-            int(keys[place][1]),
-            tuple(blocks.get(place, ())),
-            superseded.get(place, nothing),
+            paths[index],
+            int(keys[index][0]),
+            int(keys[index][1]),
+            tuple(blocks.get(index, ())),
+            superseded.get(index, nothing),
         )
-        for place, partition in enumerate(partitions)
+        for index, partition in enumerate(partitions)
     ]
 
 
 def list_file_steps(store: Store, dataset: Reference) -> list[FileStep]:
     """Raw files of a dataset, in order of name, each with the artefact that its rows were encoded to.
 
-    A large file that was cut is there once for each piece, in the order of its rows. The manifest entry of the artefact
-    has the account of its rows, and its folder ``LEVEL_COUNTS``.
+    A large file that was split is there once for each chunk, in the order of its rows. The manifest entry of the
+    artefact has the account of its rows, and its folder ``LEVEL_COUNTS``.
 
     Raises
     ------
@@ -261,23 +263,24 @@ def list_file_steps(store: Store, dataset: Reference) -> list[FileStep]:
     ]
 
 
-def list_sources(store: Store, dataset: Reference | None) -> list[dict[str, Any]]:
-    """Raw files of a dataset for the record of a run: name, digest, bytes and rows of each; none of no dataset.
+def list_sources(store: Store, dataset: Reference | None) -> list[InputFile]:
+    """Raw files of a dataset for the record of a run; none of no dataset.
 
     Raises
     ------
     StoreError
         If the dataset is not in the store, or damaged.
     """
-    sources: list[dict[str, Any]] = []
+    sources: list[InputFile] = []
     for file in [] if dataset is None else list_file_steps(store, dataset):
-        step = store.find(file.step.identity)
-        if not sources or sources[-1]["name"] != file.name:
+        if not sources or sources[-1].name != file.name:
             source = store.find(file.source.identity)
-            facts = {"name": file.name, "digest": file.source.digest}
-            sources.append(facts | ({} if source is None else {"bytes": source.summary["bytes"]}))
+            n_bytes = None if source is None else source.summary["bytes"]
+            sources.append(InputFile(file.name, file.source.digest, n_bytes))
+        step = store.find(file.step.identity)
         if step is not None:
-            sources[-1]["rows"] = sources[-1].get("rows", 0) + step.summary["rows_in"]
+            n_rows = (sources[-1].rows or 0) + step.summary["rows_in"]
+            sources[-1] = replace(sources[-1], rows=n_rows)
     return sources
 
 
@@ -304,7 +307,7 @@ def read_content(store: Store, dataset: Reference) -> dict[str, Any]:
 
 
 def read_superseded(store: Store, dataset: Reference) -> dict[int, IntArray]:
-    """Rows of partitions that are no samples of a dataset, by place of the partition: int64, sorted.
+    """Rows of partitions that are no samples of a dataset, by index of the partition: int64, sorted.
 
     Raises
     ------
@@ -313,11 +316,11 @@ def read_superseded(store: Store, dataset: Reference) -> dict[int, IntArray]:
     """
     table = _read_table(store, dataset, SUPERSEDED)
     # `to_numpy` would import pandas, in nights with nothing else to do
-    places, rows = (
+    indices, rows = (
         np.concatenate([np.empty(0, np.int64), *map(np.from_dlpack, table[name].chunks)])
         for name in SUPERSEDED_SCHEMA.names
     )
-    return {place: rows[places == place] for place in np.unique(places).tolist()}
+    return {index: rows[indices == index] for index in np.unique(indices).tolist()}
 
 
 def _take_between(rows: IntArray | None, start: int, stop: int) -> IntArray | None:
@@ -360,9 +363,9 @@ def list_partitions(store: Store, dataset: Reference) -> list[str]:
 
 
 def list_dataset_blocks(
-    store: Store, dataset: Reference, folds: Sequence[int]
+    store: Store, dataset: Reference, folds: Sequence[int] | None
 ) -> list[BlockReference]:
-    """Blocks of some folds, in the order of partitions and of blocks within them; paths are absolute.
+    """Blocks of some folds, all for None, in the order of partitions and of blocks within them; paths are absolute.
 
     Raises
     ------
@@ -375,18 +378,18 @@ def list_dataset_blocks(
 def _list_blocks(
     store: Store, dataset: Reference, folds: Sequence[int] | None
 ) -> list[tuple[int, BlockReference]]:
-    """Place of the partition, and block, of some folds or of all."""
+    """Index of the partition, and block, of some folds or of all."""
     paths = list_partitions(store, dataset)
     superseded = read_superseded(store, dataset)
-    wanted = _read_table(store, dataset, BLOCKS)
+    chosen = _read_table(store, dataset, BLOCKS)
     if folds is not None:
-        wanted = wanted.filter(pc.is_in(wanted["fold"], pa.array(list(folds), pa.int64())))
+        chosen = chosen.filter(pc.is_in(chosen["fold"], pa.array(list(folds), pa.int64())))
     found = []
-    columns = wanted.to_pydict().values()
-    for place, start, stop, fold, n_observed, nbytes in zip(*columns, strict=True):
-        gone = _take_between(superseded.get(place), start, stop)
-        block = BlockReference(paths[place], start, stop, fold, n_observed, nbytes, gone)
-        found.append((place, block))
+    columns = chosen.to_pydict().values()
+    for index, start, stop, fold, n_observed, nbytes in zip(*columns, strict=True):
+        gone = _take_between(superseded.get(index), start, stop)
+        block = BlockReference(paths[index], start, stop, fold, n_observed, nbytes, gone)
+        found.append((index, block))
     return found
 
 
@@ -401,3 +404,38 @@ def _read_table(store: Store, dataset: Reference, name: str) -> pa.Table:
         raise StoreError(
             f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"
         ) from error
+
+
+N_BLOCKS = 16
+"""Blocks that samples are taken from, spread over the dataset: sources are often sorted."""
+
+
+def take_samples(
+    blocks: Sequence[BlockReference], schema: Schema, n_samples: int, n_blocks: int = N_BLOCKS
+) -> IntArray:
+    """Read some samples of a dataset, from blocks spread over it.
+
+    Parameters
+    ----------
+    blocks
+        All blocks, in order.
+    schema
+        Variables of the dataset.
+    n_samples
+        Limit of the samples.
+    n_blocks
+        Number of blocks to read; `N_BLOCKS` at least.
+
+    Returns
+    -------
+    Codes of shape (at most n_samples, n_variables), -1 missing.
+    """
+    filled = [block for block in blocks if block.n_rows]
+    positions = np.linspace(0, len(filled) - 1, min(max(n_blocks, N_BLOCKS), len(filled)))
+    chosen = [filled[position] for position in np.unique(positions.astype(np.int64))]
+    # a few blocks may be small: the others give more
+    is_all = sum(block.n_rows for block in chosen) <= n_samples
+    share = n_samples if is_all else n_samples // len(chosen)
+    samples = [np.empty((0, schema.n_variables), schema.code_dtype)]
+    samples += [read_block(block).to_codes(schema.offsets)[:share] for block in chosen]
+    return np.concatenate(samples)

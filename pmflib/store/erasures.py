@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pmflib.errors import PmfError, StoreError
-from pmflib.objects.drafts import find_own_holder
-from pmflib.objects.interface import ObjectChangedError
+from pmflib.core.errors import PmfError, StoreError
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable
+from pmflib.store.file_digests import seal, unseal
 from pmflib.store.leases import (
     LEASE_SECONDS,
     Lease,
@@ -22,7 +21,8 @@ from pmflib.store.leases import (
     list_leases,
     read_store_clock,
 )
-from pmflib.store.sealed_json import seal, unseal
+from pmflib.store.objects.interface import ObjectChangedError
+from pmflib.store.objects.local_folder import find_own_holder
 
 ERASURES = "erasures.json"
 """File of a store with its erasures; a store from which nothing was erased has none."""
@@ -211,7 +211,9 @@ def stay_alone(store: Store) -> Iterator[None]:
     """
     with _lock(store, fcntl.LOCK_EX, "something else is under way in it"):
         own = find_own_holder()
-        leases = [lease for lease in list_leases(store) if lease.is_alive and lease.holder != own]
+        leases = [
+            lease for lease in list_leases(store.objects) if lease.is_alive and lease.holder != own
+        ]
         # an erasure that was killed leaves leases behind; this one is alone, and goes on with it
         killed = {lease.holder for lease in leases if lease.purpose == PURPOSE}
         for lease in leases:
@@ -282,14 +284,14 @@ def _hold_alone(store: Store, problem: str) -> Iterator[None]:
                 store.objects.replace(LOCK, content, found[0])
         except (FileExistsError, ObjectChangedError, FileNotFoundError):
             raise busy from None
-    with keep_touched(store, LOCK, content):
+    with keep_touched(store.objects, LOCK, content):
         yield
 
 
 @contextmanager
 def _hold_together(store: Store, problem: str) -> Iterator[None]:
     """Hold a lease, and see that nobody holds the lock of a bucket."""
-    with hold_lease(store, "work"):
+    with hold_lease(store.objects, "work"):
         found = _read_lock(store)
         if found is not None and found[1] < LEASE_SECONDS:
             raise StoreError(
@@ -304,8 +306,10 @@ def _read_lock(store: Store) -> tuple[str, float] | None:
         _, tag = store.objects.read(LOCK)
     except FileNotFoundError:
         return None
-    facts = [each for each in store.objects.list_objects("leases") if each.name == LOCK]
-    return (tag, read_store_clock(store, facts) - facts[0].touched) if facts else None
+    metadata = [each for each in store.objects.list_objects("leases") if each.name == LOCK]
+    return (
+        (tag, read_store_clock(store.objects, metadata) - metadata[0].touched) if metadata else None
+    )
 
 
 def _describe(store: Store, lease: Lease) -> str:

@@ -1,4 +1,4 @@
-"""Digests of an artefact's files, kept in its folder: what is read is compared with what was published."""
+"""Digests of an artefact's files, and JSON with a checksum of its own: what is read is what was published."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from pmflib.errors import StoreError
-from pmflib.objects.local_folder import read_file_ranges
-from pmflib.store.mirrors import LIST_FILE, Mirror, find_mirror
+from pmflib.core.errors import StoreError
+from pmflib.core.json_files import parse_json
+from pmflib.store.caches import LIST_FILE, StoreCache, find_cache
+from pmflib.store.objects.local_folder import read_file_ranges
 
-PLACE_DIGITS = 24
+FOLDER_DIGITS = 24
 """Digits of an artefact's digest that name its folder."""
-_PLACE = re.compile(rf"[0-9a-f]{{{PLACE_DIGITS}}}")
+_FOLDER = re.compile(rf"[0-9a-f]{{{FOLDER_DIGITS}}}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -66,19 +68,19 @@ def find_artefact(path: Path) -> Path | None:
         If it is in an artefact's folder that has lost its list.
     """
     for folder in (path, *path.parents):
-        if not _PLACE.fullmatch(folder.name):
+        if not _FOLDER.fullmatch(folder.name):
             continue
         if (folder / LIST_FILE).is_file():
             return folder
-        mirror = find_mirror(folder.parent.parent)
-        if mirror is not None and mirror.fetch_list(folder):
+        cache = find_cache(folder.parent.parent)
+        if cache is not None and cache.fetch_list(folder):
             return folder
         if (folder.parent.parent / "manifest").is_dir():
             raise StoreError(f"{_describe(folder)} has no list of digests; {_remedy(folder)}")
     return None
 
 
-def name_place(path: Path) -> str:
+def name_content(path: Path) -> str:
     """Name of a file or folder that other content does not have: within an artefact, it is the same in every store."""
     folder = find_artefact(path)
     return str(path.resolve()) if folder is None else str(path.relative_to(folder.parent.parent))
@@ -94,15 +96,15 @@ def read_list(folder: Path) -> Mapping[str, str]:
     StoreError
         If the list does not read, or is not the one that the folder is named after.
     """
-    if (mirror := find_mirror(folder.parent.parent)) is not None:
-        return _read_mirrored_list(mirror, folder)
+    if (cache := find_cache(folder.parent.parent)) is not None:
+        return _read_cached_list(cache, folder)
     return _read_list_here(folder)
 
 
-def _read_mirrored_list(mirror: Mirror, folder: Path) -> Mapping[str, str]:
-    """List of an artefact of a mirror; one that is damaged there is fetched again, once, and never kept."""
+def _read_cached_list(cache: StoreCache, folder: Path) -> Mapping[str, str]:
+    """List of an artefact of a cache; one that is damaged there is fetched again, once, and never kept."""
     for is_last in (False, True):
-        mirror.fetch_list(folder)
+        cache.fetch_list(folder)
         try:
             return _read_list_here(folder)
         except StoreError:
@@ -147,8 +149,8 @@ def fetch_files(folder: Path, names: Iterable[str]) -> None:
     StoreError
         If one is lost or changed in the bucket.
     """
-    if (mirror := find_mirror(folder.parent.parent)) is not None:
-        mirror.fetch_files(folder, read_list(folder), names)
+    if (cache := find_cache(folder.parent.parent)) is not None:
+        cache.fetch_files(folder, read_list(folder), names)
 
 
 def fetch_all(path: Path, names: Iterable[str] = (".",)) -> Path:
@@ -159,9 +161,9 @@ def fetch_all(path: Path, names: Iterable[str] = (".",)) -> Path:
     The folder.
     """
     folder = find_artefact(path)
-    if folder is not None and find_mirror(folder.parent.parent) is not None:
-        places = [(path / name).relative_to(folder).as_posix() for name in names]
-        below = tuple("" if place == "." else f"{place}/" for place in places)
+    if folder is not None and find_cache(folder.parent.parent) is not None:
+        names_below = [(path / name).relative_to(folder).as_posix() for name in names]
+        below = tuple("" if location == "." else f"{location}/" for location in names_below)
         fetch_files(folder, [each for each in read_list(folder) if f"{each}/".startswith(below)])
     return path
 
@@ -175,7 +177,7 @@ def holds(path: Path) -> bool:
         folder = find_artefact(path)
     except StoreError:
         return False
-    if folder is None or find_mirror(folder.parent.parent) is None:
+    if folder is None or find_cache(folder.parent.parent) is None:
         return path.exists()
     name = path.relative_to(folder).as_posix()
     return name == "." or any(f"{each}/".startswith(f"{name}/") for each in read_list(folder))
@@ -195,10 +197,10 @@ def read_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes
         return read_file_ranges(path, ranges)
     except FileNotFoundError:
         folder = find_artefact(path)
-        mirror = None if folder is None else find_mirror(folder.parent.parent)
-        if mirror is None:
+        cache = None if folder is None else find_cache(folder.parent.parent)
+        if cache is None:
             raise
-        return mirror.read_ranges(path, ranges)
+        return cache.read_ranges(path, ranges)
 
 
 def read_checked(path: Path) -> bytes:
@@ -249,18 +251,18 @@ def check_files(folder: Path, name: str) -> None:
     if (root := find_artefact(folder)) is None:
         return
     prefix = "" if folder == root else folder.relative_to(root).as_posix() + "/"
-    wanted = {
+    requested = {
         each: expected
         for each, expected in read_list(root).items()
         if each.startswith(prefix) and (each == name or each.endswith("/" + name))
     }
-    fetch_files(root, wanted)
-    for each, expected in wanted.items():
+    fetch_files(root, requested)
+    for each, expected in requested.items():
         _check(root, root / each, expected)
 
 
 def check_artefact(folder: Path) -> None:
-    """Check every file of an artefact, before it is handed to somebody.
+    """Check every file of an artefact, before somebody is given it.
 
     Raises
     ------
@@ -299,12 +301,12 @@ def _check(folder: Path, path: Path, expected: str) -> None:
 
 
 def _compare(folder: Path, path: Path, expected: str, digest: Callable[[], str]) -> None:
-    """Compare the digest of a file; one of a mirror that is not what it should be is fetched again, once."""
-    mirror, name = find_mirror(folder.parent.parent), path.relative_to(folder).as_posix()
-    for is_last in (mirror is None, True):
+    """Compare the digest of a file; one of a cache that is not what it should be is fetched again, once."""
+    cache, name = find_cache(folder.parent.parent), path.relative_to(folder).as_posix()
+    for is_last in (cache is None, True):
         try:
-            if mirror is not None:
-                mirror.fetch_files(folder, {name: expected}, [name])
+            if cache is not None:
+                cache.fetch_files(folder, {name: expected}, [name])
             if digest() == expected:
                 return
             problem = _refuse(folder, path, "its content has changed")
@@ -328,6 +330,39 @@ def _describe(folder: Path) -> str:
 
 
 def _remedy(folder: Path) -> str:
-    place, mirror = f"{folder.parent.name}/{folder.name}", find_mirror(folder.parent.parent)
-    store = str(folder.parent.parent) if mirror is None else mirror.address
-    return f"to rebuild the artefact, delete folder {place} of store {store!r} and run again"
+    location, cache = f"{folder.parent.name}/{folder.name}", find_cache(folder.parent.parent)
+    store = str(folder.parent.parent) if cache is None else cache.address
+    return f"to rebuild the artefact, delete folder {location} of store {store!r} and run again"
+
+
+CHECKSUM = "checksum"
+"""Key of the checksum: SHA-256 of the other keys and values in their one canonical form."""
+
+
+def seal(content: Mapping[str, Any]) -> bytes:
+    """Write an object of plain JSON types with its checksum, for people and programs to read."""
+    # once there and back: tuples are lists then, and keys are text
+    plain = json.loads(json.dumps(content))
+    sealed = {**plain, CHECKSUM: _sum(plain)}
+    return json.dumps(sealed, indent=1, sort_keys=True, ensure_ascii=False).encode()
+
+
+def unseal(text: bytes) -> dict[str, Any]:
+    """Read what `seal` wrote, without the checksum.
+
+    Raises
+    ------
+    ValueError
+        If it does not read, or has been edited since.
+    """
+    content = parse_json(text)
+    if not isinstance(content, dict) or CHECKSUM not in content:
+        raise ValueError("it is no object with a checksum")
+    checksum = content.pop(CHECKSUM)
+    if checksum != _sum(content):
+        raise ValueError("it has been edited")
+    return content
+
+
+def _sum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -11,15 +11,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from pmflib.errors import PmfError
-from pmflib.objects.bucket import call_in_parallel
-from pmflib.objects.drafts import find_own_holder
-from pmflib.objects.interface import ObjectFacts, Objects
-
-if TYPE_CHECKING:
-    from pmflib.store.artefacts import Store
+from pmflib.core.errors import PmfError
+from pmflib.store.objects.addresses import call_in_parallel
+from pmflib.store.objects.interface import ObjectMetadata, Objects
+from pmflib.store.objects.local_folder import find_own_holder
 
 LEASE_SECONDS = 15 * 60.0
 """Age from which a lease is over, seconds since it was last touched: a process that sleeps or waits for a network file
@@ -69,55 +65,56 @@ class Lease:
 
 
 @contextmanager
-def hold_lease(store: Store, purpose: str) -> Iterator[None]:
+def hold_lease(objects: Objects, purpose: str) -> Iterator[None]:
     """Hold a lease on a store: it is touched every ``HEARTBEAT_SECONDS`` by a thread, and gone afterwards.
 
     Parameters
     ----------
-    store
-        The store that is worked in.
+    objects
+        Objects of the store that is worked in.
     purpose
         What is being done, for people.
     """
-    name = _heart.start(store.objects, purpose)
+    name = _heart.start(objects, purpose)
     try:
         yield
     finally:
-        _heart.stop(store.objects, name)
+        _heart.stop(objects, name)
 
 
-def find_held(objects: Objects) -> str | None:
+def find_own_lease(objects: Objects) -> str | None:
     """Name of a lease that this process holds in a store; None without one."""
     return _heart.find(objects)
 
 
 @contextmanager
-def keep_touched(store: Store, name: str, content: bytes) -> Iterator[None]:
+def keep_touched(objects: Objects, name: str, content: bytes) -> Iterator[None]:
     """Touch an object that is there as leases are, and delete it afterwards."""
-    _heart.hold(store.objects, name, content)
+    _heart.hold(objects, name, content)
     try:
         yield
     finally:
-        _heart.stop(store.objects, name)
+        _heart.stop(objects, name)
 
 
-def list_leases(store: Store) -> list[Lease]:
+def list_leases(objects: Objects) -> list[Lease]:
     """All leases of a store, in order of their start; those that are over are listed until leftovers are dropped."""
-    objects = store.objects
     # ages by one clock, whichever hosts touch the leases: that of the file system or server, which sets their times
     known = [
-        facts for facts in objects.list_objects(FOLDER) if is_lease(facts.name.rpartition("/")[2])
+        metadata
+        for metadata in objects.list_objects(FOLDER)
+        if is_lease(metadata.name.rpartition("/")[2])
     ]
-    now = read_store_clock(store, known) if known else 0.0
-    found = call_in_parallel(lambda facts: _read_lease(objects, facts, now), known)
+    now = read_store_clock(objects, known) if known else 0.0
+    found = call_in_parallel(lambda metadata: _read_lease(objects, metadata, now), known)
     return sorted((lease for lease in found if lease), key=lambda lease: lease.started)
 
 
-def read_store_clock(store: Store, known: Sequence[ObjectFacts] = ()) -> float:
+def read_store_clock(objects: Objects, known: Sequence[ObjectMetadata] = ()) -> float:
     """Time by the clock of a store; where nothing may be written, no earlier than the newest of some objects."""
-    newest = max((facts.touched for facts in known), default=0.0)
+    newest = max((metadata.touched for metadata in known), default=0.0)
     try:
-        return max(newest, store.objects.read_clock())
+        return max(newest, objects.read_clock())
     except (PmfError, OSError):
         if not known:
             raise
@@ -125,10 +122,10 @@ def read_store_clock(store: Store, known: Sequence[ObjectFacts] = ()) -> float:
         return newest
 
 
-def drop_leases(store: Store) -> None:
+def drop_leases(objects: Objects) -> None:
     """Delete the leases that are over."""
-    store.objects.delete(
-        [f"{FOLDER}/{lease.name}" for lease in list_leases(store) if not lease.is_alive]
+    objects.delete(
+        [f"{FOLDER}/{lease.name}" for lease in list_leases(objects) if not lease.is_alive]
     )
 
 
@@ -141,10 +138,10 @@ def _is_lease_name(name: str) -> bool:
     return is_lease(name.rpartition("/")[2])
 
 
-def _read_lease(objects: Objects, facts: ObjectFacts, now: float) -> Lease | None:
-    name, touched = facts.name.rpartition("/")[2], facts.touched
+def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease | None:
+    name, touched = metadata.name.rpartition("/")[2], metadata.touched
     try:
-        content = json.loads(objects.read(facts.name)[0])
+        content = json.loads(objects.read(metadata.name)[0])
         return Lease(
             name,
             str(content["purpose"]),
@@ -164,7 +161,7 @@ def _read_lease(objects: Objects, facts: ObjectFacts, now: float) -> Lease | Non
 
 
 @dataclass
-class _Held:
+class _OwnLease:
     """A lease of this process: where it is, what it says, and how many hold it."""
 
     objects: Objects
@@ -180,60 +177,62 @@ class _Heart:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._held: dict[tuple[str, str], _Held] = {}
+        self._leases: dict[tuple[str, str], _OwnLease] = {}
         self._thread: threading.Thread | None = None
 
     def start(self, objects: Objects, purpose: str) -> str:
         with self._condition:
-            for (address, name), held in self._held.items():
+            for (address, name), lease in self._leases.items():
                 shares = not objects.lists_cheaply and _is_lease_name(name)
                 if address == objects.address and shares:
-                    held.users += 1
+                    lease.users += 1
                     return name
         name = f"{FOLDER}/{find_own_holder()}-{uuid.uuid4().hex[:8]}"
-        facts: dict[str, Any] = {
+        written: dict[str, object] = {
             "purpose": purpose,
             "host": platform.node(),
             "process": os.getpid(),
             "started": objects.read_clock(),
         }
-        content = json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()
+        content = json.dumps(written, sort_keys=True, ensure_ascii=False).encode()
         objects.touch(name, content)
         self.hold(objects, name, content)
         return name
 
     def hold(self, objects: Objects, name: str, content: bytes) -> None:
         with self._condition:
-            self._held[objects.address, name] = _Held(objects, content)
+            self._leases[objects.address, name] = _OwnLease(objects, content)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="pmf-leases", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._touch_all, name="pmf-leases", daemon=True
+                )
                 self._thread.start()
 
     def find(self, objects: Objects) -> str | None:
         with self._condition:
-            names = [name for address, name in self._held if address == objects.address]
+            names = [name for address, name in self._leases if address == objects.address]
         return next(filter(_is_lease_name, names), None)
 
     def stop(self, objects: Objects, name: str) -> None:
         with self._condition:
-            held = self._held.get((objects.address, name))
-            if held is not None:
-                held.users -= 1
-                if held.users:
+            lease = self._leases.get((objects.address, name))
+            if lease is not None:
+                lease.users -= 1
+                if lease.users:
                     return
-            self._held.pop((objects.address, name), None)
+            self._leases.pop((objects.address, name), None)
             self._condition.notify()
         with suppress(OSError, PmfError):
             objects.delete([name])
 
-    def _beat(self) -> None:
+    def _touch_all(self) -> None:
         with self._condition:
-            while self._held:
+            while self._leases:
                 self._condition.wait(HEARTBEAT_SECONDS)
-                for (_, name), held in self._held.items():
+                for (_, name), lease in self._leases.items():
                     # a disk that is full, or gone for a while, is for the work itself to report
                     with suppress(OSError, PmfError):
-                        held.objects.touch(name, held.content)
+                        lease.objects.touch(name, lease.content)
             self._thread = None
 
 
@@ -241,7 +240,7 @@ _heart = _Heart()
 
 
 def _renew() -> None:
-    """Give a forked process leases of its own; its parent touches those that were held before."""
+    """Give a forked process leases of its own; its parent touches those that it had before."""
     global _heart
     _heart = _Heart()
 

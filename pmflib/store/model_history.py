@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from pmflib.errors import StoreError
+from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import digest_tree, fetch_all
-from pmflib.store.run_records import RunRecord
+from pmflib.store.run_records import Action, RunRecord
 
 Standing = Literal["live", "past", "rejected", "held back", "undecided"]
 """What became of a model. Past: it was live once. Rejected: by the gate. Held back: by a guard of quality, as a
@@ -32,8 +32,8 @@ class ModelStanding:
         What became of it.
     why
         Last sentence that was said about it.
-    scores, gate
-        Plain JSON types: its scores on the day it was made, and what the gate found; empty where there are none.
+    record
+        Record of that run: its scores on the day it was made, and what the gate found, are among the facts.
     """
 
     run: int
@@ -41,8 +41,7 @@ class ModelStanding:
     model: Reference | None
     standing: Standing
     why: str
-    scores: dict[str, Any]
-    gate: dict[str, Any]
+    record: RunRecord
 
 
 def list_models(records: Sequence[RunRecord]) -> list[ModelStanding]:
@@ -147,8 +146,29 @@ def find_previous(records: Sequence[RunRecord], number: int | None) -> RunRecord
     raise StoreError("no model was live before the present one; `pmf models` lists what there is")
 
 
-def describe_live(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """Which model is live, since when, by which record, and why; plain JSON types, empty if there is none.
+@dataclass(frozen=True)
+class LiveModel:
+    """Which model is live, since when, by which record, and why.
+
+    Parameters
+    ----------
+    model
+        Its digest.
+    since
+        When the record was written, UTC, ISO 8601.
+    run, action, why
+        Number of the record by which it became live, what that is of, and its reason.
+    """
+
+    model: str
+    since: str
+    run: int
+    action: Action
+    why: str
+
+
+def describe_live(records: Sequence[RunRecord]) -> LiveModel | None:
+    """Describe the model that is live; None if there is none.
 
     Parameters
     ----------
@@ -157,26 +177,20 @@ def describe_live(records: Sequence[RunRecord]) -> dict[str, Any]:
     """
     live = records[-1].live if records else None
     if live is None:
-        return {}
+        return None
     since = records[-1]
     for record in reversed(records):
         if record.live != live:
             break
         since = record
-    return {
-        "model": live.digest,
-        "since": since.ended,
-        "run": since.number,
-        "action": since.action,
-        "why": since.reason,
-    }
+    return LiveModel(live.digest, since.ended, since.number, since.action, since.reason)
 
 
 def explain_withdrawal(records: Sequence[RunRecord], model: Reference) -> str:
     """Why a person does not want a model to go live by itself, as a clause; "" if nothing is known."""
     why = ""
     for record in records:
-        if record.action == "rollback" and record.facts.get("before") == model.digest:
+        if record.action == "rollback" and record.before == model.digest:
             why = f"model {model.digest[:12]} was rolled back by hand in run {record.number}"
         elif record.live == model:
             # somebody has made it live again
@@ -184,7 +198,7 @@ def explain_withdrawal(records: Sequence[RunRecord], model: Reference) -> str:
     return why
 
 
-def check_whole(store: Store, model: Reference) -> None:
+def check_published(store: Store, model: Reference) -> None:
     """Refuse a model that is not in the store, or not as it was published.
 
     Raises
@@ -212,5 +226,4 @@ def _find_subject(record: RunRecord) -> Reference | None:
 def _make_standing(
     record: RunRecord, model: Reference | None, standing: Standing, why: str
 ) -> ModelStanding:
-    scores, gate = (dict(record.facts.get(name, {})) for name in ("scores", "gate"))
-    return ModelStanding(record.number, record.started, model, standing, why, scores, gate)
+    return ModelStanding(record.number, record.started, model, standing, why, record)

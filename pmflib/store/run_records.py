@@ -1,10 +1,11 @@
-"""History of a pipeline: a record of every run, never changed after, and which model each left live."""
+"""History of a pipeline: a record of every run, which model it left live, and its page."""
 
 from __future__ import annotations
 
 import platform
+import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,12 +13,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pmflib.errors import PmfError, StoreError
-from pmflib.objects.bucket import call_in_parallel
+from pmflib.core.errors import PmfError, StoreError
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.erasures import read_erasures
+from pmflib.store.file_digests import seal, unseal
 from pmflib.store.leases import hold_lease
-from pmflib.store.sealed_json import seal, unseal
+from pmflib.store.objects.addresses import call_in_parallel
 
 Action = Literal["run", "labels", "promote", "rollback", "erase", "gc"]
 """What a record is of: a run of a pipeline, of one for label logs, or a command that changed what is live or kept."""
@@ -34,7 +35,7 @@ RECORDS = "runs"
 
 HINT = "last"
 """Object beside the records of a pipeline in a bucket: the number of a record that was the last when it was written. It
-may lag behind, and is a place to start from: a number is taken when its record is there, and not when this says so."""
+may lag behind, and is a number to start from: a number is taken when its record is there, and not when this says so."""
 
 PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "prefect")
 """Packages whose versions a record holds."""
@@ -46,6 +47,44 @@ _TYPES = {
     "inputs": list,
     "number": int,
 }
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A raw file that a run has read.
+
+    Parameters
+    ----------
+    name
+        Name of the file, as its source gives it.
+    digest
+        SHA-256 of its bytes.
+    bytes
+        Its size; None where the store does not know it any more.
+    rows
+        Rows read from it; None where that is not known.
+    """
+
+    name: str
+    digest: str
+    bytes: int | None = None
+    rows: int | None = None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> InputFile:
+        """Build a file from what `to_json` gives.
+
+        Raises
+        ------
+        KeyError
+            If name or digest is not there.
+        """
+        return cls(data["name"], data["digest"], data.get("bytes"), data.get("rows"))
+
+    def to_json(self) -> dict[str, str | int]:
+        """Plain JSON types; what is not known has no key."""
+        keys = ("bytes", "digest", "name", "rows")
+        return {key: value for key in keys if (value := getattr(self, key)) is not None}
 
 
 @dataclass(frozen=True)
@@ -67,15 +106,19 @@ class RunRecord:
     live
         Model that answers questions after this run; None if there is none yet.
     inputs
-        Raw files: name, digest and bytes of each.
+        Raw files.
     facts
-        Plain JSON types: rows, scores of the new and of the live model, findings about quality, ...
+        Sections in plain JSON types by name, each written and read by what it is about: "rows" by
+        `pmflib.ingest.dataset.accounts.DatasetAccount`, "quality" by `pmflib.quality.findings.Finding`, "refit" by
+        `pmflib.fitting.refit.Refit`, "gate" by `pmflib.scoring.gate.GateNumbers`; "model", "scores", "live_scores" and
+        "rank" are summaries of artefacts, as the manifest has them. Labels, erasures and collections have sections of
+        their own.
     environment
         Host, Python, versions of ``PACKAGES``, and the commit of pmflib where it runs from a checkout.
     options
         The configuration, resolved: every option of every section, secrets in URLs masked.
     number
-        Place in the history of the pipeline, from 1; 0 before it is written.
+        Position in the history of the pipeline, from 1; 0 before it is written.
     """
 
     action: Action
@@ -86,10 +129,10 @@ class RunRecord:
     config: str
     stages: dict[str, Reference]
     live: Reference | None = None
-    inputs: list[dict[str, Any]] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
+    inputs: list[InputFile] = field(default_factory=list)
+    facts: Mapping[str, object] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
     number: int = 0
 
     @property
@@ -97,9 +140,47 @@ class RunRecord:
         """Whether the run reached its end and decided about its model."""
         return self.outcome in ("promoted", "kept", "unchanged", "done")
 
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds that each stage took, in order: section "timings" of the facts."""
+        timings: Any = self.facts.get("timings", ())
+        return {each["stage"]: each["seconds"] for each in timings}
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Means over hidden cells by measure, of the model that the run made: section "scores", but for the target."""
+        return self._read_means("scores")
+
+    @property
+    def live_scores(self) -> dict[str, float]:
+        """The same of the model that was live; empty where there was none, or it could not be compared."""
+        return self._read_means("live_scores")
+
+    def _read_means(self, section: str) -> dict[str, float]:
+        found: Any = self.facts.get(section) or {}
+        return {name: each for name, each in found.items() if isinstance(each, int | float)}
+
+    @property
+    def before(self) -> str | None:
+        """Digest of the model that a command replaced by another; None where there was none, or of another action."""
+        found = self.facts.get("before")
+        return found if isinstance(found, str) else None
+
+    @property
+    def erasure(self) -> int | None:
+        """Number of the erasure; None of another action."""
+        found = self.facts.get("erasure")
+        return found if isinstance(found, int) else None
+
+    @property
+    def samples_erased(self) -> int:
+        """Samples that an erasure found in the store; 0 of another action."""
+        found = self.facts.get("samples_found")
+        return found if isinstance(found, int) else 0
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
-        """Build a record from what `asdict` gives.
+        """Build a record from what `to_json` gives.
 
         Raises
         ------
@@ -114,7 +195,13 @@ class RunRecord:
             stage: Reference.from_json(each) for stage, each in data["stages"].items()
         }
         fields["live"] = None if data["live"] is None else Reference.from_json(data["live"])
+        if "inputs" in data:
+            fields["inputs"] = [InputFile.from_json(each) for each in data["inputs"]]
         return cls(**fields)
+
+    def to_json(self) -> dict[str, object]:
+        """Plain JSON types: what is stored."""
+        return {**asdict(self), "inputs": [each.to_json() for each in self.inputs]}
 
 
 Settle: TypeAlias = Callable[[RunRecord, Reference | None], RunRecord]
@@ -152,17 +239,17 @@ def append_record(
     -------
     The record with its number. Of two runs that end together, each has a number of its own.
     """
-    with refuse_unwritable(store.root), hold_lease(store, f"record of {name}"):
+    with refuse_unwritable(store.root), hold_lease(store.objects, f"record of {name}"):
         number = _find_last(store, name)
         while True:
             number += 1
             if settle is not None:
                 before = next(_read_backwards(store, name, number), None)
                 record = settle(record, None if before is None else before.live)
-            numbered = RunRecord(**{**vars(record), "number": number})
+            numbered = replace(record, number=number)
             # only one run creates the record of a number
             with suppress(FileExistsError):
-                store.objects.create(_name_record(name, number), seal(asdict(numbered)))
+                store.objects.create(_name_record(name, number), seal(numbered.to_json()))
                 break
         if not store.objects.lists_cheaply:
             store.objects.put(f"{RECORDS}/{name}/{HINT}", str(number).encode())
@@ -314,7 +401,7 @@ def list_numbers(store: Store, name: str) -> Sequence[int]:
 
 def list_stored(store: Store, name: str, suffix: str) -> list[int]:
     """Numbers of the files of a pipeline that end in .json, its records, or in .lost: those somebody declared lost."""
-    paths = (Path(facts.name) for facts in store.objects.list_objects(f"{RECORDS}/{name}"))
+    paths = (Path(metadata.name) for metadata in store.objects.list_objects(f"{RECORDS}/{name}"))
     found = (path.stem for path in paths if path.suffix == suffix)
     return sorted(int(stem) for stem in found if stem.isdecimal())
 
@@ -363,16 +450,77 @@ def read_record(store: Store, name: str, number: int) -> RunRecord:
     StoreError
         If it does not read, or has been edited.
     """
-    place = _name_record(name, number)
+    location = _name_record(name, number)
     try:
-        record = RunRecord.from_json(unseal(store.objects.read(place)[0]))
+        record = RunRecord.from_json(unseal(store.objects.read(location)[0]))
         if record.number != number:
             raise ValueError(f"it is the record of run {record.number}")
     except PmfError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
-            f"record {place} is damaged ({error}); restore it from a copy, or rename it to {number:06}.lost: the "
+            f"record {location} is damaged ({error}); restore it from a copy, or rename it to {number:06}.lost: the "
             "history then lacks that run"
         ) from error
     return record
+
+
+REPORTS = "reports"
+"""Folder of a store with a folder of pages for each pipeline."""
+
+
+def keep_page(store: Store, name: str, number: int, content: bytes) -> str:
+    """Write the page of a run into a store; one that is there is replaced.
+
+    Parameters
+    ----------
+    store
+        The store.
+    name, number
+        Name of the pipeline, and number of the run.
+    content
+        The page.
+
+    Returns
+    -------
+    The location of the page: a path, absolute, or a URL.
+
+    Raises
+    ------
+    StoreError
+        If the store cannot be written.
+    """
+    location = f"{REPORTS}/{name}/{number:06}.html"
+    with refuse_unwritable(store.root):
+        store.objects.put(location, content)
+    return f"{store.address}/{location}"
+
+
+def drop_pages(store: Store, kept: Mapping[str, Collection[int]] | None = None) -> int:
+    """Delete pages: of all runs, for they may show rows of samples that are erased; or of all runs but those kept.
+
+    Parameters
+    ----------
+    store
+        The store.
+    kept
+        Numbers of the runs to keep, by pipeline; None keeps none.
+
+    Returns
+    -------
+    Number of pages.
+    """
+    pages = [Path(metadata.name) for metadata in store.objects.list_objects(REPORTS)]
+    gone = [
+        page
+        for page in pages
+        if kept is None
+        or not page.stem.isdecimal()
+        or int(page.stem) not in kept.get(page.parent.name, ())
+    ]
+    store.objects.delete([page.as_posix() for page in gone])
+    if kept is None and not store.is_bucket:
+        # drafts go with them
+        with suppress(FileNotFoundError):
+            shutil.rmtree(store.root / REPORTS)
+    return len(gone)

@@ -1,4 +1,4 @@
-"""Sample blocks on disk: one writer per partition, blocks of a single fold each."""
+"""Sample blocks on disk: one writer per partition, blocks of a single fold each; groups of them for a task."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.arrays import IntArray
-from pmflib.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
 from pmflib.schema import Schema
-from pmflib.store.mirrors import find_place, name_for_workers
+from pmflib.store.caches import find_local_path, name_for_workers
 from pmflib.store.zarr_arrays import (
     create_array,
     create_group,
     open_group,
+    read_array_rows,
     read_arrays,
-    read_rows,
     refuse_damage,
 )
 
@@ -28,18 +28,20 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
+COLUMN_ROWS = 1 << 18
+"""Entries of a chunk of the columns beside the codes."""
 MAX_BLOCK_ROWS = 65_536
 """Rows of a block, at most."""
 
 
 @dataclass(frozen=True)
 class BlockReference:
-    """Place of a block on disk, and its size.
+    """Location of a block on disk, and its size.
 
     Parameters
     ----------
     path
-        Folder of the partition, or its URL: it travels to workers, and `find_place` finds it there.
+        Folder of the partition, or its URL: it travels to workers, and `find_local_path` finds it there.
     start, stop
         Rows of the partition.
     fold
@@ -96,10 +98,19 @@ def choose_block_rows(n_variables: int) -> int:
     return int(min(MAX_BLOCK_ROWS, max(1, BLOCK_BYTES // n_variables)))
 
 
+@dataclass(frozen=True)
+class WrittenSamples:
+    """Numbers of samples that were written, of their observed cells, and of their blocks."""
+
+    samples: int
+    observed: int
+    blocks: int
+
+
 class SampleWriter:
     """Writes one partition, sample by sample group, in memory that does not grow with it.
 
-    Samples are dealt to folds in the order given and written block by block, so that every block holds
+    Samples are assigned to folds in the order given and written block by block, so that every block holds
     samples of one fold and folds are exchangeable however the source is sorted. Equal calls of `append` give
     equal bytes.
 
@@ -149,7 +160,7 @@ class SampleWriter:
         folds: IntArray,
         rows: IntArray,
         samples: npt.NDArray[np.object_] | None = None,
-        tallies: IntArray | None = None,
+        sample_counts: IntArray | None = None,
     ) -> None:
         """Add samples.
 
@@ -163,14 +174,14 @@ class SampleWriter:
             int64 of shape (n_rows,): row of the source that holds the sample, -1 where no single row does.
         samples
             Identifiers, object array of bytes of shape (n_rows,), or None where the source has none.
-        tallies
+        sample_counts
             int32 of shape (n_rows, 2): encoded rows of the sources that each sample was made of, and how many of these
             are duplicates; None is one row each.
         """
         if samples is None:
             samples = np.full(block.n_rows, b"", object)
-        if tallies is None:
-            tallies = np.tile(np.array([1, 0], np.int32), (block.n_rows, 1))
+        if sample_counts is None:
+            sample_counts = np.tile(np.array([1, 0], np.int32), (block.n_rows, 1))
         if self.sparse:
             block = block.to_sparse(self.schema.offsets)
         else:
@@ -178,28 +189,28 @@ class SampleWriter:
         for fold in np.unique(folds):
             mine = np.flatnonzero(folds == fold)
             waiting = self._pending.setdefault(int(fold), [])
-            waiting.append((block.take(mine), rows[mine], tallies[mine], samples[mine]))
+            waiting.append((block.take(mine), rows[mine], sample_counts[mine], samples[mine]))
             if sum(part[0].n_rows for part in waiting) >= self.block_rows:
                 self._flush(int(fold), keep_rest=True)
 
     def _flush(self, fold: int, *, keep_rest: bool) -> None:
         blocks, *columns = zip(*self._pending.pop(fold), strict=True)
         whole = concatenate_blocks(blocks, self.schema.offsets)
-        row, tally, sample = map(np.concatenate, columns)
+        row, counts, sample = map(np.concatenate, columns)
         stop = whole.n_rows // self.block_rows * self.block_rows if keep_rest else whole.n_rows
         if stop:
             written = np.arange(stop)
-            self._write(fold, whole.take(written), row[:stop], tally[:stop], sample[:stop])
+            self._write(fold, whole.take(written), row[:stop], counts[:stop], sample[:stop])
         if stop < whole.n_rows:
             rest = np.arange(stop, whole.n_rows)
-            self._pending[fold] = [(whole.take(rest), row[stop:], tally[stop:], sample[stop:])]
+            self._pending[fold] = [(whole.take(rest), row[stop:], counts[stop:], sample[stop:])]
 
     def _write(
         self,
         fold: int,
         samples: Block,
         rows: IntArray,
-        tallies: IntArray,
+        sample_counts: IntArray,
         identifiers: npt.NDArray[np.object_],
     ) -> None:
         """Write blocks of one fold: all at once, for every write of an array costs some milliseconds."""
@@ -213,7 +224,7 @@ class SampleWriter:
             codes, chunk_rows = samples.codes, self.block_rows
             self._extend("codes", codes, ("sample", "variable"), chunk_rows=chunk_rows)
         self._extend("row", rows, ("sample",))
-        whole = np.column_stack([tallies, observed]).astype(np.int32)
+        whole = np.column_stack([sample_counts, observed]).astype(np.int32)
         self._extend("tally", whole, ("sample", "rows duplicates observed"))
         lengths = np.fromiter(map(len, identifiers), np.int32, len(identifiers))
         self._extend("sample_length", lengths, ("sample",))
@@ -226,7 +237,12 @@ class SampleWriter:
             self._blocks.append((first, self._n_rows, fold, block.n_observed, block.nbytes))
 
     def _extend(
-        self, name: str, values: npt.NDArray[Any], dims: Sequence[str], *, chunk_rows: int = 1 << 18
+        self,
+        name: str,
+        values: npt.NDArray[Any],
+        dims: Sequence[str],
+        *,
+        chunk_rows: int = COLUMN_ROWS,
     ) -> None:
         if name not in self._arrays:
             shape = (0, *values.shape[1:])
@@ -236,8 +252,8 @@ class SampleWriter:
         if values.shape[0]:
             self._arrays[name].append(values)
 
-    def close(self) -> dict[str, int]:
-        """Write what is left; return the numbers of samples, observed cells and blocks."""
+    def close(self) -> WrittenSamples:
+        """Write what is left."""
         for fold in sorted(self._pending):
             self._flush(fold, keep_rest=False)
         if not self._blocks:
@@ -259,7 +275,7 @@ class SampleWriter:
             blocks[...] = table
         # last: Zarr would read a long schema again for every array that is made
         self._group.update_attributes({**self._attributes, "schema": self.schema.to_json()})
-        return {"samples": self._n_rows, "observed": self._n_observed, "blocks": len(self._blocks)}
+        return WrittenSamples(self._n_rows, self._n_observed, len(self._blocks))
 
 
 def list_blocks(path: Path) -> list[BlockReference]:
@@ -294,10 +310,10 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
     opened: tuple[str, zarr.Group] | None = None
     for run in _find_runs(references):
         path, start = run[0].path, run[0].start
-        with refuse_damage(find_place(path)):
+        with refuse_damage(find_local_path(path)):
             if opened is None or opened[0] != path:
                 # a block is read in a few milliseconds, and opening its partition takes one of them
-                opened = path, open_group(find_place(path))
+                opened = path, open_group(find_local_path(path))
             whole = _read_rows(opened[1], start, run[-1].stop)
         for reference in run:
             if len(run) == 1 and reference.superseded is None:
@@ -329,22 +345,22 @@ def iterate_blocks(group: BlockGroup) -> Iterator[Block]:
 
 def _read_rows(group: zarr.Group, start: int, stop: int) -> Block:
     if group.attrs["layout"] == "dense":
-        return DenseBlock(read_rows(group, "codes", start, stop))
-    ends = read_rows(group, "indptr", max(start - 1, 0), stop).astype(np.int64)
+        return DenseBlock(read_array_rows(group, "codes", start, stop))
+    ends = read_array_rows(group, "indptr", max(start - 1, 0), stop).astype(np.int64)
     indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
-    indices = read_rows(group, "indices", int(indptr[0]), int(indptr[-1]))
+    indices = read_array_rows(group, "indices", int(indptr[0]), int(indptr[-1]))
     return SparseBlock(indptr - indptr[0], indices)
 
 
-def read_tallies(path: Path) -> IntArray:
+def read_sample_counts(path: Path) -> IntArray:
     """Encoded source rows, duplicates among them, and observed cells of each sample of a partition.
 
     Returns
     -------
     int32 of shape (n_rows, 3), in the order of the partition's rows.
     """
-    tallies: IntArray = read_arrays(path, ["tally"])[0]["tally"]
-    return tallies
+    sample_counts: IntArray = read_arrays(path, ["tally"])[0]["tally"]
+    return sample_counts
 
 
 def read_identifier_texts(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
@@ -368,3 +384,75 @@ def read_origins(path: Path) -> tuple[IntArray, list[str]]:
     return arrays["row"], [
         text[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
+
+
+MIN_GROUP = 1 << 22
+"""Least observed cells in a group of blocks: about ten milliseconds of an EM pass; a task costs Dask one to three."""
+MAX_GROUP = 1 << 26
+"""Most observed cells in a group of blocks: about a second of an EM pass."""
+TARGET_GROUPS = 64
+"""Number of groups between these two limits: all threads work, and each group costs one task."""
+COUNTING_COARSENESS = 4
+"""Coarseness of groups to count: counting is quicker than an EM pass, and several folds are counted at a time."""
+BLOCK_COST = 1 << 15
+"""Cost of opening a block, in observed cells."""
+
+
+def group_blocks(
+    blocks: Sequence[BlockReference], coarseness: int = 1
+) -> list[list[BlockReference]]:
+    """Put consecutive blocks together until a group is worth a task.
+
+    The groups depend on the blocks alone, never on the workers: floating-point sums over them are the same bits
+    wherever they run.
+
+    Parameters
+    ----------
+    blocks
+        In the order of the dataset.
+    coarseness
+        Factor by which groups may be larger than those of an EM pass.
+
+    Returns
+    -------
+    Groups in order; none for no blocks.
+    """
+    target = _choose_size(weigh_blocks(blocks), coarseness)
+    groups: list[list[BlockReference]] = []
+    filled = target
+    for block in blocks:
+        if filled >= target:
+            groups.append([])
+            filled = 0
+        groups[-1].append(block)
+        filled += block.n_observed + BLOCK_COST
+    return groups
+
+
+def weigh_blocks(blocks: Sequence[BlockReference]) -> int:
+    """Cost of working on some blocks: observed cells, and what it takes to open each."""
+    return sum(block.n_observed + BLOCK_COST for block in blocks)
+
+
+def count_groups(n_observed: int, n_blocks: int, coarseness: int = 1) -> int:
+    """Number of groups that `group_blocks` makes of equal blocks, without any.
+
+    Parameters
+    ----------
+    n_observed
+        Observed cells of all blocks.
+    n_blocks
+        Number of blocks.
+    coarseness
+        As for `group_blocks`.
+    """
+    if not n_blocks:
+        return 0
+    cost = n_observed // n_blocks + BLOCK_COST
+    per_group = -(-_choose_size(cost * n_blocks, coarseness) // cost)
+    return -(-n_blocks // per_group)
+
+
+def _choose_size(total: int, coarseness: int) -> int:
+    """Cost from which a group is full."""
+    return min(MAX_GROUP, max(MIN_GROUP, total // TARGET_GROUPS) * coarseness)

@@ -10,21 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pmflib.errors import RefusedStoreError, StoreError, UnreachableStoreError
-from pmflib.objects.bucket import call_in_parallel
-from pmflib.objects.drafts import find_holder
-from pmflib.running.processors import count_processors
+from pmflib.core.errors import RefusedStoreError, StoreError, UnreachableStoreError
+from pmflib.core.machine import count_processors
 from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.caches import LIST_FILE
 from pmflib.store.erasures import LOCK
-from pmflib.store.file_digests import (
-    PLACE_DIGITS,
-    digest_list,
-    find_changes,
-    read_list,
-)
+from pmflib.store.file_digests import FOLDER_DIGITS, digest_list, find_changes, read_list
 from pmflib.store.leases import is_lease, list_leases
-from pmflib.store.mirrors import LIST_FILE
-from pmflib.store.places import NO_KINDS, digest_place
+from pmflib.store.locations import NO_KINDS, digest_location
+from pmflib.store.objects.addresses import call_in_parallel
+from pmflib.store.objects.local_folder import find_holder
 from pmflib.store.run_records import HINT, RECORDS, list_stored, read_record
 
 Problem = Literal[
@@ -37,7 +32,7 @@ Problem = Literal[
     "orphan folder",
     "foreign file",
 ]
-"""What may be wrong with a place of a store."""
+"""What may be wrong with a location of a store."""
 
 REMEDIES: dict[Problem, str] = {
     "damaged content": "delete these folders; the command that made them makes them again",
@@ -55,7 +50,7 @@ REMEDIES: dict[Problem, str] = {
 
 OTHERS = frozenset({".prefect", "erasures.json", "erasures"})
 """What else may be in a store: certificates of erasure, and the history of Prefect that earlier versions kept there."""
-_PLACE = re.compile(rf"[0-9a-f]{{{PLACE_DIGITS}}}")
+_FOLDER = re.compile(rf"[0-9a-f]{{{FOLDER_DIGITS}}}")
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
 _KIND = re.compile(r"[a-z][a-z-]*")
 
@@ -83,14 +78,14 @@ class Damage:
     ----------
     problem
         What it is.
-    place
+    location
         Where: a path relative to the store, without characters that a terminal would act on.
     detail
         More for a person.
     """
 
     problem: Problem
-    place: str
+    location: str
     detail: str
 
 
@@ -103,7 +98,7 @@ class Verification:
     n_whole
         Number of folders that hold what they were published with.
     damages
-        All that is wrong, in the order of ``REMEDIES`` and of places.
+        All that is wrong, in the order of ``REMEDIES`` and of locations.
     """
 
     n_whole: int
@@ -134,11 +129,11 @@ def verify_store(
     What was found.
     """
     entries, damages = _read_entries(store)
-    files = set(entries) | {Path(each.place).stem for each in damages}
-    places: dict[str, list[Reference]] = {}
+    files = set(entries) | {Path(each.location).stem for each in damages}
+    locations: dict[str, list[Reference]] = {}
     for entry in entries.values():
         if entry.reference.path:
-            places.setdefault(entry.reference.path, []).append(entry.reference)
+            locations.setdefault(entry.reference.path, []).append(entry.reference)
         for role, reference in entry.inputs.items():
             if is_needed(entry, reference):
                 user = f"{role} of {entry.reference.kind} {entry.reference.digest[:12]}"
@@ -146,15 +141,18 @@ def verify_store(
     damages += _check_records(store, collected or {}, entries, files | {*erased})
     with ThreadPoolExecutor(count_processors()) as pool:
         contents = list(
-            pool.map(lambda place: _check_content(store, place, places[place]), sorted(places))
+            pool.map(
+                lambda location: _check_content(store, location, locations[location]),
+                sorted(locations),
+            )
         )
     found = [damage for damage in contents if damage is not None]
-    damages += [*found, *_list_strangers(store, places)]
+    damages += [*found, *_list_strangers(store, locations)]
     # several may refer to what is gone: it is one damage
-    unique = {(each.problem, each.place): each for each in reversed(damages)}
+    unique = {(each.problem, each.location): each for each in reversed(damages)}
     order = list(REMEDIES)
     ordered = sorted(unique, key=lambda key: (order.index(key[0]), key[1]))
-    return Verification(len(places) - len(found), tuple(unique[key] for key in ordered))
+    return Verification(len(locations) - len(found), tuple(unique[key] for key in ordered))
 
 
 def _read_entries(store: Store) -> tuple[dict[str, Entry], list[Damage]]:
@@ -183,15 +181,15 @@ def _check_reference(
     reference: Reference, user: str, entries: Mapping[str, Entry], files: set[str]
 ) -> Iterator[Damage]:
     """Check that what something refers to is in the manifest, as what it was."""
-    place = f"manifest/{reference.identity}.json"
+    location = f"manifest/{reference.identity}.json"
     name = f"{reference.kind} {reference.digest[:12]}, {user}"
     if reference.identity not in files:
-        yield Damage("missing entry", place, name)
+        yield Damage("missing entry", location, name)
     elif reference.identity in entries:
         found = entries[reference.identity].reference
         if found != reference:
             problem = f"it is of {found.kind} {found.digest[:12]} and not of {name}"
-            yield Damage("edited entry", place, problem)
+            yield Damage("edited entry", location, problem)
 
 
 def _check_records(
@@ -202,17 +200,17 @@ def _check_records(
         numbers, lost = (set(list_stored(store, name, suffix)) for suffix in (".json", ".lost"))
         last = max(numbers, default=0)
         for number in range(1, max(numbers | lost, default=0) + 1):
-            place = f"{RECORDS}/{_show(name)}/{number:06}.json"
+            location = f"{RECORDS}/{_show(name)}/{number:06}.json"
             if number not in numbers:
                 if number not in lost:
-                    yield Damage("missing record", place, f"there are records up to {last}")
+                    yield Damage("missing record", location, f"there are records up to {last}")
                 continue
             try:
                 record = read_record(store, name, number)
             except _NO_DAMAGE:
                 raise
             except StoreError as error:
-                yield Damage("damaged record", place, str(error.__cause__))
+                yield Damage("damaged record", location, str(error.__cause__))
                 continue
             gone = number in collected.get(name, ())
             references = {} if gone else dict(record.stages)
@@ -223,61 +221,61 @@ def _check_records(
                 yield from _check_reference(reference, user, entries, files)
 
 
-def _check_content(store: Store, place: str, references: list[Reference]) -> Damage | None:
+def _check_content(store: Store, location: str, references: list[Reference]) -> Damage | None:
     """Check that a folder holds what it was published with."""
-    folder = store.root / place
+    folder = store.root / location
     name = f"{references[0].kind} {references[0].digest[:12]}"
     if store.is_bucket:
-        return _check_objects(store, place, references, name)
+        return _check_objects(store, location, references, name)
     if not folder.is_dir():
-        return Damage("missing folder", place, name)
+        return Damage("missing folder", location, name)
     if folder.is_symlink():
-        return Damage("damaged content", place, f"{name}: a link stands in its place")
+        return Damage("damaged content", location, f"{name}: a link stands in its place")
     try:
         changes = find_changes(folder)
         digests = {reference.digest for reference in references}
         if digests != {digest_list(read_list(folder))}:
             changes = [LIST_FILE]
     except (StoreError, OSError) as error:
-        return Damage("damaged content", place, f"{name}: {_first_sentence(error)}")
-    return _describe_changes(place, name, changes)
+        return Damage("damaged content", location, f"{name}: {_first_sentence(error)}")
+    return _describe_changes(location, name, changes)
 
 
 def _check_objects(
-    store: Store, place: str, references: list[Reference], name: str
+    store: Store, location: str, references: list[Reference], name: str
 ) -> Damage | None:
-    """Check that a bucket holds what an artefact was published with, whatever the mirror has."""
+    """Check that a bucket holds what an artefact was published with, whatever the cache has."""
     try:
-        published = json.loads(store.objects.read(f"{place}/{LIST_FILE}")[0])
+        published = json.loads(store.objects.read(f"{location}/{LIST_FILE}")[0])
         changes = []
         if {reference.digest for reference in references} != {digest_list(published)}:
             changes = [LIST_FILE]
     except FileNotFoundError:
-        return Damage("missing folder", place, name)
+        return Damage("missing folder", location, name)
     except (ValueError, TypeError, AttributeError):
         published, changes = {}, [LIST_FILE]
     if not changes:
-        found = digest_place(store, place)
+        found = digest_location(store, location)
         changes = sorted(
             each for each in published.keys() | found if published.get(each) != found.get(each)
         )
-    return _describe_changes(place, name, changes)
+    return _describe_changes(location, name, changes)
 
 
-def _describe_changes(place: str, name: str, changes: Sequence[str]) -> Damage | None:
+def _describe_changes(location: str, name: str, changes: Sequence[str]) -> Damage | None:
     if changes:
         shown = ", ".join(_show(change) for change in changes[:5])
         more = "" if len(changes) <= 5 else f" and {len(changes) - 5} more"
-        return Damage("damaged content", place, f"{name}: {shown}{more}")
+        return Damage("damaged content", location, f"{name}: {shown}{more}")
     return None
 
 
-def _list_strangers(store: Store, places: Mapping[str, object]) -> Iterator[Damage]:
+def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[Damage]:
     """Folders of artefacts without an entry, and whatever pmf has not written."""
     # what a run publishes has no entry for a moment
-    starts = [lease.started for lease in list_leases(store) if lease.is_alive]
+    starts = [lease.started for lease in list_leases(store.objects) if lease.is_alive]
     if store.is_bucket:
-        yield from _list_strange_objects(store, places, min(starts, default=None))
+        yield from _list_strange_objects(store, locations, min(starts, default=None))
         return
     expected: dict[str, Callable[[Path], bool]] = {**_EXPECTED, "runs": Path.is_dir}
     for top in sorted(store.root.iterdir()):
@@ -288,51 +286,55 @@ def _list_strangers(store: Store, places: Mapping[str, object]) -> Iterator[Dama
             yield Damage("foreign file", _show(name), "it is no folder of a store")
             continue
         for path in sorted(top.iterdir()):
-            place = f"{name}/{path.name}"
-            if find_holder(path.name) is not None or place in places:
+            location = f"{name}/{path.name}"
+            if find_holder(path.name) is not None or location in locations:
                 continue
             if name in NO_KINDS:
                 if not expected[name](path):
-                    yield Damage("foreign file", _show(place), f"it is nothing that {name} holds")
-            elif not _PLACE.fullmatch(path.name):
-                yield Damage("foreign file", _show(place), "it is no folder of an artefact")
+                    yield Damage(
+                        "foreign file", _show(location), f"it is nothing that {name} holds"
+                    )
+            elif not _FOLDER.fullmatch(path.name):
+                yield Damage("foreign file", _show(location), "it is no folder of an artefact")
             elif not starts or path.lstat().st_ctime < min(starts):
-                yield Damage("orphan folder", place, "no entry of the manifest names it")
+                yield Damage("orphan folder", location, "no entry of the manifest names it")
     for folder in sorted((store.root / RECORDS).glob("*/")):
         for path in sorted(folder.iterdir()):
             known = path.suffix in (".json", ".lost") and path.stem.isdecimal()
             if not known and find_holder(path.name) is None:
-                place = _show(f"{RECORDS}/{folder.name}/{path.name}")
-                yield Damage("foreign file", place, "it is no record of a run")
+                location = _show(f"{RECORDS}/{folder.name}/{path.name}")
+                yield Damage("foreign file", location, "it is no record of a run")
 
 
 def _list_strange_objects(
-    store: Store, places: Mapping[str, object], since: float | None
+    store: Store, locations: Mapping[str, object], since: float | None
 ) -> Iterator[Damage]:
     """As `_list_strangers`, of a bucket: one pass over all of its names."""
     orphans: dict[str, float] = {}
-    for facts in store.objects.list_objects(""):
-        top, _, rest = facts.name.partition("/")
-        path = Path(facts.name)
-        if top in OTHERS or (top in NO_KINDS and top not in _EXPECTED) or facts.name == LOCK:
+    for metadata in store.objects.list_objects(""):
+        top, _, rest = metadata.name.partition("/")
+        path = Path(metadata.name)
+        if top in OTHERS or (top in NO_KINDS and top not in _EXPECTED) or metadata.name == LOCK:
             continue
-        place = f"{top}/{rest.partition('/')[0]}"
+        location = f"{top}/{rest.partition('/')[0]}"
         if top in NO_KINDS:
-            inner = Path(place)
+            inner = Path(location)
             if top == RECORDS:
                 known = path.suffix in (".json", ".lost") and path.stem.isdecimal()
                 known = len(path.parts) == 3 and (known or path.name == HINT)
             else:
                 known = find_holder(path.name) is not None or _EXPECTED[top](inner)
             if not known:
-                yield Damage("foreign file", _show(facts.name), f"it is nothing that {top} holds")
-        elif not rest or not _KIND.fullmatch(top) or not _PLACE.fullmatch(Path(place).name):
-            yield Damage("foreign file", _show(facts.name), "it is of no artefact")
-        elif place not in places:
-            orphans[place] = max(orphans.get(place, 0.0), facts.touched)
-    for place, touched in orphans.items():
+                yield Damage(
+                    "foreign file", _show(metadata.name), f"it is nothing that {top} holds"
+                )
+        elif not rest or not _KIND.fullmatch(top) or not _FOLDER.fullmatch(Path(location).name):
+            yield Damage("foreign file", _show(metadata.name), "it is of no artefact")
+        elif location not in locations:
+            orphans[location] = max(orphans.get(location, 0.0), metadata.touched)
+    for location, touched in orphans.items():
         if since is None or touched < since:
-            yield Damage("orphan folder", place, "no entry of the manifest names it")
+            yield Damage("orphan folder", location, "no entry of the manifest names it")
 
 
 def _is_identity(name: str) -> bool:

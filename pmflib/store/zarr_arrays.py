@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.errors import StoreError
-from pmflib.near_names import suggest_file
+from pmflib.core.errors import StoreError
+from pmflib.core.texts import suggest_file
+from pmflib.store.caches import find_cache
 from pmflib.store.file_digests import check_files, fetch_all, fetch_files, find_artefact, read_list
-from pmflib.store.mirrors import find_mirror
 
 if TYPE_CHECKING:
     # Zarr takes longer to load than all of pmflib: it is loaded where a group is first opened
@@ -79,7 +79,7 @@ def create_array(
     *,
     chunk_rows: int | None = None,
 ) -> Any:
-    """Create an empty array in a group, cut along its first dimension.
+    """Create an empty array in a group, chunked along its first dimension.
 
     Parameters
     ----------
@@ -109,12 +109,12 @@ def create_array(
         compressors=ZstdCodec(level=1, checksum=True),
         fill_value=0,
         dimension_names=tuple(dims),
-        # a chunk of zeros is written too, so that a chunk that is not there is a lost one: see `read_rows`
+        # a chunk of zeros is written too, so that a chunk that is not there is a lost one: see `read_array_rows`
         config={"write_empty_chunks": True},
     )
 
 
-def read_rows(group: zarr.Group, name: str, start: int = 0, stop: int | None = None) -> Array:
+def read_array_rows(group: zarr.Group, name: str, start: int = 0, stop: int | None = None) -> Array:
     """Read consecutive rows of an array that `create_array` made; all of them by default.
 
     Raises
@@ -127,21 +127,21 @@ def read_rows(group: zarr.Group, name: str, start: int = 0, stop: int | None = N
     assert isinstance(group.store, LocalStore)
     folder = group.store.root / group.path / name
     artefact = find_artefact(folder)
-    if artefact is None or find_mirror(artefact.parent.parent) is None:
+    if artefact is None or find_cache(artefact.parent.parent) is None:
         return _read_rows(group, name, start, stop, lambda keys: _find_lost(folder, keys))
     prefix = folder.relative_to(artefact).as_posix()
     while True:
         seen: dict[str, tuple[int, int]] = {}
 
         def fetch(keys: Iterable[str], seen: dict[str, tuple[int, int]] = seen) -> str:
-            published, wanted = read_list(artefact), []
+            published, requested = read_list(artefact), []
             for key in keys:
                 if f"{prefix}/{key}" not in published:
                     return key
-                wanted.append(key)
-            fetch_files(artefact, [f"{prefix}/{key}" for key in wanted])
-            seen |= {key: _identify(folder / key) for key in wanted}
-            return _find_lost(folder, wanted)
+                requested.append(key)
+            fetch_files(artefact, [f"{prefix}/{key}" for key in requested])
+            seen |= {key: _identify(folder / key) for key in requested}
+            return _find_lost(folder, requested)
 
         fetch_files(artefact, [f"{prefix}/zarr.json"])
         try:
@@ -150,7 +150,7 @@ def read_rows(group: zarr.Group, name: str, start: int = 0, stop: int | None = N
             if not _has_changed(folder, seen):
                 raise
             continue
-        # what another process drops from the mirror while it is read would be zeros
+        # what another process drops from the cache while it is read would be zeros
         if not _has_changed(folder, seen):
             return rows
 
@@ -170,9 +170,9 @@ def _read_rows(
     stop = array.shape[0] if stop is None else stop
     rest = (0,) * (array.ndim - 1)
     if array.size and start < stop:
-        places = range(start // array.chunks[0], -(-stop // array.chunks[0]))
+        positions = range(start // array.chunks[0], -(-stop // array.chunks[0]))
         # one by one: damaged metadata may name more chunks than there can be
-        keys = (array.metadata.encode_chunk_key((place, *rest)) for place in places)
+        keys = (array.metadata.encode_chunk_key((position, *rest)) for position in positions)
         if lost := find_lost(keys):
             raise StoreError(
                 f"chunk {lost} of array {name!r} of {str(group.store_path)!r} is lost; rebuild the artefact"
@@ -222,9 +222,9 @@ def read_arrays(
         attributes = dict(group.attrs)
         if kind is not None and attributes.get("kind") != kind:
             raise StoreError(f"{str(path)!r} holds {attributes.get('kind')!r}, not {kind!r}")
-        wanted = sorted(group.array_keys()) if names is None else names
-        fetch_all(path, wanted)
-        return {name: read_rows(group, name) for name in wanted}, attributes
+        requested = sorted(group.array_keys()) if names is None else names
+        fetch_all(path, requested)
+        return {name: read_array_rows(group, name) for name in requested}, attributes
 
 
 @contextmanager

@@ -1,17 +1,21 @@
-"""The demonstration: a dirty rating log with a known truth, and the distance of a fit from it."""
+"""The demonstrations: a rating log, a survey and a label log with a known truth, and a fit's distance from it."""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.model import JointPMF
 from pmflib.model.metrics import factor_mse, match_factors
 from pmflib.schema import Schema, Variable
-from pmflib.synthetic.datasets import LogSummary, write_rating_log
-from pmflib.synthetic.planted_models import planted_factors
+from pmflib.synthetic.planted_models import Crowd, draw_labels, planted_factors
+from pmflib.synthetic.raw_logs import LogSummary, write_rating_log
 
 N_MOVIES = 20
 N_RATINGS = 5
@@ -54,7 +58,32 @@ def write_demo_log(folder: Path, *, n_users: int, seed: int) -> tuple[LogSummary
     return summary, JointPMF(prior, factors, schema, {"method": "planted"})
 
 
-def compare_with_truth(model: JointPMF, truth: JointPMF) -> dict[str, Any]:
+@dataclass(frozen=True)
+class StateErrors:
+    """A true latent state: its prior, the prior recovered, and the largest error of its conditional probabilities."""
+
+    true: float
+    recovered: float
+    largest_error: float
+
+
+@dataclass(frozen=True)
+class ModelErrors:
+    """How far a fitted model is from the true one.
+
+    Parameters
+    ----------
+    states
+        The true states, in order.
+    factor_mse
+        Mean squared error of the factors plus that of the prior, up to the order of the states.
+    """
+
+    states: list[StateErrors]
+    factor_mse: float
+
+
+def compare_with_truth(model: JointPMF, truth: JointPMF) -> ModelErrors:
     """Compare a fitted model with the one that the data were drawn from.
 
     Parameters
@@ -63,11 +92,6 @@ def compare_with_truth(model: JointPMF, truth: JointPMF) -> dict[str, Any]:
         The fitted model.
     truth
         The true one, with the same variables in any order.
-
-    Returns
-    -------
-    "states": true and recovered prior of each latent state, and the largest error of its conditional probabilities;
-    "factor_mse": the mean squared error of the factors plus that of the prior, up to the order of the states.
     """
     rows = np.concatenate(
         [
@@ -83,8 +107,217 @@ def compare_with_truth(model: JointPMF, truth: JointPMF) -> dict[str, Any]:
             float(np.abs(truth.factors[:, state] - factors[:, found]).max()) if found >= 0 else 1.0
         )
         recovered = float(model.prior[found]) if found >= 0 else 0.0
-        states.append(
-            {"true": float(truth.prior[state]), "recovered": recovered, "largest_error": worst}
-        )
+        states.append(StateErrors(float(truth.prior[state]), recovered, worst))
     mse = factor_mse(model.prior, factors, truth.prior, truth.factors, truth.schema.n_variables)
-    return {"states": states, "factor_mse": mse}
+    return ModelErrors(states, mse)
+
+
+CLASSES = ("cat", "dog", "fox")
+"""Labels that workers give."""
+CLASS_SHARES = np.array([0.5, 0.3, 0.2])
+"""Share of each class among the tasks."""
+SKILLS = (0.97, 0.94, 0.92, 0.9, 0.88, 0.85, 0.8, 0.75, 0.7, 0.6)
+"""Share of right labels of ten workers; of the two others, one guesses and one says "dog" to everything."""
+LABELS_EACH = 4
+"""Labels of a task, by different workers."""
+KNOWN_SHARE = 0.05
+"""Share of the tasks of which the true label is known."""
+
+
+def write_demo_labels(folder: Path, *, n_tasks: int, seed: int) -> Crowd:
+    """Write ``labels.csv`` with the columns task, worker, label, and ``known.csv`` with the true labels of a few tasks.
+
+    Parameters
+    ----------
+    folder
+        Folder for the two files; it is made.
+    n_tasks
+        Tasks, >= 1; each has ``LABELS_EACH`` labels.
+    seed
+        Same seed, same bytes.
+
+    Returns
+    -------
+    What was drawn: codes of tasks, workers and labels, and the truth of all tasks.
+    """
+    rng = np.random.default_rng(seed)
+    n_classes, n_workers = len(CLASSES), len(SKILLS) + 2
+    confusion = np.full((n_workers, n_classes, n_classes), 1 / n_classes)
+    for index, skill in enumerate(SKILLS):
+        confusion[index] = (1 - skill) / (n_classes - 1)
+        np.fill_diagonal(confusion[index], skill)
+    confusion[-1] = np.eye(n_classes)[[CLASSES.index("dog")]].T
+    truth: IntArray = rng.choice(n_classes, n_tasks, p=CLASS_SHARES)
+    task: IntArray = np.repeat(np.arange(n_tasks), LABELS_EACH)
+    worker = rng.random((n_tasks, n_workers)).argsort(axis=1)[:, :LABELS_EACH].ravel()
+    label = draw_labels(confusion[worker, :, truth[task]], rng)
+    known = np.sort(rng.choice(n_tasks, max(1, round(KNOWN_SHARE * n_tasks)), replace=False))
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [_name_task(index) for index in range(n_tasks)]
+    rows = zip(task.tolist(), worker.tolist(), label.tolist(), strict=True)
+    log = [(names[t], f"w{w + 1:02d}", CLASSES[k]) for t, w, k in rows]
+    _write(folder / "labels.csv", ("task", "worker", "label"), log)
+    answers = [(names[t], CLASSES[truth[t]]) for t in known.tolist()]
+    _write(folder / "known.csv", ("task", "label"), answers)
+    return Crowd(task, worker, label, truth, CLASS_SHARES, confusion)
+
+
+@dataclass(frozen=True)
+class LabelErrors:
+    """Shares of the tasks with another label than the true one.
+
+    Parameters
+    ----------
+    error
+        Share of the labels found.
+    majority_error
+        Share of the labels by majority vote; the first of several classes with as many votes wins.
+    """
+
+    error: float
+    majority_error: float
+
+
+def measure_errors(found: Path, crowd: Crowd) -> LabelErrors:
+    """Compare labels that were found, and the majority vote, with the truth.
+
+    Parameters
+    ----------
+    found
+        Folder of Parquet files with the columns task and label.
+    crowd
+        What `write_demo_labels` has drawn.
+    """
+    table = pq.read_table(found, columns=["task", "label"])
+    labels = dict(zip(table["task"].to_pylist(), table["label"].to_pylist(), strict=True))
+    truth = [CLASSES[each] for each in crowd.truth.tolist()]
+    wrong = [labels[_name_task(index)] != true for index, true in enumerate(truth)]
+    votes = np.zeros((crowd.truth.size, len(CLASSES)), np.int64)
+    np.add.at(votes, (crowd.task, crowd.label), 1)
+    majority_wrong = votes.argmax(axis=1) != crowd.truth
+    return LabelErrors(float(np.mean(wrong)), float(majority_wrong.mean()))
+
+
+def _name_task(index: int) -> str:
+    return f"t{index + 1:04d}"
+
+
+def _write(path: Path, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+AGREEMENT = ("strongly disagree", "disagree", "neutral", "agree", "strongly agree")
+SATISFACTION = (
+    "very dissatisfied",
+    "dissatisfied",
+    "neutral",
+    "satisfied",
+    "very satisfied",
+)
+STATEMENTS = ("punctual", "affordable", "safe", "clean", "frequent", "easy_tickets", "recommend")
+"""Columns of statements that people agree with, on the scale ``AGREEMENT``."""
+
+OPINION_SHARES = np.array([0.35, 0.25, 0.25, 0.15])
+"""Share of each opinion: content riders, hurried commuters, people who drive, worried riders."""
+MEAN_AGE = np.array([58.0, 34.0, 47.0, 29.0])
+"""Mean age of the people of each opinion, years; the standard deviation is ``AGE_DEVIATION``."""
+AGE_DEVIATION = 11.0
+LEAST_AGE, GREATEST_AGE = 18, 92
+"""Ages that are drawn, years."""
+CHOICES: dict[str, tuple[tuple[str, ...], FloatArray]] = {
+    "sex": (
+        ("female", "male"),
+        np.array([[0.60, 0.40], [0.48, 0.52], [0.38, 0.62], [0.66, 0.34]]),
+    ),
+    "region": (
+        ("north", "east", "south", "west"),
+        np.array(
+            [[0.40, 0.20, 0.25, 0.15], [0.15, 0.45, 0.2, 0.2], [0.1, 0.2, 0.2, 0.5], [0.25] * 4]
+        ),
+    ),
+    "commute": (
+        ("bus", "car", "bicycle", "on foot"),
+        np.array(
+            [
+                [0.62, 0.13, 0.08, 0.17],
+                [0.55, 0.20, 0.20, 0.05],
+                [0.06, 0.82, 0.08, 0.04],
+                [0.40, 0.25, 0.20, 0.15],
+            ]
+        ),
+    ),
+}
+"""Nominal columns: levels, and their probabilities by opinion."""
+MEAN_STEP = np.array(
+    [
+        [3.4, 3.1, 3.5, 3.2, 3.3, 3.0, 3.5, 3.4],
+        [1.0, 2.0, 2.8, 2.3, 0.9, 2.9, 1.6, 1.3],
+        [1.8, 0.9, 2.1, 1.6, 1.4, 1.2, 0.8, 1.5],
+        [2.3, 1.8, 0.5, 0.7, 2.2, 2.4, 1.5, 1.6],
+    ]
+)
+"""Mean step from 0 to 4 of ``STATEMENTS`` and of the satisfaction, by opinion."""
+STEP_DEVIATION = 0.85
+"""Standard deviation of steps about their mean."""
+GAP = 0.06
+"""Share of the answers that are empty."""
+REFUSED = 0.03
+"""Share of the ages that are given as "refused"."""
+WRONG_EVERY = 250
+"""A row of so many is wrong: too short, with an answer that is none of the scale, or a person for the second time."""
+HEADER = ("id", "age", "sex", "region", "commute", *STATEMENTS, "satisfaction")
+
+
+def write_demo_survey(path: Path, *, n_people: int, seed: int) -> int:
+    """Write a survey with a row per person: likert answers, age, sex, region, gaps and some wrong rows.
+
+    Parameters
+    ----------
+    path
+        CSV file to write; its folder is made.
+    n_people
+        People, >= 1.
+    seed
+        Same seed, same bytes.
+
+    Returns
+    -------
+    Rows written, the header apart: people, and those who are there twice.
+    """
+    rng = np.random.default_rng(seed)
+    opinion = rng.choice(OPINION_SHARES.size, n_people, p=OPINION_SHARES)
+    rows = _draw_rows(opinion, rng)
+    for number, row in enumerate(list(rows[WRONG_EVERY - 1 :: WRONG_EVERY])):
+        if number % 3 == 0:
+            del row[-4:]
+        elif number % 3 == 1:
+            row[HEADER.index("clean")] = "see the other side"
+        else:
+            rows.append([*row[:-1], "neutral"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(HEADER)
+        writer.writerows(rows)
+    return len(rows)
+
+
+def _draw_rows(opinion: IntArray, rng: np.random.Generator) -> list[list[str]]:
+    """Rows of text for people of these opinions, with gaps."""
+    n_people = opinion.size
+    age = np.rint(rng.normal(MEAN_AGE[opinion], AGE_DEVIATION)).clip(LEAST_AGE, GREATEST_AGE)
+    columns = [
+        np.where(rng.random(n_people) < REFUSED, "refused", age.astype(np.int64).astype(str))
+    ]
+    for levels, probabilities in CHOICES.values():
+        edges = np.cumsum(probabilities[opinion], axis=1)[:, :-1]
+        columns.append(np.array(levels)[(rng.random((n_people, 1)) > edges).sum(axis=1)])
+    steps = np.rint(rng.normal(MEAN_STEP[opinion], STEP_DEVIATION)).clip(0, 4).astype(np.int64)
+    columns += [np.array(AGREEMENT)[column] for column in steps.T[:-1]]
+    columns.append(np.array(SATISFACTION)[steps[:, -1]])
+    cells = np.stack(columns, axis=1).astype(object)
+    cells[rng.random(cells.shape) < GAP] = ""
+    return [[f"p{person:05d}", *row] for person, row in enumerate(cells.tolist(), start=1)]

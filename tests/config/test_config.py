@@ -12,8 +12,8 @@ from pmflib.config import (
     load_config,
     make_config,
 )
-from pmflib.errors import ConfigError
-from pmflib.methods import CROWD_METHODS, PAIR_METHODS
+from pmflib.core.errors import ConfigError
+from pmflib.core.methods import CROWD_METHODS, PAIR_METHODS
 
 WIDE = {"path": "x.csv", "layout": "wide"}
 LONG = {"path": "x.csv", "layout": "long", "sample": "user", "variable": "movie", "value": "stars"}
@@ -167,7 +167,7 @@ def test_make_config__names_that_are_file_names(name):
     assert make(name=name).name == name
 
 
-def test_digest__ignores_the_cluster_and_the_place_of_the_file():
+def test_digest__ignores_the_cluster_and_the_path_of_the_file():
     config = make()
     other = make_config(
         {"source": WIDE, "model": {"rank": 2}, "cluster": {"workers": 7, "processes": True}},

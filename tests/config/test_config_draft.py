@@ -1,8 +1,8 @@
 import pytest
 
 from pmflib.config import load_config, make_config, make_source
-from pmflib.config.draft import draft_config
-from pmflib.errors import ConfigError
+from pmflib.config.loading import draft_config
+from pmflib.core.errors import ConfigError
 
 MINIMAL = {"source": {"path": "a", "layout": "wide"}, "model": {"rank": 2}}
 

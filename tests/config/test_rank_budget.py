@@ -1,6 +1,6 @@
 import pytest
 
-from pmflib.config.rank_budget import QUICK, check_budget, read_budget
+from pmflib.config.model_sections import QUICK, check_budget, read_budget
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.blocks import Block, DenseBlock
+from pmflib.core.arrays import sum_pairs
+from pmflib.core.blocks import Block, DenseBlock
 from pmflib.counting import cell_changes
 from pmflib.counting.cell_changes import CellChanges, count_changes, merge_changes
-from pmflib.level_blocks import sum_pairs
 from tests.reference import make_codes, offsets_of, pair_table, tables_of_codes
 
 
@@ -18,18 +18,18 @@ def spread(changes, n_levels):
 
 
 @pytest.mark.parametrize("listed", [0, 1 << 30], ids=["listed", "in a table"])
-@given(case=tables_of_codes(), cut=st.integers(0, 12), sign=st.sampled_from([1, -1]))
-def test_count_changes__equal_the_loop(listed, case, cut, sign):
+@given(case=tables_of_codes(), stop=st.integers(0, 12), sign=st.sampled_from([1, -1]))
+def test_count_changes__equal_the_loop(listed, case, stop, sign):
     cardinalities, codes = case
     offsets = offsets_of(cardinalities)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cell_changes, "LISTED_PER_CELL", listed)
-        blocks: list[Block] = [DenseBlock(codes[:cut])]
-        blocks.append(DenseBlock(codes[cut:]).to_sparse(offsets))
+        blocks: list[Block] = [DenseBlock(codes[:stop])]
+        blocks.append(DenseBlock(codes[stop:]).to_sparse(offsets))
         changes = count_changes((sign, blocks), offsets)
     expected = sign * pair_table(codes, cardinalities)
     assert np.array_equal(spread(changes, int(offsets[-1])), expected)
-    assert (np.diff(changes.places) > 0).all()
+    assert (np.diff(changes.positions) > 0).all()
     assert changes.changes.all()
     assert np.array_equal(changes.sum_levels(int(offsets[-1])), expected.diagonal())
     assert np.array_equal(changes.sum_pairs(offsets), sum_pairs(expected, offsets))
@@ -43,7 +43,9 @@ def test_merge_changes__what_comes_and_goes_is_no_change():
     ]
     merged = merge_changes(parts)
     assert np.array_equal(spread(merged, 9), pair_table(codes[20:], [3, 2, 4]))
-    assert merge_changes([parts[0], CellChanges(parts[0].places, -parts[0].changes)]).n_cells == 0
+    assert (
+        merge_changes([parts[0], CellChanges(parts[0].positions, -parts[0].changes)]).n_cells == 0
+    )
     assert merge_changes([CellChanges.zero(), CellChanges.zero()]).n_cells == 0
     assert merge_changes(parts[:1]) is parts[0]
 

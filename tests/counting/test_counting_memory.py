@@ -1,7 +1,7 @@
 import pytest
 
-from pmflib.counting.memory import plan_counting
-from pmflib.errors import MemoryPlanError
+from pmflib.core.errors import MemoryPlanError
+from pmflib.counting.stored_pairs import plan_counting
 
 
 def test_plan_counting__grows_with_the_square_of_the_levels():

@@ -1,39 +1,41 @@
 """Which kernel counts a block."""
 
 import sys
+import time
 
 import numpy as np
 import pytest
 
-from pmflib.arrays import IntArray
-from pmflib.blocks import Block, DenseBlock
-from pmflib.counting import kernel_choice as counting_plan
-from pmflib.counting.adding import add_block, add_blocks
-from pmflib.counting.kernel_choice import (
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import Block, DenseBlock
+from pmflib.counting import block_counting
+from pmflib.counting.block_counting import (
     CountingWork,
+    add_block,
+    add_blocks,
     choose_method,
     estimate_costs,
     measure_work,
 )
-from pmflib.kernels import pair_checks
-from pmflib.kernels.llvm import fallback
-from pmflib.kernels.pair_checks import planes_work
-from pmflib.kernels.pair_scatter import add_dense
+from pmflib.kernels import readiness
+from pmflib.kernels.readiness import planes_work
+from pmflib.kernels.scatter import add_dense
 
 
 @pytest.fixture(autouse=True)
 def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing saved yet, and nothing compiled by others."""
-    monkeypatch.setattr(counting_plan, "_saved", {})
-    monkeypatch.setattr(counting_plan, "is_compiled", lambda method: False)
-    monkeypatch.delenv(fallback.PLAIN_VARIABLE, raising=False)
+    # what a process remembers of its own: the time that compiled code would have saved, and warnings given
+    monkeypatch.setattr(block_counting, "_saved", {})
+    monkeypatch.setattr(block_counting, "is_compiled", lambda method: False)
+    monkeypatch.delenv(readiness.PLAIN_VARIABLE, raising=False)
     planes_work.cache_clear()
-    monkeypatch.setattr(fallback, "_warned", set())
+    monkeypatch.setattr(readiness, "_warned", set())
 
 
 @pytest.fixture
 def no_compile_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting_plan, "COMPILE_NS", {"planes": 0.0, "tiles": 0.0})
+    monkeypatch.setattr(block_counting, "COMPILE_NS", {"planes": 0.0, "tiles": 0.0})
 
 
 def make_block(n_rows: int, n_variables: int, share: float) -> tuple[DenseBlock, IntArray]:
@@ -47,9 +49,9 @@ def test_measure_work__dense_sample_equals_sparse_whole() -> None:
     block, offsets = make_block(500, 20, 0.5)
     dense, sparse = measure_work(block, offsets), measure_work(block.to_sparse(offsets), offsets)
     observed = block.codes >= 0
-    held = observed.sum(axis=1)
-    assert dense.n_held == sparse.n_held == held.mean()
-    assert dense.n_pairs == sparse.n_pairs == pytest.approx((held * (held + 1) / 2).mean())
+    lengths = observed.sum(axis=1)
+    assert dense.n_observed == sparse.n_observed == lengths.mean()
+    assert dense.n_pairs == sparse.n_pairs == pytest.approx((lengths * (lengths + 1) / 2).mean())
     assert (dense.n_planes, sparse.n_planes) == (100, None)
 
 
@@ -83,7 +85,7 @@ def test_choose_method__sparse() -> None:
 @pytest.mark.usefixtures("no_compile_time")
 def test_add_blocks__few_rows_never_sweep_a_wide_table(monkeypatch: pytest.MonkeyPatch) -> None:
     block, offsets = make_block(200, 500, 0.05)
-    monkeypatch.setattr("pmflib.kernels.tiles.add_tiles", None)
+    monkeypatch.setattr("pmflib.kernels.scatter.add_tiles", None)
     table, expected = np.zeros((2, offsets[-1], offsets[-1]), np.int64)
     add_blocks(
         [block.to_sparse(offsets).take(np.arange(k, k + 20)) for k in (0, 20)], offsets, table
@@ -95,7 +97,7 @@ def test_add_blocks__few_rows_never_sweep_a_wide_table(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("no_compile_time")
 @pytest.mark.parametrize("joined_bytes", [1, 1 << 30])
 def test_add_blocks__mixed_blocks(monkeypatch: pytest.MonkeyPatch, joined_bytes: int) -> None:
-    monkeypatch.setattr("pmflib.counting.adding.JOINED_BYTES", joined_bytes)
+    monkeypatch.setattr("pmflib.counting.block_counting.JOINED_BYTES", joined_bytes)
     full, offsets = make_block(4000, 60, 1.0)
     thin, _ = make_block(6000, 60, 0.05)
     blocks: list[Block] = [
@@ -123,42 +125,44 @@ def test_choose_method__compiles_beside_the_work(monkeypatch: pytest.MonkeyPatch
         asked.append(method)
         return len(asked) > 3
 
-    monkeypatch.setattr(counting_plan, "compile_in_background", compile_later)
+    monkeypatch.setattr(block_counting, "compile_in_background", compile_later)
     block, offsets = make_block(60_000, 30, 1.0)
     costs = estimate_costs(measure_work(block, offsets))
-    n_small = int(counting_plan.LOAD_NS / (costs["scatter"] - costs["planes"]))
+    n_small = int(block_counting.LOAD_NS / (costs["scatter"] - costs["planes"]))
     methods = [choose_method(block, offsets) for _ in range(n_small + 6)]
     assert asked == ["planes"] * 6
     assert methods == ["scatter"] * (n_small + 3) + ["planes"] * 3
 
 
 def test_compile_in_background__once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a process compiles in the background once: other tests may have had that
     called = []
-    monkeypatch.setattr(pair_checks, "_compiling", {})
-    monkeypatch.setattr(pair_checks, "_call_once", called.append)
-    pair_checks.compile_in_background("tiles")
-    pair_checks._compiling["tiles"].join()
-    assert pair_checks.compile_in_background("tiles")
+    monkeypatch.setattr(readiness, "_compiling", {})
+    monkeypatch.setattr(readiness, "_call_once", called.append)
+    readiness.compile_in_background("tiles")
+    while not readiness.compile_in_background("tiles"):
+        time.sleep(0.001)
     assert called == ["tiles"]
 
 
 @pytest.mark.parametrize("method", ["planes", "fold planes", "tiles"])
-def test_call_once__every_method(method: pair_checks.Compiled) -> None:
-    pair_checks._call_once(method)
+def test_call_once__every_method(method: readiness.Compiled) -> None:
+    # what the thread does, whose errors nobody would see
+    readiness._call_once(method)
 
 
 def test_choose_method__compiled_code_is_used_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting_plan, "is_compiled", lambda method: True)
+    monkeypatch.setattr(block_counting, "is_compiled", lambda method: True)
     block, offsets = make_block(60_000, 30, 1.0)
     costs = estimate_costs(measure_work(block, offsets))
-    n_plain = int(counting_plan.LOAD_NS / (costs["scatter"] - costs["planes"]))
+    n_plain = int(block_counting.LOAD_NS / (costs["scatter"] - costs["planes"]))
     methods = [choose_method(block, offsets) for _ in range(n_plain + 2)]
     assert methods == ["scatter"] * n_plain + ["planes"] * 2
 
 
 def test_choose_method__large_block_compiles_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     work = CountingWork(10_000_000, 150, 30, 30.0, 465.0, 120, sparse=False)
-    monkeypatch.setattr(counting_plan, "measure_work", lambda block, offsets: work)
+    monkeypatch.setattr(block_counting, "measure_work", lambda block, offsets: work)
     assert choose_method(*make_block(10, 30, 1.0)) == "planes"
 
 

@@ -1,23 +1,22 @@
 import pytest
 
-from pmflib.counting.counting_tasks import (
+from pmflib.counting.stored_pairs import (
     AHEAD_BYTES,
     FOLDS_AHEAD,
-    choose_runs,
+    choose_n_runs,
     count_folds_ahead,
     count_small_tables,
-    cut_fold,
     plan_fold_merges,
     plan_fold_runs,
+    split_fold_blocks,
 )
-from pmflib.running.grouping import COUNTING_COARSENESS
-from pmflib.store.sample_blocks import BlockReference
+from pmflib.store.sample_blocks import COUNTING_COARSENESS, BlockReference
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7, 8, 16, 30, 64, 100, 1000])
 @pytest.mark.parametrize("n_folds", [1, 3, 20])
-def test_choose_runs__threads_have_work(n_folds, n_threads):
-    n_runs = choose_runs(n_folds, n_threads)
+def test_choose_n_runs__threads_have_work(n_folds, n_threads):
+    n_runs = choose_n_runs(n_folds, n_threads)
     n_rounds = -(-n_runs * n_folds // n_threads)
     assert n_runs * n_folds >= 0.9 * n_rounds * n_threads
     # all that a round takes is under way
@@ -35,8 +34,8 @@ def test_count_folds_ahead__all_where_tables_are_small():
     assert count_small_tables(5000) == 0
 
 
-def test_choose_runs__as_few_as_can_be():
-    assert [choose_runs(20, n) for n in (1, 2, 8, 1000)] == [1, 1, 2, 50]
+def test_choose_n_runs__as_few_as_can_be():
+    assert [choose_n_runs(20, n) for n in (1, 2, 8, 1000)] == [1, 1, 2, 50]
 
 
 def test_plan_fold_runs__no_more_than_there_are_groups():
@@ -51,14 +50,14 @@ def test_plan_fold_runs__are_alike_though_groups_are_few():
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 7, 100])
-def test_cut_fold__every_block_is_in_one_run(n_threads):
+def test_split_fold_blocks__every_block_is_in_one_run(n_threads):
     blocks = [BlockReference("a", n, n + 1, 0, 1 << 24, 1) for n in range(50)]
-    runs = cut_fold(blocks, 2, n_threads)
+    runs = split_fold_blocks(blocks, 2, n_threads)
     assert [block for run in runs for block in run] == blocks
-    assert len(runs) == min(choose_runs(2, n_threads), 50 // COUNTING_COARSENESS + 1)
+    assert len(runs) == min(choose_n_runs(2, n_threads), 50 // COUNTING_COARSENESS + 1)
 
 
 def test_plan_fold_merges__large_tables_are_merged_few_at_a_time():
     assert plan_fold_merges(1, 150).n_merges == 0
     assert plan_fold_merges(50, 150).n_merges == 1
-    assert plan_fold_merges(50, 5000).n_held <= 10
+    assert plan_fold_merges(50, 5000).n_waiting <= 10

@@ -1,6 +1,6 @@
 import numpy as np
 
-from pmflib.counting.fold_counting import load_table, save_table
+from pmflib.counting.stored_pairs import load_table, save_table
 
 
 def test_save_table__and_load(tmp_path):

@@ -9,7 +9,7 @@ from pmflib.fitting.auto_method import group_folds
 from tests.reference import make_codes
 
 
-def test_load_groups__training_folds_are_dealt_and_held_out_ones_left_out(tmp_path):
+def test_load_groups__training_folds_are_assigned_and_held_out_ones_left_out(tmp_path):
     codes = make_codes(np.random.default_rng(0), 200, [3, 2, 4])
     counts = pmf.count_pairs(codes, [3, 2, 4], n_folds=8)
     counts.save(tmp_path / "pairs")

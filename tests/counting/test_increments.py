@@ -2,23 +2,22 @@
 
 import shutil
 import tempfile
+from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pmflib.blocks import DenseBlock
-from pmflib.counting import stored_changes, stored_tables
-from pmflib.counting.counts_writers import CountsWriter
+import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import StoreError
+from pmflib.counting import increments, stored_tables
 from pmflib.counting.groups import load_groups
-from pmflib.counting.increments import plan_increment
-from pmflib.counting.pair_counts import PairCounts, load_shape, load_singles
-from pmflib.counting.stored_changes import count_stored_changes
+from pmflib.counting.increments import count_stored_changes, plan_increment
+from pmflib.counting.pair_counts import load_shape, load_singles
 from pmflib.counting.stored_pairs import count_stored_pairs
-from pmflib.counting.stored_tables import CHANGES, PAIRS, StoredTables
-from pmflib.errors import StoreError
-from pmflib.schema import Schema
+from pmflib.counting.stored_tables import CHANGES, PAIRS, CountsWriter, StoredTables
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import SAMPLES, list_dataset_blocks, write_dataset
 from pmflib.store.sample_blocks import SampleWriter
@@ -35,7 +34,7 @@ class Replay:
     def __init__(self, root, cardinalities, *, sparse):
         self.store = Store(root)
         self.cardinalities = cardinalities
-        self.schema = Schema.from_cardinalities(cardinalities)
+        self.schema = pmf.Schema.from_cardinalities(cardinalities)
         self.sparse = sparse
         self.samples = {}
         self.n_built = 0
@@ -49,7 +48,7 @@ class Replay:
                 folder / SAMPLES, self.schema, sparse=self.sparse, block_rows=rows
             )
             writer.append(DenseBlock(codes), folds, np.arange(len(codes)))
-            return writer.close()
+            return asdict(writer.close())
 
         self.n_built += 1
         options = {"number": self.n_built}
@@ -98,10 +97,10 @@ class Replay:
         """Tables and numbers of samples by a loop over the samples, and which cells each holds."""
         tables = np.zeros((N_FOLDS, self.schema.n_levels, self.schema.n_levels), np.int64)
         n_rows = np.zeros(N_FOLDS, np.int64)
-        for place, partition in enumerate(partitions):
+        for index, partition in enumerate(partitions):
             codes, folds = self.samples[partition]
             kept = np.ones(len(codes), bool)
-            kept[superseded.get(place, [])] = False
+            kept[superseded.get(index, [])] = False
             for fold in range(N_FOLDS):
                 mine = codes[kept & (folds == fold)]
                 tables[fold] += pair_table(mine, self.cardinalities)
@@ -115,7 +114,7 @@ def read_rows(store, partition):
 
 def check(replay, path, tables, n_rows):
     """Everything that reads counts reads those of a full recount."""
-    loaded = PairCounts.load(path)
+    loaded = pmf.PairCounts.load(path)
     assert np.array_equal(loaded.tables, tables)
     assert loaded.tables.dtype == np.int64
     assert np.array_equal(loaded.n_rows, n_rows)
@@ -123,7 +122,7 @@ def check(replay, path, tables, n_rows):
     assert (schema, n_folds) == (replay.schema, N_FOLDS)
     subsets = [s for size in range(N_FOLDS + 1) for s in combinations(range(N_FOLDS), size)]
     for folds in subsets:
-        total = PairCounts.load_total(path, folds=folds)
+        total = pmf.PairCounts.load_total(path, folds=folds)
         assert np.array_equal(total.tables[0], tables[list(folds)].sum(axis=0))
         assert total.n_rows.tolist() == [n_rows[list(folds)].sum()]
         singles = np.diagonal(total.tables[0])
@@ -131,7 +130,7 @@ def check(replay, path, tables, n_rows):
     grouped = load_groups(path, subsets)
     assert np.array_equal(grouped.tables, [tables[list(folds)].sum(axis=0) for folds in subsets])
     with tempfile.TemporaryDirectory() as name:
-        PairCounts(schema, tables, n_rows).save(Path(name) / PAIRS)
+        pmf.PairCounts(schema, tables, n_rows).save(Path(name) / PAIRS)
         full = read_arrays(Path(name) / PAIRS)[0]
     mine = read_arrays(path, ["samples", "singles", "support", "offsets"])[0]
     assert all(np.array_equal(mine[name], full[name]) for name in mine)
@@ -148,20 +147,20 @@ def change_dataset(replay, rng, partitions, superseded):
     """Add, drop or repeat a partition, or let some rows go or come back."""
     partitions, superseded = list(partitions), dict(superseded)
     move = rng.choice(["add", "add", "empty", "drop", "repeat", "supersede", "restore"])
-    place = int(rng.integers(len(partitions))) if partitions else 0
+    index = int(rng.integers(len(partitions))) if partitions else 0
     if move in ("add", "empty") or not partitions:
         partitions.append(draw_partition(replay, rng, 0 if move == "empty" else rng.integers(1, 4)))
     elif move == "drop":
-        partitions.pop(place)
-        superseded = {p - (p > place): rows for p, rows in superseded.items() if p != place}
+        partitions.pop(index)
+        superseded = {p - (p > index): rows for p, rows in superseded.items() if p != index}
     elif move == "repeat":
-        partitions.append(partitions[place])
-    size = len(replay.samples[partitions[place]][0]) if place < len(partitions) else 0
+        partitions.append(partitions[index])
+    size = len(replay.samples[partitions[index]][0]) if index < len(partitions) else 0
     if move in ("supersede", "restore") and size:
-        before = superseded.get(place, np.empty(0, np.int64))
+        before = superseded.get(index, np.empty(0, np.int64))
         rows = rng.choice(size, min(size, 2), replace=False)
         keep = np.setdiff1d if move == "restore" else np.union1d
-        superseded[place] = keep(before, rows).astype(np.int64)
+        superseded[index] = keep(before, rows).astype(np.int64)
     return partitions, superseded
 
 
@@ -221,8 +220,8 @@ def test_counts__a_small_change_takes_little_room(tmp_path, sparse):
 
 def test_counts__of_workers_and_of_this_thread_are_the_same(tmp_path, thread_client):
     digests = []
-    for place, client in enumerate((None, thread_client)):
-        replay, base, changed = make_large(tmp_path / str(place))
+    for index, client in enumerate((None, thread_client)):
+        replay, base, changed = make_large(tmp_path / str(index))
         digests.append(replay.count(replay.make_dataset(*changed), base, client).reference.digest)
     assert digests[0] == digests[1]
 
@@ -238,7 +237,7 @@ def test_counts__killed_in_between_go_on_to_the_same_bits(tmp_path, monkeypatch,
     assert (undisturbed.summary["differences"] == 0) == flat
     (replay.store.root / "manifest" / f"{undisturbed.reference.identity}.json").unlink()
 
-    original_save = stored_changes.save_changes  # type: ignore[attr-defined]
+    original_save = increments.save_changes  # type: ignore[attr-defined]
     saved, counted = [], []
 
     def save_one(path, changes):
@@ -251,10 +250,10 @@ def test_counts__killed_in_between_go_on_to_the_same_bits(tmp_path, monkeypatch,
         original_save(path, changes)
         counted.append(path.name)
 
-    monkeypatch.setattr(stored_changes, "save_changes", save_one)
+    monkeypatch.setattr(increments, "save_changes", save_one)
     with pytest.raises(KeyboardInterrupt):
         replay.count(dataset, base)
-    monkeypatch.setattr(stored_changes, "save_changes", save)
+    monkeypatch.setattr(increments, "save_changes", save)
     assert replay.count(dataset, base) == undisturbed
     # the first fold was not counted again
     assert (saved, counted) == (["fold-0.npz"], ["fold-1.npz", "fold-2.npz"])
@@ -297,7 +296,7 @@ def test_load__without_the_base_says_what_to_do(tmp_path):
     assert StoredTables(path).chain.digests == (base[1].digest,)
     folder = replay.store.locate(base[1])
     folder.rename(folder.with_name("elsewhere"))
-    for load in (PairCounts.load, PairCounts.load_total):
+    for load in (pmf.PairCounts.load, pmf.PairCounts.load_total):
         with pytest.raises(StoreError, match=r"differences to counts .* run the pipeline again"):
             load(path)
     # what needs no tables needs no base, and the next run counts all samples
@@ -337,9 +336,9 @@ def test_load__refuses_to_fall_below_zero(tmp_path):
     # the difference is added to counts of no samples
     full = path.parents[1] / replay.path(base[1]).parent.name / PAIRS
     shutil.rmtree(full)
-    PairCounts.zero(replay.schema, N_FOLDS).save(full)
+    pmf.PairCounts.zero(replay.schema, N_FOLDS).save(full)
     with pytest.raises(StoreError, match="samples that were never counted"):
-        PairCounts.load(path)
+        pmf.PairCounts.load(path)
     assert load_singles(path).min() >= 0
 
 
@@ -358,4 +357,4 @@ def test_load__refuses_damaged_changes(tmp_path, damage):
     else:
         file.unlink()
     with pytest.raises(StoreError, match="cannot be read"):
-        PairCounts.load_total(path)
+        pmf.PairCounts.load_total(path)

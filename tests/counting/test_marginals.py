@@ -2,16 +2,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pmflib.counting.marginals import Marginals, estimate_singles
-from pmflib.counting.pair_counts import count_pairs
-from pmflib.errors import SchemaError
+import pmflib as pmf
+from pmflib.core.errors import SchemaError
+from pmflib.counting.marginals import estimate_singles
 from tests.reference import tables_of_codes
 
 
 @given(tables_of_codes())
 def test_from_counts__every_block_is_a_pmf_or_zero(case):
     cardinalities, codes = case
-    marginals = Marginals.from_counts(count_pairs(codes, cardinalities))
+    marginals = pmf.Marginals.from_counts(pmf.count_pairs(codes, cardinalities))
     edges = marginals.offsets
     for j in range(len(cardinalities)):
         for k in range(len(cardinalities)):
@@ -28,8 +28,8 @@ def test_from_counts__every_block_is_a_pmf_or_zero(case):
 
 def test_from_counts__pair_below_the_support_asked_for_is_zero():
     codes = np.array([[0, 0, -1], [1, 1, -1], [0, -1, 1]])
-    counts = count_pairs(codes, [2, 2, 2])
-    marginals = Marginals.from_counts(counts, min_support=2)
+    counts = pmf.count_pairs(codes, [2, 2, 2])
+    marginals = pmf.Marginals.from_counts(counts, min_support=2)
     assert marginals.observed.tolist() == [[False, True, False], [True, False, False], [False] * 3]
     assert not marginals.pairs[:2, 4:].any()
     # a variable's own PMF stays, however few samples hold it
@@ -38,17 +38,17 @@ def test_from_counts__pair_below_the_support_asked_for_is_zero():
 
 def test_from_counts__nothing_where_a_variable_was_never_observed():
     codes = np.array([[0, -1], [0, -1], [1, -1]])
-    marginals = Marginals.from_counts(count_pairs(codes, [2, 4]))
+    marginals = pmf.Marginals.from_counts(pmf.count_pairs(codes, [2, 4]))
     assert np.diagonal(marginals.pairs).tolist() == [2 / 3, 1 / 3, 0, 0, 0, 0]
     assert not marginals.pairs[2:].any()
     assert not marginals.observed.any()
 
 
 def test_estimate_singles__half_a_pseudo_count_per_level():
-    counts = count_pairs(np.array([[0, -1], [0, -1], [1, -1]]), [2, 2])
+    counts = pmf.count_pairs(np.array([[0, -1], [0, -1], [1, -1]]), [2, 2])
     assert estimate_singles(counts).tolist() == [2.5 / 4, 1.5 / 4, 0.5, 0.5]
 
 
 def test_from_counts__refuses_support_below_one():
     with pytest.raises(SchemaError, match="min_support is 0; give at least 1"):
-        Marginals.from_counts(count_pairs(np.array([[0]]), [1]), min_support=0)
+        pmf.Marginals.from_counts(pmf.count_pairs(np.array([[0]]), [1]), min_support=0)

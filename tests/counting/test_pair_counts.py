@@ -5,16 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.blocks import DenseBlock
-from pmflib.counting.adding import add_block
-from pmflib.counting.pair_counts import (
-    PairCounts,
-    count_pairs,
-    load_singles,
-)
-from pmflib.errors import SchemaError, StoreError
-from pmflib.hashing import assign_folds
-from pmflib.schema import Schema
+import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import SchemaError, StoreError
+from pmflib.core.hashing import assign_folds
+from pmflib.counting.block_counting import add_block
+from pmflib.counting.pair_counts import load_singles
 from tests.reference import make_codes, offsets_of, pair_table, tables_of_codes
 
 CARDINALITIES = [3, 2, 4]
@@ -39,7 +35,7 @@ def test_add_block__dense_and_sparse_equal_the_loop(case):
 @given(tables_of_codes(max_rows=30), st.integers(1, 20))
 def test_count_pairs__folds_sum_to_the_whole(case, n_folds):
     cardinalities, codes = case
-    counts = count_pairs(codes, cardinalities, n_folds=n_folds)
+    counts = pmf.count_pairs(codes, cardinalities, n_folds=n_folds)
     assert np.array_equal(counts.tables.sum(axis=0), pair_table(codes, cardinalities))
     folds = assign_folds(np.arange(len(codes)), n_folds)
     assert counts.n_rows.tolist() == np.bincount(folds, minlength=n_folds).tolist()
@@ -49,13 +45,13 @@ def test_count_pairs__folds_sum_to_the_whole(case, n_folds):
 
 
 @given(tables_of_codes(), st.lists(st.integers(0, 12), max_size=3))
-def test_add__ragged_splits_equal_the_whole(case, cuts):
+def test_add__ragged_splits_equal_the_whole(case, splits):
     cardinalities, codes = case
-    schema = Schema.from_cardinalities(cardinalities)
-    total = PairCounts.zero(schema, 1)
-    for part in np.split(codes, sorted(cuts)):
-        total += count_pairs(part, schema, n_folds=1)
-    whole = count_pairs(codes, schema, n_folds=1)
+    schema = pmf.Schema.from_cardinalities(cardinalities)
+    total = pmf.PairCounts.zero(schema, 1)
+    for part in np.split(codes, sorted(splits)):
+        total += pmf.count_pairs(part, schema, n_folds=1)
+    whole = pmf.count_pairs(codes, schema, n_folds=1)
     assert np.array_equal(total.tables, whole.tables)
     assert total.n_rows.tolist() == [len(codes)]
 
@@ -65,34 +61,34 @@ def test_sub__takes_away_exactly_what_was_added(first, second):
     cardinalities, codes = first
     other = second[1].astype(np.int64)
     other = np.resize(other, (len(other), len(cardinalities))) % np.array(cardinalities)
-    kept = count_pairs(codes, cardinalities)
-    both = kept + count_pairs(other, cardinalities)
-    back = both - count_pairs(other, cardinalities)
+    kept = pmf.count_pairs(codes, cardinalities)
+    both = kept + pmf.count_pairs(other, cardinalities)
+    back = both - pmf.count_pairs(other, cardinalities)
     assert np.array_equal(back.tables, kept.tables)
     assert np.array_equal(back.n_rows, kept.n_rows)
 
 
 def test_sub__refuses_samples_that_were_never_counted(codes):
-    counts = count_pairs(codes, CARDINALITIES)
-    more = count_pairs(np.zeros((1, 3), int), CARDINALITIES)
+    counts = pmf.count_pairs(codes, CARDINALITIES)
+    more = pmf.count_pairs(np.zeros((1, 3), int), CARDINALITIES)
     with pytest.raises(SchemaError, match="hold samples that these counts never held"):
-        PairCounts.zero(counts.schema) - more
+        pmf.PairCounts.zero(counts.schema) - more
     # a sample with nothing observed leaves no trace but its number
-    empty = count_pairs(np.full((1, 3), -1), CARDINALITIES)
+    empty = pmf.count_pairs(np.full((1, 3), -1), CARDINALITIES)
     with pytest.raises(SchemaError, match="hold samples that these counts never held"):
-        PairCounts.zero(counts.schema) - empty
+        pmf.PairCounts.zero(counts.schema) - empty
 
 
 def test_add__refuses_other_schemas_and_folds(codes):
-    counts = count_pairs(codes, CARDINALITIES)
+    counts = pmf.count_pairs(codes, CARDINALITIES)
     with pytest.raises(SchemaError, match="cannot join counts of schema"):
-        counts + PairCounts.zero(Schema.from_cardinalities([3, 2, 5]))
+        counts + pmf.PairCounts.zero(pmf.Schema.from_cardinalities([3, 2, 5]))
     with pytest.raises(SchemaError, match="counts of 4 folds cannot join counts of 16 folds"):
-        counts - PairCounts.zero(counts.schema, 4)
+        counts - pmf.PairCounts.zero(counts.schema, 4)
 
 
 def test_to_dense__symmetric_with_single_counts_on_the_diagonal(codes):
-    dense = count_pairs(codes, CARDINALITIES).to_dense()
+    dense = pmf.count_pairs(codes, CARDINALITIES).to_dense()
     assert np.array_equal(dense, dense.T)
     singles = [np.sum(codes[:, j] == a) for j, n in enumerate(CARDINALITIES) for a in range(n)]
     assert np.diagonal(dense).tolist() == singles
@@ -100,9 +96,9 @@ def test_to_dense__symmetric_with_single_counts_on_the_diagonal(codes):
 
 
 def test_save__and_load(tmp_path, codes):
-    counts = count_pairs(codes, CARDINALITIES, n_folds=5)
+    counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=5)
     counts.save(tmp_path / "pairs")
-    loaded = PairCounts.load(tmp_path / "pairs")
+    loaded = pmf.PairCounts.load(tmp_path / "pairs")
     assert loaded.schema == counts.schema
     assert np.array_equal(loaded.tables, counts.tables)
     assert np.array_equal(loaded.n_rows, counts.n_rows)
@@ -111,7 +107,7 @@ def test_save__and_load(tmp_path, codes):
 def test_save__support_is_readable_beside_the_counts(tmp_path, codes):
     from pmflib.store.zarr_arrays import read_arrays
 
-    count_pairs(codes, CARDINALITIES).save(tmp_path / "pairs")
+    pmf.count_pairs(codes, CARDINALITIES).save(tmp_path / "pairs")
     arrays, attributes = read_arrays(tmp_path / "pairs")
     seen = (codes >= 0).astype(int)
     assert np.array_equal(arrays["support"], seen.T @ seen)
@@ -121,43 +117,43 @@ def test_save__support_is_readable_beside_the_counts(tmp_path, codes):
 
 @pytest.mark.parametrize("folds", [(), (2,), (0, 4), range(5), None])
 def test_load_total__is_the_sum_over_folds(tmp_path, codes, folds):
-    counts = count_pairs(codes, CARDINALITIES, n_folds=5)
+    counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=5)
     counts.save(tmp_path / "pairs")
-    wanted = counts if folds is None else counts.select_folds(folds)
+    chosen = counts if folds is None else counts.select_folds(folds)
     # an iterator can be read once only
-    total = PairCounts.load_total(tmp_path / "pairs", folds=folds and iter(folds))
+    total = pmf.PairCounts.load_total(tmp_path / "pairs", folds=folds and iter(folds))
     assert total.n_folds == 1
-    assert np.array_equal(total.tables[0], wanted.tables.sum(axis=0))
-    assert total.n_rows.tolist() == [wanted.n_rows.sum()]
+    assert np.array_equal(total.tables[0], chosen.tables.sum(axis=0))
+    assert total.n_rows.tolist() == [chosen.n_rows.sum()]
 
 
 @pytest.mark.parametrize("folds", [(), (2,), (0, 4), range(5), None])
 def test_load_singles__are_the_diagonal_of_the_counts(tmp_path, codes, folds):
-    counts = count_pairs(codes, CARDINALITIES, n_folds=5)
+    counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=5)
     counts.save(tmp_path / "pairs")
     # the tables are not read
     shutil.rmtree(tmp_path / "pairs" / "counts")
-    wanted = counts if folds is None else counts.select_folds(folds)
+    chosen = counts if folds is None else counts.select_folds(folds)
     singles = load_singles(tmp_path / "pairs", folds=folds and iter(folds))
-    assert np.array_equal(singles, np.diagonal(wanted.to_dense()))
-    assert np.array_equal(singles, wanted.count_levels())
+    assert np.array_equal(singles, np.diagonal(chosen.to_dense()))
+    assert np.array_equal(singles, chosen.count_levels())
 
 
 def test_drop_folds__keeps_all_others(codes):
-    counts = count_pairs(codes, CARDINALITIES, n_folds=5)
+    counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=5)
     assert np.array_equal(counts.drop_folds([4, 1]).tables, counts.tables[[0, 2, 3]])
     assert counts.drop_folds(range(5)).n_folds == 0
 
 
 def test_select_folds__refuses_what_is_no_fold(tmp_path, codes):
-    counts = count_pairs(codes, CARDINALITIES, n_folds=2)
+    counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=2)
     counts.save(tmp_path / "pairs")
     with pytest.raises(SchemaError, match=r"folds \[-1, 2\] are outside \[0, 2\)"):
         counts.select_folds([-1, 0, 2])
     with pytest.raises(SchemaError, match=r"folds \[2\] are outside \[0, 2\)"):
         counts.drop_folds([2])
     with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
-        PairCounts.load_total(tmp_path / "pairs", folds=[9])
+        pmf.PairCounts.load_total(tmp_path / "pairs", folds=[9])
     with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
         load_singles(tmp_path / "pairs", folds=[9])
     with pytest.raises(SchemaError, match=r"folds \[1, 1\] has a fold twice"):
@@ -166,27 +162,29 @@ def test_select_folds__refuses_what_is_no_fold(tmp_path, codes):
 
 def test_load__refuses_what_is_not_there_or_damaged(tmp_path, codes):
     with pytest.raises(StoreError, match="no Zarr group at"):
-        PairCounts.load(tmp_path / "nowhere")
+        pmf.PairCounts.load(tmp_path / "nowhere")
     path = tmp_path / "pairs"
-    count_pairs(codes, CARDINALITIES, n_folds=2).save(path)
+    pmf.count_pairs(codes, CARDINALITIES, n_folds=2).save(path)
     (chunk,) = (path / "counts" / "c" / "1").rglob("0/0")
     chunk.write_bytes(b"garbage")
-    for load in (PairCounts.load, PairCounts.load_total):
+    for load in (pmf.PairCounts.load, pmf.PairCounts.load_total):
         with pytest.raises(StoreError, match="arrays of 'pairs' cannot be read"):
             load(path)
 
 
 def test_count_pairs__refuses_bad_input():
     with pytest.raises(SchemaError, match=r"codes\[0, 1\] is 2, outside \[-1, 2\)"):
-        count_pairs(np.array([[0, 2]]), [2, 2])
+        pmf.count_pairs(np.array([[0, 2]]), [2, 2])
     with pytest.raises(SchemaError, match="n_folds is 0; give at least 1"):
-        count_pairs(np.array([[0, 1]]), [2, 2], n_folds=0)
+        pmf.count_pairs(np.array([[0, 1]]), [2, 2], n_folds=0)
     with pytest.raises(SchemaError, match=r"tables has shape \(1, 2, 2\)"):
-        PairCounts(Schema.from_cardinalities([3]), np.zeros((1, 2, 2), int), np.zeros(1, int))
+        pmf.PairCounts(
+            pmf.Schema.from_cardinalities([3]), np.zeros((1, 2, 2), int), np.zeros(1, int)
+        )
 
 
 def test_count_pairs__keeps_the_schema_it_was_given():
-    schema = Schema.infer({"a": ["x", "y"], "b": [1, 2]})
-    counts = count_pairs(schema.encode({"a": ["x"], "b": [2]}), schema)
+    schema = pmf.Schema.infer({"a": ["x", "y"], "b": [1, 2]})
+    counts = pmf.count_pairs(schema.encode({"a": ["x"], "b": [2]}), schema)
     assert counts.schema is schema
     assert counts.nbytes == 16 * 4 * 4 * 8

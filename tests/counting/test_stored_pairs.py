@@ -1,18 +1,18 @@
 import numpy as np
 import pytest
 
-from pmflib.blocks import DenseBlock
-from pmflib.counting import counting_tasks, stored_pairs
-from pmflib.counting.counts_writers import CountsWriter
-from pmflib.counting.pair_counts import PairCounts
-from pmflib.counting.stored_pairs import count_group, count_stored_pairs, merge_tables
-from pmflib.schema import Schema
+import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
+from pmflib.counting import stored_pairs
+from pmflib.counting import stored_pairs as counting_tasks
+from pmflib.counting.stored_pairs import count_group_pairs, count_stored_pairs, merge_tables
+from pmflib.counting.stored_tables import CountsWriter
 from tests.reference import make_codes, offsets_of, pair_table
 from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
-SCHEMA = Schema.from_cardinalities(CARDINALITIES)
+SCHEMA = pmf.Schema.from_cardinalities(CARDINALITIES)
 CODES = make_codes(np.random.default_rng(0), 90, CARDINALITIES)
 N_FOLDS = 7
 
@@ -31,7 +31,7 @@ def count(folder, blocks, client=None, on_fold=None):
     n_samples = count_stored_pairs(client, by_fold, writer, folder / "work", on_fold)
     writer.close()
     assert n_samples == len(CODES)
-    return PairCounts.load(path)
+    return pmf.PairCounts.load(path)
 
 
 def check(counts):
@@ -130,10 +130,10 @@ def test_count_stored_pairs__without_workers_a_fold_is_saved_before_the_next_is_
     assert log[:4] == ["count fold-00", "fold-0", "count fold-01", "fold-1"]
 
 
-def test_count_group__references_and_loaded_blocks_alike(blocks):
+def test_count_group_pairs__references_and_loaded_blocks_alike(blocks):
     expected = pair_table(CODES, CARDINALITIES)
-    assert np.array_equal(count_group(blocks, OFFSETS), expected)
-    assert np.array_equal(count_group([DenseBlock(CODES)], OFFSETS), expected)
+    assert np.array_equal(count_group_pairs(blocks, OFFSETS), expected)
+    assert np.array_equal(count_group_pairs([DenseBlock(CODES)], OFFSETS), expected)
 
 
 def test_merge_tables__parts_stay_as_they_are():

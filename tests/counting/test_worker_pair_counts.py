@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.blocks import SparseBlock
-from pmflib.counting import worker_pair_counts as worker_pairs
+from pmflib.core.blocks import SparseBlock
+from pmflib.core.errors import StoreError
+from pmflib.counting import worker_pair_counts
 from pmflib.counting.worker_pair_counts import (
     WorkerPairCounts,
     count_label_pairs,
     count_worker_pairs,
 )
-from pmflib.errors import StoreError
 
 M, K = 6, 3
 
@@ -77,18 +77,18 @@ def test_normalise__is_the_joint_pmf_of_pairs_that_share_tasks():
 
 @given(
     seed=st.integers(0, 99),
-    cuts=st.lists(st.integers(0, 30), max_size=5),
+    splits=st.lists(st.integers(0, 30), max_size=5),
     n_sorted=st.sampled_from([1, 7, 1 << 22]),
 )
-def test_merge__same_bits_however_the_tasks_are_cut(seed, cuts, n_sorted):
+def test_merge__same_bits_however_the_tasks_are_split(seed, splits, n_sorted):
     codes = draw_codes(seed, 30)
-    edges = sorted([0, 30, *cuts])
-    kept = worker_pairs.SORTED_PAIRS, worker_pairs.SORTED_PER_COUNTED
+    edges = sorted([0, 30, *splits])
+    kept = worker_pair_counts.SORTED_PAIRS, worker_pair_counts.SORTED_PER_COUNTED
     try:
-        worker_pairs.SORTED_PAIRS, worker_pairs.SORTED_PER_COUNTED = n_sorted, 0
+        worker_pair_counts.SORTED_PAIRS, worker_pair_counts.SORTED_PER_COUNTED = n_sorted, 0
         parts = [count(codes[a:b]) for a, b in pairwise(edges)]
     finally:
-        worker_pairs.SORTED_PAIRS, worker_pairs.SORTED_PER_COUNTED = kept
+        worker_pair_counts.SORTED_PAIRS, worker_pair_counts.SORTED_PER_COUNTED = kept
     whole = count(codes)
     before = [part.counts.copy() for part in parts]
     assert_same(WorkerPairCounts.merge(parts), whole)

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
-from pmflib.crowd import aggregate, read_labels
+import pmflib as pmf
+from pmflib.core.methods import CROWD_METHODS, Method
 from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.pass_methods import PassPlan
-from pmflib.errors import ConvergenceWarning, PmfError
-from pmflib.methods import CROWD_METHODS, Method
+from pmflib.crowd.passes import CrowdPassPlan
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from tests.crowd.label_logs import draw_log, read_real_log
 
@@ -25,23 +24,23 @@ def count_wrong(found, truth):
 )
 def test_aggregate__published_anchor(name, busiest, method, n_wrong):
     log, truth = read_real_log(name, busiest)
-    assert count_wrong(aggregate(log, method), truth) == n_wrong
+    assert count_wrong(pmf.crowd.aggregate(log, method), truth) == n_wrong
 
 
 def test_aggregate__majority_of_dog_counts_ties_in_part():
     log, truth = read_real_log("dog", 52)
-    found = aggregate(log, "majority")
+    found = pmf.crowd.aggregate(log, "majority")
     top = found.posterior >= found.posterior.max(axis=1, keepdims=True) - 1e-9
     right = top[np.arange(truth.size), truth - 1] / top.sum(axis=1)
     assert 1 - right.mean() == pytest.approx(0.179058, abs=5e-7)
 
 
 @pytest.mark.parametrize("name", ["bluebird", "dog", "labelme", "jn-product"])
-@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 def test_aggregate__auto_is_better_than_majority_on_real_logs(name):
     log, truth = read_real_log(name)
-    votes = count_wrong(aggregate(log, "majority"), truth)
-    assert count_wrong(aggregate(log), truth) < votes
+    votes = count_wrong(pmf.crowd.aggregate(log, "majority"), truth)
+    assert count_wrong(pmf.crowd.aggregate(log), truth) < votes
 
 
 def em_in_a_loop(log, truth_shares, n_passes):
@@ -64,8 +63,8 @@ def em_in_a_loop(log, truth_shares, n_passes):
 def test_aggregate__dawid_skene_is_the_textbook_loop():
     rng = np.random.default_rng(3)
     log, _ = draw_log(rng, n_tasks=60, n_workers=6, n_classes=3, n_labels=4)
-    shares = aggregate(log, "majority").posterior
-    found = aggregate(log, "dawid_skene", max_passes=7, tol=0)
+    shares = pmf.crowd.aggregate(log, "majority").posterior
+    found = pmf.crowd.aggregate(log, "dawid_skene", max_passes=7, tol=0)
     # the posterior comes one update after the last pass
     np.testing.assert_allclose(found.posterior, em_in_a_loop(log, shares, 8), atol=1e-9)
 
@@ -75,8 +74,8 @@ def test_aggregate__good_workers_are_recovered(method):
     rng = np.random.default_rng(5)
     sizes = {"n_tasks": 1500, "n_workers": 12, "n_classes": 3, "n_labels": 6}
     log, truth = draw_log(rng, **sizes, accuracy=(0.4, 0.9))
-    found = aggregate(log, method, max_passes=300)
-    votes = aggregate(log, "majority")
+    found = pmf.crowd.aggregate(log, method, max_passes=300)
+    votes = pmf.crowd.aggregate(log, "majority")
     assert count_wrong(found, truth) < count_wrong(votes, truth)
     right = log["label"] == truth[log["task"]]
     actual = np.bincount(log["worker"], right) / np.bincount(log["worker"])
@@ -89,10 +88,10 @@ def test_aggregate__order_and_names_of_rows_do_not_matter():
     log, _ = draw_log(rng, n_tasks=80, n_workers=9, n_classes=2, n_labels=3)
     order = rng.permutation(log["task"].size)
     shuffled = {name: column[order] for name, column in log.items()}
-    first, second = aggregate(log), aggregate(shuffled)
+    first, second = pmf.crowd.aggregate(log), pmf.crowd.aggregate(shuffled)
     np.testing.assert_array_equal(first.posterior, second.posterior)
     named = {**log, "task": [f"t{task:03}" for task in log["task"]]}
-    np.testing.assert_array_equal(first.posterior, aggregate(named).posterior)
+    np.testing.assert_array_equal(first.posterior, pmf.crowd.aggregate(named).posterior)
 
 
 def test_aggregate__sure_workers_outvote_the_many_without_hanging_on_votes():
@@ -103,22 +102,22 @@ def test_aggregate__sure_workers_outvote_the_many_without_hanging_on_votes():
     label = np.concatenate([guesses, known], axis=1)
     task, worker = np.divmod(np.arange(label.size), 12)
     log = {"task": task, "worker": worker, "label": label.ravel()}
-    assert count_wrong(aggregate(log, "majority"), truth) > 40
-    assert count_wrong(aggregate(log), truth) == 0
+    assert count_wrong(pmf.crowd.aggregate(log, "majority"), truth) > 40
+    assert count_wrong(pmf.crowd.aggregate(log), truth) == 0
 
 
 @pytest.mark.parametrize("n_subclasses", [1, 2])
 def test_fit_crowd_model__posteriors_go_by_the_labels_alone(n_subclasses):
     rng = np.random.default_rng(12)
     table, _ = draw_log(rng, n_tasks=40, n_workers=6, n_classes=3, n_labels=4)
-    log = read_labels(table)
+    log = pmf.crowd.read_labels(table)
     fit, posterior = fit_crowd_model(
         log, AnnotatorModel(n_subclasses=n_subclasses), max_passes=5, tol=0
     )
     assert fit.model.vote_weight > 0.75
     log_prior, weights = fit.model.take_logs()
-    places = np.split(log.block.indices, log.block.indptr[1:-1])
-    logs = np.array([log_prior + weights[mine].sum(axis=0) for mine in places])
+    indices = np.split(log.block.indices, log.block.indptr[1:-1])
+    logs = np.array([log_prior + weights[mine].sum(axis=0) for mine in indices])
     expected = np.exp(logs).reshape(40, n_subclasses, 3).sum(axis=1)
     np.testing.assert_allclose(posterior, expected / expected.sum(axis=1, keepdims=True))
 
@@ -126,31 +125,33 @@ def test_fit_crowd_model__posteriors_go_by_the_labels_alone(n_subclasses):
 def test_aggregate__passes_that_do_not_settle_are_reported():
     rng = np.random.default_rng(3)
     log, _ = draw_log(rng, n_tasks=60, n_workers=6, n_classes=3, n_labels=4)
-    with pytest.warns(ConvergenceWarning, match="after max_passes = 1; raise one of the two"):
-        found = aggregate(log, max_passes=1)
+    with pytest.warns(pmf.ConvergenceWarning, match="after max_passes = 1; raise one of the two"):
+        found = pmf.crowd.aggregate(log, max_passes=1)
     assert (found.n_passes, found.converged) == (1, False)
 
 
 def test_aggregate__task_without_a_label_has_the_prior():
     log = {"task": ["a", "b", "c"], "worker": [1, 1, 2], "label": ["x", "x", None]}
-    found = aggregate(log, classes=["x", "y"])
+    found = pmf.crowd.aggregate(log, classes=["x", "y"])
     np.testing.assert_allclose(found.posterior[2], found.prior)
     assert found.labels["n_labels"].to_pylist() == [1, 1, 0]
 
 
 @pytest.mark.parametrize("method", ["auto", "majority", "dawid_skene"])
 def test_aggregate__odd_logs(method):
-    one = aggregate({"task": [1], "worker": [1], "label": ["x"]}, method)
+    one = pmf.crowd.aggregate({"task": [1], "worker": [1], "label": ["x"]}, method)
     assert one.labels["label"].to_pylist() == ["x"]
     assert one.confidence.tolist() == [1.0]
-    nothing = aggregate({"task": [], "worker": [], "label": []}, method, classes=["x", "y"])
+    nothing = pmf.crowd.aggregate(
+        {"task": [], "worker": [], "label": []}, method, classes=["x", "y"]
+    )
     assert nothing.labels.num_rows == 0
     assert nothing.prior.tolist() == [0.5, 0.5]
 
 
 def test_aggregate__result_is_a_table_by_task_and_by_worker():
     log = {"task": [7, 7, 8], "worker": ["u", "v", "u"], "label": ["x", "x", "y"]}
-    found = aggregate(log, "majority")
+    found = pmf.crowd.aggregate(log, "majority")
     assert found.labels.drop("confidence").to_pylist() == [
         {"task": 7, "label": "x", "n_labels": 2, "known": False},
         {"task": 8, "label": "y", "n_labels": 1, "known": False},
@@ -163,7 +164,7 @@ def test_aggregate__result_is_a_table_by_task_and_by_worker():
 
 def test_ask_again__where_a_label_is_worth_most_by_who_gave_none():
     log = {"task": [1, 1, 1, 2, 2, 3], "worker": [1, 2, 3, 1, 2, 1], "label": list("xxyxyx")}
-    found = aggregate(log, "majority")
+    found = pmf.crowd.aggregate(log, "majority")
     asked = found.ask_again(3)
     who = dict(zip(asked["task"].to_pylist(), asked["worker"].to_pylist(), strict=True))
     # of task 1 everybody has given a label
@@ -171,22 +172,22 @@ def test_ask_again__where_a_label_is_worth_most_by_who_gave_none():
     assert asked["task"][2].as_py() == 1
     first, second, third = asked["gain"].to_pylist()
     assert first >= second > third == 0
-    with pytest.raises(PmfError, match="n_tasks is -1"):
+    with pytest.raises(pmf.PmfError, match="n_tasks is -1"):
         found.ask_again(-1)
 
 
 def test_aggregate__refuses_unknown_methods_and_limits():
     log = {"task": [1], "worker": [1], "label": ["x"]}
-    with pytest.raises(PmfError, match="method is 'best'; did you mean"):
-        aggregate(log, "best")
-    with pytest.raises(PmfError, match="max_passes is 0"):
-        aggregate(log, max_passes=0)
+    with pytest.raises(pmf.PmfError, match="method is 'best'; did you mean"):
+        pmf.crowd.aggregate(log, "best")
+    with pytest.raises(pmf.PmfError, match="max_passes is 0"):
+        pmf.crowd.aggregate(log, max_passes=0)
 
 
 def test_fit_crowd_model__goes_on_from_a_start():
     rng = np.random.default_rng(2)
     table, _ = draw_log(rng, n_tasks=300, n_workers=15, n_classes=3, n_labels=5)
-    log = read_labels(table)
+    log = pmf.crowd.read_labels(table)
     whole, expected = fit_crowd_model(log, AnnotatorModel(pseudo_count=4.0), max_passes=10, tol=0)
     earlier, _ = fit_crowd_model(log, AnnotatorModel(pseudo_count=4.0), max_passes=6, tol=0)
     _, posterior = fit_crowd_model(log, earlier.model, max_passes=4, tol=0)
@@ -196,7 +197,7 @@ def test_fit_crowd_model__goes_on_from_a_start():
 
 def plan_toy(max_passes, tol):
     """Passes as a user would add them: a module with one function, and one entry of the table."""
-    return PassPlan(AnnotatorModel(pseudo_count=50.0, one_coin=True), min(max_passes, 3), 0.0)
+    return CrowdPassPlan(AnnotatorModel(pseudo_count=50.0, one_coin=True), min(max_passes, 3), 0.0)
 
 
 def fit_toy(data):
@@ -214,7 +215,7 @@ def test_aggregate__a_new_method_is_one_entry_and_one_function(monkeypatch):
     log, truth = draw_log(
         np.random.default_rng(0), n_tasks=100, n_workers=9, n_classes=3, n_labels=5
     )
-    assert aggregate(log, "toy passes").n_passes == 3
-    alike = aggregate(log, "toy pairs", em=False)
+    assert pmf.crowd.aggregate(log, "toy passes").n_passes == 3
+    alike = pmf.crowd.aggregate(log, "toy pairs", em=False)
     np.testing.assert_allclose(alike.accuracy, 0.9 + 0.1 / 3)
-    assert count_wrong(alike, truth) <= count_wrong(aggregate(log, "majority"), truth)
+    assert count_wrong(alike, truth) <= count_wrong(pmf.crowd.aggregate(log, "majority"), truth)

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
+import pmflib as pmf
+from benchmarks.crowd.scenarios import draw_crowd
+from pmflib.core.errors import SchemaError
 from pmflib.crowd import aggregate
-from pmflib.crowd.class_order import check_class_order
-from pmflib.errors import PmfError, SchemaError
-from pmflib.synthetic.scenarios import draw_crowd
+from pmflib.crowd.label_log import check_class_order
 
 
 @pytest.mark.parametrize("classes", [[1, 2, 10], ["-1", "0", "0.5"], ["7"]])
@@ -22,7 +23,7 @@ def test_check_class_order__others_need_to_be_given_one(classes):
 def test_aggregate__refuses_an_order_that_nothing_uses():
     table = {"task": [1, 2], "worker": ["a", "a"], "label": [1, 2]}
     for method in ("dawid_skene", "one_coin", "robust", "majority", "mv_em"):
-        with pytest.raises(PmfError, match=f"method '{method}' has no use for the order"):
+        with pytest.raises(pmf.PmfError, match=f"method '{method}' has no use for the order"):
             aggregate(table, method, ordinal=True)
     with pytest.raises(SchemaError, match="nothing says how the classes"):
         aggregate(table | {"label": ["low", "high"]}, ordinal=True)

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from pmflib.crowd import aggregate, read_labels
+import pmflib as pmf
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
-from pmflib.synthetic.label_logs import draw_published_crowd
+from pmflib.synthetic.planted_models import draw_published_crowd
 from tests.crowd.label_logs import draw_log, read_real_log
 
 METHODS = ["robust", "equal_weights", "designated", "one_pair", "symnmf", "multispa", "cnmf"]
@@ -22,7 +22,10 @@ def count_wrong(found, truth):
 )
 def test_multispa__published_anchor(name, em, n_wrong):
     log, truth = read_real_log(name)
-    assert count_wrong(aggregate(log, "multispa", em=em, max_passes=10, tol=0), truth) == n_wrong
+    assert (
+        count_wrong(pmf.crowd.aggregate(log, "multispa", em=em, max_passes=10, tol=0), truth)
+        == n_wrong
+    )
 
 
 @pytest.mark.slow
@@ -31,9 +34,9 @@ def test_co_occurrences__recover_a_crowd(method):
     rng = np.random.default_rng(4)
     sizes = {"n_tasks": 3000, "n_workers": 20, "n_classes": 3, "n_labels": 8}
     log, truth = draw_log(rng, **sizes, accuracy=(0.3, 0.9))
-    votes = count_wrong(aggregate(log, "majority"), truth)
-    assert count_wrong(aggregate(log, method, max_passes=500), truth) < 0.9 * votes
-    alone = aggregate(log, method, em=False)
+    votes = count_wrong(pmf.crowd.aggregate(log, "majority"), truth)
+    assert count_wrong(pmf.crowd.aggregate(log, method, max_passes=500), truth) < 0.9 * votes
+    alone = pmf.crowd.aggregate(log, method, em=False)
     np.testing.assert_allclose(alone.confusion.sum(axis=1), 1)
     assert alone.prior.sum() == pytest.approx(1)
     right = log["label"] == truth[log["task"]]
@@ -45,7 +48,7 @@ def test_co_occurrences__recover_a_crowd(method):
 def test_co_occurrences__workers_without_a_common_task(method):
     # every task has one label: nothing can be learnt, and nothing breaks
     log = {"task": [1, 2, 3, 4], "worker": [1, 2, 3, 3], "label": ["x", "y", "x", "y"]}
-    found = aggregate(log, method, em=False)
+    found = pmf.crowd.aggregate(log, method, em=False)
     assert np.isfinite(found.posterior).all()
     np.testing.assert_allclose(found.posterior.sum(axis=1), 1)
 
@@ -56,15 +59,15 @@ def test_co_occurrences__no_pair_at_all(method, n_tasks):
     # nobody, or so many without a common task that their pairs would be a large matrix of zeros
     each = list(range(n_tasks))
     log = {"task": each, "worker": each, "label": ["x" if task % 3 else "y" for task in each]}
-    found = aggregate(log, method, em=False, classes=["x", "y"])
+    found = pmf.crowd.aggregate(log, method, em=False, classes=["x", "y"])
     assert found.posterior.shape == (n_tasks, 2)
     np.testing.assert_allclose(found.posterior, 0.5)
-    assert np.isfinite(aggregate(log, method, classes=["x", "y"]).posterior).all()
+    assert np.isfinite(pmf.crowd.aggregate(log, method, classes=["x", "y"]).posterior).all()
 
 
 def test_co_occurrences__same_seed_same_bits():
     log, _ = draw_log(np.random.default_rng(6), n_tasks=200, n_workers=10, n_classes=2, n_labels=4)
-    first, second = (aggregate(log, "robust", em=False, rng=3) for _ in range(2))
+    first, second = (pmf.crowd.aggregate(log, "robust", em=False, rng=3) for _ in range(2))
     np.testing.assert_array_equal(first.posterior, second.posterior)
 
 
@@ -73,9 +76,12 @@ def test_co_occurrences__end_point_is_chosen_by_the_labels():
     log, truth = draw_log(
         np.random.default_rng(12), n_tasks=800, n_workers=30, n_classes=4, n_labels=6
     )
-    wrong = [count_wrong(aggregate(log, "designated", em=False, rng=s), truth) for s in range(3)]
+    wrong = [
+        count_wrong(pmf.crowd.aggregate(log, "designated", em=False, rng=s), truth)
+        for s in range(3)
+    ]
     assert max(wrong) - min(wrong) <= 0.01 * truth.size
-    assert max(wrong) < count_wrong(aggregate(log, "majority"), truth)
+    assert max(wrong) < count_wrong(pmf.crowd.aggregate(log, "majority"), truth)
 
 
 @pytest.mark.slow
@@ -83,13 +89,13 @@ def test_co_occurrences__end_point_is_chosen_by_the_labels():
 @pytest.mark.parametrize("method", ["robust", "designated"])
 def test_co_occurrences__passes_end_where_those_from_the_truth_do(method, version):
     crowd = draw_published_crowd(4000, np.random.default_rng(1), version=version)
-    log = read_labels(crowd.log)
+    log = pmf.crowd.read_labels(crowd.log)
     start = CrowdModel.from_probabilities(crowd.prior, crowd.confusion)
     best, _ = fit_crowd_model(log, start, max_passes=2000, tol=1e-6)
-    found = aggregate(log, method, max_passes=2000, tol=1e-6)
+    found = pmf.crowd.aggregate(log, method, max_passes=2000, tol=1e-6)
     gap = crowd.measure(best.model.prior, best.model.confusion)
     assert crowd.measure(found.prior, found.confusion) <= 1.05 * gap
-    alone = aggregate(log, method, em=False)
+    alone = pmf.crowd.aggregate(log, method, em=False)
     assert crowd.measure(alone.prior, alone.confusion) <= 5 * gap
 
 
@@ -109,16 +115,16 @@ def test_co_occurrences__exact_pairs_give_the_centre_of_what_they_allow(version)
                 pairs,
                 np.ones(n, int),
                 "designated",
-                # a judge that knows one end point as far likelier than any mean keeps it
-                judge=make_judge(averaged),
+                # a score that knows one end point as far likelier than any mean keeps it
+                score=make_scorer(averaged),
                 rng=np.random.default_rng(0),
             )
             errors[averaged].append(crowd.measure(found.prior, found.confusion))
     assert np.mean(errors[True]) < 0.5 * np.mean(errors[False])
 
 
-def make_judge(indifferent):
-    """A judge to whom all models are alike, or one who likes those best that it saw first."""
+def make_scorer(indifferent):
+    """A score to which all models are alike, or one that is best for those it saw first."""
     log_likelihoods = iter(range(0, -10_000, -10))
     return (lambda _: 0.0) if indifferent else (lambda _: float(next(log_likelihoods)))
 
@@ -126,9 +132,9 @@ def make_judge(indifferent):
 def test_aggregate__passes_leave_a_local_maximum_for_the_votes():
     # pairs of a thousand tasks with a rare class lead to passes that end 50 nats below those from the votes
     crowd = draw_published_crowd(1000, np.random.default_rng([777, 15, 1000]), version="text")
-    log = read_labels(crowd.log)
-    found = aggregate(log, "robust", max_passes=300)
-    votes = aggregate(log, "dawid_skene", max_passes=300)
+    log = pmf.crowd.read_labels(crowd.log)
+    found = pmf.crowd.aggregate(log, "robust", max_passes=300)
+    votes = pmf.crowd.aggregate(log, "dawid_skene", max_passes=300)
     start = fit_co_occurrences_alone(log)
     alone, _ = fit_crowd_model(log, start, max_passes=300, tol=1e-5)
     error = crowd.measure(found.prior, found.confusion)
@@ -137,5 +143,5 @@ def test_aggregate__passes_leave_a_local_maximum_for_the_votes():
 
 
 def fit_co_occurrences_alone(log):
-    found = aggregate(log, "robust", em=False)
+    found = pmf.crowd.aggregate(log, "robust", em=False)
     return CrowdModel.from_probabilities(found.prior, found.confusion)

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from pmflib.crowd import aggregate, read_labels
-from pmflib.crowd.confidence import ALLOWANCE, calibrate, choose_power
-from pmflib.crowd.left_out import POWERS, LeftOutSums, start_sums, sum_block
-from pmflib.errors import PmfError
+import pmflib as pmf
+from pmflib.crowd.confidence import CALIBRATION_PRIOR, choose_power
+from pmflib.crowd.e_step import POWERS, LeftOutSums, add_block_sums, start_sums
 from tests.crowd.label_logs import draw_log, read_real_log
 
 
@@ -39,32 +38,34 @@ def draw_dependent(rng, kind, *, n_tasks=600, n_workers=30, n_labels=9):
 
 def test_calibrate__power_is_about_one_where_labels_are_independent():
     powers = [
-        aggregate(draw_dependent(np.random.default_rng(seed), "independent")[0]).calibration
+        pmf.crowd.aggregate(
+            draw_dependent(np.random.default_rng(seed), "independent")[0]
+        ).calibration
         for seed in range(4)
     ]
     found = np.array([each.left_out_power for each in powers])
     assert (np.abs(np.log(found)) < 0.3).all()
-    assert powers[0].power == pytest.approx(ALLOWANCE.margin * powers[0].left_out_power)
+    assert powers[0].power == pytest.approx(CALIBRATION_PRIOR.margin * powers[0].left_out_power)
 
 
 @pytest.mark.parametrize("kind", ["hard", "copies"])
 @pytest.mark.parametrize("method", ["auto", "dawid_skene"])
 def test_calibrate__dependent_labels_count_for_less_and_confidence_is_believable(kind, method):
     log, truth = draw_dependent(np.random.default_rng(7), kind)
-    found = aggregate(log, method)
+    found = pmf.crowd.aggregate(log, method)
     assert found.calibration.left_out_power < 0.7
     right = found.codes == truth
     before = measure_gap(found.posterior.max(axis=1), right)
     assert measure_gap(found.confidence, right) < 0.6 * before
 
 
-@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 @pytest.mark.parametrize("method", ["auto", "dawid_skene"])
 def test_calibrate__real_logs_are_overconfident_by_half_as_much(method):
     before, after = [], []
     for name in ("bluebird", "dog", "labelme", "jn-product"):
         table, truth = read_real_log(name)
-        found = aggregate(table, method)
+        found = pmf.crowd.aggregate(table, method)
         right = np.array(found.labels["label"].to_pylist()) == truth
         before.append(measure_gap(found.posterior.max(axis=1), right))
         after.append(measure_gap(found.confidence, right))
@@ -74,7 +75,7 @@ def test_calibrate__real_logs_are_overconfident_by_half_as_much(method):
 def test_calibrate__labels_stay_and_every_method_is_less_sure():
     log, _ = draw_dependent(np.random.default_rng(3), "hard", n_tasks=200)
     for method in ("auto", "dawid_skene", "balanced", "one_coin", "majority"):
-        found = aggregate(log, method)
+        found = pmf.crowd.aggregate(log, method)
         np.testing.assert_array_equal(found.codes, found.posterior.argmax(axis=1))
         np.testing.assert_allclose(found.probabilities.sum(axis=1), 1)
         assert found.confidence.mean() < max(found.posterior.max(axis=1).mean(), 0.9)
@@ -85,9 +86,9 @@ def test_calibrate__known_classes_choose_power_and_shared_error():
     rng = np.random.default_rng(5)
     table, truth = draw_dependent(rng, "independent", n_tasks=2000)
     truth = np.where(np.arange(truth.size) % 10 == 0, 1 - truth, truth)
-    found = aggregate(table)
+    found = pmf.crowd.aggregate(table)
     known = np.where(rng.random(truth.size) < 0.2, truth, -1)
-    calibration = calibrate(found.log.block, found.posterior, found.log.n_workers, known)
+    calibration = pmf.crowd.calibrate(found.log.block, found.posterior, found.log.n_workers, known)
     assert calibration.shared_error >= 0.1 > found.calibration.shared_error
     rest = known < 0
     right = found.codes == truth
@@ -101,39 +102,41 @@ def test_calibrate__known_classes_choose_power_and_shared_error():
 
 
 def test_calibrate__refuses_known_classes_that_do_not_fit():
-    found = aggregate({"task": [1, 1, 2], "worker": list("aba"), "label": list("xyx")})
-    with pytest.raises(PmfError, match=r"known has shape \(3,\); give a class for each of 2 tasks"):
-        calibrate(found.log.block, found.posterior, 2, np.zeros(3, np.int64))
-    with pytest.raises(PmfError, match="known has classes from -1 to 2; give 0 to 1"):
-        calibrate(found.log.block, found.posterior, 2, np.array([-1, 2]))
+    found = pmf.crowd.aggregate({"task": [1, 1, 2], "worker": list("aba"), "label": list("xyx")})
+    with pytest.raises(
+        pmf.PmfError, match=r"known has shape \(3,\); give a class for each of 2 tasks"
+    ):
+        pmf.crowd.calibrate(found.log.block, found.posterior, 2, np.zeros(3, np.int64))
+    with pytest.raises(pmf.PmfError, match="known has classes from -1 to 2; give 0 to 1"):
+        pmf.crowd.calibrate(found.log.block, found.posterior, 2, np.array([-1, 2]))
 
 
 def test_calibrate__small_logs():
     # a task without a label, one class only, one task of one worker
     empty = {"task": [1, 1, 2, 3], "worker": list("abab"), "label": ["x", "x", "y", None]}
-    found = aggregate(empty)
+    found = pmf.crowd.aggregate(empty)
     last = found.calibration.rounds[-1].model
     np.testing.assert_allclose(found.probabilities[2], last.prior)
-    one_class = aggregate({"task": [1, 2], "worker": [1, 1], "label": ["x", "x"]})
+    one_class = pmf.crowd.aggregate({"task": [1, 2], "worker": [1, 1], "label": ["x", "x"]})
     assert one_class.confidence.tolist() == [1, 1]
-    single = aggregate({"task": [1], "worker": [1], "label": ["x"]}, "majority")
+    single = pmf.crowd.aggregate({"task": [1], "worker": [1], "label": ["x"]}, "majority")
     assert np.isfinite(single.probabilities).all()
-    log = read_labels({"task": [1], "worker": ["a"], "label": [None]}, classes=["x", "y"])
-    assert np.isfinite(aggregate(log).probabilities).all()
+    log = pmf.crowd.read_labels({"task": [1], "worker": ["a"], "label": [None]}, classes=["x", "y"])
+    assert np.isfinite(pmf.crowd.aggregate(log).probabilities).all()
 
 
-def test_sum_block__parts_add_up_whatever_is_worked_on_at_a_time(monkeypatch):
+def test_add_block_sums__parts_add_up_whatever_is_worked_on_at_a_time(monkeypatch):
     table, _ = draw_log(np.random.default_rng(1), n_tasks=90, n_workers=8, n_classes=3, n_labels=4)
-    found = aggregate(table, "dawid_skene")
+    found = pmf.crowd.aggregate(table, "dawid_skene")
     labels, posterior = found.log.block, found.posterior
     rounds = found.calibration.rounds
     for some in ((), rounds[:1], (rounds[0], type(rounds[0])(rounds[1].model))):
         whole = start_sums(some, 8, 3)
-        sum_block(labels, posterior, some, whole)
+        add_block_sums(labels, posterior, some, whole)
         parts = [start_sums(some, 8, 3) for _ in range(2)]
-        monkeypatch.setattr("pmflib.crowd.left_out.PIECE_CELLS", 40)
-        sum_block(labels.cut(0, 41), posterior[:41], some, parts[0])
-        sum_block(labels.cut(41, 90), posterior[41:], some, parts[1])
+        monkeypatch.setattr("pmflib.crowd.e_step.CHUNK_CELLS", 40)
+        add_block_sums(labels.cut(0, 41), posterior[:41], some, parts[0])
+        add_block_sums(labels.cut(41, 90), posterior[41:], some, parts[1])
         monkeypatch.undo()
         merged = LeftOutSums.merge(parts)
         np.testing.assert_allclose(merged.label_mass, whole.label_mass)
@@ -146,5 +149,5 @@ def test_choose_power__between_those_that_were_tried():
     sharp = -1e4 * (logs - np.log(0.33)) ** 2
     assert choose_power(sharp) == pytest.approx(0.33, rel=1e-3)
     # where left-out labels say nothing, what was known before
-    assert choose_power(np.zeros(POWERS.size)) == pytest.approx(ALLOWANCE.power, rel=1e-6)
+    assert choose_power(np.zeros(POWERS.size)) == pytest.approx(CALIBRATION_PRIOR.power, rel=1e-6)
     assert choose_power(1e4 * logs) == POWERS[-1]

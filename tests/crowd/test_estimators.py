@@ -4,15 +4,15 @@ import polars
 import pytest
 from sklearn.base import clone
 
-from pmflib.crowd import CrowdAggregator, DawidSkene, MajorityVote, OneCoinDawidSkene, aggregate
-from pmflib.errors import PmfError, SchemaError
+import pmflib as pmf
+from pmflib.core.errors import SchemaError
 from tests.crowd.label_logs import draw_log
 
 CLASSES = {
-    CrowdAggregator: "auto",
-    DawidSkene: "dawid_skene",
-    OneCoinDawidSkene: "one_coin",
-    MajorityVote: "majority",
+    pmf.crowd.CrowdAggregator: "auto",
+    pmf.crowd.DawidSkene: "dawid_skene",
+    pmf.crowd.OneCoinDawidSkene: "one_coin",
+    pmf.crowd.MajorityVote: "majority",
 }
 
 
@@ -26,13 +26,13 @@ def log():
 def test_fit__is_the_method(log, estimator_class, method):
     estimator = estimator_class(n_iter=500)
     assert estimator.fit(log) is estimator
-    expected = aggregate(log, method, max_passes=500)
+    expected = pmf.crowd.aggregate(log, method, max_passes=500)
     np.testing.assert_array_equal(estimator.result_.posterior, expected.posterior)
 
 
 def test_labels__before_fit():
-    with pytest.raises(PmfError, match="DawidSkene is not fitted; call fit first"):
-        DawidSkene().labels_  # noqa: B018
+    with pytest.raises(pmf.PmfError, match="DawidSkene is not fitted; call fit first"):
+        pmf.crowd.DawidSkene().labels_  # noqa: B018
 
 
 def test_labels__without_pandas_say_so(log, monkeypatch):
@@ -46,13 +46,13 @@ def test_labels__without_pandas_say_so(log, monkeypatch):
         return find(name)
 
     monkeypatch.setattr(importlib, "import_module", refuse)
-    with pytest.raises(PmfError, match="pandas is not installed"):
-        MajorityVote().fit_predict(log)
+    with pytest.raises(pmf.PmfError, match="pandas is not installed"):
+        pmf.crowd.MajorityVote().fit_predict(log)
 
 
 def test_frames__are_by_task_worker_and_label(log):
     frame = pandas.DataFrame({**log, "task": [f"t{task:03}" for task in log["task"]]})
-    estimator = DawidSkene(n_iter=500)
+    estimator = pmf.crowd.DawidSkene(n_iter=500)
     labels = estimator.fit_predict(frame)
     assert labels.index.name == "task"
     assert labels["t007"] == estimator.result_.labels["label"][7].as_py()
@@ -68,13 +68,13 @@ def test_frames__agree_with_crowd_kit(log):
     peers = pytest.importorskip("crowdkit.aggregation")
     frame = pandas.DataFrame(log)
     theirs = peers.DawidSkene(n_iter=200, tol=1e-10).fit(frame)
-    ours = DawidSkene(n_iter=5000, tol=1e-10).fit(frame)
+    ours = pmf.crowd.DawidSkene(n_iter=5000, tol=1e-10).fit(frame)
     assert (ours.labels_ == theirs.labels_.loc[ours.labels_.index]).mean() > 0.98
 
 
 def make_matrix(log):
     """Labels of a log, tasks by workers."""
-    result = MajorityVote().fit(log).result_
+    result = pmf.crowd.MajorityVote().fit(log).result_
     matrix = np.full((result.log.n_tasks, result.log.n_workers), None, object)
     owners, codes = np.divmod(result.log.block.indices, result.log.n_classes)
     rows = np.repeat(np.arange(result.log.n_tasks), np.diff(result.log.block.indptr))
@@ -91,7 +91,7 @@ def make_matrix(log):
         lambda matrix: pandas.DataFrame(matrix),
         lambda matrix: pandas.DataFrame(matrix).astype("Int64"),
         lambda matrix: polars.DataFrame(
-            {f"w{place}": list(column) for place, column in enumerate(matrix.T)}
+            {f"w{index}": list(column) for index, column in enumerate(matrix.T)}
         ),
     ],
     ids=["objects", "floats", "integers", "pandas", "nullable", "polars"],
@@ -100,7 +100,7 @@ def test_fit__matrix_is_the_log(log, convert):
     matrix = make_matrix(log)
     matrix[3] = None
     given = convert(matrix)
-    estimator = CrowdAggregator().fit(given)
+    estimator = pmf.crowd.CrowdAggregator().fit(given)
     rows, columns = np.nonzero(matrix != None)  # noqa: E711
     # a task without a label is known, and gets the prior
     table = {
@@ -108,7 +108,7 @@ def test_fit__matrix_is_the_log(log, convert):
         "worker": [*columns.tolist(), 0],
         "label": [*matrix[rows, columns].tolist(), None],
     }
-    expected = aggregate(table, max_passes=estimator.n_iter, tol=estimator.tol)
+    expected = pmf.crowd.aggregate(table, max_passes=estimator.n_iter, tol=estimator.tol)
     np.testing.assert_allclose(estimator.result_.posterior, expected.posterior)
     np.testing.assert_allclose(estimator.probas_.to_numpy()[3], estimator.priors_)
     assert estimator.labels_.index.tolist() == list(range(len(matrix)))
@@ -119,21 +119,21 @@ def test_fit__matrix_with_tasks_that_have_names():
     frame = pandas.DataFrame(
         {"ann": ["x", "y", None], "bob": ["x", "y", "y"]}, index=["t1", "t2", "t3"]
     )
-    labels = CrowdAggregator().fit_predict(frame)
+    labels = pmf.crowd.CrowdAggregator().fit_predict(frame)
     assert labels.to_dict() == {"t1": "x", "t2": "y", "t3": "y"}
     with pytest.raises(SchemaError, match="a task twice in its index"):
-        aggregate(pandas.concat([frame, frame]))
+        pmf.crowd.aggregate(pandas.concat([frame, frame]))
     with pytest.raises(SchemaError, match=r"shape \(0, 3\); give one of shape"):
-        aggregate(np.empty((0, 3)))
+        pmf.crowd.aggregate(np.empty((0, 3)))
     with pytest.raises(SchemaError, match=r"shape \(3,\); give one of shape"):
-        aggregate(np.empty(3))
+        pmf.crowd.aggregate(np.empty(3))
     # a log that lacks a column is no matrix
     with pytest.raises(SchemaError, match=r"columns \['worker'\] are absent"):
-        aggregate(pandas.DataFrame({"task": [1], "label": [1], "who": [2]}))
+        pmf.crowd.aggregate(pandas.DataFrame({"task": [1], "label": [1], "who": [2]}))
 
 
 def test_clone__same_parameters_not_fitted(log):
-    estimator = CrowdAggregator(n_iter=500).fit(log)
+    estimator = pmf.crowd.CrowdAggregator(n_iter=500).fit(log)
     copied = clone(estimator)
     assert copied.get_params() == {"n_iter": 500, "tol": estimator.tol}
     assert not hasattr(copied, "result_")

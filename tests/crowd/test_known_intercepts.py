@@ -2,17 +2,12 @@ import numpy as np
 import pytest
 from scipy.special import digamma
 
-from pmflib.blocks import SparseBlock
+from benchmarks.crowd.scenarios import draw_crowd
+from pmflib.core.blocks import SparseBlock
 from pmflib.crowd import aggregate
-from pmflib.crowd.known_intercepts import (
-    KnownScores,
-    add_intercepts,
-    find_intercepts,
-    score_known,
-)
+from pmflib.crowd.known_intercepts import KnownScores, add_intercepts, find_intercepts, score_known
 from pmflib.crowd.votes import add_votes
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
-from pmflib.synthetic.scenarios import draw_crowd
 
 
 def draw_scores(rng, codes, ahead=2.0, n_classes=3):

@@ -4,14 +4,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import pmflib as pmf
+from benchmarks.crowd.scenarios import draw_crowd
+from pmflib.core.errors import SchemaError
 from pmflib.crowd import aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.e_step import LogWeights, cut_log, evaluate_blocks
-from pmflib.crowd.known_labels import check_rows, find_known
+from pmflib.crowd.e_step import LogWeights, evaluate_blocks, split_log
+from pmflib.crowd.known_labels import check_known_rows, find_known
 from pmflib.crowd.passes import ignore_known
-from pmflib.errors import ConvergenceWarning, SchemaError
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
-from pmflib.synthetic.scenarios import draw_crowd
 
 TASKS, CLASSES = pa.array([3, 5, 7]), pa.array(["cat", "dog"])
 
@@ -56,7 +57,7 @@ def test_check_rows__every_row_is_used_or_set_aside():
         (6, "3", "dog"),
         (7, "8", "cat"),
     ]
-    found = check_rows(rows, ["cat", "dog"])
+    found = check_known_rows(rows, ["cat", "dog"])
     assert found.classes == {"3": 1, "8": 0}
     table = found.set_aside(["3", "5", "7"], ["cat", "dog"]).to_pydict()
     assert dict(zip(table["row"], table["reason"], strict=True)) == {
@@ -156,8 +157,8 @@ def test_ignore_known__tasks_are_scored_as_others():
     known = find_known({int(t): int(truth[t]) for t in tasks}, read.tasks, read.classes)
     model = fit_crowd_model(read, AnnotatorModel(n_subclasses=2), max_passes=3)[0].model
     weights = LogWeights.from_model(model, with_votes=True)
-    plain = evaluate_blocks(cut_log(read), weights)
-    blocks = cut_log(replace(read, known=known))
+    plain = evaluate_blocks(split_log(read), weights)
+    blocks = split_log(replace(read, known=known))
     certain = evaluate_blocks(blocks, weights)
     ignored = ignore_known(lambda each: evaluate_blocks(blocks, each))(weights)
     np.testing.assert_allclose(ignored.level_mass, plain.level_mass, atol=1e-9)
@@ -168,7 +169,7 @@ def test_ignore_known__tasks_are_scored_as_others():
 def test_aggregate__passes_before_labels_are_known_are_counted():
     log, truth, tasks = draw(3)
     known = {int(task): int(truth[task]) for task in tasks}
-    with pytest.warns(ConvergenceWarning):
+    with pytest.warns(pmf.ConvergenceWarning):
         found = aggregate(log, known=known, max_passes=2)
     assert found.n_passes == 4
     assert aggregate(log, "mv_em", known=known).n_passes == 10

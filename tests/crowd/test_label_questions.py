@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pmflib.crowd import aggregate
-from pmflib.crowd.label_questions import measure_gains, measure_uncertainty
+import pmflib as pmf
+from pmflib.crowd.questions import measure_label_gains, measure_uncertainty
 
 
 def entropy(shares):
@@ -15,7 +15,7 @@ def test_measure_gains__is_the_expected_reduction_of_the_entropy():
     rng = np.random.default_rng(0)
     probabilities = rng.dirichlet(np.ones(3), 4)
     confusion = rng.dirichlet(np.ones(3), (2, 3)).transpose(0, 2, 1)
-    found = measure_gains(probabilities, confusion)
+    found = measure_label_gains(probabilities, confusion)
     for task, worker in np.ndindex(4, 2):
         before = entropy(probabilities[task])
         after = 0.0
@@ -30,8 +30,8 @@ def test_measure_gains__is_the_expected_reduction_of_the_entropy():
 
 def test_measure_gains__nothing_from_who_guesses_or_of_what_is_known(monkeypatch):
     confusion = np.stack([np.full((2, 2), 0.5), np.eye(2), np.array([[1.0, 1.0], [0.0, 0.0]])])
-    monkeypatch.setattr("pmflib.crowd.label_questions.MOST_CELLS", 1)
-    gains = measure_gains(np.array([[0.5, 0.5], [1.0, 0.0]]), confusion)
+    monkeypatch.setattr("pmflib.crowd.questions.MOST_CELLS", 1)
+    gains = measure_label_gains(np.array([[0.5, 0.5], [1.0, 0.0]]), confusion)
     np.testing.assert_allclose(gains, [[0, np.log(2), 0], [0, 0, 0]], atol=1e-12)
 
 
@@ -45,7 +45,9 @@ def spend(seed, how, *, n_tasks=200, n_workers=16, n_rounds=3, each=60):
     given = rng.random((n_tasks, n_workers)).argsort(axis=1) < 2
     for left in range(n_rounds, -1, -1):
         task, worker = np.nonzero(given)
-        found = aggregate({"task": task, "worker": worker, "label": said[task, worker]}, tol=1e-3)
+        found = pmf.crowd.aggregate(
+            {"task": task, "worker": worker, "label": said[task, worker]}, tol=1e-3
+        )
         if not left:
             return float((found.codes != truth).mean())
         if how == "random":
@@ -66,12 +68,12 @@ def test_ask_again__beats_as_many_labels_at_random():
 
 def test_ask_again__nobody_is_left_and_nobody_there():
     everybody = {"task": [1, 1, 2, 2], "worker": [1, 2, 1, 2], "label": list("xyxx")}
-    asked = aggregate(everybody).ask_again(5)
+    asked = pmf.crowd.aggregate(everybody).ask_again(5)
     assert sorted(asked["task"].to_pylist()) == [1, 2]
     assert asked["worker"].to_pylist() == [None, None]
     assert asked["gain"].to_pylist() == [0, 0]
-    nothing = aggregate({"task": [], "worker": [], "label": []}, classes=["x", "y"])
+    nothing = pmf.crowd.aggregate({"task": [], "worker": [], "label": []}, classes=["x", "y"])
     assert nothing.ask_again(3).num_rows == 0
     # a task without a label is worth asking
     empty = {"task": [1, 2, 3], "worker": [1, 2, 1], "label": ["x", "y", None]}
-    assert 3 in aggregate(empty).ask_again(3)["task"].to_pylist()
+    assert 3 in pmf.crowd.aggregate(empty).ask_again(3)["task"].to_pylist()

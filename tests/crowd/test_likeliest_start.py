@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from pmflib.crowd import aggregate, read_labels
+import pmflib as pmf
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.crowd.e_step import evaluate_blocks
-from pmflib.crowd.likeliest_start import find_likeliest_start
 from pmflib.crowd.passes import CrowdFit, run_passes, start_from_votes
+from pmflib.crowd.starts import find_likeliest_start
 from pmflib.crowd.votes import add_votes
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, CrowdModel
-from pmflib.synthetic.label_logs import draw_published_crowd
+from pmflib.synthetic.planted_models import draw_published_crowd
 
 
 def evaluate_on(log):
@@ -27,7 +27,7 @@ def evaluate_on(log):
 
 def draw_rare(seed, n_tasks=1000):
     crowd = draw_published_crowd(n_tasks, np.random.default_rng([seed, n_tasks]), version="text")
-    return crowd, read_labels(crowd.log, classes=range(3))
+    return crowd, pmf.crowd.read_labels(crowd.log, classes=range(3))
 
 
 @pytest.mark.parametrize("method", ["robust", "designated"])
@@ -40,12 +40,12 @@ def test_find_likeliest_start__splitting_and_merging_leaves_where_the_frequent_c
     ends = {}
     for name, start in (("truth", truth), ("votes", MAXIMUM_LIKELIHOOD), ("pairs", None)):
         if name == "pairs":
-            alone = aggregate(log, method, em=False)
+            alone = pmf.crowd.aggregate(log, method, em=False)
             start = CrowdModel.from_probabilities(alone.prior, alone.confusion)
         fit, _ = fit_crowd_model(log, start, max_passes=1000, tol=1e-6)
         ends[name] = 1000 * fit.log_likelihoods[-1]
     assert max(ends["votes"], ends["pairs"]) < ends["truth"] - 20
-    found = aggregate(log, method, max_passes=1000, tol=1e-6)
+    found = pmf.crowd.aggregate(log, method, max_passes=1000, tol=1e-6)
     best = crowd.measure(*estimate(log, truth))
     assert crowd.measure(found.prior, found.confusion) <= 1.05 * best
 
@@ -55,7 +55,7 @@ def test_find_likeliest_start__a_start_that_climbs_late_is_found(seed):
     # a class of 5 %: after ten passes, the split that ends highest is not yet ahead; at least 10 of 12 runs missed it
     crowd, log = draw_rare(seed)
     evaluate, _ = evaluate_on(log)
-    alone = aggregate(log, "robust", em=False)
+    alone = pmf.crowd.aggregate(log, "robust", em=False)
     ends = {
         name: CrowdModel.from_probabilities(one.prior, one.confusion)
         for name, one in (("truth", crowd), ("pairs", alone))
@@ -113,7 +113,7 @@ def test_find_likeliest_start__classes_split_and_merged_are_named_by_the_labels(
 def test_find_likeliest_start__two_classes_cannot_be_split():
     rng = np.random.default_rng(5)
     task, worker = np.divmod(np.arange(400), 4)
-    log = read_labels(
+    log = pmf.crowd.read_labels(
         {"task": task, "worker": worker, "label": rng.integers(2, size=400)}, classes=range(2)
     )
     evaluate, seen = evaluate_on(log)
@@ -125,11 +125,11 @@ def test_find_likeliest_start__two_classes_cannot_be_split():
 
 
 def test_find_likeliest_start__no_task_one_class_one_pass():
-    log = read_labels({"task": [], "worker": [], "label": []}, classes=range(3))
+    log = pmf.crowd.read_labels({"task": [], "worker": [], "label": []}, classes=range(3))
     evaluate, _ = evaluate_on(log)
     start = CrowdModel.from_probabilities(np.ones(3), np.ones((0, 3, 3)))
     assert find_likeliest_start(evaluate, start, np.random.default_rng(0)).converged
-    log = read_labels({"task": [1, 1], "worker": [1, 2], "label": ["x", "x"]})
+    log = pmf.crowd.read_labels({"task": [1, 1], "worker": [1, 2], "label": ["x", "x"]})
     evaluate, _ = evaluate_on(log)
     start = CrowdModel.from_probabilities(np.ones(1), np.ones((2, 1, 1)))
     assert find_likeliest_start(evaluate, start, np.random.default_rng(0)).model.prior == [1.0]

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from pmflib.blocks import SparseBlock
+from pmflib.core.blocks import SparseBlock
 from pmflib.crowd.e_step import LogWeights, evaluate_blocks, score_tasks
-from pmflib.crowd.votes import MOST_VOTES, add_votes, share_votes, tally_votes, weigh_votes
-from pmflib.em.statistics import em_statistics
+from pmflib.crowd.votes import MOST_VOTES, add_votes, count_votes, share_votes, weigh_votes
+from pmflib.model.statistics import em_statistics
 
 # three tasks of three workers and two classes: 0 0 1, nothing, 1
 BLOCK = SparseBlock(np.array([0, 3, 3, 4]), np.array([0, 2, 5, 1], np.int32))
@@ -27,7 +27,7 @@ def add_levels(block, n_workers, n_classes):
     offsets = np.arange(n_workers + 1) * n_classes
     offsets = np.append(offsets, offsets[-1] + np.arange(1, n_classes + 1) * MOST_VOTES)
     rows = []
-    for s, votes in enumerate(np.minimum(tally_votes(block, n_classes), MOST_VOTES)):
+    for s, votes in enumerate(np.minimum(count_votes(block, n_classes), MOST_VOTES)):
         held = offsets[n_workers:-1] + votes - 1
         rows.append([*block.indices[block.indptr[s] : block.indptr[s + 1]], *held[votes > 0]])
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
@@ -42,30 +42,30 @@ def weigh_levels(gains, n_classes, n_subclasses):
 
 
 def test_add_votes__tasks_with_equal_votes_are_a_stratum():
-    assert tally_votes(BLOCK, 2).tolist() == [[2, 1], [0, 0], [0, 1]]
+    assert count_votes(BLOCK, 2).tolist() == [[2, 1], [0, 0], [0, 1]]
     voted = add_votes(BLOCK, 2)
     assert voted.labels is BLOCK
-    assert voted.tallies.tolist() == [[0, 0], [0, 1], [2, 1]]
+    assert voted.vote_counts.tolist() == [[0, 0], [0, 1], [2, 1]]
     assert voted.strata.tolist() == [2, 0, 1]
     assert voted.sizes.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 7, 30])
-def test_add_votes__strata_are_the_distinct_tallies(n_classes):
+def test_add_votes__strata_are_the_distinct_vote_counts(n_classes):
     block = draw_block(np.random.default_rng(n_classes), 300, 20, n_classes, 6)
     voted = add_votes(block, n_classes)
-    assert (voted.tallies[voted.strata] == tally_votes(block, n_classes)).all()
-    assert len(np.unique(voted.tallies, axis=0)) == len(voted.tallies)
+    assert (voted.vote_counts[voted.strata] == count_votes(block, n_classes)).all()
+    assert len(np.unique(voted.vote_counts, axis=0)) == len(voted.vote_counts)
 
 
 def test_add_votes__no_tasks_and_more_votes_than_are_reported_apart():
     nothing = add_votes(SparseBlock(np.zeros(1, np.int64), np.empty(0, np.int32)), 3)
-    assert nothing.tallies.shape == (0, 3)
+    assert nothing.vote_counts.shape == (0, 3)
     assert score_tasks(
         nothing, LogWeights(np.zeros(3), np.zeros((6, 3)), weigh_votes(0.75))
     ).shape == (0, 3)
     many = SparseBlock(np.array([0, 200]), np.arange(200, dtype=np.int32) * 2)
-    assert add_votes(many, 2).tallies.tolist() == [[MOST_VOTES, 0]]
+    assert add_votes(many, 2).vote_counts.tolist() == [[MOST_VOTES, 0]]
 
 
 @pytest.mark.parametrize("n_subclasses", [1, 2])

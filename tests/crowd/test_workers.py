@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pmflib.blocks import SparseBlock
-from pmflib.crowd import aggregate
-from pmflib.crowd.copied_labels import find_copies
-from pmflib.crowd.label_tally import LabelTally
+import pmflib as pmf
+from pmflib.core.blocks import SparseBlock
+from pmflib.crowd.label_counts import LabelCounts
+from pmflib.crowd.workers import find_copies, find_suspicious
 
 
 def draw_workers(
@@ -26,7 +26,9 @@ def test_workers__skill_has_a_standard_error_that_covers_the_truth():
     scores = []
     for seed in range(3):
         said, task, worker, skills = draw_workers(np.random.default_rng(seed), n_tasks=600)
-        table = aggregate({"task": task, "worker": worker, "label": said[task, worker]}).workers
+        table = pmf.crowd.aggregate(
+            {"task": task, "worker": worker, "label": said[task, worker]}
+        ).workers
         assert table.column_names == ["worker", "accuracy", "n_labels", "skill", "standard_error"]
         scores.append((table["skill"].to_numpy() - skills) / table["standard_error"].to_numpy())
     joined = np.concatenate(scores)
@@ -37,7 +39,7 @@ def test_workers__skill_has_a_standard_error_that_covers_the_truth():
 def test_workers__few_labels_are_less_certain():
     said, task, worker, _ = draw_workers(np.random.default_rng(4), n_tasks=400)
     kept = (worker > 0) | (np.cumsum(worker == 0) <= 5)
-    table = aggregate(
+    table = pmf.crowd.aggregate(
         {"task": task[kept], "worker": worker[kept], "label": said[task, worker][kept]}
     ).workers
     error = table["standard_error"].to_numpy()
@@ -52,7 +54,7 @@ def test_suspicious_workers__each_with_its_reason():
     said[:, 7] = np.where(rng.random(len(said)) < 0.9, said[:, 3], said[:, 7])
     said[:, 5] = 1
     said[:, 9] = (said[:, 0] + 1) % 3
-    found = aggregate({"task": task, "worker": worker, "label": said[task, worker]})
+    found = pmf.crowd.aggregate({"task": task, "worker": worker, "label": said[task, worker]})
     reasons = {each["worker"]: each["reason"] for each in found.suspicious_workers}
     assert set(reasons) == {3, 5, 7, 9}
     assert reasons[3].startswith("has the mistakes of 7: ")
@@ -70,23 +72,28 @@ def test_find_copies__none_where_none_copies(hard):
             # a third of the tasks tempt everybody with the same wrong label
             tempted = (rng.random(said.shape) < 0.4) & (rng.random(len(said)) < 0.3)[:, None]
             said = np.where(tempted, rng.integers(3, size=(len(said), 1)), said)
-        assert aggregate({"task": task, "worker": worker, "label": said[task, worker]}).copies == []
+        assert (
+            pmf.crowd.aggregate(
+                {"task": task, "worker": worker, "label": said[task, worker]}
+            ).copies
+            == []
+        )
 
 
 def test_find_copies__sums_do_not_depend_on_how_pairs_are_cut(monkeypatch):
     rng = np.random.default_rng(2)
     said, task, worker, _ = draw_workers(rng)
     said[:, 7] = said[:, 3]
-    found = aggregate({"task": task, "worker": worker, "label": said[task, worker]})
+    found = pmf.crowd.aggregate({"task": task, "worker": worker, "label": said[task, worker]})
     (pair,) = found.copies
     assert (pair.first, pair.second) == (3, 7)
     assert pair.shared > 3 * pair.expected
     confusion = found.calibration.rounds[-1].model.confusion
-    monkeypatch.setattr("pmflib.crowd.copied_labels.PIECE_PAIRS", 50)
+    monkeypatch.setattr("pmflib.crowd.workers.CHUNK_PAIRS", 50)
     (again,) = find_copies(found.log.block, found.posterior, confusion)
     assert again.expected == pytest.approx(pair.expected)
     # one task of three is looked at
-    monkeypatch.setattr("pmflib.crowd.copied_labels.MOST_LABEL_PAIRS", 1500 * 15 // 3)
+    monkeypatch.setattr("pmflib.crowd.workers.MOST_LABEL_PAIRS", 1500 * 15 // 3)
     part = find_copies(found.log.block, found.posterior, confusion)
     assert all(each.shared < pair.shared for each in part)
 
@@ -101,6 +108,24 @@ def test_find_copies__nothing_to_compare():
 
 def test_find_suspicious__worse_than_chance_by_more_than_its_error():
     given = np.array([[50, 50], [50, 50], [5, 5]])
-    tally = LabelTally(np.zeros((2, 2)), 0, 0, given, np.array([45.0, 30.0, 4.0]))
-    found = tally.find_suspicious(list("abc"), ["no", "yes"], np.array([0.5, 0.5]))
+    counts = LabelCounts(np.zeros((2, 2)), 0, 0, given, np.array([45.0, 30.0, 4.0]))
+    found = find_suspicious(counts, list("abc"), ["no", "yes"], np.array([0.5, 0.5]))
     assert [(each["worker"], each["reason"]) for each in found] == [("b", "worse than chance")]
+
+
+def test_find_suspicious__contrary_and_constant_workers():
+    truth = np.tile([0, 1], 20)
+    given = np.stack([truth, 1 - truth, np.zeros(40, int), 1 - truth], axis=1)
+    # the last one labels too few tasks
+    tasks, workers = np.nonzero((np.arange(4) < 3) | (np.arange(40) < 5)[:, None])
+    indptr = np.searchsorted(tasks, np.arange(41))
+    labels = SparseBlock(indptr, (workers * 2 + given[tasks, workers]).astype(np.int32))
+    posterior = np.where(truth[:, None] == [0, 1], 0.98, 0.02)
+    counts = LabelCounts.from_labels(labels, posterior, 4)
+    found = find_suspicious(counts, list("abcd"), ["no", "yes"], np.array([0.5, 0.5]))
+    assert [(each["worker"], each["reason"], each["n_labels"]) for each in found] == [
+        ("b", "worse than chance", 40),
+        ("c", "always 'no'", 40),
+    ]
+    assert found[0]["right"] == pytest.approx(0.02)
+    assert found[0]["by_chance"] == pytest.approx(0.5)

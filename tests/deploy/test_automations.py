@@ -29,8 +29,8 @@ Webhook(url=sys.argv[1], headers={"content-type": "application/json"}).save("nig
 RUN = """
 import sys
 from prefect import tags
-from flows import etl as flows_etl
-from pmflib.errors import QualityError
+from pmflib_flows import etl as flows_etl
+from pmflib.core.errors import QualityError
 
 def refuse(*arguments, **options):
     raise QualityError("v1 has moved")

@@ -27,16 +27,16 @@ def make(folder: Path, *actions: str) -> Path:
 def connect(folder: Path, role: str, other: Path, other_role: str) -> None:
     """Connect in memory: each side shows its certificate, and checks the other's as Dask does."""
     sides = []
-    for place, name, purpose in (
+    for certificates, name, purpose in (
         (folder, role, ssl.Purpose.CLIENT_AUTH),
         (other, other_role, ssl.Purpose.SERVER_AUTH),
     ):
-        context = ssl.create_default_context(purpose, cafile=place / "ca.pem")
+        context = ssl.create_default_context(purpose, cafile=certificates / "ca.pem")
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         # of Python 3.13
         context.verify_flags |= ssl.VERIFY_X509_STRICT
-        context.load_cert_chain(place / f"{name}.pem", place / f"{name}-key.pem")
+        context.load_cert_chain(certificates / f"{name}.pem", certificates / f"{name}-key.pem")
         sides.append(context)
     one, two = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = sides[0].wrap_bio(one, two, server_side=True)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pmflib.config import load_config, make_source
-from pmflib.config.draft import draft_config
+from pmflib.config.loading import draft_config
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import find_live
 from pmflib.synthetic.demo import RANK, write_demo_log
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 400
 STOP_SECONDS = 60
 PREFECT = (sys.executable, "-m", "prefect")
-PMF = (sys.executable, "-m", "flows")
+PMF = (sys.executable, "-m", "pmflib_flows")
 DASK = (sys.executable, "-m", "dask")
 STAGES = ["count", "evaluate", "fit", "ingest", "publish", "quality", "refine"]
 
@@ -51,7 +51,7 @@ def find_free_port() -> int:
 
 
 def make_environment(folder: Path) -> dict[str, str]:
-    """What `deploy/environment.sh` makes of an environment in which only places and ports are given."""
+    """What `deploy/environment.sh` makes of an environment in which only paths and ports are given."""
     ours = ("PREFECT", "PMF_", "DASK_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     given = {
@@ -197,9 +197,7 @@ def test_nightly__makes_a_live_model(site: Site) -> None:
     assert json.loads(site.run(*PMF, "status", config, "--json"))["current"] is True
     traced = json.loads(site.run(*PMF, "log", config, "--json"))
     assert traced[0]["reference"]["digest"] == live.digest
-    answer = json.loads(
-        site.run(*PMF, "query", config, "m0002 given m0001=5", "--no-errors", "--json")
-    )
+    answer = json.loads(site.run(*PMF, "query", config, "m0002 given m0001=5", "--json"))
     assert sum(item["probability"] for item in answer["levels"]) == pytest.approx(1)
 
 

@@ -109,9 +109,9 @@ def test_dask_cluster__schema_of_the_operator():
     registry = Registry(retrieve=retrieve)  # type: ignore[call-arg]
     validator = jsonschema.Draft202012Validator(schema, registry=registry)
     validator.validate(DASK)
-    for place, value in (("replicas", "four"), ("spec", {"containers": [{"nmae": "worker"}]})):
+    for key, value in (("replicas", "four"), ("spec", {"containers": [{"nmae": "worker"}]})):
         broken = copy.deepcopy(DASK)
-        broken["spec"]["worker"][place] = value
+        broken["spec"]["worker"][key] = value
         with pytest.raises(jsonschema.ValidationError):
             validator.validate(broken)
 
@@ -156,8 +156,10 @@ def test_names__of_services_settings_and_claims_exist():
 def test_policies__name_pods_that_exist():
     pods = [labels for _, labels, _ in list_pods()]
     for policy in (each for each in OBJECTS if each["kind"] == "NetworkPolicy"):
-        wanted = policy["spec"]["podSelector"].get("matchLabels", {})
-        assert any(wanted.items() <= labels.items() for labels in pods), policy["metadata"]["name"]
+        selector = policy["spec"]["podSelector"].get("matchLabels", {})
+        assert any(selector.items() <= labels.items() for labels in pods), policy["metadata"][
+            "name"
+        ]
         for rule in policy["spec"].get("ingress", []):
             for peer in rule["from"]:
                 selector = peer.get("podSelector", {})

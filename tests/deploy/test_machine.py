@@ -101,7 +101,7 @@ class Machine:
     site: Site
 
     def read_command(self, unit: str, option: str = "ExecStart") -> list[str]:
-        """Command of a unit, with the places and ports of this machine."""
+        """Command of a unit, with the paths and ports of this machine."""
         name, _, instance = unit.partition("@")
         path = self.prefix / f"etc/systemd/system/{name}{'@' if instance else ''}.service"
         (command,) = list_values(path, option)
@@ -110,8 +110,8 @@ class Machine:
         return shlex.split(found)
 
     def translate(self, text: str) -> str:
-        for place in ("/opt/pmf", "/var/lib/pmf", "/var/cache/pmf", "/etc/pmf"):
-            text = re.sub(rf"(?<![\w/]){place}", f"{self.prefix}{place}", text)
+        for path in ("/opt/pmf", "/var/lib/pmf", "/var/cache/pmf", "/etc/pmf"):
+            text = re.sub(rf"(?<![\w/]){path}", f"{self.prefix}{path}", text)
         for port, ours in self.ports.items():
             text = re.sub(rf"(127\.0\.0\.1:|=|--port ){port}\b", rf"\g<1>{ours}", text)
         return text
@@ -148,7 +148,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         text = machine.translate((settings / name).read_text("utf-8"))
         (settings / name).write_text(text, "utf-8")
         machine.site.environment |= read_variables(text)
-    own = {"HOME": str(prefix), "NO_PROXY": "127.0.0.1", "PYTHONPATH": str(prefix / "opt/pmf")}
+    code = prefix / "opt/pmf"
+    path = os.pathsep.join(map(str, (code, code / "tasks", code / "flows")))
+    own = {"HOME": str(prefix), "NO_PROXY": "127.0.0.1", "PYTHONPATH": path}
     machine.site.environment |= own
     machine.site.working_folder = prefix / "opt/pmf"
     nightly = prefix / "var/lib/pmf/nightly"

@@ -10,7 +10,7 @@ from prefect import Flow
 from prefect.client.schemas.schedules import CronSchedule
 from typer.main import get_command
 
-from flows.cli import app
+from pmflib_flows.cli import app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "deploy" / "README.md").read_text("utf-8")
@@ -22,9 +22,8 @@ DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load(PREFECT_FILE)["deployments"]
 
 def read_flow(entrypoint: str) -> tuple[str, list[str]]:
     """Name of the flow at an entrypoint, and of its parameters."""
-    path, name = entrypoint.split(":")
-    assert (ROOT / path).exists()
-    flow = getattr(import_module(path.removesuffix(".py").replace("/", ".")), name)
+    module, _, name = entrypoint.rpartition(".")
+    flow = getattr(import_module(module), name)
     assert isinstance(flow, Flow)
     return flow.name, list(flow.parameters.properties)
 

@@ -46,7 +46,7 @@ def make_environment():
         name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")
     }
     return environment | {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(map(str, [ROOT, ROOT / "flows", ROOT / "tasks"])),
         "PATH": ":".join([*map(str, COMMANDS), os.environ["PATH"]]),
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "100",
@@ -57,7 +57,7 @@ def make_environment():
 def run_bash(example):
     """Run a block in one shell that stops at the first error; a comment `# exit code 3` says how it ends."""
     found = re.search(r"#.*\bexit code (\d+)", example.parsed)
-    wanted = int(found[1]) if found else 0
+    expected = int(found[1]) if found else 0
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", str(example.parsed)],
         env=make_environment(),
@@ -66,8 +66,8 @@ def run_bash(example):
         text=True,
         timeout=240,
     )
-    assert done.returncode == wanted, (
-        f"{example.path}:{example.line}: exit code {done.returncode}, not {wanted}\n"
+    assert done.returncode == expected, (
+        f"{example.path}:{example.line}: exit code {done.returncode}, not {expected}\n"
         f"{example.parsed}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     )
     # progress and warnings are for people at a terminal
@@ -87,9 +87,9 @@ def compare_text(example):
     if not before.endswith(COMPARED):
         return
     printed = example.namespace[LAST_OUTPUT]
-    wanted = str(example.parsed)
-    assert doctest.OutputChecker().check_output(wanted, printed, OPTIONS), (
-        f"{example.path}:{example.line}: printed was\n{printed}\nand not\n{wanted}"
+    expected = str(example.parsed)
+    assert doctest.OutputChecker().check_output(expected, printed, OPTIONS), (
+        f"{example.path}:{example.line}: printed was\n{printed}\nand not\n{expected}"
     )
 
 

@@ -81,8 +81,8 @@ def test_blocks_of_a_page_run(page, tmp_path, monkeypatch, commands, first_block
     if name_page(page) not in COLD:
         monkeypatch.setattr(pages, "COMMANDS", [commands, *pages.COMMANDS])
     blocks = list_blocks(page)
-    for place, block in enumerate(blocks):
-        if place == 0 and str(block.parsed).startswith("pmf demo"):
+    for position, block in enumerate(blocks):
+        if position == 0 and str(block.parsed).startswith("pmf demo"):
             first_blocks(block, tmp_path)
         else:
             block.evaluate()
@@ -93,10 +93,12 @@ def test_every_block_has_a_language(page):
     for token in MarkdownIt("commonmark").enable("table").parse(page.read_text("utf-8")):
         if token.map is None:
             continue
-        place = f"{name_page(page)}:{token.map[0] + 1}"
-        assert token.type != "code_block", f"{place}: an indented block; fence it, with a language"
+        position = f"{name_page(page)}:{token.map[0] + 1}"
+        assert token.type != "code_block", (
+            f"{position}: an indented block; fence it, with a language"
+        )
         if token.type == "fence" and not token.info.startswith("{"):
-            assert token.info in LANGUAGES, f"{place}: language {token.info!r}"
+            assert token.info in LANGUAGES, f"{position}: language {token.info!r}"
 
 
 class Block:
@@ -196,15 +198,15 @@ def list_benchmark_commands():
 
 def test_benchmarks_that_pages_name_take_these_arguments():
     commands = {}
-    for place, words in list_benchmark_commands():
+    for position, words in list_benchmark_commands():
         file = (ROOT / Path(*words[0].split("."))).with_suffix(".py")
-        assert file.exists(), place
+        assert file.exists(), position
         source = file.read_text("utf-8")
         if "parse_args" not in source:
             takes_some = "sys.argv" in source
-            assert len(words) == 1 or takes_some, f"{place}: {words[0]} takes no arguments"
+            assert len(words) == 1 or takes_some, f"{position}: {words[0]} takes no arguments"
         elif "--help" not in words:
-            commands[tuple(words)] = place
+            commands[tuple(words)] = position
     assert len(commands) > 50
     done = subprocess.run(
         [sys.executable, "-c", BENCHMARKS, json.dumps([*map(list, commands)])],

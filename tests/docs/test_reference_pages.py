@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from flows.exit_codes import EXIT_CODES
-from pmflib import errors
+from pmflib.core import errors
+from pmflib_flows import exit_codes
 from tests.docs.pages import ROOT
 
 DOCS = ROOT / "docs"
@@ -52,17 +52,13 @@ def list_messages():
             yield pytest.param(found[1], code, id=found[1][:40])
 
 
-def find_exit_code(error):
-    return next((EXIT_CODES[each] for each in error.__mro__ if each in EXIT_CODES), 2)
-
-
 @pytest.mark.parametrize(("message", "code"), [*list_messages()])
 def test_troubleshooting__messages_are_those_of_the_source(messages, message, code):
     texts, raised = messages
     # a value of the page may be text of the source, but not the other way round
     pattern = re.compile(".*".join(map(re.escape, message.split(VALUE))), re.DOTALL)
     assert any(pattern.search(text) for text in texts)
-    codes = {find_exit_code(error) for error, text in raised if pattern.search(text)}
+    codes = {exit_codes.find_exit_code(error) for error, text in raised if pattern.search(text)}
     if code is not None and codes:
         assert code in codes
 
@@ -70,7 +66,8 @@ def test_troubleshooting__messages_are_those_of_the_source(messages, message, co
 def test_exit_codes__page_has_those_of_the_command_line():
     text = (DOCS / "exit-codes.md").read_text("utf-8")
     listed = set(map(int, re.findall(r"^\| (\d+) \|", text, re.MULTILINE)))
-    assert listed == {0, 1, *EXIT_CODES.values(), 130, 141, 143}
+    ends = exit_codes.INTERRUPTED, exit_codes.OUTPUT_CLOSED, exit_codes.TERMINATED
+    assert listed == {0, exit_codes.DEFECT, *exit_codes.EXIT_CODES.values(), *ends}
 
 
 def test_index__has_every_page_once():

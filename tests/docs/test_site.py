@@ -72,19 +72,19 @@ def test_site__mathematics_come_with_it(site):
 
 
 def test_site__every_public_name_command_and_section_has_a_place(site):
-    import pmflib
-    from flows.cli import app
+    import pmflib as pmf
     from pmflib.config.pipeline import PipelineConfig
+    from pmflib_flows.cli import app
 
     models, crowd, questions, commands, configuration = (
         (site / f"{name}.html").read_text("utf-8")
         for name in ("library", "library-crowd", "library-questions", "commands", "configuration")
     )
-    for name in set(pmflib.__all__) - {"crowd", "questions"}:
+    for name in set(pmf.__all__) - {"crowd", "questions"}:
         assert f'id="pmflib.{name}"' in models or f'.{name}"' in models, name
-    for name in pmflib.questions.__all__:
+    for name in pmf.questions.__all__:
         assert f'.{name}"' in questions, name
-    for name in pmflib.crowd.__all__:
+    for name in pmf.crowd.__all__:
         assert f'.{name}"' in crowd, name
     for command in app.registered_commands:
         assert f">pmf {command.callback.__name__}<" in commands, command

@@ -1,17 +1,51 @@
 import numpy as np
+import pytest
 
-from pmflib.em.checkpoint import load_state, save_state
+import pmflib as pmf
+from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.solvers.numeric.squarem import Acceleration
 
 
-def test_save_state__and_load_to_the_same_bits(tmp_path):
+def open_checkpoint(folder, fit="a fit"):
+    return Checkpoint(folder / "state.npz", fit, EMState.to_arrays, EMState.from_arrays)
+
+
+def test_checkpoint__is_gone_on_from_by_its_own_fit_alone(tmp_path):
+    mine, other = open_checkpoint(tmp_path), open_checkpoint(tmp_path, "another")
+    assert mine.load() is None
+    mine.save(EMState(np.ones(1), np.ones((2, 1)), (0.5,)))
+    before = mine.path.read_bytes()
+    with pytest.raises(
+        pmf.PmfError, match=r"checkpoint .* holds states of another fit, .* or delete"
+    ):
+        other.load()
+    assert mine.path.read_bytes() == before
+    assert mine.load().loss_history == (0.5,)
+
+
+def test_checkpoint__leaves_alone_what_nobody_answers_for(tmp_path):
+    checkpoint = open_checkpoint(tmp_path)
+    np.savez(checkpoint.path, prior=np.ones(1))
+    assert checkpoint.load() is None
+    checkpoint.path.write_bytes(b"PK nonsense")
+    assert checkpoint.load() is None
+
+
+def test_digest_fit__tells_arrays_from_their_shapes_and_types():
+    inputs = [np.zeros(4), np.zeros((2, 2)), np.zeros(4, np.int64), "0", 0, (1, 2), None]
+    digests = {digest_fit(each) for each in inputs}
+    # a number is its text
+    assert len(digests) == len(inputs) - 1
+    assert digest_fit("a", "b") != digest_fit("ab")
+
+
+def test_em_state__is_loaded_to_the_same_bits(tmp_path):
     rng = np.random.default_rng(0)
-    path = tmp_path / "state.npz"
-    assert load_state(path) is None
+    checkpoint = open_checkpoint(tmp_path)
     state = EMState(rng.random(2), rng.random((3, 2)), (0.1, 1 / 3), (-0.1, -1 / 3))
-    save_state(path, state)
-    loaded = load_state(path)
+    checkpoint.save(state)
+    loaded = checkpoint.load()
     assert loaded.factors.tobytes() == state.factors.tobytes()
     assert (loaded.loss_history, loaded.log_likelihoods) == (state.loss_history, (-0.1, -1 / 3))
     assert loaded.best_prior is loaded.best_factors is None
@@ -25,19 +59,20 @@ def test_save_state__and_load_to_the_same_bits(tmp_path):
         rng.random(2),
         rng.random((3, 2)),
     )
-    save_state(path, best)
-    loaded = load_state(path)
+    checkpoint.save(best)
+    loaded = checkpoint.load()
     assert loaded.best_factors.tobytes() == best.best_factors.tobytes()
     assert loaded.held_out == (0.3, 0.4)
 
 
-def test_save_state__keeps_the_acceleration(tmp_path):
+def test_em_state__keeps_the_acceleration(tmp_path):
     rng = np.random.default_rng(1)
     model = rng.random(2), rng.random((3, 2))
     pending = Acceleration(fallback=model, step_length=1.7, longest=4.0, passes_saved=1 / 3)
     for acceleration in (Acceleration(origin=model), pending):
-        save_state(tmp_path / "state.npz", EMState(*model, acceleration=acceleration))
-        loaded = load_state(tmp_path / "state.npz").acceleration
+        checkpoint = open_checkpoint(tmp_path)
+        checkpoint.save(EMState(*model, acceleration=acceleration))
+        loaded = checkpoint.load().acceleration
         for name in ("origin", "fallback"):
             assert (getattr(loaded, name) is None) == (getattr(acceleration, name) is None)
         found = loaded.fallback or loaded.origin

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-import pmflib.em.duplicates as duplicates
-from pmflib.blocks import DenseBlock, SparseBlock
-from pmflib.em.duplicates import merge_duplicates
-from pmflib.em.statistics import em_statistics, take_logs
+import pmflib.em.blocks as duplicates
+from pmflib.core.blocks import DenseBlock, SparseBlock
+from pmflib.em.blocks import merge_duplicates
+from pmflib.model.statistics import em_statistics, take_logs
 from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4]
@@ -61,7 +61,7 @@ def test_merge_duplicates__leaves_what_does_not_pay(codes):
     rng = np.random.default_rng(3)
     distinct = DenseBlock(rng.integers(0, 5, (5000, 30)).astype(np.int8))
     assert merge_duplicates(distinct) is distinct
-    # the sample alone is full of equal rows, at every 2nd place
+    # the sample alone is full of equal rows, at every 2nd position
     half = rng.integers(0, 5, (10_000, 30)).astype(np.int8)
     half[::2] = 0
     half[1::20] = 0
@@ -72,6 +72,7 @@ def test_merge_duplicates__leaves_what_does_not_pay(codes):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_merge_duplicates__a_collision_of_hashes_merges_nothing(codes, monkeypatch, sparse):
+    # nobody has two rows of one hash of 64 bits at hand
     monkeypatch.setattr(duplicates, "_hash_rows", lambda block: np.zeros(block.n_rows, np.uint64))
     block = DenseBlock(codes).to_sparse(OFFSETS) if sparse else DenseBlock(codes)
     assert merge_duplicates(block) is block

@@ -1,7 +1,7 @@
 import pytest
 
+from pmflib.core.errors import MemoryPlanError
 from pmflib.em.memory import plan_em
-from pmflib.errors import MemoryPlanError
 
 
 def test_plan_em__holds_statistics_of_every_thread():

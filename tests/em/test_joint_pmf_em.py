@@ -5,18 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.blocks import DenseBlock
-from pmflib.em.checkpoint import load_state, save_state
+import pmflib as pmf
+from pmflib.core.arrays import FLOOR
+from pmflib.core.blocks import DenseBlock
+from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
-from pmflib.em.statistics import (
-    EMStatistics,
-    em_statistics,
-    m_step,
-    take_logs,
-)
-from pmflib.errors import PmfError
-from pmflib.level_blocks import FLOOR
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
+from pmflib.model.statistics import EMStatistics, em_statistics, m_step, sum_fields, take_logs
+from pmflib.solvers import PseudoCounts
 from tests.reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 CARDINALITIES = [3, 2, 4]
@@ -29,7 +24,7 @@ def evaluate_on(codes, offsets=OFFSETS):
     return lambda model: em_statistics(DenseBlock(codes), offsets, *take_logs(*model))
 
 
-def judge_on(codes):
+def score_on(codes):
     return lambda model: evaluate_on(codes)(model).log_likelihood / len(codes)
 
 
@@ -86,18 +81,18 @@ def test_em_statistics__state_of_no_prior_gets_no_mass():
 
 
 @given(tables_of_codes(), st.lists(st.integers(0, 12), max_size=3))
-def test_merge__ragged_splits_equal_the_whole(case, cuts):
+def test_sum_fields__ragged_splits_equal_the_whole(case, ends):
     cardinalities, codes = case
     offsets = offsets_of(cardinalities)
     model = make_model(np.random.default_rng(0), cardinalities, 3)
     whole = evaluate_on(codes, offsets)(model)
-    parts = [evaluate_on(part, offsets)(model) for part in np.split(codes, sorted(cuts))]
+    parts = [evaluate_on(part, offsets)(model) for part in np.split(codes, sorted(ends))]
     before = parts[0].level_mass.copy()
-    total = EMStatistics.merge([EMStatistics.zero(offsets[-1], 3), *parts])
+    total = sum_fields([EMStatistics.zero(offsets[-1], 3), *parts])
     np.testing.assert_allclose(total.level_mass, whole.level_mass, rtol=1e-13, atol=1e-15)
     assert total.log_likelihood == pytest.approx(whole.log_likelihood, rel=1e-13)
     assert total.n_rows == whole.n_rows
-    EMStatistics.merge(parts)
+    sum_fields(parts)
     assert np.array_equal(parts[0].level_mass, before)
 
 
@@ -132,7 +127,9 @@ def test_shaped_by__mean_pseudo_count_is_as_asked_for():
 
 @pytest.mark.parametrize("pseudo_count", [-1.0, float("nan"), float("inf")])
 def test_shaped_by__refuses_what_is_no_pseudo_count(pseudo_count):
-    with pytest.raises(PmfError, match=r"pseudo_count is .*; give a pseudo-count of at least 0"):
+    with pytest.raises(
+        pmf.PmfError, match=r"pseudo_count is .*; give a pseudo-count of at least 0"
+    ):
         PseudoCounts.shaped_by(SINGLES, OFFSETS, pseudo_count)
 
 
@@ -230,7 +227,7 @@ def run_with_validation(values, tol=0.0, **options):
         OFFSETS,
         pseudo_counts=NONE,
         tol=tol,
-        judge=scripted(values),
+        score=scripted(values),
         on_pass=seen.append,
         **options,
     )
@@ -272,23 +269,18 @@ def test_run_joint_pmf_em__continues_from_a_checkpoint_to_the_same_bits(
     options: dict[str, Any] = {
         "pseudo_counts": PseudoCounts.shaped_by(SINGLES, OFFSETS, 0.5),
         "tol": 0.0,
-        "judge": judge_on(codes[:20]) if validated else None,
+        "score": score_on(codes[:20]) if validated else None,
         "patience": 3,
     }
     start = EMState(*make_model(np.random.default_rng(8), CARDINALITIES, 3))
     whole = run_joint_pmf_em(evaluate_on(codes[20:]), start, OFFSETS, max_passes=9, **options)
     path = tmp_path / "state.npz"
-    run_joint_pmf_em(
-        evaluate_on(codes[20:]),
-        start,
-        OFFSETS,
-        max_passes=killed_after,
-        on_pass=lambda state: save_state(path, state),
-        **options,
-    )
-    resumed = run_joint_pmf_em(
-        evaluate_on(codes[20:]), load_state(path), OFFSETS, max_passes=9, **options
-    )
+    options["checkpoint"] = Checkpoint(path, "a fit", EMState.to_arrays, EMState.from_arrays)
+    for max_passes in (killed_after, 9):
+        resumed = run_joint_pmf_em(
+            evaluate_on(codes[20:]), start, OFFSETS, max_passes=max_passes, **options
+        )
+        assert resumed.n_passes == max_passes
     assert resumed.prior.tobytes() == whole.prior.tobytes()
     assert resumed.factors.tobytes() == whole.factors.tobytes()
     assert resumed.loss_history == whole.loss_history
@@ -301,7 +293,7 @@ def test_run_joint_pmf_em__continues_from_a_checkpoint_to_the_same_bits(
 )
 def test_run_joint_pmf_em__refuses_options_out_of_range(option):
     ((name, value),) = option.items()
-    with pytest.raises(PmfError, match=f"{name} is {value}; give at least"):
+    with pytest.raises(pmf.PmfError, match=f"{name} is {value}; give at least"):
         run_joint_pmf_em(
             evaluate_on(np.zeros((1, 3), np.int8)),
             EMState(np.ones(1), SINGLES[:, None]),

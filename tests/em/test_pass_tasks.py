@@ -1,9 +1,8 @@
 import pytest
 
-from pmflib.em.pass_tasks import choose_tasks, plan_pass
-from pmflib.running import grouping
-from pmflib.running.grouping import count_groups, group_blocks
-from pmflib.store.sample_blocks import BlockReference
+from pmflib.em.memory import choose_tasks, plan_pass
+from pmflib.store import sample_blocks
+from pmflib.store.sample_blocks import BlockReference, count_groups, group_blocks
 
 
 def test_plan_pass__ten_thousand_million_rows_on_a_thousand_threads():
@@ -15,14 +14,14 @@ def test_plan_pass__ten_thousand_million_rows_on_a_thousand_threads():
     assert plan.bytes_sent < 200_000_000
 
 
-def test_plan_pass__models_are_dealt_to_idle_threads():
+def test_plan_pass__models_are_assigned_to_idle_threads():
     shares = [plan_pass([1] * 4, n, 10, 2, 6) for n in (1, 4, 8, 9, 100)]
     assert [plan.n_shares for plan in shares] == [1, 1, 2, 3, 6]
     assert [plan.models_per_share for plan in shares] == [6, 6, 3, 2, 1]
 
 
 @pytest.mark.parametrize("n_blocks", [0, 1, 5, 64, 65, 1000, 20_000])
-@pytest.mark.parametrize("coarseness", [1, grouping.COUNTING_COARSENESS])
+@pytest.mark.parametrize("coarseness", [1, sample_blocks.COUNTING_COARSENESS])
 def test_count_groups__as_many_as_are_made(n_blocks, coarseness):
     n_cells = 1_966_080
     blocks = [BlockReference("", 0, 65_536, 0, n_cells, n_cells)] * n_blocks
@@ -31,7 +30,7 @@ def test_count_groups__as_many_as_are_made(n_blocks, coarseness):
     )
 
 
-def test_choose_tasks__more_than_the_wanted_ones_are_worth_while():
+def test_choose_tasks__more_than_the_usual_ones_are_worth_while():
     few, held_out, training = ([1 << 22] * 60, [1 << 26] * 251, [1 << 26] * 3600)
     assert [choose_tasks(few, n) for n in (1, 16, 1000)] == [1, 16, 64]
     assert [choose_tasks(held_out, n) for n in (16, 1000)] == [16, 125]

@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
 
-from pmflib.blocks import DenseBlock
+import pmflib as pmf
 from pmflib.config import ClusterConfig
-from pmflib.counting.pair_counts import count_pairs
-from pmflib.em.in_memory import SamplesInMemory
-from pmflib.em.members import merge_each
-from pmflib.em.stored_samples import StoredSamples, evaluate_group, load_group
-from pmflib.errors import MemoryPlanError
-from pmflib.running import grouping
-from pmflib.running.clients import open_client, start_workers
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import MemoryPlanError
+from pmflib.em.block_source import load_group
+from pmflib.em.samples import SamplesInMemory, evaluate_group
+from pmflib.model.statistics import merge_each
+from pmflib.running.clients import open_client
 from pmflib.running.maps import run_blocks
-from pmflib.schema import Schema
+from pmflib.running.workers import start_workers
+from pmflib.store import sample_blocks
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import write_dataset
 from pmflib.store.sample_blocks import BlockReference, iterate_blocks
@@ -20,7 +20,7 @@ from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
-SCHEMA = Schema.from_cardinalities(CARDINALITIES)
+SCHEMA = pmf.Schema.from_cardinalities(CARDINALITIES)
 MODELS = [make_model(np.random.default_rng(seed), CARDINALITIES, 2) for seed in (1, 2, 3)]
 
 
@@ -37,7 +37,7 @@ def codes(blocks):
 
 @pytest.fixture
 def _a_group_per_block(monkeypatch):
-    monkeypatch.setattr(grouping, "MIN_GROUP", 1)
+    monkeypatch.setattr(sample_blocks, "MIN_GROUP", 1)
 
 
 def same_bits(one, other):
@@ -50,7 +50,7 @@ def same_bits(one, other):
 
 
 def test_stored_samples__agree_with_samples_in_memory(blocks, codes):
-    stored, loaded = StoredSamples(blocks, SCHEMA), SamplesInMemory(codes, OFFSETS, 2)
+    stored, loaded = pmf.StoredSamples(blocks, SCHEMA), SamplesInMemory(codes, OFFSETS, 2)
     assert (stored.n_rows, stored.n_observed) == (50, loaded.n_observed)
     for found, expected in zip(stored.evaluate(MODELS), loaded.evaluate(MODELS), strict=True):
         np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
@@ -68,24 +68,25 @@ def test_stored_samples__agree_with_samples_in_memory(blocks, codes):
 def test_stored_samples__same_bits_on_threads_kept_or_read_again(
     thread_client, blocks, spare_bytes
 ):
-    alone = StoredSamples(blocks, SCHEMA)
-    mapped = StoredSamples(blocks, SCHEMA, thread_client, spare_bytes)
+    alone = pmf.StoredSamples(blocks, SCHEMA)
+    mapped = pmf.StoredSamples(blocks, SCHEMA, thread_client, spare_bytes)
     for _ in range(2):
         for found, expected in zip(mapped.evaluate(MODELS), alone.evaluate(MODELS), strict=True):
             assert same_bits(found, expected)
     assert mapped.score(MODELS) == alone.score(MODELS)
     assert mapped.compare(*MODELS[:2]) == alone.compare(*MODELS[:2])
-    (held,) = mapped._held
-    assert len(held) == len(blocks) > 2
-    assert len(held.runs) == 2
-    kinds = {type(block) for run in thread_client.gather(list(held.runs)) for (block,) in run}
+    # what workers hold shows nowhere else: the results are the same
+    (kept,) = mapped.source._kept
+    assert len(kept) == len(blocks) > 2
+    assert len(kept.runs) == 2
+    kinds = {type(block) for run in thread_client.gather(list(kept.runs)) for (block,) in run}
     assert (BlockReference in kinds) == (spare_bytes == 0)
     here = mapped.with_client(None)
     assert same_bits(here.evaluate(MODELS)[2], alone.evaluate(MODELS)[2])
 
 
 def test_stored_samples__of_no_blocks_add_nothing(thread_client):
-    nothing = StoredSamples([], SCHEMA, thread_client)
+    nothing = pmf.StoredSamples([], SCHEMA, thread_client)
     (found,) = nothing.evaluate(MODELS[:1])
     assert (found.log_likelihood, found.n_rows, found.level_mass.sum()) == (0, 0, 0)
     assert found.level_mass.shape == (9, 2)
@@ -111,7 +112,7 @@ def test_open__finds_the_folds_of_a_dataset(tmp_path, thread_client):
         version=1,
         write=lambda folder, work: write_dataset(folder, store, [partition], {}) or {},
     ).reference
-    training = StoredSamples.open(store, dataset, SCHEMA, [0, 1], thread_client)
+    training = pmf.StoredSamples.open(store, dataset, SCHEMA, [0, 1], thread_client)
     assert training.n_rows == 40
     assert training.spare_bytes > 0
     (found,) = training.evaluate(MODELS[:1])
@@ -128,16 +129,16 @@ def write_samples(folder, codes):
 @pytest.mark.parametrize("on_workers", [False, True])
 def test_count_pairs__by_fold(blocks, codes, thread_client, on_workers):
     client = thread_client if on_workers else None
-    counts = StoredSamples(blocks, SCHEMA, client).count_pairs()
+    counts = pmf.StoredSamples(blocks, SCHEMA, client).count_pairs()
     assert counts.n_rows.tolist() == [17, 17, 16]
-    whole = count_pairs(codes, SCHEMA, n_folds=1)
+    whole = pmf.count_pairs(codes, SCHEMA, n_folds=1)
     np.testing.assert_array_equal(counts.to_dense(), whole.to_dense())
 
 
 def test_count_pairs__refuses_tables_that_do_not_fit(blocks, monkeypatch):
-    monkeypatch.setattr("pmflib.running.worker_memory.find_memory_limit", lambda: 1000)
+    monkeypatch.setattr("pmflib.running.memory.find_memory_limit", lambda: 1000)
     with pytest.raises(MemoryPlanError, match="counting pairs would need"):
-        StoredSamples(blocks, SCHEMA).count_pairs()
+        pmf.StoredSamples(blocks, SCHEMA).count_pairs()
 
 
 def test_load_group__blocks_in_order(blocks, codes):

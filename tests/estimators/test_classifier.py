@@ -10,7 +10,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import pmflib as pmf
-from pmflib.errors import SchemaWarning
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ def people():
 @pytest.mark.parametrize("make", [lambda x: x, pl.from_pandas], ids=["pandas", "polars"])
 def test_fit__frames_with_missing_values(people, make):
     X, y = people
-    with pytest.warns(SchemaWarning, match="'nothing' is left out: no value was seen"):
+    with pytest.warns(pmf.SchemaWarning, match="'nothing' is left out: no value was seen"):
         model = pmf.PMFClassifier(rank=3).fit(make(X), y)
     assert model.classes_.tolist() == ["maybe", "no", "yes"]
     assert model.feature_names_in_.tolist() == list(X.columns)
@@ -47,7 +46,7 @@ def test_fit__frames_with_missing_values(people, make):
 
 def test_predict__row_with_nothing_observed_gets_the_shares(people):
     X, y = people
-    with pytest.warns(SchemaWarning):
+    with pytest.warns(pmf.SchemaWarning):
         model = pmf.PMFClassifier(rank=3).fit(X, y)
     nothing = X.iloc[:1].copy()
     nothing[:] = None
@@ -97,7 +96,7 @@ def test_predict__one_class():
 def test_predict__no_column_can_be_a_variable():
     X = pd.DataFrame({"id": [f"p{number}" for number in range(60)]})
     y = np.array([0, 1, 1] * 20)
-    with pytest.warns(SchemaWarning, match="'id' is left out: an identifier"):
+    with pytest.warns(pmf.SchemaWarning, match="'id' is left out: an identifier"):
         model = pmf.PMFClassifier().fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X)[0], [1 / 3, 2 / 3], atol=0.05)
 
@@ -138,3 +137,12 @@ def test_pipeline__latent_states_as_features(people):
         FunctionTransformer(), pmf.PMFTransformer(rank=4), LogisticRegression()
     )
     assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.8
+
+
+def test_fit__as_many_classes_as_rows_are_refused_at_once():
+    X = pd.DataFrame({"a": ["x", "y"] * 100, "b": ["u", "u", "v", "v"] * 50})
+    with (
+        pytest.warns(UserWarning, match="unique classes"),
+        pytest.raises(ValueError, match="200 classes in 200 rows, one in two or more; leave out"),
+    ):
+        pmf.PMFClassifier().fit(X, [f"label {n}" for n in range(200)])

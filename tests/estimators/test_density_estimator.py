@@ -6,7 +6,6 @@ import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import pmflib as pmf
-from pmflib.errors import PmfError
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +13,7 @@ def rows():
     rng = np.random.default_rng(0)
     side = rng.integers(0, 2, 600)
     noisy = [np.where(rng.random(600) < 0.9, side, 1 - side) for _ in range(5)]
-    columns = {f"q{place}": np.array(["no", "yes"])[each] for place, each in enumerate(noisy)}
+    columns = {f"q{index}": np.array(["no", "yes"])[each] for index, each in enumerate(noisy)}
     return columns | {"income": np.round(20 + 30 * side + 5 * rng.random(600), 3)}
 
 
@@ -22,7 +21,7 @@ def test_score_samples__rows_that_fit_are_likelier(rows):
     frame = pd.DataFrame(rows)
     density = pmf.PMFDensity(rank=2).fit(frame)
     mixed = pd.DataFrame(
-        {name: np.roll(values, 7 * place) for place, (name, values) in enumerate(rows.items())}
+        {name: np.roll(values, 7 * index) for index, (name, values) in enumerate(rows.items())}
     )
     assert density.score(frame) > density.score(mixed) + 0.5
     assert density.score_samples(frame).shape == (600,)
@@ -53,7 +52,7 @@ def test_sample__array():
     drawn = pmf.PMFDensity(rank=2).fit(table).sample(50)
     assert drawn.shape == (50, 4)
     assert drawn.dtype == table.dtype
-    with pytest.raises(PmfError, match="n_samples is 0; give at least 1"):
+    with pytest.raises(pmf.PmfError, match="n_samples is 0; give at least 1"):
         pmf.PMFDensity(rank=2).fit(table).sample(0)
 
 

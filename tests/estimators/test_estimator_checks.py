@@ -31,7 +31,7 @@ SKIPPED_WITHOUT_SCIPY_ARRAYS = "check_array_api_input"
         pmf.PMFDensity(rank=1),
         pmf.PMFImputer(rank=1),
         pmf.PMFTransformer(rank=1),
-        pmf.PMFImputer(rank=2, members=1, dependence="tree"),
+        pmf.PMFImputer(rank=1, members=1, dependence="tree"),
         pmf.PMFTransformer(rank=3, method="traits", dimensions=0),
     ]
 )
@@ -82,8 +82,8 @@ def test_set_output__imputed_frame_of_another_kind(make, container):
     rows = {"a": ["x", "y", None, "x"] * 20, "b": [1.0, None, 2.0, 1.0] * 20}
     imputer = pmf.PMFImputer(rank=2).set_output(transform=container)
     filled = imputer.fit_transform(make(rows))
-    wanted = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "default": make}[container]
-    assert isinstance(filled, wanted)
+    expected = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "default": make}[container]
+    assert isinstance(filled, expected)
     assert list(filled.columns) == ["a", "b"]
     assert set(np.asarray(filled["a"])) == {"x", "y"}
     assert np.asarray(filled["b"]).dtype == np.float64

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib.errors import PmfError, SchemaError, SchemaWarning
+from pmflib.core.errors import SchemaError
 
 
 def draw_rows(n_rows=400, share_missing=0.2, seed=0):
@@ -24,9 +24,9 @@ def draw_rows(n_rows=400, share_missing=0.2, seed=0):
     hidden = rng.random((n_rows, len(columns))) < share_missing
     given = {
         name: [
-            None if hide else value for value, hide in zip(values, hidden[:, place], strict=True)
+            None if hide else value for value, hide in zip(values, hidden[:, position], strict=True)
         ]
-        for place, (name, values) in enumerate(columns.items())
+        for position, (name, values) in enumerate(columns.items())
     }
     return columns, given, hidden
 
@@ -67,15 +67,15 @@ def test_fit_transform__own_levels_and_dtypes(make, strategy):
         if isinstance(filled, pa.Table)
         else {n: list(filled[n]) for n in columns}
     )
-    for place, (name, truth) in enumerate(columns.items()):
-        kept = [got[name][row] == truth[row] for row in np.flatnonzero(~hidden[:, place])]
+    for position, (name, truth) in enumerate(columns.items()):
+        kept = [got[name][row] == truth[row] for row in np.flatnonzero(~hidden[:, position])]
         assert all(kept)
-        guessed = [got[name][row] for row in np.flatnonzero(hidden[:, place])]
+        guessed = [got[name][row] for row in np.flatnonzero(hidden[:, position])]
         assert set(guessed) <= set(truth)
         right = [
             (a > 50) == (b > 50) if name == "price" else a == b
             for a, b in zip(
-                guessed, (truth[row] for row in np.flatnonzero(hidden[:, place])), strict=True
+                guessed, (truth[row] for row in np.flatnonzero(hidden[:, position])), strict=True
             )
         ]
         assert np.mean(right) > 0.8
@@ -145,7 +145,7 @@ def test_fit__column_without_a_value_passes_through(make):
         "c": [1, 2, 1] * 20,
         "one": ["z", None, "z"] * 20,
     }
-    with pytest.warns(SchemaWarning, match="column 'b' is left out: no value was seen"):
+    with pytest.warns(pmf.SchemaWarning, match="column 'b' is left out: no value was seen"):
         imputer = pmf.PMFImputer(rank=2).fit(make(rows))
     filled = imputer.transform(make(rows))
     got = filled.to_pydict() if isinstance(filled, pa.Table) else {n: list(filled[n]) for n in rows}
@@ -169,7 +169,7 @@ def test_fit__nothing_but_missing():
 def test_transform__new_level_stays_and_counts_as_missing():
     frame = pd.DataFrame({"a": ["x", "y"] * 30, "b": ["u", "v"] * 30})
     imputer = pmf.PMFImputer(rank=2).fit(frame)
-    with pytest.warns(SchemaWarning, match=r"1 columns have values .* column 'a' has 'z'"):
+    with pytest.warns(pmf.SchemaWarning, match=r"1 columns have values .* column 'a' has 'z'"):
         filled = imputer.transform(pd.DataFrame({"a": ["z", "x"], "b": ["u", None]}))
     assert filled["a"].tolist() == ["z", "x"]
     assert filled["b"].tolist() == ["u", "u"]
@@ -191,9 +191,9 @@ def test_transform__new_level_belongs_to_other_where_there_is_one():
 
 def test_fit__mistakes():
     frame = pd.DataFrame({"a": ["x", "y"] * 5})
-    with pytest.raises(PmfError, match=r"strategy is 'median'; give one of"):
+    with pytest.raises(pmf.PmfError, match=r"strategy is 'median'; give one of"):
         pmf.PMFImputer(strategy="median").fit(frame)  # type: ignore[arg-type]
-    with pytest.raises(PmfError, match="bins is 1; give a number of at least 2"):
+    with pytest.raises(pmf.PmfError, match="bins is 1; give a number of at least 2"):
         pmf.PMFImputer(bins=1).fit(frame)
     with pytest.raises(ValueError, match="infinity in column 'a'; make it missing"):
         pmf.PMFImputer().fit(pd.DataFrame({"a": [1.0, np.inf]}))

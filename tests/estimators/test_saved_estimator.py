@@ -10,7 +10,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import pmflib as pmf
-from pmflib.errors import PmfError, StoreError
+from pmflib.core.errors import StoreError
 
 ROWS = {
     "a": ["x", "y", None, "x"] * 20,
@@ -124,10 +124,12 @@ def test_save__what_json_cannot_hold(tmp_path):
         pmf.PMFImputer().save(tmp_path / "nothing")
     table = pd.DataFrame(ROWS)
     state = np.random.RandomState(0)
-    with pytest.raises(PmfError, match=r"random_state is RandomState.* or pickle the estimator"):
+    with pytest.raises(
+        pmf.PmfError, match=r"random_state is RandomState.* or pickle the estimator"
+    ):
         pmf.PMFImputer(rank=2, random_state=state).fit(table).save(tmp_path / "state")
     days = pd.DataFrame({"day": [date(2020, 1, 1), date(2020, 1, 2)] * 20})
     imputer = pmf.PMFImputer(rank=1).fit(days)
-    with pytest.raises(PmfError, match=r"level is datetime\.date"):
+    with pytest.raises(pmf.PmfError, match=r"level is datetime\.date"):
         imputer.save(tmp_path / "days")
     assert not list(tmp_path.iterdir())

@@ -6,8 +6,7 @@ import pytest
 from sklearn.base import clone
 
 import pmflib as pmf
-from pmflib.errors import PmfError
-from pmflib.trees.tree_pmf import TreePMF
+from pmflib.model.forests.tree_pmf import TreePMF
 
 CLASSES = [
     pmf.PMFDensity(rank=2, members=1, dependence="tree"),
@@ -130,11 +129,13 @@ def test_score_samples__density_of_traits_is_that_of_its_states(ratings):
 
 
 def test_fit__mistakes(chain):
-    with pytest.raises(PmfError, match=r"method is 'trait'; give one of \('classes', 'traits'\)"):
+    with pytest.raises(
+        pmf.PmfError, match=r"method is 'trait'; give one of \('classes', 'traits'\)"
+    ):
         pmf.PMFTransformer(method="trait").fit(chain)  # type: ignore[arg-type]
-    with pytest.raises(PmfError, match="dependence is 'tree' and method is 'traits'"):
+    with pytest.raises(pmf.PmfError, match="dependence is 'tree' and method is 'traits'"):
         pmf.PMFDensity(method="traits", dependence="tree").fit(chain)
-    with pytest.raises(PmfError, match="dependence is 'forest'; give one of"):
+    with pytest.raises(pmf.PmfError, match="dependence is 'forest'; give one of"):
         pmf.PMFClassifier(rank=2, dependence="forest").fit(chain[["v0"]], chain["v1"])  # type: ignore[arg-type]
-    with pytest.raises(PmfError, match="dimensions is -1; give at least 0"):
+    with pytest.raises(pmf.PmfError, match="dimensions is -1; give at least 0"):
         pmf.PMFImputer(rank=10, method="traits", dimensions=-1).fit(chain)

@@ -27,7 +27,7 @@ from pmflib.config import load_config
 from pmflib.running.clients import Client
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
-from pmflib.store.retention import is_needed, list_collected_runs
+from pmflib.store.lineage import is_needed, list_collected_runs
 from pmflib.store.run_records import list_records
 from pmflib.store.verification import verify_store
 from tests.faults.fault_matrix import note_fault, write_matrix
@@ -160,7 +160,7 @@ class BucketNights:
             "AWS_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.server.port}",
             "AWS_ALLOW_HTTP": "true",
-            "PMF_MIRROR": str(folder / "mirror"),
+            "PMF_MIRROR": str(folder / "cache"),
             "OMP_NUM_THREADS": "1",
         }
         stack.enter_context(_set_variables(self.variables))
@@ -266,12 +266,12 @@ class BucketNights:
                     self._objects.put(f"{name}/{facts['path'].partition('/')[2]}", content)
         return here
 
-    def _run(self, here: Path, mirror: str = "mirror") -> dict[str, object]:
+    def _run(self, here: Path, cache: str = "cache") -> dict[str, object]:
         return self.nursery.run(
             here,
             longest=LONGEST,
             PMF_DASK_ADDRESS=self.cluster.address,
-            PMF_MIRROR=str(here / mirror),
+            PMF_MIRROR=str(here / cache),
         )
 
     def disturb(self, name: str, fault: Fault) -> Outcome:
@@ -293,7 +293,7 @@ class BucketNights:
             # the next run is a later one: whoever was killed has been started again, and the server answers
             self.server.reset()
             self.cluster.wait()
-            answer = self._run(here, f"mirror{n_runs}" if fault.moves else "mirror")
+            answer = self._run(here, f"cache{n_runs}" if fault.moves else "cache")
             n_runs += 1
         self.server.reset()
         self._check(here, fault.night)
@@ -357,7 +357,7 @@ class Strike:
         kind, night, moment = self._fault.kind, self._fault.night, self._fault.moment
         n = self._nights.n_requests[night]
         if kind == "lost create":
-            # a night may have one alone, whose place in it is not known
+            # a night may have one alone, whose position in it is not known
             return 1
         if kind in ("kill worker", "kill scheduler"):
             busy = self._nights.busy[night]

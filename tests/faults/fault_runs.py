@@ -17,20 +17,20 @@ from typing import Any
 import numpy as np
 import psutil
 
+import pmflib as pmf
 from pmflib.config import load_config
-from pmflib.em.checkpoint import load_state
-from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.checkpoints import load_arrays
 from pmflib.store.file_digests import digest_tree
 from pmflib.store.leases import LEASE_SECONDS
 from pmflib.store.run_records import find_last_run
-from pmflib.synthetic.datasets import write_rating_log, write_survey
 from pmflib.synthetic.planted_models import planted_factors
-from tasks.count import count
-from tasks.evaluate import evaluate
-from tasks.fit import fit
-from tasks.ingest import ingest
-from tasks.refine import refine
+from pmflib.synthetic.raw_logs import write_rating_log, write_survey
+from pmflib_tasks.count import count
+from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.fit import fit
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.refine import refine
 from tests.faults.nursery import LONGEST
 
 ROOT = Path(__file__).parents[2]
@@ -64,8 +64,8 @@ def write_log(folder: Path, *, n_users: int, per_user: float, n_movies: int) -> 
         dirt=0.02,
     )
     values = tuple(float(level) for level in written.levels)
-    variables = tuple(Variable(name, written.levels, values) for name in written.variables)
-    Schema(variables).save(folder / "schema.json")
+    variables = tuple(pmf.Variable(name, written.levels, values) for name in written.variables)
+    pmf.Schema(variables).save(folder / "schema.json")
 
 
 def write_wide(folder: Path, *, n_people: int, n_questions: int) -> None:
@@ -84,7 +84,7 @@ def write_wide(folder: Path, *, n_people: int, n_questions: int) -> None:
         rng=rng,
         dirt=0.02,
     )
-    Schema(tuple(Variable(name, written.levels) for name in written.variables)).save(
+    pmf.Schema(tuple(pmf.Variable(name, written.levels) for name in written.variables)).save(
         folder / "schema.json"
     )
 
@@ -156,7 +156,7 @@ def start_pmf(
     """Start ``pmf run``, or other words, in a session of its own, away from the Prefect settings of whoever runs the
     tests; states of passes are kept in a new folder where one is named.
     """
-    program = ["tests.faults.kept_states", str(kept_states)] if kept_states else ["flows"]
+    program = ["tests.faults.kept_states", str(kept_states)] if kept_states else ["pmflib_flows"]
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "PMF_"))}
     return subprocess.Popen(
         [sys.executable, "-m", *program, *(words or ("run", str(config))), "--json"],
@@ -286,8 +286,8 @@ def list_fold_files(store: Path) -> dict[str, int]:
 def count_passes(store: Path) -> int:
     """EM passes in the checkpoint of a run under way; 0 without one."""
     for path in _list_work(store):
-        if path.match("state-*.npz") and (state := load_state(path)) is not None:
-            return state.n_passes
+        if path.match("state-*.npz") and (state := load_arrays(path)) is not None:
+            return len(state["loss_history"])
     return 0
 
 
@@ -335,11 +335,11 @@ def check_store(store: Path) -> None:
 def check_artefacts(store: Path) -> None:
     """Check that every artefact is there, whole, and in the manifest once."""
     assert list((store / "manifest").glob(".*")) == []
-    places = set()
+    paths = set()
     for path in (store / "manifest").glob("*.json"):
         reference = json.loads(path.read_text())["reference"]
-        if place := Reference.from_json(reference).path:
-            assert digest_tree(store / place) == reference["digest"]
-            places.add(place)
-    kinds = {place.split("/")[0] for place in places}
-    assert places == {str(path.relative_to(store)) for k in kinds for path in (store / k).iterdir()}
+        if listed := Reference.from_json(reference).path:
+            assert digest_tree(store / listed) == reference["digest"]
+            paths.add(listed)
+    kinds = {listed.split("/")[0] for listed in paths}
+    assert paths == {str(path.relative_to(store)) for k in kinds for path in (store / k).iterdir()}

@@ -13,7 +13,7 @@ from typing import Any
 
 def main() -> None:
     """Keep the states of the command that the other arguments are."""
-    from flows.__main__ import main as run
+    from pmflib_flows.__main__ import main as run
 
     folder = Path(sys.argv.pop(1))
     folder.mkdir()

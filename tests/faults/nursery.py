@@ -55,23 +55,23 @@ class Fault:
         elif event not in ("os.rename", "os.link", "os.mkdir", "os.remove"):
             return
         try:
-            place = os.fspath(words[0])
+            path = os.fspath(words[0])
         except TypeError:
             return
-        if isinstance(place, bytes) or not place.startswith(self._store):
+        if isinstance(path, bytes) or not path.startswith(self._store):
             return
         with self._lock:
             self._count += 1
             count = self._count
         if count == self._n and self._kind:
-            self._write(place[len(self._store) + 1 :])
+            self._write(path[len(self._store) + 1 :])
         if count == self._n and self._kind in SIGNALS:
             os.kill(os.getpid(), SIGNALS[self._kind])
         number = ERRORS.get(self._kind)
         if number is not None and (
             count == self._n or (number == errno.ENOSPC and count > self._n)
         ):
-            raise OSError(number, os.strerror(number), place)
+            raise OSError(number, os.strerror(number), path)
 
     def finish(self) -> None:
         """Report how often it could have happened, if it has not."""
@@ -87,8 +87,8 @@ class Fault:
 def main() -> None:
     """Serve jobs until standard input ends."""
     # loaded once, for all children
-    import flows.etl  # noqa: F401
-    import pmflib.model.stored_evaluation  # noqa: F401
+    import pmflib.scoring.evaluation  # noqa: F401
+    import pmflib_flows.etl  # noqa: F401
 
     for line in sys.stdin:
         job = json.loads(line)
@@ -127,7 +127,7 @@ def _run(job: dict[str, Any], folder: Path) -> NoReturn:
     sys.argv = ["pmf", *job["words"]]
     code = 1
     try:
-        from flows.__main__ import main as run
+        from pmflib_flows.__main__ import main as run
 
         run()
     except SystemExit as ending:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from flows.recording import record_run
 from pmflib.config import ClusterConfig, load_config
-from pmflib.running.clients import start_workers
+from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
-from pmflib.store.places import measure
-from pmflib.store.retention import is_needed, list_collected_runs
+from pmflib.store.lineage import is_needed, list_collected_runs
+from pmflib.store.locations import measure_bytes
 from pmflib.store.run_records import COLLECTIONS, list_records
 from pmflib.store.verification import verify_store
+from pmflib_flows.recording import record_run
 from tests.faults.fault_runs import (
     ROOT,
     check_artefacts,
@@ -32,7 +32,7 @@ from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model
 
 pytestmark = pytest.mark.slow
 
-COLLECT = "import sys; from flows.cli import main; main()"
+COLLECT = "import sys; from pmflib_flows.cli import main; main()"
 
 
 def find_problems(store: Store) -> set[str]:
@@ -140,8 +140,8 @@ def test_collect__thirty_nights_leave_what_a_fresh_store_has(tmp_path: Path) -> 
         kinds = ("samples", "dataset", "counts", "start", "model")
         folders = [folder for kind in kinds for folder in (store.root / kind).iterdir()]
         return {
-            place: measure(store, place)
-            for place in (each.relative_to(store.root).as_posix() for each in folders)
+            path: measure_bytes(store, path)
+            for path in (each.relative_to(store.root).as_posix() for each in folders)
         }
 
     before = sum(list_folders(store).values())

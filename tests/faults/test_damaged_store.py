@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pmflib.config import ClusterConfig, load_config
-from pmflib.errors import StoreError
-from pmflib.running.clients import start_workers
+from pmflib.core.errors import StoreError
+from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
-from tasks.count import count
-from tasks.ingest import ingest
+from pmflib_tasks.count import count
+from pmflib_tasks.ingest import ingest
 from tests.faults.fault_runs import check_store, list_kinds, run_stages, write_config
 
 pytestmark = pytest.mark.slow

@@ -112,8 +112,8 @@ def test_run__fault(
     shutil.copytree(nights.folders[night], folder)
     before = find_live_digest(folder)
     answer = nursery.run(folder, kind, 1 + int(share * nights.n_writes[night]))
-    place = answer["report"].split("/")
-    assert place[0], "the fault did not happen"
+    parts = answer["report"].split("/")
+    assert parts[0], "the fault did not happen"
     assert answer["code"] in CODES[kind], answer["err"]
     # whatever is live was live before, or is what the night makes
     assert find_live_digest(folder) in (before, nights.live[night])
@@ -125,7 +125,7 @@ def test_run__fault(
     rows = json.loads(again["out"])["rows"]
     assert rows["rows_in"] == rows["rows_encoded"] + rows["rows_quarantined"]
     check_store(folder / "store")
-    being_written = place[1].split("-")[0] if place[0] == "tmp" and len(place) > 1 else place[0]
+    being_written = parts[1].split("-")[0] if parts[0] == "tmp" and len(parts) > 1 else parts[0]
     note_fault(kind, night, being_written, answer["code"])
 
 

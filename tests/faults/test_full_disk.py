@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pmflib.config import ClusterConfig
-from pmflib.running.clients import start_workers
+from pmflib.running.workers import start_workers
 from tests.faults.fault_runs import (
     ROOT,
     WAIT_SECONDS,
@@ -29,8 +29,8 @@ import sys
 from pathlib import Path
 from tests.faults.fault_runs import run_stages
 from pmflib.config import ClusterConfig
-from pmflib.errors import StoreError
-from pmflib.running.clients import start_workers
+from pmflib.core.errors import StoreError
+from pmflib.running.workers import start_workers
 
 try:
     with start_workers(ClusterConfig(workers=2)) as address:
@@ -96,7 +96,7 @@ def test_run__disk_full_or_read_only(
 ) -> None:
     path = write_config(tmp_path, large_log, store=tmp_path / "disk" / "store")
     (tmp_path / "disk").mkdir()
-    program = f"mount -t tmpfs -o {options} none {tmp_path}/disk && exec '{sys.executable}' -m flows run {path}"
+    program = f"mount -t tmpfs -o {options} none {tmp_path}/disk && exec '{sys.executable}' -m pmflib_flows run {path}"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "PMF_"))}
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", program],

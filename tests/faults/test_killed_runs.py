@@ -10,7 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from pmflib.em.checkpoint import load_state
+from pmflib.em.joint_pmf_em import EMState
+from pmflib.store.checkpoints import load_arrays
 from tests.faults.fault_runs import (
     MAX_PASSES,
     WAIT_SECONDS,
@@ -98,7 +99,9 @@ def test_run__killed_and_run_again(
         assert all(folds[name] == files[name] for files in seen for name in folds if name in files)
         assert any(folds.keys() & files.keys() for files in seen)
     if stage == "refine":
-        states = [load_state(state) for state in sorted(kept_states.iterdir())]
+        states = [
+            EMState.from_arrays(load_arrays(state) or {}) for state in sorted(kept_states.iterdir())
+        ]
         assert [state.n_passes for state in states] == [*range(passes + 1, MAX_PASSES + 1)]
 
 

@@ -18,13 +18,13 @@ import pytest
 from distributed import LocalCluster
 
 from pmflib.config import ClusterConfig, load_config
-from pmflib.reporting.work_progress import Progress
-from pmflib.running.clients import open_client, start_workers
-from tasks.count import count
-from tasks.fit import fit
-from tasks.ingest import ingest
-from tasks.refine import refine
-from tasks.stage_progress import listen
+from pmflib.display.progress import Progress, listen
+from pmflib.running.clients import open_client
+from pmflib.running.workers import start_workers
+from pmflib_tasks.count import count
+from pmflib_tasks.fit import fit
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.refine import refine
 from tests.faults.fault_runs import (
     MAX_PASSES,
     check_store,
@@ -42,7 +42,7 @@ from tests.faults.fault_runs import (
 pytestmark = [
     pytest.mark.slow,
     # runs say that they wait
-    pytest.mark.filterwarnings("ignore::pmflib.errors.ClusterWarning"),
+    pytest.mark.filterwarnings("ignore::pmflib.core.errors.ClusterWarning"),
 ]
 
 Undisturbed = tuple[Path, dict[str, str]]
@@ -191,17 +191,17 @@ def _dask_processes(port: int) -> Iterator[list[subprocess.Popen[bytes]]]:
     """A scheduler and two workers, each a process of its own."""
     options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__DASHBOARD__ENABLED": "False"}
-    place = ["--host", "127.0.0.1"]
+    host = ["--host", "127.0.0.1"]
     scheduler = [
         sys.executable,
         "-m",
         "distributed.cli.dask_scheduler",
-        *place,
+        *host,
         "--port",
         str(port),
     ]
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", f"tcp://127.0.0.1:{port}"]
-    worker += [*place, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    worker += [*host, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
     started = [
         subprocess.Popen(command, env=environment, **options)
         for command in (scheduler, worker, worker)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from pmflib.config import ClusterConfig
-from pmflib.running import grouping
-from pmflib.running.clients import open_client, start_workers
-from pmflib.running.worker_memory import ClusterMemory
+from pmflib.running.clients import open_client
+from pmflib.running.memory import ClusterMemory
+from pmflib.running.workers import start_workers
+from pmflib.store import sample_blocks
 from tests.faults.fault_runs import ROOT, STAGES, check_store, run_stages, wait_until, write_config
 
 pytestmark = pytest.mark.slow
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def _many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small data make a merge tree as deep as large data do."""
-    monkeypatch.setattr(grouping, "MIN_GROUP", 500)
+    monkeypatch.setattr(sample_blocks, "MIN_GROUP", 500)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def expected(
     """Digests of one thread's work, by layout."""
     digests = {}
     with pytest.MonkeyPatch.context() as patch, start_workers(ClusterConfig(workers=1)) as address:
-        patch.setattr(grouping, "MIN_GROUP", 500)
+        patch.setattr(sample_blocks, "MIN_GROUP", 500)
         for layout, data in (("long", small_log), ("wide", survey)):
             folder = tmp_path_factory.mktemp(layout)
             digests[layout] = run_stages(
@@ -113,8 +114,10 @@ def test_stages__no_client_same_bits(
         yield None, ClusterMemory.here(1 << 40)
 
     for stage in ("count", "refine", "evaluate"):
-        monkeypatch.setattr(sys.modules[f"tasks.{stage}"], "open_workers", open_nothing)
-    monkeypatch.setattr(sys.modules["tasks.ingest"], "open_workers_late", lambda *_: nullcontext())
+        monkeypatch.setattr(sys.modules[f"pmflib_tasks.{stage}"], "open_workers", open_nothing)
+    monkeypatch.setattr(
+        sys.modules["pmflib_tasks.ingest"], "open_workers_late", lambda *_: nullcontext()
+    )
     path = write_config(tmp_path, small_log, method="auto", passes=8)
     assert run_stages(path, "nowhere") == expected["long"]
 
@@ -126,7 +129,7 @@ def test_stages__another_tree_other_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # shows that the trees above are deep enough for their shape to matter
-    monkeypatch.setattr(grouping, "MIN_GROUP", 200_000)
+    monkeypatch.setattr(sample_blocks, "MIN_GROUP", 200_000)
     with start_workers(ClusterConfig(workers=2)) as address:
         found = run_stages(write_config(tmp_path, small_log, method="auto", passes=8), address)
     assert {s for s in STAGES if found[s] == expected["long"][s]} == {"dataset", "counts", "start"}

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from pmflib.config import ClusterConfig
-from pmflib.reporting.work_progress import Progress
-from pmflib.running.clients import start_workers
+from pmflib.display.progress import Progress, listen
+from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
-from tasks.stage_progress import listen
 from tests.faults.fault_runs import (
     check_artefacts,
     check_store,

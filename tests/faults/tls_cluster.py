@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pmflib.running.brief_clients import connect_briefly
-from pmflib.running.clients import Client
+from pmflib.running.clients import Client, connect_briefly
 from tests.faults.fault_runs import ROOT
 
 WATCH_SECONDS = 0.2
@@ -215,8 +214,8 @@ class TlsCluster:
                 "--no-nanny",
             ]
             words += [*common, "--name", name, "--local-directory", str(scratch)]
-        own = {"HOME": str(self._folder / name), "PMF_MIRROR": str(self._folder / name / "mirrors")}
-        (self._folder / name / "mirrors").mkdir(parents=True, exist_ok=True)
+        own = {"HOME": str(self._folder / name), "PMF_MIRROR": str(self._folder / name / "caches")}
+        (self._folder / name / "caches").mkdir(parents=True, exist_ok=True)
         with open(self._folder / f"{name}.log", "ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", f"distributed.cli.{words[0]}", *words[1:]],

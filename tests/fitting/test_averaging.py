@@ -1,6 +1,6 @@
 import numpy as np
 
-from pmflib.fitting.averaging import average_parameters
+from pmflib.fitting.small_fits import average_parameters
 from tests.reference import make_model
 
 

@@ -2,11 +2,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.fitting.class_start import deal_states, start_classes
-from pmflib.fitting.naive_bayes import read_naive_bayes
-from pmflib.schema import Schema
+from pmflib.fitting.starts import assign_states, read_naive_bayes, start_classes
 
-SCHEMA = Schema.from_cardinalities([3, 2, 4])
+SCHEMA = pmf.Schema.from_cardinalities([3, 2, 4])
 
 
 @pytest.fixture
@@ -35,5 +33,5 @@ def test_start_classes__more_states_divide_levels_and_differ(counts):
     assert np.abs(model.factor(1)[:, 1] - model.factor(1)[:, 2]).max() > 0.01
 
 
-def test_deal_states__more_frequent_levels_get_one_more():
-    assert deal_states(np.array([2, 0, 1]), 5).tolist() == [0, 0, 1, 2, 2]
+def test_assign_states__more_frequent_levels_get_one_more():
+    assert assign_states(np.array([2, 0, 1]), 5).tolist() == [0, 0, 1, 2, 2]

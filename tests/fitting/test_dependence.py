@@ -2,15 +2,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.errors import PmfError
-from pmflib.fitting import rank_choices
-from pmflib.fitting.dependence import list_ranks
-from pmflib.fitting.rank_choices import SettledRank
+from pmflib.core.comparison import PairedDifference
+from pmflib.em.forests.samples import TreeSamples
+from pmflib.fitting.ranks import in_memory
+from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.score_tables import digest_model
-from pmflib.selection.comparison import PairedDifference, compare
-from pmflib.trees.tree_pmf import TreePMF
-from pmflib.trees.tree_samples import TreeSamples
-from tests.trees.conftest import make_tree
+from tests.em.forests.conftest import make_tree
 
 CHAIN = [-1, 0, 1, 2, 3, 4]
 
@@ -21,8 +18,8 @@ def plant(share, n_states=2):
     forest, rng = model.forest, np.random.default_rng(3)
     tables = model.tables.copy()
     for state in range(n_states):
-        for place in range(6):
-            table = forest.cut(tables, state, place)
+        for position in range(6):
+            table = forest.view_table(tables, state, position)
             own = rng.dirichlet(np.ones(3))
             shifted = np.eye(3)[(np.arange(len(table)) + state) % 3]
             table[:] = (1 - share) * own + share * shifted
@@ -94,7 +91,7 @@ def test_fit_em__same_bits_for_any_number_of_threads(n_threads, monkeypatch):
     truth = plant(0.6)
     codes = truth.sample(3000, 1)
     first = pmf.fit_em(codes, rank=2, schema=truth.schema, dependence="tree", max_passes=20)
-    monkeypatch.setattr("pmflib.trees.tree_samples.count_processors", lambda: n_threads)
+    monkeypatch.setattr("pmflib.em.block_source.count_processors", lambda: n_threads)
     again = pmf.fit_em(codes, rank=2, schema=truth.schema, dependence="tree", max_passes=20)
     assert digest_model(first.model) == digest_model(again.model)
 
@@ -122,7 +119,7 @@ def test_fit_em__tree_of_two_variables_and_few_rows(n_rows, sizes):
     np.testing.assert_allclose(found.model.marginal([0, 1]).sum(), 1.0)
 
 
-def test_fit_em__a_target_is_judged_by_its_own_likelihood():
+def test_fit_em__a_target_is_scored_by_its_own_likelihood():
     truth = plant(0.6)
     found = pmf.fit_em(
         truth.sample(1500, 1), rank=2, schema=truth.schema, dependence="tree", target="v2"
@@ -135,7 +132,7 @@ def test_fit_em__a_target_is_judged_by_its_own_likelihood():
 
 
 def test_fit_em__refuses_other_dependences():
-    with pytest.raises(PmfError, match="dependence is 'chain'"):
+    with pytest.raises(pmf.PmfError, match="dependence is 'chain'"):
         pmf.fit_em(np.zeros((3, 2), int), rank=1, dependence="chain")  # type: ignore[arg-type]
 
 
@@ -154,32 +151,38 @@ def test_fit_em__forest_for_a_target_with_a_rank_that_is_chosen():
     assert {"rank", "dependence"} <= {*compared}
 
 
-@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
-def test_fit_em__a_rank_that_was_chosen_without_forests_is_lowered_with_them(monkeypatch):
-    monkeypatch.setattr("pmflib.trees.tree_fit.MOST_STARTS", 2)
-    chosen = compare("sample", [{"rank": 4}, {"rank": 8}], [-5.1, -5.0])
-    monkeypatch.setattr(rank_choices, "choose_rank", lambda *_: SettledRank(8, (chosen,)))
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
+@pytest.mark.parametrize("dependence", ["auto", "tree"])
+def test_fit_em__few_states_with_forests_are_tried_before_many_without(dependence, monkeypatch):
+    monkeypatch.setattr(in_memory, "settle_rank", refuse_classes)
     truth = plant(0.6)
+    codes = truth.sample(1500, 1)
     found = pmf.fit_em(
-        truth.sample(1500, 1), rank="auto", schema=truth.schema, dependence="auto", max_passes=20
+        codes, rank="auto", schema=truth.schema, dependence=dependence, max_passes=20
     )
     assert isinstance(found.model, TreePMF)
     assert found.model.rank in (1, 2)
-    ranked = [each for each in found.comparisons[1:] if "rank" in each.varied]
-    assert found.model.rank == ranked[0].chosen.settings["rank"]
+    assert found.model.rank == found.comparisons[0].chosen.settings["rank"]
+    assert found.comparisons[1].chosen.settings == {"dependence": "tree"}
     fresh = truth.sample(2000, 2)
     assert found.model.log_prob(fresh).mean() > truth.log_prob(fresh).mean() - 0.05
 
 
-def test_list_ranks__from_one_to_the_rank_unless_that_leaves_nothing_to_forests():
-    assert list_ranks(8, 0, is_forced=False, tries_ranks=True) == [1, 2, 4]
-    assert list_ranks(8, 3, is_forced=False, tries_ranks=True) == [1, 2, 4, 8]
-    assert list_ranks(6, 0, is_forced=True, tries_ranks=True) == [1, 2, 4, 6]
-    assert list_ranks(6, 3, is_forced=False, tries_ranks=False) == [6]
-    assert list_ranks(1, 0, is_forced=False, tries_ranks=True) == [1]
+def test_fit_em__classes_are_searched_where_forests_gain_nothing():
+    truth = plant(0.0)
+    found = pmf.fit_em(truth.sample(1500, 1), rank="auto", schema=truth.schema, dependence="auto")
+    assert not isinstance(found.model, TreePMF)
+    assert found.comparisons[1].chosen.settings == {"dependence": "none"}
+    assert any(each.startswith("with forests: rank") for each in found.notes)
+    ranked = [each for each in found.comparisons[2:] if "rank" in each.varied]
+    assert found.model.rank == ranked[0].chosen.settings["rank"]
 
 
-@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+def refuse_classes(*_: object) -> None:
+    raise AssertionError("latent classes are searched")
+
+
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 def test_fit_em__refines_a_model_with_forests():
     truth = plant(0.6)
     codes, held_out = truth.sample(1000, 1), truth.sample(500, 2)

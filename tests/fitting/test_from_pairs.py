@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.errors import ConvergenceWarning, PmfError, RankError
+from pmflib.core.errors import RankError
 from pmflib.solvers.pairs.mirror import fit_mirror
 
 CARDINALITIES = [3, 2, 4, 3]
@@ -58,8 +58,8 @@ def test_fit__opt_says_why_it_started_at_random(codes):
 
 def test_fit__warns_when_a_method_stops_at_its_limit(codes, monkeypatch):
     counts = pmf.count_pairs(codes, CARDINALITIES)
-    monkeypatch.setattr("pmflib.fitting.pair_methods.fit_mirror", partial(fit_mirror, max_iter=1))
-    with pytest.warns(ConvergenceWarning, match="mirror stopped after 1 iterations") as caught:
+    monkeypatch.setattr("pmflib.fitting.pair_fits.fit_mirror", partial(fit_mirror, max_iter=1))
+    with pytest.warns(pmf.ConvergenceWarning, match="mirror stopped after 1 iterations") as caught:
         result = pmf.fit(counts, 2, method="mirror")
     assert not result.converged
     assert caught[0].filename == __file__
@@ -79,7 +79,9 @@ def test_fit__single_variable_has_no_pairs():
         "random",
         ("random start: a single variable has no pairs",),
     )
-    with pytest.raises(PmfError, match="method needs two variables, and a single one has no pairs"):
+    with pytest.raises(
+        pmf.PmfError, match="method needs two variables, and a single one has no pairs"
+    ):
         pmf.fit(counts, 1, method="opt")
     np.testing.assert_allclose(
         pmf.fit_em(np.array([[0], [1], [1]]), rank=1, pseudo_count=0).model.factors[:, 0],
@@ -93,6 +95,6 @@ def test_fit__refuses_ranks_and_methods_that_are_none(codes):
     with pytest.raises(RankError, match="rank is 0, below 1; give at least one"):
         pmf.fit(counts, 0)
     with pytest.raises(
-        PmfError, match=r"method is 'sap'; did you mean 'spa'\? give one of auto, spa, .*symnmf"
+        pmf.PmfError, match=r"method is 'sap'; did you mean 'spa'\? give one of auto, spa, .*symnmf"
     ):
         pmf.fit(counts, 1, method="sap")

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
+from pmflib.core.errors import SchemaError
 from pmflib.em.members import split_members
-from pmflib.errors import ConvergenceWarning, PmfError, SchemaError
 from pmflib.fitting.candidates import MAX_STARTS
-from pmflib.selection.pseudo_count_grids import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from tests.reference import make_codes
 
 CARDINALITIES = [3, 2, 4, 3]
@@ -26,11 +26,13 @@ def test_fit_em__raises_the_likelihood_of_its_start(codes):
 
 
 def test_fit_em__warns_when_it_stops_at_its_limit(codes):
-    with pytest.warns(ConvergenceWarning, match="EM stopped at max_passes=1 before it converged"):
+    with pytest.warns(
+        pmf.ConvergenceWarning, match="EM stopped at max_passes=1 before it converged"
+    ):
         result = pmf.fit_em(codes, rank=2, max_passes=1)
     assert not result.converged
     # the warning points at the line that called
-    with pytest.warns(ConvergenceWarning) as caught:
+    with pytest.warns(pmf.ConvergenceWarning) as caught:
         pmf.fit_em(codes, rank=2, max_passes=1)
     assert caught[0].filename == __file__
 
@@ -77,29 +79,29 @@ def test_fit_em__reads_levels_off_the_samples():
 @pytest.mark.parametrize(
     ("codes", "arguments", "error", "message"),
     [
-        ([[0, 1]], {}, PmfError, "model is absent and rank is None; give one of the two"),
+        ([[0, 1]], {}, pmf.PmfError, "model is absent and rank is None; give one of the two"),
         (np.zeros((0, 2), int), {"rank": 1}, SchemaError, r"of shape \(0, 2\); codes are integers"),
         (np.array([[0.0, np.nan]]), {"rank": 1}, SchemaError, "codes is an array of float64"),
         (np.zeros(3, int), {"rank": 1}, SchemaError, r"of shape \(3,\)"),
         (
             np.zeros((1, 1), int),
             {"rank": 1, "pseudo_count": -1.0},
-            PmfError,
+            pmf.PmfError,
             "pseudo_count is -1.0",
         ),
-        (np.zeros((1, 1), int), {"rank": 1, "max_passes": -1}, PmfError, "max_passes is -1"),
+        (np.zeros((1, 1), int), {"rank": 1, "max_passes": -1}, pmf.PmfError, "max_passes is -1"),
         # few samples, of which runs to choose by have limits of their own
-        (np.zeros((1, 2), int), {"rank": 2, "tol": -1.0}, PmfError, "tol is -1.0"),
+        (np.zeros((1, 2), int), {"rank": 2, "tol": -1.0}, pmf.PmfError, "tol is -1.0"),
         (
             np.zeros((1, 1), int),
             {"rank": 1, "validation": np.zeros((0, 1), int)},
-            PmfError,
+            pmf.PmfError,
             "validation has no rows",
         ),
         (
             np.zeros((0, 1), int),
             {"rank": 1, "schema": pmf.Schema.from_cardinalities([2])},
-            PmfError,
+            pmf.PmfError,
             "codes has no rows",
         ),
     ],
@@ -110,7 +112,7 @@ def test_fit_em__refuses(codes, arguments, error, message):
 
 
 def test_fit_em__refuses_a_model_and_a_rank(truth, codes):
-    with pytest.raises(PmfError, match="model is given and rank is 2"):
+    with pytest.raises(pmf.PmfError, match="model is given and rank is 2"):
         pmf.fit_em(codes, truth, rank=2)
 
 
@@ -141,7 +143,7 @@ def test_fit_em__small_fits_compare_the_mean_of_starts_with_the_best(codes):
     assert np.array_equal(result.model.factors, again.model.factors)
 
 
-@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 def test_fit_em__method_names_what_ran(codes):
     counts = pmf.count_pairs(codes[:300], [3, 2, 4, 3])
     pairs = pmf.fit(counts, 3).method
@@ -155,7 +157,7 @@ def test_fit_em__method_names_what_ran(codes):
     assert pmf.fit_em(codes[:300], start="spa", **options | {"rank": 2}).method == "spa+em"
 
 
-@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 def test_fit_em__all_samples_are_fitted_in_the_end(codes):
     """What is held out to choose is not lost: the result is the fit of all samples under what was chosen."""
     few = codes[:400]
@@ -200,7 +202,7 @@ def test_fit_em__pseudo_counts_are_chosen_on_the_validation_samples(codes):
     assert max(given.held_out) == max(fixed.values())
 
 
-def test_fit_em__target_is_what_held_out_samples_judge_by(codes):
+def test_fit_em__target_is_what_held_out_samples_score_by(codes):
     train, held_out = codes[:80], codes[1000:1400]
     options = {"rank": 6, "validation": held_out, "start": "random", "patience": 5}
     result = pmf.fit_em(train, target="v2", **options)
@@ -244,7 +246,7 @@ def test_fit_em__average_of_all_samples_is_final(codes, tmp_path):
     assert model.rank == 4
     model.save(tmp_path / "model")
     for each in (model, pmf.JointPMF.load(tmp_path / "model")):
-        with pytest.raises(PmfError, match="model is final, an average of 2 fits"):
+        with pytest.raises(pmf.PmfError, match="model is final, an average of 2 fits"):
             pmf.fit_em(codes, each)
     distilled = pmf.fit_em(model.sample(2000, rng=0), rank=2, validation=codes[400:600])
     assert distilled.model.rank == 2
@@ -260,7 +262,7 @@ def test_fit_em__average_of_all_samples_is_final(codes, tmp_path):
     ],
 )
 def test_fit_em__refuses_members_that_cannot_differ(truth, codes, arguments, match):
-    with pytest.raises(PmfError, match=match):
+    with pytest.raises(pmf.PmfError, match=match):
         pmf.fit_em(codes, None if "rank" in arguments else truth, **arguments)
 
 
@@ -269,3 +271,12 @@ def test_fit_em__nothing_observed_and_choices_to_make():
     result = pmf.fit_em(np.full((100, 2), -1), rank=2, schema=schema)
     np.testing.assert_allclose(result.model.factors[:, 0], [1 / 2] * 2 + [1 / 3] * 3, rtol=0.5)
     assert np.isfinite(result.model.factors).all()
+
+
+def test_fit_em__rank_above_the_samples_warns_before_it_computes():
+    table = {"a": ["x", "y", "x"], "b": ["u", "u", "v"]}
+    with pytest.warns(pmf.RankWarning, match="rank is 5, above the 3 samples"):
+        pmf.fit_em(table, rank=5, max_passes=0, start="random", pseudo_count=1.0)
+    counts = pmf.count_pairs(table, pmf.Schema.infer(table))
+    with pytest.warns(pmf.RankWarning, match="above the 3 samples"):
+        pmf.fit(counts, 4, method="random")

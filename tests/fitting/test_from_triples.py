@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.counting.triple_counts import TripleCounts, count_triples
-from pmflib.errors import PmfError, RankError
-from pmflib.fitting.from_triples import fit_triples
+from pmflib.core.errors import RankError
+from pmflib.counting.triple_counts import TripleCounts
 from pmflib.model.metrics import factor_mse
 from tests.reference import make_codes
 
@@ -17,7 +16,7 @@ def test_fit_triples__finds_the_model_of_many_samples(loss):
     truth = pmf.JointPMF(np.array([0.6, 0.4]), np.vstack(blocks), schema)
     codes = truth.sample(50_000, rng)
     codes[rng.random(codes.shape) < 0.1] = -1
-    result = fit_triples(count_triples(codes, schema), 2, loss=loss, rng=1)
+    result = pmf.fit_triples(pmf.count_triples(codes, schema), 2, loss=loss, rng=1)
     assert result.converged
     assert result.method == f"triples-{loss}"
     assert np.all(np.diff(result.loss_history) <= 0)
@@ -29,7 +28,7 @@ def test_fit_triples__finds_the_model_of_many_samples(loss):
 def test_fit_triples__variables_without_a_triple_keep_their_marginals(loss):
     codes = np.array([[0, 0, 1, -1, 1], [1, 0, 0, -1, -1], [1, 1, 1, -1, -1], [-1, -1, -1, -1, 0]])
     codes[0, 4] = -1
-    result = fit_triples(count_triples(codes, [2, 2, 2, 3, 2]), 2, loss=loss)
+    result = pmf.fit_triples(pmf.count_triples(codes, [2, 2, 2, 3, 2]), 2, loss=loss)
     np.testing.assert_allclose(result.model.factor(3), 1 / 3)
     np.testing.assert_allclose(result.model.factor(4), [[1, 1], [0, 0]])
     assert "single marginals for 2 variables without an observed triple" in result.notes
@@ -38,16 +37,16 @@ def test_fit_triples__variables_without_a_triple_keep_their_marginals(loss):
 @pytest.mark.parametrize("loss", ["kl", "squares"])
 def test_fit_triples__of_no_samples_is_defined(loss):
     counts = TripleCounts.zero(pmf.Schema.from_cardinalities([2, 1, 2]))
-    result = fit_triples(counts, 1, loss=loss)
+    result = pmf.fit_triples(counts, 1, loss=loss)
     np.testing.assert_allclose(result.model.factors[:, 0], [0.5, 0.5, 1, 0.5, 0.5])
     assert "no triple was observed" in result.notes
 
 
 def test_fit_triples__same_seed_same_bits():
     codes = make_codes(np.random.default_rng(3), 200, [3, 2, 3])
-    counts = count_triples(codes, [3, 2, 3])
+    counts = pmf.count_triples(codes, [3, 2, 3])
     with pytest.warns(pmf.ConvergenceWarning, match="triples-kl stopped after 500 iterations"):
-        one, two = (fit_triples(counts, 5, rng=7).model for _ in range(2))
+        one, two = (pmf.fit_triples(counts, 5, rng=7).model for _ in range(2))
     assert np.array_equal(one.factors, two.factors)
 
 
@@ -55,11 +54,11 @@ def test_fit_triples__same_seed_same_bits():
     ("cardinalities", "rank", "loss", "error", "match"),
     [
         ([2, 2, 2], 0, "kl", RankError, "rank is 0, below 1; give at least"),
-        ([2, 2, 2], 1, "mse", PmfError, "loss is 'mse'; give one of"),
-        ([2, 2], 1, "kl", PmfError, "there are 2 variables, and triples need three"),
+        ([2, 2, 2], 1, "mse", pmf.PmfError, "loss is 'mse'; give one of"),
+        ([2, 2], 1, "kl", pmf.PmfError, "there are 2 variables, and triples need three"),
     ],
 )
 def test_fit_triples__refuses(cardinalities, rank, loss, error, match):
     counts = TripleCounts.zero(pmf.Schema.from_cardinalities(cardinalities))
     with pytest.raises(error, match=match):
-        fit_triples(counts, rank, loss=loss)
+        pmf.fit_triples(counts, rank, loss=loss)

@@ -3,8 +3,8 @@ import pytest
 from sklearn.naive_bayes import CategoricalNB
 
 import pmflib as pmf
-from pmflib.fitting import naive_bayes
-from pmflib.fitting.naive_bayes import read_naive_bayes
+from pmflib.fitting import starts
+from pmflib.fitting.starts import read_naive_bayes
 
 SIZES = (3, 2, 4)
 
@@ -19,7 +19,7 @@ def draw(missing=0.0):
 
 @pytest.mark.parametrize("target", [0, 1, 2])
 def test_read_naive_bayes__equals_scikit_learn(target, monkeypatch):
-    monkeypatch.setattr(naive_bayes, "PSEUDO_COUNT", 1e-9)
+    monkeypatch.setattr(starts, "PSEUDO_COUNT", 1e-9)
     codes = draw()
     found = read_naive_bayes(pmf.count_pairs(codes, SIZES), target)
     others = np.delete(codes, target, axis=1)

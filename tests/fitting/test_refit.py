@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+import pmflib as pmf
 from pmflib.config import make_config
 from pmflib.fitting.refit import choose_refit, digest_fit_options, plan_refit
-from pmflib.model import JointPMF
-from pmflib.schema import Schema
+from pmflib.model.traits.trait_model import TraitModel
+from pmflib.quality.findings import Finding
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
-from pmflib.traits.trait_model import TraitModel
 from tests.reference import make_model
 
 NOW = datetime(2026, 3, 31, 2, tzinfo=UTC)
@@ -84,12 +84,12 @@ def test_choose_refit__the_whole_table(changed, way, start, reason):
 def lived(tmp_path):
     """Store, configuration, schema and the record of a fresh run whose model is live."""
     config = make_config({"source": {"path": "x", "layout": "wide"}, "model": {"rank": 2}})
-    schema = Schema.from_cardinalities([3, 2])
+    schema = pmf.Schema.from_cardinalities([3, 2])
     store = Store(tmp_path)
 
     def write(folder, work):
         model = make_model(np.random.default_rng(0), [3, 2], 2)
-        JointPMF(*model, schema, {"pseudo_count": 0.3}).save(folder / "model")
+        pmf.JointPMF(*model, schema, {"pseudo_count": 0.3}).save(folder / "model")
         return {}
 
     model = store.build("model", inputs={}, options={}, version=1, write=write).reference
@@ -142,7 +142,7 @@ def test_plan_refit__options_that_matter(lived, changed, reason):
 
 def test_plan_refit__what_the_live_model_cannot_start(lived):
     store, config, schema, records = lived
-    other = Schema.from_cardinalities([3, 2, 2])
+    other = pmf.Schema.from_cardinalities([3, 2, 2])
     assert plan((store, config, other, records)).reason == "fresh: the schema has changed"
     gone = Store(store.root.parent / "elsewhere")
     assert "is not in the store any more" in plan((gone, config, schema, records)).reason
@@ -160,9 +160,9 @@ def test_plan_refit__growth_and_drift(lived):
     inputs = {"dataset": dataset, "counts": COUNTS}
     refit = plan_refit(store, config, schema, [grown], inputs, (), NOW)
     assert refit.reason == "fresh: 2.5 times the observed cells of run 3"
-    finding = {"guard": "pair_drift", "passed": False, "sentence": "v1 and v2 moved"}
+    finding = Finding("pair_drift", "v1", 0.4, 0.1, "warn", False, "v1 and v2 moved")
     assert plan(lived, findings=[finding]).reason == "fresh: drift: v1 and v2 moved"
-    others = [finding | {"passed": True}, finding | {"guard": "least_rows"}]
+    others = [replace(finding, passed=True), replace(finding, guard="least_rows")]
     assert plan(lived, findings=others).way == "warm"
 
 
@@ -182,7 +182,7 @@ def test_plan_refit__a_model_fitted_to_its_target_is_fitted_from_scratch(lived):
     def write(folder, work):
         origin = {"pseudo_count": 0.3, "conditional_share": 0.9}
         prior, factors = make_model(np.random.default_rng(0), [3, 2], 2)
-        JointPMF(prior, factors, schema, origin).save(folder / "model")
+        pmf.JointPMF(prior, factors, schema, origin).save(folder / "model")
         return {}
 
     options = {"for": "a target"}
@@ -198,7 +198,7 @@ def test_plan_refit__traits_go_on_whatever_em_is(lived):
 
     def write(folder, work):
         prior, factors = make_model(np.random.default_rng(0), [3, 2], 2)
-        JointPMF(prior, factors, schema, {"method": "traits"}, traits).save(folder / "model")
+        pmf.JointPMF(prior, factors, schema, {"method": "traits"}, traits).save(folder / "model")
         return {}
 
     options = {"for": "traits"}
@@ -208,5 +208,5 @@ def test_plan_refit__traits_go_on_whatever_em_is(lived):
     facts = {"refit": {"way": "fresh", "options": digest_fit_options(config)}}
     record = replace(record, stages=record.stages | {"model": model}, live=model, facts=facts)
     assert plan((store, config, schema, [record])).start == model
-    other = Schema.from_cardinalities([3, 2, 2])
+    other = pmf.Schema.from_cardinalities([3, 2, 2])
     assert plan((store, config, other, [record])).reason == "fresh: the schema has changed"

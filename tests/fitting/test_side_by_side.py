@@ -7,28 +7,30 @@ import pytest
 
 import pmflib as pmf
 from pmflib.config import ClusterConfig
+from pmflib.core.defaults import FIT_SAMPLES
 from pmflib.em.joint_pmf_em import EMState
-from pmflib.em.pass_tasks import SIDE_THREADS, choose_side_by_side
-from pmflib.errors import PmfError
-from pmflib.fitting.recipes import _climb, _list_certain
+from pmflib.em.memory import SIDE_THREADS, choose_side_by_side
+from pmflib.fitting.fit_specifications import climb, list_certain
 from pmflib.fitting.side_by_side import SideBySide
-from pmflib.running import grouping
-from pmflib.running.clients import open_client, start_workers
-from pmflib.selection.pseudo_count_grids import FIT_SAMPLES
+from pmflib.running.clients import open_client
+from pmflib.running.workers import start_workers
+from pmflib.store import sample_blocks
 from tests.stored_samples import write_partition
 
-pytestmark = pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 
 
 @pytest.fixture
 def _large_fits_of_many_groups(monkeypatch):
-    monkeypatch.setattr(grouping, "MIN_GROUP", 1)
+    monkeypatch.setattr(sample_blocks, "MIN_GROUP", 1)
     monkeypatch.setattr("pmflib.fitting.candidates.SMALL_WORK", 0)
 
 
-@pytest.fixture
-def split(codes, truth, tmp_path):
-    blocks = write_partition(tmp_path, codes[:900], truth.schema, block_rows=50)
+@pytest.fixture(scope="module")
+def split(codes, truth, tmp_path_factory):
+    blocks = write_partition(
+        tmp_path_factory.mktemp("split"), codes[:900], truth.schema, block_rows=50
+    )
     parts = [block for block in blocks if block.fold < 2], [b for b in blocks if b.fold == 2]
     return [pmf.StoredSamples(part, truth.schema) for part in parts]
 
@@ -50,12 +52,26 @@ def fit_on(client, split, **options):
     return pmf.fit_em(training, validation=held_out, **OPTIONS | options)
 
 
+@pytest.fixture(scope="module")
+def fit_alone(split):
+    """Give a function that fits without workers, once for all tests that compare with it."""
+    found = {}
+
+    def fit(**options):
+        key = tuple(sorted(options.items()))
+        if key not in found:
+            found[key] = fit_on(None, split, **options)
+        return found[key]
+
+    return fit
+
+
 @pytest.mark.usefixtures("_large_fits_of_many_groups")
 @pytest.mark.parametrize("pseudo_count", ["auto", 0.5])
-def test_fit_em__same_bits_side_by_side(thread_client, split, monkeypatch, pseudo_count):
-    alone = fit_on(None, split, pseudo_count=pseudo_count)
+def test_fit_em__same_bits_side_by_side(thread_client, split, fit_alone, monkeypatch, pseudo_count):
+    alone = fit_alone(pseudo_count=pseudo_count)
     after_each_other = fit_on(thread_client, split, pseudo_count=pseudo_count)
-    monkeypatch.setattr("pmflib.em.pass_tasks.SIDE_THREADS", 2)
+    monkeypatch.setattr("pmflib.em.memory.SIDE_THREADS", 2)
     seen = []
     beside = fit_on(
         thread_client,
@@ -71,7 +87,7 @@ def test_fit_em__same_bits_side_by_side(thread_client, split, monkeypatch, pseud
 
 @pytest.mark.usefixtures("_large_fits_of_many_groups")
 @pytest.mark.parametrize("accelerate", [False, True])
-def test_fit_em__the_next_pass_is_made_while_a_model_is_judged(
+def test_fit_em__the_next_pass_is_made_while_a_model_is_scored(
     thread_client, split, monkeypatch, accelerate
 ):
     options = {"pseudo_count": 0.5, "accelerate": accelerate, "max_passes": 40, "tol": 1e-4}
@@ -92,7 +108,7 @@ def test_fit_em__the_next_pass_is_made_while_a_model_is_judged(
     after_each_other = fit_on(thread_client, split, **options)
     assert calls["evaluate"] > 10
     calls["evaluate"] = calls["start_ahead"] = 0
-    monkeypatch.setattr("pmflib.em.pass_tasks.SIDE_THREADS", 2)
+    monkeypatch.setattr("pmflib.em.memory.SIDE_THREADS", 2)
     ahead = fit_on(thread_client, split, **options)
     # some runs stop early: what was started of their next pass is dropped
     assert calls["evaluate"] == 0
@@ -103,9 +119,11 @@ def test_fit_em__the_next_pass_is_made_while_a_model_is_judged(
 
 @pytest.mark.usefixtures("_large_fits_of_many_groups")
 @pytest.mark.parametrize(("workers", "processes"), [(1, False), (5, False), (2, True)])
-def test_fit_em__same_bits_side_by_side_on_any_workers(split, monkeypatch, workers, processes):
-    monkeypatch.setattr("pmflib.em.pass_tasks.SIDE_THREADS", 1)
-    alone = fit_on(None, split, max_passes=3)
+def test_fit_em__same_bits_side_by_side_on_any_workers(
+    split, fit_alone, monkeypatch, workers, processes
+):
+    monkeypatch.setattr("pmflib.em.memory.SIDE_THREADS", 1)
+    alone = fit_alone(max_passes=3)
     cluster = ClusterConfig(workers=workers, processes=processes)
     with start_workers(cluster) as address, open_client(address) as client:
         assert same_fit(fit_on(client, split, max_passes=3), alone)
@@ -113,7 +131,7 @@ def test_fit_em__same_bits_side_by_side_on_any_workers(split, monkeypatch, worke
 
 @pytest.mark.usefixtures("_large_fits_of_many_groups")
 def test_fit_em__goes_on_from_the_checkpoints_of_runs_side_by_side(
-    thread_client, split, monkeypatch, tmp_path
+    thread_client, split, fit_alone, monkeypatch, tmp_path
 ):
     class Stop(Exception):
         pass
@@ -122,8 +140,8 @@ def test_fit_em__goes_on_from_the_checkpoints_of_runs_side_by_side(
         if (run, state.n_passes) == ("auto-0.3", 3):
             raise Stop
 
-    monkeypatch.setattr("pmflib.em.pass_tasks.SIDE_THREADS", 2)
-    whole = fit_on(None, split)
+    monkeypatch.setattr("pmflib.em.memory.SIDE_THREADS", 2)
+    whole = fit_alone(pseudo_count="auto")
     with pytest.raises(Stop):
         fit_on(thread_client, split, checkpoint=tmp_path / "work", on_pass=stop)
     saved = sorted(path.name for path in (tmp_path / "work").glob("*.npz"))
@@ -150,8 +168,8 @@ def test_choose_side_by_side__only_on_many_threads():
 @pytest.mark.parametrize("seed", range(5))
 def test_list_certain__are_scored_whatever_the_scores_are(values, seed):
     rng = np.random.default_rng(seed)
-    scored = list(_climb(values, lambda _: float(rng.random())))
-    certain = _list_certain(values)
+    scored = list(climb(values, lambda _: float(rng.random())))
+    certain = list_certain(values)
     assert scored[: len(certain)] == certain
     assert len(certain) == min(2, len(values))
 
@@ -167,7 +185,7 @@ def make_side_by_side(monkeypatch, n, on_pass=None, fail=""):
         for _ in range(100):
             time.sleep(0.01)
             if name == fail:
-                raise PmfError("the store is gone")
+                raise pmf.PmfError("the store is gone")
             if self.on_pass is not None:
                 self.on_pass(name, state)
         log.append(("end", name))
@@ -203,7 +221,7 @@ def test_side_by_side__an_error_ends_all_runs_and_is_the_callers(monkeypatch):
             side_by_side.start(("auto", 1.0), ("random", 1.0))
             side_by_side.find(("auto", 1.0))
 
-    with pytest.raises(PmfError, match="the store is gone"):
+    with pytest.raises(pmf.PmfError, match="the store is gone"):
         run_both()
     assert ("end", "auto-1") not in log
 

@@ -4,23 +4,23 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.errors import MemoryPlanError
-from pmflib.fitting import stored_dependence
+from pmflib.core.errors import MemoryPlanError
+from pmflib.fitting import dependence
+from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.score_tables import digest_model
-from pmflib.running import grouping
-from pmflib.trees.tree_pmf import TreePMF
+from pmflib.store import sample_blocks
 from tests.fitting.test_dependence import plant
 from tests.stored_samples import write_partition
 
 OPTIONS: dict[str, Any] = {"rank": 2, "pseudo_count": 0.5, "start": "random", "max_passes": 12}
 
-pytestmark = pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 
 
 @pytest.fixture(autouse=True)
 def _few_starts(monkeypatch):
-    monkeypatch.setattr("pmflib.trees.tree_fit.MOST_STARTS", 2)
-    monkeypatch.setattr("pmflib.trees.tree_fit.ROUNDS", ((4, 2),))
+    monkeypatch.setattr("pmflib.fitting.tree_fit.MOST_STARTS", 2)
+    monkeypatch.setattr("pmflib.fitting.tree_fit.ROUNDS", ((4, 2),))
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,9 @@ def split(truth, tmp_path):
 @pytest.fixture
 def _few_in_memory(monkeypatch):
     """The search has 300 samples, and all others are passed over."""
-    monkeypatch.setattr(stored_dependence, "SEARCH_WORK", 0)
-    monkeypatch.setattr(stored_dependence, "START_ROWS", 300)
-    monkeypatch.setattr(grouping, "MIN_GROUP", 1)
+    monkeypatch.setattr(dependence, "SEARCH_WORK", 0)
+    monkeypatch.setattr(dependence, "START_ROWS", 300)
+    monkeypatch.setattr(sample_blocks, "MIN_GROUP", 1)
 
 
 def same_fit(one, other):
@@ -136,12 +136,12 @@ def test_fit_em__forests_of_stored_samples_without_any_held_out(split):
 
 def test_fit_em__auto_leaves_large_tables_alone_and_tree_refuses_them(split, monkeypatch):
     training, held_out = split
-    monkeypatch.setattr("pmflib.trees.memory.PAIR_BYTES", 100)
+    monkeypatch.setattr("pmflib.em.forests.samples.PAIR_BYTES", 100)
     kept = pmf.fit_em(training, validation=held_out, dependence="auto", **OPTIONS)
     assert not isinstance(kept.model, TreePMF)
     assert "counts of pairs of 2.5 KiB are more than is tried" in kept.notes[-1]
     counts = training.count_pairs()
-    monkeypatch.setattr("pmflib.running.worker_memory.find_memory_limit", lambda: 1000)
+    monkeypatch.setattr("pmflib.running.memory.find_memory_limit", lambda: 1000)
     with pytest.raises(MemoryPlanError, match="EM with forests would need"):
         pmf.fit_em(training, validation=held_out, counts=counts, dependence="tree", **OPTIONS)
 
@@ -150,8 +150,8 @@ def test_fit_em__auto_finds_no_forest_in_stored_samples_without_one(tmp_path):
     plain = plant(0.0)
     blocks = write_partition(tmp_path, plain.sample(900, 1), plain.schema, block_rows=100)
     training, held_out = (
-        pmf.StoredSamples([b for b in blocks if (b.fold == 2) == is_held], plain.schema)
-        for is_held in (False, True)
+        pmf.StoredSamples([b for b in blocks if (b.fold == 2) == is_held_out], plain.schema)
+        for is_held_out in (False, True)
     )
     found = pmf.fit_em(training, validation=held_out, dependence="auto", **OPTIONS)
     without = pmf.fit_em(training, validation=held_out, **OPTIONS)

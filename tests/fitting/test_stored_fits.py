@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.errors import PmfError
 from pmflib.fitting.starts import StoredCounts
-from pmflib.model import JointPMF
-from pmflib.running import grouping
+from pmflib.store import sample_blocks
 from pmflib.store.sample_blocks import iterate_blocks
 from tests.stored_samples import write_partition
 
@@ -45,9 +43,9 @@ def test_fit_em__stored_samples_give_the_model_of_samples_in_memory(split, truth
         assert (found.best_pass, found.method) == (loaded.best_pass, "given+em")
 
 
-@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 def test_fit_em__stored_samples_same_bits_on_threads(thread_client, split, monkeypatch):
-    monkeypatch.setattr(grouping, "MIN_GROUP", 1)
+    monkeypatch.setattr(sample_blocks, "MIN_GROUP", 1)
     # large fits alone are worth workers
     monkeypatch.setattr("pmflib.fitting.candidates.SMALL_WORK", 0)
     training, held_out = split[0]
@@ -84,7 +82,7 @@ def test_fit_em__starts_from_what_fit_made_of_stored_counts(split, truth, tmp_pa
     assert same_fit(given, pmf.fit_em(training, start_model=start.model, **options))
 
 
-def test_fit_em__no_stored_samples_to_judge_by_choose_nothing(split, truth):
+def test_fit_em__no_stored_samples_to_score_on_choose_nothing(split, truth):
     training = split[0][0]
     nothing = pmf.StoredSamples([], truth.schema)
     options: dict[str, Any] = {"rank": 2, "start": "random", "max_passes": 2000}
@@ -126,7 +124,7 @@ def test_fit_em__continues_from_its_checkpoint(split, stored, tmp_path):
     assert same_fit(resumed, whole)
 
 
-@pytest.mark.filterwarnings("ignore::pmflib.errors.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 @pytest.mark.parametrize("stored", [False, True])
 def test_fit_em__refuses_the_checkpoint_of_another_fit(split, truth, stored, tmp_path):
     training, held_out = split[0] if stored else split[1]
@@ -143,14 +141,39 @@ def test_fit_em__refuses_the_checkpoint_of_another_fit(split, truth, stored, tmp
         (training, held_out, {"target": 0}),
     ]
     for samples, validation, change in changes:
-        with pytest.raises(PmfError, match="holds states of another fit"):
+        with pytest.raises(pmf.PmfError, match="holds states of another fit"):
             pmf.fit_em(samples, validation=validation, **options | change)
+
+
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
+def test_fit_em__refuses_the_checkpoint_of_a_fit_from_other_counts(split, tmp_path):
+    (training, held_out), (codes, _) = split
+    schema = training.schema
+    counts = [pmf.count_pairs(part, schema) for part in (codes[:150], codes[150:])]
+    options: dict[str, Any] = {"rank": 2, "pseudo_count": 0.5, "max_passes": 3}
+    options |= {"validation": held_out, "checkpoint": tmp_path / "work"}
+    pmf.fit_em(training, counts=counts[0], **options)
+    pmf.fit_em(training, counts=counts[0], **options)
+    with pytest.raises(pmf.PmfError, match="holds states of another fit"):
+        pmf.fit_em(training, counts=counts[1], **options)
+
+
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
+def test_fit_em__refuses_the_checkpoint_of_a_fit_with_other_shrinkage_of_forests(split, tmp_path):
+    (training, held_out), _ = split
+    options: dict[str, Any] = {"validation": held_out, "max_passes": 3}
+    start = pmf.fit_em(training, rank=2, dependence="tree", **options).model
+    options |= {"checkpoint": tmp_path / "work"}
+    pmf.fit_em(training, start, **options)
+    start.origin["edge_pseudo_count"] = 3.25  # type: ignore[index]  # a mapping that is a dict
+    with pytest.raises(pmf.PmfError, match="holds states of another fit"):
+        pmf.fit_em(training, start, **options)
 
 
 @pytest.mark.parametrize("name", ["start_model", "counts"])
 def test_fit_em__refuses_starts_of_samples_in_memory(codes, truth, name):
     given = {"start_model": truth, "counts": pmf.count_pairs(codes, truth.schema)}
-    with pytest.raises(PmfError, match="start_model and counts are for stored samples"):
+    with pytest.raises(pmf.PmfError, match="start_model and counts are for stored samples"):
         pmf.fit_em(codes, rank=2, **{name: given[name]})
 
 
@@ -177,6 +200,6 @@ def test_distil__one_model_near_the_average(split, stored):
 def test_distil__same_seed_same_model(truth, codes):
     options: dict[str, Any] = {"validation": codes[:200], "n_samples": 1000}
     one, same, other = (pmf.distil(truth, 2, seed=seed, **options) for seed in (1, 1, 2))
-    assert isinstance(one.model, JointPMF)
+    assert isinstance(one.model, pmf.JointPMF)
     assert same_fit(one, same)
     assert not np.array_equal(one.model.factors, other.model.factors)

@@ -5,10 +5,9 @@ import pytest
 
 import pmflib as pmf
 from pmflib.fitting import target_fit
-from pmflib.schema import Schema
 from tests.stored_samples import write_partition
 
-SCHEMA = Schema.from_cardinalities([2, 2, 2, 3])
+SCHEMA = pmf.Schema.from_cardinalities([2, 2, 2, 3])
 OPTIONS: dict[str, Any] = {"rank": 4, "schema": SCHEMA, "target": 0}
 
 
@@ -60,8 +59,10 @@ def test_fit_em__stored_samples_are_fitted_to_the_same_bits(tmp_path, thread_cli
     found = []
     for client in (None, thread_client):
         parts = [
-            pmf.StoredSamples([each for each in blocks if (each.fold == 0) == held], SCHEMA, client)
-            for held in (False, True)
+            pmf.StoredSamples(
+                [each for each in blocks if (each.fold == 0) == held_out], SCHEMA, client
+            )
+            for held_out in (False, True)
         ]
         found.append(pmf.fit_em(parts[0], rank=4, validation=parts[1], target="v0").model)
     assert found[0].factors.tobytes() == found[1].factors.tobytes()

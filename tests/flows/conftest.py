@@ -1,8 +1,6 @@
-import sys
-
 import pytest
 
-from flows import cli
+from tests.factories import call_command
 
 
 @pytest.fixture
@@ -12,13 +10,7 @@ def call(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["pmf", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
+        code = call_command(monkeypatch, *arguments)
+        return code, *capsys.readouterr()
 
     return run

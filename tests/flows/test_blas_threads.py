@@ -19,9 +19,9 @@ print({{each["num_threads"] for each in threadpool_info() if each["user_api"] ==
 @pytest.mark.parametrize(
     ("first", "second", "environment", "expected"),
     [
-        ("import flows", "", {}, "{1}"),
-        ("import numpy", "import flows", {}, "{1}"),
-        ("import flows", "", {"OPENBLAS_NUM_THREADS": "2"}, "{2}"),
+        ("import pmflib_flows", "", {}, "{1}"),
+        ("import numpy", "import pmflib_flows", {}, "{1}"),
+        ("import pmflib_flows", "", {"OPENBLAS_NUM_THREADS": "2"}, "{2}"),
     ],
 )
 def test_use_one_thread(first, second, environment, expected):

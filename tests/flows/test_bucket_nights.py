@@ -5,20 +5,18 @@ from dataclasses import asdict
 
 import pytest
 
-from flows import cli
 from pmflib.store.run_records import find_live, list_records
+from tests.factories import call_command
 from tests.flows.nights import Nights, draw_ratings, make_movies
-from tests.object_store import forget_mirror
+from tests.object_store import forget_cache
 
 
 def call(monkeypatch, capsys, *words):
     """Standard output of a command that succeeds."""
-    monkeypatch.setattr("sys.argv", ["pmf", *map(str, words)])
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
+    code = call_command(monkeypatch, *words)
     out, err = capsys.readouterr()
-    assert ended.value.code in (0, None), (words, out, err)
+    assert code == 0, (words, out, err)
     return out
 
 
@@ -27,7 +25,7 @@ def run_three(nights, tmp_path=None, monkeypatch=None):
     nights.deliver("a.csv", draw_ratings(300, 6), range(300))
     found = [nights.run(), nights.run()]
     if monkeypatch is not None:
-        forget_mirror(monkeypatch, tmp_path / "another machine")
+        forget_cache(monkeypatch, tmp_path / "another machine")
     nights.deliver("b.csv", draw_ratings(200, 6, seed=1), range(200, 400))
     return [*found, nights.run()]
 
@@ -65,7 +63,7 @@ def test_commands__on_a_store_in_a_bucket(bucket, tmp_path, monkeypatch, capsys)
         nights.deliver("b.csv", draw_ratings(900, 6, seed=1), range(300, 1200))
         nights.run()
         if name == "bucket":
-            forget_mirror(monkeypatch, tmp_path / "another machine")
+            forget_cache(monkeypatch, tmp_path / "another machine")
         records = [asdict(record) for record in list_records(nights.store, "pipeline")]
         assert [record["number"] for record in records] == [1, 2]
         stages = [record["stages"] for record in records]

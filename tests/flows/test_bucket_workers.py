@@ -1,4 +1,4 @@
-"""Workers in processes of their own, each with a mirror of its own, and a store in a bucket."""
+"""Workers in processes of their own, each with a cache of its own, and a store in a bucket."""
 
 import os
 import socket
@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.model.score_tables import Wanted
+from pmflib.model.score_tables import ScoreOptions
 from pmflib.store.file_digests import fetch_all
-from tasks.census import census
-from tasks.ingest import ingest
-from tasks.known import find_known_labels
-from tasks.labels import find_labels
-from tasks.reference import reference
-from tasks.score import score
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.known import find_known_labels
+from pmflib_tasks.labels import find_labels
+from pmflib_tasks.log_names import list_log_names
+from pmflib_tasks.reference import reference
+from pmflib_tasks.score import score
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import describe_access
 from tests.pipelines import run_to_model
@@ -25,16 +25,16 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def mirrors(tmp_path_factory):
-    """Folder of the mirrors of each of two workers."""
+def caches(tmp_path_factory):
+    """Folder of the caches of each of two workers."""
     folder = tmp_path_factory.mktemp("workers")
-    return [folder / f"mirror of worker {place}" for place in range(2)]
+    return [folder / f"cache of worker {index}" for index in range(2)]
 
 
 @pytest.fixture(scope="module")
-def cluster(object_server, mirrors):
+def cluster(object_server, caches):
     """Address of a scheduler with two workers that share no folder with this process."""
-    folder = mirrors[0].parent
+    folder = caches[0].parent
     access = describe_access(object_server, folder / "none")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -61,10 +61,10 @@ def cluster(object_server, mirrors):
         str(port),
         "--no-dashboard",
     )
-    for mirror in mirrors:
+    for cache in caches:
         start(
             "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
-            PMF_MIRROR=str(mirror),
+            PMF_MIRROR=str(cache),
         )  # fmt: skip
     from distributed import Client
 
@@ -78,8 +78,8 @@ def cluster(object_server, mirrors):
 
 
 @pytest.mark.slow
-def test_run__on_workers_with_mirrors_of_their_own(cluster, mirrors, bucket, tmp_path, monkeypatch):
-    before = [{*folder.glob("*")} for folder in mirrors]
+def test_run__on_workers_with_caches_of_their_own(cluster, caches, bucket, tmp_path, monkeypatch):
+    before = [{*folder.glob("*")} for folder in caches]
     ratings, section = draw_ratings(300, 6), {"cluster": {"address": cluster}}
     on_disk = Nights(tmp_path / "disk", make_movies(6), monkeypatch)
     on_disk.deliver("a.csv", ratings, range(300))
@@ -93,9 +93,9 @@ def test_run__on_workers_with_mirrors_of_their_own(cluster, mirrors, bucket, tmp
     assert {entry.reference for entry in there.store.entries()} == {
         entry.reference for entry in on_disk.store.entries()
     }
-    for folder, known in zip(mirrors, before, strict=True):
-        (mirror,) = {*folder.iterdir()} - known
-        assert any((mirror / "spill").iterdir())
+    for folder, known in zip(caches, before, strict=True):
+        (cache,) = {*folder.iterdir()} - known
+        assert any((cache / "spill").iterdir())
 
 
 @pytest.mark.slow
@@ -103,7 +103,7 @@ def test_score_and_labels__what_workers_write_reaches_the_stage(
     cluster, bucket, tmp_path, monkeypatch
 ):
     movies, found = make_movies(6), []
-    monkeypatch.setattr("pmflib.store.mirrors.UPLOAD_SECONDS", 0.0)
+    monkeypatch.setattr("pmflib.store.caches.UPLOAD_SECONDS", 0.0)
     for name, path in (("disk", "store"), ("bucket", f"s3://{bucket}/stores/one")):
         crowd = {"method": "mv_em", "known": "gold.csv"}
         sections = {"store": {"path": path, "folds": 8}, "crowd": crowd}
@@ -115,11 +115,11 @@ def test_score_and_labels__what_workers_write_reaches_the_stage(
         config = nights.config
         stages = run_to_model(config, cluster)
         scale = reference.fn(config, stages["dataset"], stages["model"], cluster)
-        wanted = Wanted(("v0",))
-        made = score.fn(config, stages["dataset"], stages["model"], scale, wanted, 1, cluster)
+        requested = ScoreOptions(("v0",))
+        made = score.fn(config, stages["dataset"], stages["model"], scale, requested, 1, cluster)
         folder = fetch_all(nights.store.locate(made))
         table = pq.read_table(folder)
-        dataset = ingest.fn(config, cluster, census.fn(config, cluster))
+        dataset = ingest.fn(config, cluster, list_log_names.fn(config, cluster))
         known = find_known_labels.fn(config, dataset, cluster)
         labels = find_labels.fn(config, dataset, None, cluster, known)
         labelled = pq.read_table(fetch_all(nights.store.locate(labels)) / "labels")

@@ -9,20 +9,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows import cli
-from flows.commands import run as run_module
+import pmflib as pmf
 from pmflib.config import load_config
-from pmflib.errors import (
+from pmflib.core.errors import (
     ConfigError,
     MemoryPlanError,
-    PmfError,
     RankError,
     SchemaError,
     SourceError,
     StoreError,
 )
-from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
+from pmflib_flows import cli
+from pmflib_flows.commands import run
 
 ROOT = Path(__file__).parents[2]
 VERBS = (
@@ -37,7 +36,7 @@ VERBS = (
     [
         (ConfigError, 2),
         (RankError, 2),
-        (PmfError, 2),
+        (pmf.PmfError, 2),
         (SourceError, 3),
         (SchemaError, 3),
         (StoreError, 4),
@@ -48,7 +47,7 @@ def test_main__exit_code_of_an_error(call, monkeypatch, error, code):
     def refuse(path):
         raise error(f"what is wrong, where, and the remedy, in a line that is long [b] {'x' * 99}")
 
-    monkeypatch.setattr(run_module, "load_pipeline", refuse)
+    monkeypatch.setattr(run, "load_pipeline", refuse)
     found, out, err = call("status", "pipeline.toml")
     assert (found, out) == (code, "")
     assert err.startswith("error: what is wrong")
@@ -60,7 +59,7 @@ def test_main__defect_and_interruption(call, monkeypatch):
     def fail(path):
         raise KeyError("ours")
 
-    monkeypatch.setattr(run_module, "load_pipeline", fail)
+    monkeypatch.setattr(run, "load_pipeline", fail)
     code, out, err = call("status", "pipeline.toml")
     assert (code, out) == (1, "")
     assert err.splitlines() == [
@@ -73,7 +72,7 @@ def test_main__defect_and_interruption(call, monkeypatch):
     def interrupt(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_module, "load_pipeline", interrupt)
+    monkeypatch.setattr(run, "load_pipeline", interrupt)
     # click turns an interruption inside a command into its own end
     code, _, err = call("status", "pipeline.toml")
     assert code == 130
@@ -83,7 +82,7 @@ def test_main__defect_and_interruption(call, monkeypatch):
 def test_main__in_a_process_of_its_own(tmp_path):
     """As a shell sees it: the message alone, on standard error."""
     process = subprocess.run(
-        [sys.executable, "-m", "flows", "run", "absent.toml", "--json"],
+        [sys.executable, "-m", "pmflib_flows", "run", "absent.toml", "--json"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -107,7 +106,7 @@ def test_help__names_every_verb_and_the_exit_codes():
 
 
 def test_help__loads_nothing_that_takes_long():
-    code = "import sys, flows.cli; print({'numpy', 'pyarrow', 'pydantic', 'prefect'} & sys.modules.keys())"
+    code = "import sys, pmflib_flows.cli; print({'numpy', 'pyarrow', 'pydantic', 'prefect'} & sys.modules.keys())"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
 
@@ -137,7 +136,7 @@ def test_infer__wide_with_windows_line_ends_in_a_path_with_spaces(call, tmp_path
     )
     assert (code, err) == (0, "")
     assert "pmf run 'my data/pipeline.toml'" in out
-    schema = Schema.load(folder / "schema.json")
+    schema = pmf.Schema.load(folder / "schema.json")
     assert [variable.levels for variable in schema.variables] == [
         ("x", "y"),
         ("1", "2"),
@@ -160,7 +159,7 @@ def test_infer__tabs_and_no_header(call, tmp_path):
     (tmp_path / "a.tsv").write_text("1\t5\t2\n2\t4\t1\n1\t4\t1\n")
     code, _, _ = call("infer", "a.tsv", "--delimiter", "\\t", "--no-header")
     assert code == 0
-    assert Schema.load("schema.json").names == ("c1", "c2", "c3")
+    assert pmf.Schema.load("schema.json").names == ("c1", "c2", "c3")
     assert load_config("pipeline.toml").source.columns == ("c1", "c2", "c3")
 
 
@@ -176,7 +175,7 @@ def test_infer__finds_out_how_a_file_is_read(call, tmp_path):
     source = load_config("pipeline.toml").source
     assert (source.encoding, source.delimiter, source.decimal) == ("cp1252", ";", ",")
     assert source.columns == ("c1", "c2", "c3")
-    assert Schema.load("schema.json")["c2"].levels == ("Köln", "Süd")
+    assert pmf.Schema.load("schema.json")["c2"].levels == ("Köln", "Süd")
 
 
 def test_infer__values_that_do_not_decode_are_counted(call, tmp_path):
@@ -300,7 +299,7 @@ def test_status__before_the_first_run(call, tmp_path):
     answer = json.loads(call("status", "p.toml", "--json")[1])
     nothing = {"artefacts": {}, "unfinished": [], "run": {}, "live": {}, "labels": {}}
     nothing |= {"erased": {"raw_files": [], "samples": 0, "unfinished": False}}
-    assert answer == nothing | {"current": False}
+    assert answer == nothing | {"current": False, "equivalent_samples": {}}
 
 
 def test_verify__names_what_is_damaged(call, tmp_path):

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from flows.commands.rejects import quarantine
-from pmflib.crowd import aggregate
+import pmflib as pmf
+from pmflib_flows.commands.rejects import quarantine
 from tests.crowd.label_logs import draw_log
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ def call(folder, *arguments):
 
 def run(folder, *words):
     return subprocess.run(
-        [sys.executable, "-m", "flows", *words],
+        [sys.executable, "-m", "pmflib_flows", *words],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,
@@ -47,7 +47,7 @@ def test_crowd__label_log_in_true_labels_and_workers_out(tmp_path):
     quarantine(tmp_path / "out" / "pipeline.toml", rejected, as_json=True)
     assert pq.read_table(rejected)["reason"].to_pylist() == ["unknown_level"]
     labels = pq.read_table(tmp_path / "out" / "labels").sort_by("task")
-    expected = aggregate(log, tol=1e-6, max_passes=200)
+    expected = pmf.crowd.aggregate(log, tol=1e-6, max_passes=200)
     assert labels["label"].to_pylist() == [str(code) for code in expected.codes]
     assert pq.read_table(tmp_path / "out" / "workers.parquet").num_rows == 6
 
@@ -97,7 +97,7 @@ def test_crowd__from_pairs_of_workers(tmp_path):
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     labels = pq.read_table(tmp_path / "out" / "labels").sort_by("task")
-    expected = aggregate(log, "robust")
+    expected = pmf.crowd.aggregate(log, "robust")
     assert labels["label"].to_pylist() == [str(code) for code in expected.codes]
     assert (facts["method"], facts["em"], facts["passes"]) == ("robust", True, expected.n_passes)
     trace = run(tmp_path, "log", "out/pipeline.toml").stdout

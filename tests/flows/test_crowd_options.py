@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from flows import cli
-from flows.commands import crowd as command
 from pmflib.config import load_config, make_crowd
+from pmflib_flows import cli
+from pmflib_flows.commands import crowd
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def call(monkeypatch, tmp_path, capsys):
     def stop(*_):
         raise Reached
 
-    monkeypatch.setattr(command, "progress_shown", stop)
+    monkeypatch.setattr(crowd, "progress_shown", stop)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["pmf", "crowd", *arguments])

@@ -3,8 +3,8 @@ import shlex
 
 import pytest
 
+import pmflib as pmf
 from pmflib.config import load_config
-from pmflib.schema import Schema
 
 
 @pytest.mark.parametrize("about", ["ratings", "survey", "labels"])
@@ -17,7 +17,7 @@ def test_demo__data_only_writes_drafts_that_read_and_runs_nothing(call, tmp_path
     assert load_config(folder / "pipeline.toml").source.path
     assert not (folder / "store").exists()
     if about == "survey":
-        schema = Schema.load(folder / "schema.json")
+        schema = pmf.Schema.load(folder / "schema.json")
         assert "see the other side" not in schema["clean"].levels
         assert schema["clean"].values == schema["punctual"].values
     assert (folder / "known.csv").exists() == (about == "labels")

@@ -5,8 +5,8 @@ import json
 import pytest
 from distributed import LocalCluster
 
-from flows.commands.doctor import FAULTS
-from flows.etl import etl
+from pmflib_flows.commands.doctor import FAULTS
+from pmflib_flows.etl import etl
 from tests.pipelines import as_wide, draw_codes, make_schema
 from tests.prefect_server import serve_prefect
 
@@ -54,7 +54,7 @@ def test_doctor__lines_are_aligned_and_summed_up(call, pipeline):
 
 
 @pytest.mark.parametrize(
-    ("break_it", "what", "wanted"),
+    ("break_it", "what", "expected"),
     [
         (lambda folder: (folder / "pipeline.toml").write_text("[model]\n"), "configuration", 2),
         (lambda folder: (folder / "a.csv").unlink(), "sources", 3),
@@ -62,10 +62,10 @@ def test_doctor__lines_are_aligned_and_summed_up(call, pipeline):
         (lambda folder: (folder / "store").write_text("a file"), "store", 4),
     ],
 )
-def test_doctor__exit_code_of_the_first_fault(call, pipeline, break_it, what, wanted):
+def test_doctor__exit_code_of_the_first_fault(call, pipeline, break_it, what, expected):
     break_it(pipeline.parent)
     code, lines = examine(call, pipeline)
-    assert code == wanted
+    assert code == expected
     assert lines[what]["state"] == "FAIL"
     assert lines[what]["remedy"]
 
@@ -85,7 +85,7 @@ def test_doctor__no_scheduler_is_no_wait(call, pipeline):
 
 
 def test_doctor__every_fault_has_an_exit_code():
-    from flows.exit_codes import EXIT_CODES
+    from pmflib_flows.exit_codes import EXIT_CODES
 
     assert {name: EXIT_CODES[error] for name, error in FAULTS.items()} == {
         "configuration": 2,

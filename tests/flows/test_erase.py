@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from pmflib.ingest import fingerprints, sources
+from pmflib.ingest import readers, sources
+from pmflib.ingest.csv import rows
 from pmflib.store.run_records import find_last_run
-from tests.erasure.stored_texts import find_texts
 from tests.flows.nights import draw_ratings, nights  # noqa: F401
 from tests.flows.test_gated_nights import call  # noqa: F401
+from tests.operations.erasure.stored_texts import find_texts
 from tests.pipelines import read_dataset
 
 OPTIONS = {"em": {"max_passes": 3}, "store": {"folds": 4}}
@@ -49,14 +50,14 @@ def erased(nights, call, monkeypatch):  # noqa: F811
         deliver(pipeline, f"{night}.csv", codes[start:stop], range(start, stop))
         spoil(pipeline.log / f"{night}.csv", f"u-person-{start + 5:03}-x")
         pipeline.run()
-    from flows.score import score_flow
-    from tasks.answer import answer
-    from tasks.ingest import ingest
-    from tasks.score import score
+    from pmflib_flows.score import score_flow
+    from pmflib_tasks.answer import answer
+    from pmflib_tasks.ingest import ingest
+    from pmflib_tasks.score import score
 
-    monkeypatch.setattr("flows.score.score", score.fn)
-    monkeypatch.setattr("flows.score.answer", answer.fn)
-    monkeypatch.setattr("flows.score.ingest", ingest.fn)
+    monkeypatch.setattr("pmflib_flows.score.score", score.fn)
+    monkeypatch.setattr("pmflib_flows.score.answer", answer.fn)
+    monkeypatch.setattr("pmflib_flows.score.ingest", ingest.fn)
     score_flow.fn(str(pipeline.path), targets=("v0",))
     (pipeline.folder / "asked.csv").write_text("user,movie\nu-person-025-x,v1\nu-person-007-x,v2\n")
     score_flow.fn(str(pipeline.path), questions=str(pipeline.folder / "asked.csv"))
@@ -110,7 +111,7 @@ def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erase
 @pytest.mark.slow
 def test_erase__the_next_night_reads_what_is_new_and_brings_nobody_back(erased, call, monkeypatch):  # noqa: F811
     read = []
-    monkeypatch.setattr(fingerprints, "MARGIN", -60.0)
+    monkeypatch.setattr(sources, "MARGIN", -60.0)
     erased.run()
     opened = sources.open_source
 
@@ -118,10 +119,8 @@ def test_erase__the_next_night_reads_what_is_new_and_brings_nobody_back(erased, 
         read.append(source.name)
         return opened(source, *args, **options)
 
-    for module in ("fingerprints", "csv_rows", "sources"):
-        target = __import__(f"pmflib.ingest.{module}", fromlist=["x"])
-        if hasattr(target, "open_source"):
-            monkeypatch.setattr(target, "open_source", follow)
+    for module in (sources, rows, readers):
+        monkeypatch.setattr(module, "open_source", follow)
     facts = erased.run()
     assert not read
     assert facts["refit"]["way"] != "warm"

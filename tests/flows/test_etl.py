@@ -2,12 +2,12 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from pmflib.store.artefacts import Store
+from tests.factories import call_command
 
 VOTES = Path(__file__).parents[3] / "shared" / "data" / "votes" / "UCI_VOTERS.data"
 COLUMNS = ("party", *(f"v{j:02}" for j in range(1, 17)))
@@ -22,25 +22,13 @@ def home(tmp_path_factory):
     return tmp_path_factory.mktemp("a project")
 
 
-def call(patch, *arguments):
-    """Exit code of a command."""
-    from flows.cli import main
-
-    patch.setattr(sys, "argv", ["pmf", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as end:
-        return end.code or 0
-    return 0
-
-
 @pytest.fixture(scope="module")
 def ran(home):
     """Configuration drafted by `pmf infer`, and the facts of its first run."""
-    from flows.etl import etl
+    from pmflib_flows.etl import etl
 
     with pytest.MonkeyPatch.context() as patch:
-        code = call(
+        code = call_command(
             patch, "infer", VOTES, "--missing", "2", "--columns", ",".join(COLUMNS),
             "--output", home, "--rank", "4",
         )  # fmt: skip
@@ -68,7 +56,7 @@ def test_etl__learns_the_votes(ran):
 def test_run__again_from_another_folder(ran, monkeypatch, tmp_path, capsys):
     config, facts = ran
     monkeypatch.chdir(tmp_path)
-    assert call(monkeypatch, "run", config, "--json") == 0
+    assert call_command(monkeypatch, "run", config, "--json") == 0
     out, err = capsys.readouterr()
     again = json.loads(out)
     assert err == ""
@@ -79,7 +67,7 @@ def test_run__again_from_another_folder(ran, monkeypatch, tmp_path, capsys):
 
 def test_run__says_it_shortly_without_a_terminal(ran, monkeypatch, capsys):
     config, _ = ran
-    assert call(monkeypatch, "run", config) == 0
+    assert call_command(monkeypatch, "run", config) == 0
     out, err = capsys.readouterr()
     assert "the live model, unchanged\nLive model " in out
     stages = [line.split(":")[0] for line in err.splitlines()]
@@ -91,7 +79,7 @@ def test_status__reads_no_manifest(ran, monkeypatch, capsys):
         raise AssertionError("the manifest of many nights has 100,000 entries")
 
     monkeypatch.setattr(Store, "entries", refuse)
-    assert call(monkeypatch, "status", ran[0]) == 0
+    assert call_command(monkeypatch, "status", ran[0]) == 0
     assert re.search(r"│ model +│ model +│", capsys.readouterr().out)
 
 
@@ -99,9 +87,9 @@ def test_status_query_log__of_a_run(ran, monkeypatch, capsys):
     config, facts = ran
     answers = {}
     for verb in (["status"], ["query", "party given v03=1 and v04=0"], ["log"]):
-        assert call(monkeypatch, verb[0], config, *verb[1:], "--json") == 0
+        assert call_command(monkeypatch, verb[0], config, *verb[1:], "--json") == 0
         answers[verb[0]] = json.loads(capsys.readouterr().out)
-        assert call(monkeypatch, verb[0], config, *verb[1:]) == 0
+        assert call_command(monkeypatch, verb[0], config, *verb[1:]) == 0
         shown = capsys.readouterr().out
         assert shown
         assert (facts["live"] in shown) == (verb[0] == "status")
@@ -118,7 +106,7 @@ def test_status_query_log__of_a_run(ran, monkeypatch, capsys):
 def test_query__title_is_not_cut(ran, monkeypatch, capsys):
     config, _ = ran
     question = "party given v03=1 and v04=0 and v05=0 and v06=0 and v07=1 and v08=1"
-    assert call(monkeypatch, "query", config, question) == 0
+    assert call_command(monkeypatch, "query", config, question) == 0
     assert question in capsys.readouterr().out
 
 
@@ -126,12 +114,12 @@ def test_score__predicts_the_party(ran, monkeypatch, capsys):
     import pyarrow.parquet as pq
 
     config, _ = ran
-    assert call(monkeypatch, "score", config, "--target", "party", "--json") == 0
+    assert call_command(monkeypatch, "score", config, "--target", "party", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     table = pq.read_table(answer["path"])
     truth = [line.split(",")[0] for line in VOTES.read_text().splitlines()]
     found = dict(zip(table["row"].to_pylist(), table["party.label"].to_pylist(), strict=True))
-    correct = [found[place] == party for place, party in enumerate(truth, 1)]
+    correct = [found[index] == party for index, party in enumerate(truth, 1)]
     assert sum(correct) / len(correct) > 0.85
 
 
@@ -149,7 +137,7 @@ def test_score__predicts_the_party(ran, monkeypatch, capsys):
 def test_commands__refuse_with_one_message(ran, monkeypatch, capsys, arguments, code, message):
     config, _ = ran
     verb, *more = arguments
-    assert call(monkeypatch, verb, config, *more) == code
+    assert call_command(monkeypatch, verb, config, *more) == code
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
@@ -161,13 +149,13 @@ def test_run__memory_and_schema_are_refused(ran, monkeypatch, capsys):
     text = config.read_text()
     small = config.with_name("small.toml")
     small.write_text(text.replace("rank = 4", "rank = 3") + "[cluster]\nmemory_limit = 1000\n")
-    assert call(monkeypatch, "run", small) == 5
+    assert call_command(monkeypatch, "run", small) == 5
     assert "raise cluster.memory_limit" in capsys.readouterr().err
     wrong = config.with_name("wrong.toml")
     schema = config.with_name("schema.json").read_text()
     config.with_name("wrong.json").write_text(schema.replace('"v07"', '"v7"'))
     wrong.write_text(text.replace("schema.json", "wrong.json"))
-    assert call(monkeypatch, "run", wrong) == 3
+    assert call_command(monkeypatch, "run", wrong) == 3
     err = capsys.readouterr().err
     assert "variable 'v7' is no column of the file" in err
     assert "did you mean ['v" in err
@@ -178,11 +166,11 @@ def test_query__conditions_that_no_row_meets(ran, monkeypatch, capsys):
     config, _ = ran
     rows = [line.split(",") for line in VOTES.read_text().splitlines()]
     seen = {(row[1], row[4], party) for row in rows for party in [row[0]]}
-    assert call(monkeypatch, "query", config, "party given v01=1 and v04=1", "--json") == 0
+    assert call_command(monkeypatch, "query", config, "party given v01=1 and v04=1", "--json") == 0
     out, _ = capsys.readouterr()
     assert any(each[:2] == ("1", "1") for each in seen)
     assert json.loads(out)["warnings"] == []
-    refused = call(monkeypatch, "query", config, "party given v01=1 and v01=0")
+    refused = call_command(monkeypatch, "query", config, "party given v01=1 and v01=0")
     assert refused == 2
     assert "'v01' is given as '1' and as '0'" in capsys.readouterr().err
 
@@ -193,7 +181,7 @@ def test_score__one_file_with_probabilities_and_measures(ran, monkeypatch, capsy
     config, _ = ran
     words = ["--target", "party", "--probabilities", "--keep", "v03,party"]
     path = tmp_path / "out" / "scores.csv"
-    assert call(monkeypatch, "score", config, *words, "--output", path) == 0
+    assert call_command(monkeypatch, "score", config, *words, "--output", path) == 0
     out = capsys.readouterr().out
     assert re.search(
         r"^party: accuracy 0\.\d+ ± 0\.\d+, log-loss .* on 435 samples, which", out, re.M
@@ -206,9 +194,9 @@ def test_score__one_file_with_probabilities_and_measures(ran, monkeypatch, capsy
     assert len(columns) == 2
     sums = sum(table[name].to_numpy() for name in columns)
     assert sums.min() > 1 - 1e-9
-    assert call(monkeypatch, "score", config, *words, "--output", tmp_path / "a.xlsx") == 2
+    assert call_command(monkeypatch, "score", config, *words, "--output", tmp_path / "a.xlsx") == 2
     assert "name a file .csv or .parquet" in capsys.readouterr().err
-    assert call(monkeypatch, "score", config, "--keep", "nobody") == 3
+    assert call_command(monkeypatch, "score", config, "--keep", "nobody") == 3
     found = ["--keep", "nobody", "--output", path]
-    assert call(monkeypatch, "score", config, *found) == 3
+    assert call_command(monkeypatch, "score", config, *found) == 3
     assert "no column 'nobody'" in capsys.readouterr().err

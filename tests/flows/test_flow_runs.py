@@ -19,13 +19,13 @@ from prefect.client.schemas.filters import (
 )
 from prefect.logging.handlers import APILogWorker
 
-from flows import etl as flows_etl
-from flows.crowd import crowd_flow
-from flows.etl import etl, fit_flow, ingest_flow, marginals_flow
-from flows.score import score_flow
-from pmflib.errors import ConfigError, QualityError
+from pmflib.core.errors import ConfigError, QualityError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import list_records
+from pmflib_flows import etl as flows_etl
+from pmflib_flows.crowd import crowd_flow
+from pmflib_flows.etl import etl, fit_flow, ingest_flow, marginals_flow
+from pmflib_flows.score import score_flow
 from tests.pipelines import as_wide, draw_codes, make_schema
 from tests.prefect_server import serve_prefect, wait_until
 
@@ -105,7 +105,7 @@ def ran(home, api):
 QUIET_NIGHT = """
 import sys
 sys.argv = ["pmf", "run", sys.argv[1], "--json"]
-from flows.cli import main
+from pmflib_flows.cli import main
 try:
     main()
 except SystemExit as end:
@@ -119,8 +119,8 @@ print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 def quiet(ran, home):
     """Facts of the next night, in which nothing is new."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pmflib.running.clients.start_workers", refuse)
-        patch.setattr("pmflib.ingest.fingerprints.digest_source", refuse)
+        patch.setattr("pmflib.running.workers.start_workers", refuse)
+        patch.setattr("pmflib.ingest.sources.digest_source", refuse)
         patch.setattr("pmflib.ingest.sources.open_source", refuse)
         return etl(str(home / "nightly.toml"))
 

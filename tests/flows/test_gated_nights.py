@@ -1,15 +1,16 @@
 """Nights of a small pipeline: what goes live, what does not, and what the commands say of it."""
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from flows.recording import record_run
-from pmflib.errors import QualityError
+from pmflib.core.errors import QualityError
+from pmflib.scoring.gate import GateNumbers
 from pmflib.store.run_records import append_record, find_live, find_record, list_records
+from pmflib_flows.recording import record_run
+from tests.factories import call_command
 from tests.flows.nights import draw_ratings, nights  # noqa: F401
 
 FILES = range(10)
@@ -19,27 +20,20 @@ FRESH = {"rank": 2, "refresh": "0d"}
 
 def deliver_all(pipeline, codes, upside_down=()):
     """Ten files with a tenth of the ratings each, some of them 6 - rating."""
-    place = np.random.default_rng(1).integers(0, len(FILES), codes.shape)
+    assigned = np.random.default_rng(1).integers(0, len(FILES), codes.shape)
     for file in FILES:
-        part, inverted = np.where(place == file, codes, -1), file in upside_down
+        part, inverted = np.where(assigned == file, codes, -1), file in upside_down
         pipeline.deliver(f"{file}.csv", part, range(len(codes)), upside_down=inverted)
 
 
 @pytest.fixture
 def call(monkeypatch, capsys):
     """Give a function that runs a command: exit code, standard output, standard error."""
-    from flows.cli import main
-
     # titles of columns on one line
     monkeypatch.setenv("COLUMNS", "240")
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["pmf", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        code = call_command(monkeypatch, *arguments)
         return code, *capsys.readouterr()
 
     return run
@@ -141,7 +135,7 @@ def test_promote_and_rollback__by_hand(nights, call):  # noqa: F811
         answer["model"],
     )
     assert record.reason.endswith(f"that run said: {second['reason']}")
-    assert record.facts["gate"]["today"]["verdict"] == "unsure"
+    assert GateNumbers.find(record.facts).assessed["today"].decision == "unsure"
     assert call("promote", pipeline.path, 2)[0] == 4
     assert "is live already" in call("promote", pipeline.path, 2)[2]
     assert call("rollback", pipeline.path)[0] == 0

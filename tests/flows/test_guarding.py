@@ -40,7 +40,7 @@ def home(tmp_path_factory):
 @pytest.fixture
 def pmf(home, monkeypatch, capsys):
     """Give a function that runs `pmf run`: exit code, standard output, standard error, last record."""
-    from flows.cli import main
+    from pmflib_flows.cli import main
 
     def call(*arguments):
         command = ["pmf", "run", str(home / "pipeline.toml"), *arguments]

@@ -2,25 +2,25 @@
 
 import json
 import shutil
-import sys
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from flows import cli
-from flows.recording import record_run
 from pmflib.config import ClusterConfig, load_config
-from pmflib.errors import QualityError, SourceError
-from pmflib.ingest.sample_origins import find_sample
-from pmflib.model.score_tables import Wanted
-from pmflib.running.clients import start_workers
+from pmflib.core.errors import QualityError, SourceError
+from pmflib.ingest.dataset.sample_origins import find_sample
+from pmflib.model.score_tables import ScoreOptions
+from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import append_record, find_record, list_records
-from tasks.evaluate import evaluate
-from tasks.reference import reference
-from tasks.score import score
+from pmflib_flows.recording import record_run
+from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.reference import reference
+from pmflib_tasks.score import score
+from tests.factories import call_command
 from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, run_to_model
 
 SCHEMA = make_schema(3, 2, 4)
@@ -117,13 +117,7 @@ def call(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "250")
 
     def run(verb, home, *arguments):
-        path = str(home / "pipeline.toml")
-        monkeypatch.setattr(sys, "argv", ["pmf", verb, path, *map(str, arguments)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = int(end.code or 0)
+        code = call_command(monkeypatch, verb, home / "pipeline.toml", *arguments)
         return code, *capsys.readouterr()
 
     return run
@@ -142,11 +136,10 @@ def store_of(home):
 
 def test_record_run__keeps_files_options_versions(nights):
     first, _, third, held = list_records(store_of(nights), "pipeline")
-    assert [file["name"] for file in third.inputs] == ["day0.csv", "day1.csv", "day2.csv"]
-    assert [file["bytes"] for file in first.inputs] == [
-        (nights / "data" / "day0.csv").stat().st_size
-    ]
-    assert (first.options["model"]["rank"], third.options["model"]["rank"]) == (2, 3)
+    assert [file.name for file in third.inputs] == ["day0.csv", "day1.csv", "day2.csv"]
+    assert [file.bytes for file in first.inputs] == [(nights / "data" / "day0.csv").stat().st_size]
+    models: list[Any] = [each.options["model"] for each in (first, third)]
+    assert [each["rank"] for each in models] == [2, 3]
     assert "base" not in first.options
     assert len(first.environment.get("commit", "0" * 40)) >= 40
     assert (held.outcome, held.live) == ("held back", third.live)
@@ -258,7 +251,7 @@ def test_log__rows_of_a_sample(nights, call, workers):
     config = load_config(nights / "pipeline.toml")
     dataset = record.stages["dataset"]
     scale = reference.fn(config, dataset, record.live, workers)
-    made = score.fn(config, dataset, record.live, scale, Wanted(), 3, workers)
+    made = score.fn(config, dataset, record.live, scale, ScoreOptions(), 3, workers)
     code, out, _ = call("log", nights, made.digest[:16], "--sample", "p0-7")
     assert code == 0
     assert out.splitlines()[0] == (
@@ -301,7 +294,7 @@ def test_log__sample_of_a_wide_file_without_identifiers(tmp_path, call, workers)
     found = find_sample(store, record.stages["dataset"], "b.csv:17")
     assert [(file.name, file.rows) for file in found.files] == [("b.csv", [17])]
     stored, _ = read_dataset(config, record.stages["dataset"])
-    assert np.array_equal(stored[50 * found.place + found.row], codes[16])
+    assert np.array_equal(stored[50 * found.partition_index + found.row], codes[16])
     code, _, err = call("log", tmp_path, "--sample", "17")
     assert code == 3
     assert "give one as 'a.csv:1'" in err

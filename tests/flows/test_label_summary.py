@@ -1,10 +1,13 @@
 """What is said of a label log."""
 
-from flows.label_summary import describe_agreement
+from pmflib.crowd.pipeline.summaries import LabelSummary
+from pmflib_flows.label_summary import describe_agreement
 
 
 def test_describe_agreement__names_tasks_and_workers():
     facts = {
+        **{"tasks": 7, "labels": 20, "workers": 3, "classes": ["cat", "dog"], "prior": [0.6, 0.4]},
+        **{"pseudo_count": 0.5, "passes": 9, "converged": True, "left_out_power": 0.3},
         "alpha": 0.61234,
         "majority_agreement": 0.985,
         "power": 0.357,
@@ -21,7 +24,9 @@ def test_describe_agreement__names_tasks_and_workers():
             }
         ],
     }
-    lines = list(describe_agreement(facts))
+    found = LabelSummary.find(facts)
+    assert found is not None
+    lines = list(describe_agreement(found))
     assert lines[0].endswith(": 0.612")
     assert lines[1].endswith(": 98.5 %")
     assert lines[2].startswith("confidence: a label counts for 0.36 of one")
@@ -30,3 +35,14 @@ def test_describe_agreement__names_tasks_and_workers():
         "suspicious workers: 1",
         "  w3: always 'cat'; 50 % of 40 labels right, 50 % by chance",
     ]
+
+
+def test_label_summary__keys_that_the_manifest_has():
+    found = LabelSummary(7, 20, 3, ["cat"], [1.0], 0.5, 9, converged=True, method="ds", known=2)
+    assert list(found.to_json()) == [
+        *("method", "known", "tasks", "labels", "workers", "classes", "prior", "pseudo_count"),
+        *("passes", "converged", "power", "left_out_power", "shared_error", "alpha"),
+        *("majority_agreement", "ask_again", "suspicious_workers"),
+    ]
+    assert LabelSummary.find(found.to_json()) == found
+    assert LabelSummary.find({"rows": {}}) is None

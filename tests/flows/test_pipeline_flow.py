@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.pipeline_flow import pipeline_flow
-from flows.prefect_server import is_server_configured
+from pmflib_flows.pipeline_flow import is_server_configured, pipeline_flow
 
 ROOT = Path(__file__).parents[2]
 RUN = """
 import sys
 heavy = set(sys.argv[1].split())
 sys.argv = ["pmf", "run", "pipeline.toml", "--json"]
-from flows.cli import main
+from pmflib_flows.cli import main
 try:
     main()
 except SystemExit as end:
@@ -40,7 +39,7 @@ def run_and_list(folder, heavy):
 
 
 def infer(folder, *words):
-    command = [sys.executable, "-m", "flows", "infer", "log.csv", "--rank", "2", *words]
+    command = [sys.executable, "-m", "pmflib_flows", "infer", "log.csv", "--rank", "2", *words]
     subprocess.run(command, cwd=folder, env=clean(folder), check=True)
 
 
@@ -65,7 +64,7 @@ def test_run__quiet_nights_of_a_log_with_identifiers_import_nothing_heavy(tmp_pa
 
 
 def test_pipeline_flow__is_a_function_without_a_server(monkeypatch):
-    monkeypatch.setattr("flows.pipeline_flow.is_server_configured", lambda: False)
+    monkeypatch.setattr("pmflib_flows.pipeline_flow.is_server_configured", lambda: False)
     calls = []
     flow = pipeline_flow(name="one")(lambda config: calls.append(config) or 7)
     assert (flow("a.toml"), calls, flow.name) == (7, ["a.toml"], "one")
@@ -84,7 +83,7 @@ def test_is_server_configured__environment_and_profile(tmp_path, variables, prof
     if profile:
         (tmp_path / ".prefect").mkdir()
         (tmp_path / ".prefect" / "profiles.toml").write_text(profile)
-    program = "import flows.prefect_server as s; print(s.is_server_configured())"
+    program = "import pmflib_flows.pipeline_flow as s; print(s.is_server_configured())"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=clean(tmp_path, **variables),

@@ -7,16 +7,17 @@ import sys
 import numpy as np
 import pytest
 
-from flows import cli
-from pmflib.model import JointPMF
-from pmflib.questions import stored_evidence
+import pmflib as pmf
+from pmflib.counting import conditional_tables
+from pmflib.model.questions import evidence
 from pmflib.store.run_records import find_live, find_record
+from tests.factories import call_command
 from tests.flows.nights import Nights, draw_ratings, make_movies
 
 
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory):
-    """Two nights, the second of people who like the opposite; the model of the first stays live."""
+    """Two nights, the second of people who like the opposite; its model is live."""
     with pytest.MonkeyPatch.context() as patch:
         # movie v4 is of nobody who has rated v0
         made = Nights(tmp_path_factory.mktemp("query") / "pipeline", make_movies(5), patch)
@@ -32,53 +33,118 @@ def pipeline(tmp_path_factory):
 @pytest.fixture
 def call(pipeline, monkeypatch, capsys):
     def run(*arguments):
-        words = ["pmf", "query", str(pipeline.path), *map(str, arguments)]
-        monkeypatch.setattr(sys, "argv", words)
-        code: str | int = 0
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
+        code = call_command(monkeypatch, "query", pipeline.path, *arguments)
         return code, *capsys.readouterr()
 
     return run
 
 
-def list_refits(pipeline):
-    return [each for each in pipeline.store.entries() if each.reference.kind == "refits"]
+def list_tables(pipeline):
+    return [each for each in pipeline.store.entries() if each.reference.kind == "tables"]
 
 
-def test_query__is_answered_by_the_model_with_errors_that_are_kept(pipeline, call):
-    code, out, err = call("P(v1 | v0=4)", "--run", "1", "--json")
-    assert code == 0
-    assert "fits, once for this model" in err
-    content = json.loads(out)
-    record = find_record(pipeline.store, "pipeline", 1)
-    model = JointPMF.load(pipeline.store.locate(record.stages["model"]) / "model")
-    known = model.ask("P(v1 | v0=4)")
-    assert {row["level"]["v1"]: row["probability"] for row in content["levels"]} == known.value
-    assert all(row["standard_error"] > 0 for row in content["levels"])
-    assert content["best"] == {"v1": known.labels[0][0]}
-    assert content["support"]["given"][0]["samples"] > 0
-    (entry,) = [
-        each for each in list_refits(pipeline) if each.inputs["model"] == record.stages["model"]
+def load_model(pipeline, number):
+    record = find_record(pipeline.store, "pipeline", number)
+    return pmf.JointPMF.load(pipeline.store.locate(record.stages["model"]) / "model")
+
+
+def read_codes(pipeline, number):
+    """All samples that a run had."""
+    dataset = find_record(pipeline.store, "pipeline", number).stages["dataset"]
+    schema = load_model(pipeline, number).schema
+    return pmf.StoredSamples.open(pipeline.store, dataset, schema, range(8)).read_codes()
+
+
+@pytest.mark.parametrize(
+    "question", ["P(v1 | v0=4)", "P(v1 | v0>=3, v2>=3, v3<2)", "MI(v0; v1 | v2)"]
+)
+def test_query__is_answered_as_in_memory(pipeline, call, question):
+    model, codes = load_model(pipeline, 1), read_codes(pipeline, 1)
+    assert model.origin["equivalent_samples"]["n_unseen"] > 0
+    for source in ("both", "counts", "model"):
+        code, out, _ = call(question, "--run", "1", "--from", source, "--level", "0.8", "--json")
+        assert code == 0
+        known = model.ask(question, codes, source=source, level=0.8)
+        assert json.loads(out) == json.loads(json.dumps(known.to_json()))
+        assert known.source == source
+
+
+def test_query__tables_are_counted_once(pipeline, call, monkeypatch):
+    question = "P(v3 | v0=4, v1=1, v2=3)"
+    known = call(question, "--run", "1", "--json")
+    assert known[0] == 0
+    kept = list_tables(pipeline)
+    assert all(set(each.inputs) == {"dataset"} for each in kept)
+
+    def refuse(*arguments, **options):
+        raise AssertionError("counted again")
+
+    monkeypatch.setattr(evidence, "count_stored_tables", refuse)
+    assert call(question, "--run", "1", "--json") == known
+    assert list_tables(pipeline) == kept
+
+
+def test_query__all_questions_are_counted_in_one_pass(pipeline, call, tmp_path, monkeypatch):
+    path = tmp_path / "questions.txt"
+    questions = [
+        "P(v1 | v0=4, v2=1)",
+        "MI(v0; v1 | v3)",
+        "E(v2 | v0, v1=0)",
+        "TV(v1 | v0=1, v2=3; v0=2)",
+        "argmax(v0, v1, v2 | v3>=1, v4=2)",
+        "P(v9)",
+        "P(v0)",
     ]
-    assert entry.summary["folds"] == len(entry.options["folds"]) > 1
-    code, again, err = call("P(v1 | v0=4)", "--run", "1", "--json")
-    assert (json.loads(again), err) == (content, "")
+    passes = []
+    count = conditional_tables.count_stored_tables
+
+    def watch(*arguments, **options):
+        passes.append(len(arguments[2]))
+        return count(*arguments, **options)
+
+    monkeypatch.setattr(evidence, "count_stored_tables", watch)
+    # without counts of pairs all has to be counted in the samples
+    monkeypatch.setattr(evidence, "MAX_LEVELS", 3)
+    path.write_text("\n".join(questions[:-2] + questions[-1:]), "utf-8")
+    code, out, _ = call("--file", path, "--run", "1", "--json")
+    assert code == 0
+    assert len(passes) == 1
+    model, codes = load_model(pipeline, 1), read_codes(pipeline, 1)
+    for each in json.loads(out):
+        known = json.loads(json.dumps(model.ask(each["question"], codes, top=10).to_json()))
+        assert each == known
+    # one that cannot be read is refused by its own line
+    path.write_text("\n".join(questions), "utf-8")
+    assert "questions.txt, line 6: variable 'v9'" in call("--file", path, "--run", "1")[2]
 
 
-def test_query__counts_are_those_of_the_folds_that_were_fitted_to(pipeline, call):
-    content = json.loads(call("P(v1)", "--no-errors", "--json")[1])
+def test_query__a_budget_counts_a_part_and_says_so(pipeline, call, monkeypatch):
+    question = "P(v3 | v0=4, v1=1, v2=2)"
+    # every block takes a second
+    monkeypatch.setattr(conditional_tables.TablePlan, "plan_seconds", lambda plan, block: 1.0)
+    code, out, _ = call(question, "--run", "1", "--budget", "3s")
+    assert code == 0
+    n_rows = len(read_codes(pipeline, 1))
+    assert f" of {n_rows} samples were counted" in " ".join(out.split())
+    content = json.loads(call(question, "--run", "1", "--budget", "3s", "--json")[1])
+    assert 0 < content["support"]["counted_samples"] < content["support"]["samples"] == n_rows
+    whole = json.loads(call(question, "--run", "1", "--budget", "1h", "--json")[1])
+    assert whole["support"]["counted_samples"] == n_rows
+    assert whole == json.loads(call(question, "--run", "1", "--json")[1])
+
+
+def test_query__counts_are_those_of_all_samples(pipeline, call):
+    content = json.loads(call("P(v1)", "--run", "1", "--json")[1])
+    codes = read_codes(pipeline, 1)
+    assert content["support"]["samples"] == len(codes)
+    assert content["support"]["variables"] == {"v1": int((codes[:, 1] >= 0).sum())}
     live = find_live(pipeline.store, "pipeline")
     folds = pipeline.store.find(live.identity).options["train"]
     assert 0 < len(folds) < 8
-    assert content["support"]["samples"] < 400 * 2
-    assert content["no_standard_errors"] == "--no-errors"
 
 
 def test_query__warnings_are_on_standard_error(call):
-    code, out, err = call("P(v4 | v0=4)", "--run", "1", "--no-errors")
+    code, out, err = call("P(v4 | v0=4)", "--run", "1")
     assert code == 0
     assert "'v4' and 'v0' were never observed together" in err
     assert "support: " in out
@@ -94,9 +160,7 @@ def test_query__two_runs_are_compared(pipeline, call):
     (row,) = content["differences"]
     means = []
     for number in (1, 2):
-        record = find_record(pipeline.store, "pipeline", number)
-        model = JointPMF.load(pipeline.store.locate(record.stages["model"]) / "model")
-        means.append(model.ask("E(v1)").value)
+        means.append(load_model(pipeline, number).ask("E(v1)", read_codes(pipeline, number)).value)
     np.testing.assert_allclose([row["first"], row["second"]], means)
     assert row["standard_error"] > 0
 
@@ -104,11 +168,11 @@ def test_query__two_runs_are_compared(pipeline, call):
 def test_query__file_of_questions(tmp_path, call):
     path = tmp_path / "questions.txt"
     path.write_text("# of the first movies\nP(v0)\n\nMI(v0; v1)\n", "utf-8")
-    code, out, _ = call("--file", path, "--json", "--no-errors")
+    code, out, _ = call("--file", path, "--json")
     assert code == 0
     assert [each["question"] for each in json.loads(out)] == ["P(v0)", "MI(v0; v1)"]
     path.write_text("P(v0)\nP(v9)\n", "utf-8")
-    code, out, err = call("--file", path, "--no-errors")
+    code, out, err = call("--file", path)
     assert (code, out) == (3, "")
     assert "questions.txt, line 2: variable 'v9' is not in the schema" in err
 
@@ -124,6 +188,9 @@ def test_query__file_of_questions(tmp_path, call):
         ([], 2, "give a question, or --file"),
         (["P(v0)", "--file", "x"], 2, "give a question, or --file"),
         (["--file", "nowhere.txt"], 2, "cannot be read"),
+        (["P(v0)", "--from", "guesses"], 2, "--from is 'guesses'; give both, counts or model"),
+        (["P(v0)", "--budget", "much"], 2, "--budget: "),
+        (["P(v0)", "--level", "95"], 2, "level is 95.0; give a share between 0 and 1"),
     ],
 )
 def test_query__refuses(call, arguments, code, message):
@@ -137,10 +204,10 @@ def test_query__refuses(call, arguments, code, message):
 
 
 def test_query__many_variables_have_a_row_each(call, monkeypatch):
-    from flows.commands import query
+    from pmflib_flows.commands import query
 
     monkeypatch.setattr(query, "WIDE", 2)
-    out = call("argmax(v0, v1, v2)", "--no-errors")[1]
+    out = call("argmax(v0, v1, v2)")[1]
     assert "8 more; --top or --json" in out
     assert [line.split()[1] for line in out.splitlines() if line.startswith("│ v")] == [
         "v0",
@@ -154,37 +221,61 @@ def test_query__carets_stand_under_the_place(call):
     assert lines[-2].index("vv1") == lines[-1].index("^^^")
 
 
-def test_query__a_wide_schema_has_counts_of_levels_alone(call, monkeypatch):
-    monkeypatch.setattr(stored_evidence, "MAX_LEVELS", 3)
-    content = json.loads(call("P(v0 | v1=4, v2=1)", "--no-errors", "--json")[1])
-    assert content["support"]["pairs"] == []
-    assert content["support"]["variables"]["v0"] > 0
-    assert not content["support"]["given"][0]["is_exact"]
+def test_query__samples_of_a_wide_schema_are_counted(pipeline, call, monkeypatch):
+    question = "P(v0 | v1=4, v2=1)"
+    known = json.loads(call(question, "--json")[1])
+    monkeypatch.setattr(evidence, "MAX_LEVELS", 3)
+    assert json.loads(call(question, "--json")[1]) == known
+    assert known["support"]["given"][0]["is_exact"]
 
 
 def test_query__a_store_that_may_only_be_read_is_answered(pipeline, call, monkeypatch):
-    from pmflib.errors import StoreError
+    from pmflib.core.errors import StoreError
     from pmflib.store.artefacts import Store
 
-    known = json.loads(call("E(v1)", "--json")[1])
+    question = "E(v1 | v0=1, v2=3, v3<4)"
+    known = json.loads(call(question, "--json")[1])
+    n_tables = len(list_tables(pipeline))
 
     def refuse(*arguments, **options):
         raise StoreError("read only")
 
     monkeypatch.setattr(Store, "build", refuse)
-    assert json.loads(call("E(v1)", "--json")[1]) == known
+    assert json.loads(call(question, "--json")[1]) == known
+    other = "E(v1 | v0=2, v2=3, v3<4)"
+    found = json.loads(call(other, "--json")[1])
+    assert len(list_tables(pipeline)) == n_tables
+    monkeypatch.undo()
+    assert json.loads(call(other, "--json")[1]) == found
 
 
-def test_query__loads_nothing_heavy_once_the_fits_are_kept(pipeline, call):
-    question = "P(v0 | v1=4)"
+def test_query__loads_nothing_heavy_once_tables_are_kept(pipeline, call):
+    question = "P(v0 | v1=4, v2=0, v3=1)"
     assert call(question)[0] == 0
     code = (
-        "import sys; from flows.cli import main\n"
+        "import sys; from pmflib_flows.cli import main\n"
         f"sys.argv = ['pmf', 'query', {str(pipeline.path)!r}, {question!r}, '--json']\n"
         "try:\n    main()\n"
         "except SystemExit:\n"
-        "    print({'numba', 'scipy', 'dask', 'prefect', 'sklearn'} & {*sys.modules}, file=sys.stderr)\n"
+        "    heavy = {'numba', 'scipy.optimize', 'scipy.stats', 'dask', 'prefect', 'sklearn'}\n"
+        "    print(heavy & {*sys.modules}, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "set()"
     assert json.loads(done.stdout)["levels"]
+
+
+def test_status__says_what_the_live_model_is_worth(pipeline, monkeypatch, capsys):
+    from pmflib.model.questions.equivalent_samples import EquivalentSamples
+
+    live = find_live(pipeline.store, "pipeline")
+    model = pmf.JointPMF.load(pipeline.store.locate(live) / "model")
+    known = EquivalentSamples.from_json(model.origin["equivalent_samples"])
+    assert known.n_questions > 0
+    assert call_command(monkeypatch, "status", pipeline.path) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"in answers it is worth {known}" in said
+    assert call_command(monkeypatch, "status", pipeline.path, "--json") == 0
+    found = json.loads(capsys.readouterr().out)["equivalent_samples"]
+    assert found.pop("text") == str(known)
+    assert EquivalentSamples.from_json(found) == known

@@ -5,18 +5,19 @@ import sys
 
 import pytest
 
-from flows.recording import record_run
 from pmflib.config import make_config
-from pmflib.errors import QualityError, SourceError
-from pmflib.open_lineage.transports import EVENTS
-from pmflib.running.clients import share_workers
+from pmflib.core.errors import QualityError, SourceError
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.operations.lineage.transports import EVENTS
+from pmflib.running.workers import share_workers
 from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import list_records
-from tasks.count import count
-from tasks.fit import fit
-from tasks.ingest import ingest
-from tasks.stage import open_store
-from tests.open_lineage.event_schema import check_event
+from pmflib_flows.recording import record_run
+from pmflib_tasks.count import count
+from pmflib_tasks.fit import fit
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.stage import open_store
+from tests.operations.lineage.event_schema import check_event
 from tests.pipelines import as_wide, draw_codes, make_schema
 
 FINDING = {
@@ -28,7 +29,15 @@ FINDING = {
     "passed": False,
     "sentence": "v1 has moved",
 }
-PASSED = {"guard": "least_rows", "action": "warn", "passed": True, "sentence": "300 rows"}
+PASSED = {
+    "guard": "least_rows",
+    "subject": "all rows",
+    "measured": None,
+    "limit": None,
+    "action": "pass",
+    "passed": True,
+    "sentence": "300 rows",
+}
 
 
 @pytest.fixture
@@ -94,7 +103,7 @@ def test_record_run__events_in_order_with_the_digests_of_artefacts(config):
     ingested, counted, fitted, ended = events[2], events[4], events[6], events[7]
     (source,) = list_sources(open_store(config), run.stages["dataset"])
     path = str(open_store(config).root.parent / "a.csv")
-    assert list_versions(ingested["inputs"]) == {path: source["digest"]}
+    assert list_versions(ingested["inputs"]) == {path: source.digest}
     assert list_versions(ingested["outputs"])["nightly.dataset"] == digests["dataset"]
     assert list_versions(counted["inputs"]) == {"nightly.dataset": digests["dataset"]}
     assert list_versions(counted["outputs"]) == {"nightly.counts": digests["counts"]}
@@ -153,7 +162,7 @@ def test_record_run__held_back_by_quality(config):
     ]
     assert judged[0]["actual"] == "0.4"
     (record,) = list_records(open_store(config), "nightly")
-    assert record.facts["rows"]["rows_quarantined"] == 2
+    assert DatasetAccount.find(record.facts).rows_quarantined == 2
 
 
 def test_record_run__a_stage_that_fails(config):
@@ -205,7 +214,7 @@ def test_record_run__a_file_that_cannot_be_written_is_a_warning(config):
 
 
 def test_record_run__the_library_is_named_where_it_lacks(config, monkeypatch):
-    from pmflib.errors import ConfigError
+    from pmflib.core.errors import ConfigError
 
     monkeypatch.setitem(sys.modules, "openlineage.client", None)
     lineage = config.lineage.model_copy(update={"events": "client"})

@@ -1,10 +1,10 @@
 import pytest
 
-from flows.recording import record_run
 from pmflib.config import make_config
 from pmflib.store.leases import list_leases
 from pmflib.store.run_records import list_records
-from tasks.stage import open_store
+from pmflib_flows.recording import record_run
+from pmflib_tasks.stage import open_store
 
 
 def test_record_run__holds_a_lease_until_the_run_ends(tmp_path):
@@ -13,12 +13,12 @@ def test_record_run__holds_a_lease_until_the_run_ends(tmp_path):
     store = open_store(config)
     with record_run(config) as run:
         run.outcome = "unchanged"
-        (lease,) = list_leases(store)
+        (lease,) = list_leases(store.objects)
         assert lease.purpose == f"run of pipeline {config.name}"
-    assert list_leases(store) == []
+    assert list_leases(store.objects) == []
     with pytest.raises(KeyboardInterrupt), record_run(config):
         raise KeyboardInterrupt
-    assert list_leases(store) == []
+    assert list_leases(store.objects) == []
     assert [record.outcome for record in list_records(store, config.name)] == [
         "unchanged",
         "interrupted",

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+import pmflib as pmf
 from pmflib.config import load_config
-from pmflib.schema import Schema
 
 ROWS = "".join(
     f"{n},{['low', 'high', '?', 'mid'][n % 4]},{n % 70},{['yes', 'no'][n % 2]},{999 if n % 9 == 0 else n % 60 / 2}\n"
@@ -25,7 +25,7 @@ def test_infer__target_is_written_into_the_configuration(call):
     assert code == 0
     assert "d/schema.md" in out
     assert load_config("d/pipeline.toml").em.target == "bought"
-    schema = Schema.load("d/schema.json")
+    schema = pmf.Schema.load("d/schema.json")
     assert schema.names == ("level", "age", "bought", "score")
     assert schema["level"].levels == ("low", "mid", "high")
     assert schema["score"].encode_value("999") == -1
@@ -71,20 +71,20 @@ def test_schema_set__every_option(call, tmp_path):
     code, out, _ = call("schema", "set", path, "age", "--bins", "3")
     assert code == 0
     assert "Read d/../a.csv again" in out
-    assert Schema.load(path)["age"].cardinality == 3
+    assert pmf.Schema.load(path)["age"].cardinality == 3
     assert "| age | continuous | 3 bins" in (tmp_path / "d" / "schema.md").read_text()
     assert call("schema", "set", path, "level", "--levels", "high,mid,low")[0] == 0
-    assert Schema.load(path)["level"].levels == ("high", "mid", "low")
+    assert pmf.Schema.load(path)["level"].levels == ("high", "mid", "low")
     assert call("schema", "set", path, "level", "--missing", "none")[0] == 0
-    assert "?" in Schema.load(path)["level"].levels
+    assert "?" in pmf.Schema.load(path)["level"].levels
     assert call("schema", "set", path, "age", "--role", "nominal")[0] == 0
     assert call("schema", "set", path, "age", "--other", "5")[0] == 0
-    assert Schema.load(path)["age"].cardinality == 6
+    assert pmf.Schema.load(path)["age"].cardinality == 6
     assert call("schema", "set", path, "score", "--drop")[0] == 0
-    assert "score" not in Schema.load(path)
+    assert "score" not in pmf.Schema.load(path)
     code, out, _ = call("schema", "set", path, "--missing", "?", "--missing", "mid", "--json")
     assert code == 0
-    assert Schema.load(path).missing[-2:] == ("?", "mid")
+    assert pmf.Schema.load(path).missing[-2:] == ("?", "mid")
 
 
 def test_schema_set__data_that_have_moved(call, tmp_path):
@@ -93,7 +93,7 @@ def test_schema_set__data_that_have_moved(call, tmp_path):
     code, _, err = call("schema", "set", "schema.json", "age", "--bins", "3")
     assert (code, "matches no file" in err) == (3, True)
     assert call("schema", "set", "schema.json", "age", "--bins", "3", "--file", "b.csv")[0] == 0
-    Schema.load("schema.json").save("bare.json")
+    pmf.Schema.load("schema.json").save("bare.json")
     code, _, err = call("schema", "set", "bare.json", "age", "--bins", "3")
     assert (code, "give --file" in err) == (3, True)
 

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from pmflib.model import JointPMF
-from pmflib.model.score_outputs import mark_files
+import pmflib as pmf
+from pmflib.scoring.score_outputs import mark_files
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
-from pmflib.table_files import hold_output
+from pmflib.store.table_files import hold_output
+from tests.factories import call_command
 from tests.pipelines import as_wide, draw_codes, make_schema
 
 SIZES = (3, 2, 4, 3)
@@ -45,13 +45,13 @@ def pipeline(tmp_path_factory):
     make_schema(*SIZES).save(home / "schema.json")
     (home / "pipeline.toml").write_text(CONFIG)
     run(home, "run", "pipeline.toml")
-    (home / "new.csv").write_text(as_wide(draw_codes(900, SIZES, seed=4)) + "9,0,0,0\n")
+    (home / "new.csv").write_text(as_wide(draw_codes(900, SIZES, seed=4)) + "0,0,0\n")
     return home
 
 
 def start(home, *words):
     return subprocess.Popen(
-        [sys.executable, "-m", "flows", *map(str, words)],
+        [sys.executable, "-m", "pmflib_flows", *map(str, words)],
         cwd=home,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
@@ -61,16 +61,14 @@ def start(home, *words):
 
 
 def run(home, *words, code=0):
-    """Standard output of a command in this process."""
+    """Standard output of a command in this process; of one that is to fail, its standard error."""
     out, err = StringIO(), StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(home)
-        patch.setattr(sys, "argv", ["pmf", *map(str, words)])
         patch.setattr(warnings, "showwarning", warnings.showwarning)
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    assert (ended.value.code or 0) == code, err.getvalue()
-    return out.getvalue()
+        found = call_command(patch, *words)
+    assert found == code, err.getvalue()
+    return (err if code else out).getvalue()
 
 
 def read_bytes(folder):
@@ -79,7 +77,7 @@ def read_bytes(folder):
 
 
 def count_parts(*folders):
-    """Number of parts that are finished, in the work of a store or beside their places."""
+    """Number of parts that are finished, in the work of a store or beside their destinations."""
     n_parts = 0
     for folder in folders:
         # folders go while they are looked through
@@ -95,7 +93,7 @@ def test_score__streams_files_through_the_live_model(pipeline):
     table = pq.read_table(pipeline / "scores.parquet")
     store = Store(pipeline / "store")
     live = find_live(store, "pipeline")
-    model = JointPMF.load(store.locate(live) / "model")
+    model = pmf.JointPMF.load(store.locate(live) / "model")
     np.testing.assert_allclose(
         table["log_prob"], model.log_prob(draw_codes(900, SIZES, seed=4)), rtol=1e-12
     )
@@ -109,7 +107,7 @@ def test_score__streams_files_through_the_live_model(pipeline):
     assert metadata[b"pmf.reference"].endswith(b"held-out samples")
     assert 40 < np.nanmean(table["anomaly_percentile"].to_numpy()) < 60
     rejected = pq.read_table(pipeline / found["quarantine"])
-    assert rejected["reason"].to_pylist() == ["unknown_level"]
+    assert rejected["reason"].to_pylist() == ["ragged"]
     # the same once more: nothing is scored, and the reference is that of the model
     kinds = sorted(entry.reference.kind for entry in store.entries())
     again = json.loads(run(pipeline, *words, "--output", "folder"))
@@ -117,6 +115,39 @@ def test_score__streams_files_through_the_live_model(pipeline):
     assert kinds == sorted(entry.reference.kind for entry in store.entries())
     assert kinds.count("reference") == 1
     assert pq.read_table(pipeline / "folder")["log_prob"].equals(table["log_prob"])
+
+
+def test_score__values_that_are_no_level_are_named(pipeline):
+    rows = as_wide(draw_codes(50, SIZES, seed=5, missing=0)).splitlines()
+    # labels of v2 are written otherwise, and two rows have a v0 that the schema lacks
+    lines = [rows[0], *(f"{r[:4]}is {r[4:]}" for r in rows[1:]), "9,0,is 1,0", "9,0,is 1,0"]
+    (pipeline / "labels.csv").write_text("\n".join(lines))
+    model = next((pipeline / "store" / "model").glob("*/model"))
+    for words in (["pipeline.toml"], ["--model", model]):
+        words = ["score", *words, "--data", "labels.csv", "--target", "v2", "--output", "l.parquet"]
+        found = json.loads(run(pipeline, *words, "--json"))
+        assert (found["rows_in"], found["samples"], found["rows_quarantined"]) == (52, 52, 0)
+        assert found["unknown_levels"]["v0"] == {"cells": 2, "values": {"9": 2}, "more_values": 0}
+        assert found["unknown_levels"]["v2"]["cells"] == 52
+        assert found["measures"] == {"v2": {"judged": 0, "truth_missing": 52}}
+        assert pq.read_table(pipeline / "l.parquet").num_rows == 52
+        said = run(pipeline, *words)
+        assert "v0: 2 values are no level, and count as missing: '9' 2\n" in said
+        assert "v2: 52 values are no level, and are not known to evaluate by: '" in said
+        assert "cells_made_missing" not in said
+
+
+def test_score__files_that_are_not_understood(pipeline):
+    text = "v0,v1,v2,v3\n" + "0,none,1,1\n" * 20
+    (pipeline / "bad.csv").write_text(text)
+    model = next((pipeline / "store" / "model").glob("*/model"))
+    for words in (["pipeline.toml"], ["--model", model]):
+        for name in ("bad.parquet", "bad"):
+            options = ["--data", "bad.csv", "--output", name]
+            err = " ".join(run(pipeline, "score", *words, *options, code=3).split())
+            assert "bad.csv: none of the 20 values of column 'v1' is a level, such as 'none'" in err
+            assert "levels are ['0', '1']" in err
+            assert not (pipeline / name).exists()
 
 
 def test_score__without_data_scores_the_files_of_the_pipeline(pipeline):

@@ -46,29 +46,29 @@ VALUES: tuple[Any, ...] = (
 
 
 def mutate_bytes(content: bytes, rng: random.Random) -> bytes:
-    """Damage some places of a file."""
+    """Damage a file at some positions."""
     out = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 5, 20))):
-        place = rng.randrange(len(out) + 1)
+        position = rng.randrange(len(out) + 1)
         size = rng.choice((1, 1, 2, 8, 64, 1000))
         kind = rng.randrange(7)
         if kind == 0 and out:
-            out[min(place, len(out) - 1)] ^= 1 << rng.randrange(8)
+            out[min(position, len(out) - 1)] ^= 1 << rng.randrange(8)
         elif kind == 1:
-            del out[place : place + size]
+            del out[position : position + size]
         elif kind == 2:
-            out[place:place] = out[place : place + size]
+            out[position:position] = out[position : position + size]
         elif kind == 3:
-            out[place:place] = rng.choice(TOKENS)
+            out[position:position] = rng.choice(TOKENS)
         elif kind == 4:
-            del out[place:]
+            del out[position:]
         elif kind == 5:
-            out[place : place + size] = rng.randbytes(size)
+            out[position : position + size] = rng.randbytes(size)
         else:
             other = rng.randrange(len(out) + 1)
-            out[place : place + size], out[other : other + size] = (
+            out[position : position + size], out[other : other + size] = (
                 out[other : other + size],
-                out[place : place + size],
+                out[position : position + size],
             )
     return bytes(out)
 
@@ -76,16 +76,16 @@ def mutate_bytes(content: bytes, rng: random.Random) -> bytes:
 def mutate_json(value: Any, rng: random.Random) -> Any:
     """Replace, drop, repeat or rename a part of nested values; the value itself is not changed."""
     copy = json.loads(json.dumps(value))
-    places: list[tuple[Any, Any]] = []
+    slots: list[tuple[Any, Any]] = []
 
     def walk(node: Any) -> None:
         for key in list(node) if isinstance(node, dict) else range(len(node)):
-            places.append((node, key))
+            slots.append((node, key))
             if isinstance(node[key], dict | list):
                 walk(node[key])
 
     walk(copy)
-    for node, key in rng.sample(places, min(len(places), rng.choice((1, 1, 2, 3)))):
+    for node, key in rng.sample(slots, min(len(slots), rng.choice((1, 1, 2, 3)))):
         if (isinstance(node, list) and key >= len(node)) or (
             isinstance(node, dict) and key not in node
         ):
@@ -118,9 +118,9 @@ def mutate_toml(text: str, rng: random.Random) -> bytes:
         ("", "seed"), ("crowd", "method"), ("crowd", "classes"), ("", "nonsense"),
     ]  # fmt: skip
     for section, option in rng.sample(options, rng.choice((1, 1, 2))):
-        place = data.setdefault(section, {}) if section else data
-        if isinstance(place, dict):
-            place[option] = rng.choice(VALUES)
+        table = data.setdefault(section, {}) if section else data
+        if isinstance(table, dict):
+            table[option] = rng.choice(VALUES)
     return write_toml(data).encode()
 
 
@@ -163,18 +163,18 @@ def mutate_rows(text: str, rng: random.Random) -> bytes:
     return end.join(map(",".join, rows)).encode(encoding, "replace")
 
 
-def _damage_row(rows: list[list[str]], place: int, rng: random.Random) -> None:
-    row, kind = rows[place], rng.randrange(7)
+def _damage_row(rows: list[list[str]], position: int, rng: random.Random) -> None:
+    row, kind = rows[position], rng.randrange(7)
     if kind == 0:
         row.append(rng.choice(CSV_VALUES))
     elif kind == 1 and row:
         row.pop()
     elif kind == 2:
-        rows.insert(place, list(row))
+        rows.insert(position, list(row))
     elif kind == 3:
-        rows.insert(place, [])
+        rows.insert(position, [])
     elif kind == 4 and len(rows) > 1:
-        rows.pop(place)
+        rows.pop(position)
     elif kind == 5:
         rng.shuffle(row)
     elif row:

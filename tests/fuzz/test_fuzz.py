@@ -11,7 +11,6 @@ import json
 import os
 import random
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +19,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flows import cli
+import pmflib as pmf
 from pmflib.config import ClusterConfig, load_config
-from pmflib.errors import PmfError
-from pmflib.running.clients import start_workers
+from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
+from tests.factories import call_command
 from tests.fuzz.mutations import mutate_bytes, mutate_json, mutate_rows, mutate_toml
 from tests.fuzz.parquet_files import write_odd_parquet
 
@@ -84,9 +83,9 @@ def project(services: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pipeline.toml").write_text(CONFIG)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert call(patch, "infer", "data.csv", "--output", "drafted") == 0
+        assert call_command(patch, "infer", "data.csv", "--output", "drafted") == 0
         shutil.copy(folder / "drafted" / "schema.json", folder / "schema.json")
-        assert call(patch, "run", "pipeline.toml", "--json") == 0
+        assert call_command(patch, "run", "pipeline.toml", "--json") == 0
     return folder
 
 
@@ -98,15 +97,7 @@ def copy(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder
 
 
-def call(patch: pytest.MonkeyPatch, *words: str) -> int:
-    """Exit code of a command."""
-    patch.setattr(sys, "argv", ["pmf", *words])
-    with pytest.raises(SystemExit) as ending:
-        cli.main()
-    return int(ending.value.code or 0)
-
-
-class Judge:
+class Checker:
     """What must hold of every command on every input."""
 
     def __init__(self, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +108,7 @@ class Judge:
     def check(self, what: object, *words: str) -> tuple[int, str]:
         self._capsys.readouterr()
         start = time.monotonic()
-        code = call(self._patch, *words)
+        code = call_command(self._patch, *words)
         seconds = time.monotonic() - start
         out, err = self._capsys.readouterr()
         self.codes[code] = self.codes.get(code, 0) + 1
@@ -146,33 +137,33 @@ class Judge:
 
 
 @pytest.fixture
-def judge(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Judge:
-    return Judge(monkeypatch, capsys)
+def checker(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Checker:
+    return Checker(monkeypatch, capsys)
 
 
 def _find_live(folder: Path) -> Any:
     try:
         config = load_config(folder / "pipeline.toml")
         return find_live(Store(config.resolve(config.store.path)), config.name)
-    except PmfError:
+    except pmf.PmfError:
         return None
 
 
-def test_configurations(copy: Path, judge: Judge) -> None:
+def test_configurations(copy: Path, checker: Checker) -> None:
     n = 120
     store = copy / "store"
     for seed in range(n):
         rng = random.Random(seed)
         (copy / "pipeline.toml").write_bytes(mutate_toml(CONFIG, rng))
-        code, _ = judge.check(f"configuration {seed}", "status", "pipeline.toml")
+        code, _ = checker.check(f"configuration {seed}", "status", "pipeline.toml")
         if code == 0:
             live = find_live(Store(store), "pipeline")
-            judge.check_run(f"configuration {seed}", copy)
+            checker.check_run(f"configuration {seed}", copy)
             assert live is None or find_live(Store(store), "pipeline") is not None
-    judge.finish(n)
+    checker.finish(n)
 
 
-def test_schemas(copy: Path, judge: Judge) -> None:
+def test_schemas(copy: Path, checker: Checker) -> None:
     n = 90
     text = (copy / "schema.json").read_text()
     for seed in range(n):
@@ -181,11 +172,11 @@ def test_schemas(copy: Path, judge: Judge) -> None:
         if rng.random() < 0.75:
             content = json.dumps(mutate_json(json.loads(text), rng)).encode()
         (copy / "schema.json").write_bytes(content)
-        judge.check_run(f"schema {seed}", copy)
-    judge.finish(n)
+        checker.check_run(f"schema {seed}", copy)
+    checker.finish(n)
 
 
-def test_csv_files(copy: Path, judge: Judge) -> None:
+def test_csv_files(copy: Path, checker: Checker) -> None:
     n = 100
     for seed in range(n):
         rng = random.Random(seed)
@@ -195,14 +186,14 @@ def test_csv_files(copy: Path, judge: Judge) -> None:
         else:
             (copy / "data.csv").write_bytes(content)
         if seed % 2:
-            judge.check_run(f"CSV {seed}", copy)
+            checker.check_run(f"CSV {seed}", copy)
         else:
             shutil.rmtree(copy / "drafted", ignore_errors=True)
-            judge.check(f"CSV {seed}", "infer", "data.csv", "--output", "drafted")
-    judge.finish(n)
+            checker.check(f"CSV {seed}", "infer", "data.csv", "--output", "drafted")
+    checker.finish(n)
 
 
-def test_parquet_files(copy: Path, judge: Judge) -> None:
+def test_parquet_files(copy: Path, checker: Checker) -> None:
     n = 80
     (copy / "pipeline.toml").write_text(CONFIG.replace("data.csv", "data.parquet"))
     for seed in range(n):
@@ -215,18 +206,18 @@ def test_parquet_files(copy: Path, judge: Judge) -> None:
             content = (copy / "data.parquet").read_bytes()
             (copy / "data.parquet").write_bytes(mutate_bytes(content, rng))
         if seed % 2:
-            judge.check_run(f"Parquet {seed}", copy)
+            checker.check_run(f"Parquet {seed}", copy)
         else:
             shutil.rmtree(copy / "drafted", ignore_errors=True)
-            judge.check(f"Parquet {seed}", "infer", "data.parquet", "--output", "drafted")
-    judge.finish(n - 10)
+            checker.check(f"Parquet {seed}", "infer", "data.parquet", "--output", "drafted")
+    checker.finish(n - 10)
 
 
 SCHEMES = (
     "ftp", "github", "reference", "tar", "zip", "http", "https", "memory", "file", "local", "data", "dir", "s3", "gs",
     "simplecache", "filecache", "blockcache", "dask", "git", "sftp", "hdfs", "webhdfs", "nosuch", "libarchive", "",
 )  # fmt: skip
-PLACES = (
+TARGETS = (
     "",
     "a.csv",
     "127.0.0.1:1/a",
@@ -241,20 +232,20 @@ PLACES = (
 )
 
 
-def test_addresses(copy: Path, judge: Judge, capsys: pytest.CaptureFixture[str]) -> None:
+def test_addresses(copy: Path, checker: Checker, capsys: pytest.CaptureFixture[str]) -> None:
     n = 60
     for seed in range(n):
         rng = random.Random(seed)
         url = "::".join(
-            f"{rng.choice(SCHEMES)}{rng.choice(('://', '://', '://', ':', ''))}{rng.choice(PLACES)}"
+            f"{rng.choice(SCHEMES)}{rng.choice(('://', '://', '://', ':', ''))}{rng.choice(TARGETS)}"
             for _ in range(rng.choice((1, 1, 1, 2)))
         )
         shutil.rmtree(copy / "drafted", ignore_errors=True)
-        judge.check(f"address {url!r}", "infer", "--output", "drafted", "--", url)
-    judge.finish(n)
+        checker.check(f"address {url!r}", "infer", "--output", "drafted", "--", url)
+    checker.finish(n)
 
 
-def test_stores(project: Path, copy: Path, judge: Judge) -> None:
+def test_stores(project: Path, copy: Path, checker: Checker) -> None:
     """Whatever happens to a file of the store, a run puts it right or says what to do."""
     n = 60
     files = sorted(
@@ -289,7 +280,7 @@ def test_stores(project: Path, copy: Path, judge: Judge) -> None:
                 ("query", "pipeline.toml", "a given b=x"),
             )
         )
-        judge.check(f"store {seed} {name} {kind}", *verb)
+        checker.check(f"store {seed} {name} {kind}", *verb)
         if seed % 2:
-            judge.check_run(f"store {seed} {name} {kind}", copy)
-    judge.finish(n)
+            checker.check_run(f"store {seed} {name} {kind}", copy)
+    checker.finish(n)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 BUSY_READER = """
 import sys, time
 import zarr.core.sync
-from flows import __main__, cli
+from pmflib_flows import __main__, cli
 
 def end():
     zarr.core.sync._get_loop().call_soon_threadsafe(time.sleep, 1)
@@ -47,7 +47,7 @@ def test_pmf__interrupted_while_it_loads(seconds, tmp_path):
     (tmp_path / "data.csv").write_text("a,b\nx,y\n" * 40)
     config = '[source]\npath = "data.csv"\nlayout = "wide"\n[model]\nrank = 2\n'
     (tmp_path / "pipeline.toml").write_text(config)
-    program = "import sys; sys.stderr.write('.'); from flows.__main__ import main; main()"
+    program = "import sys; sys.stderr.write('.'); from pmflib_flows.__main__ import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", program, "run", "pipeline.toml"],
         cwd=tmp_path,
@@ -69,7 +69,7 @@ def test_pmf__interrupted_while_it_loads(seconds, tmp_path):
 
 INTERRUPTED_CLASS = """
 import os, sys
-from flows import __main__, cli
+from pmflib_flows import __main__, cli
 
 class Interrupted:
     def __set_name__(self, owner, name):
@@ -109,7 +109,7 @@ def test_main__interrupted_where_a_class_is_made(where, number, code, said, tmp_
 
 LATE_INTERRUPTION = """
 import os, sys, threading
-from flows import __main__, cli
+from pmflib_flows import __main__, cli
 
 def interrupt():
     os.kill(os.getpid(), number)

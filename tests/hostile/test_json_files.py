@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+import pmflib as pmf
 from pmflib.config import load_config
-from pmflib.errors import ConfigError, SchemaError
-from pmflib.json_files import MAX_DEPTH, read_json
-from pmflib.schema import Schema
+from pmflib.core.errors import ConfigError, SchemaError
+from pmflib.core.json_files import MAX_DEPTH, read_json
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_read_json__refused(text, tmp_path):
     with pytest.raises(ValueError):
         read_json(tmp_path / "a.json")
     with pytest.raises(SchemaError, match="is not JSON"):
-        Schema.load(tmp_path / "a.json")
+        pmf.Schema.load(tmp_path / "a.json")
 
 
 def test_read_json__all_that_is_allowed(tmp_path):

@@ -13,7 +13,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from pmflib.errors import SourceError, UnreachableError
+from pmflib.core.errors import SourceError, UnreachableError
 from pmflib.ingest import file_systems
 from pmflib.ingest.sources import Source, find_sources, open_source
 
@@ -81,7 +81,7 @@ def test_find_sources__odd_files(tmp_path, monkeypatch):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_find_sources__folder_without_permission(request):
     program = (
-        "import os, sys\nfrom pmflib.errors import SourceError\nfrom pmflib.ingest.sources import find_sources\n"
+        "import os, sys\nfrom pmflib.core.errors import SourceError\nfrom pmflib.ingest.sources import find_sources\n"
         "os.setuid(65534)\ntry:\n    find_sources(sys.argv[1])\nexcept SourceError as error:\n    print(error)\n"
     )
     # the folders of pytest are closed to others, and another run of it would close them again
@@ -93,9 +93,9 @@ def test_find_sources__folder_without_permission(request):
     (tmp_path / "open" / "a.csv").write_text("a\n1\n")
     (tmp_path / "open" / "closed" / "b.csv").write_text("a\n1\n")
     (tmp_path / "open" / "closed").chmod(0o700)
-    for place in ("open", "open/closed"):
+    for name in ("open", "open/closed"):
         done = subprocess.run(
-            [sys.executable, "-c", program, str(tmp_path / place)],
+            [sys.executable, "-c", program, str(tmp_path / name)],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,

@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows import cli
-from flows.console import OutputClosedError, SafeConsole, print_json
-from flows.stage_bars import show_progress
-from flows.tables import make_table
-from pmflib.safe_text import show_text
-from tasks.stage_progress import report
+from pmflib.core.texts import show_text
+from pmflib.display.progress import report_progress
+from pmflib.display.progress_bars import draw_progress
+from pmflib_flows.console import OutputClosedError, SafeConsole, print_json
+from pmflib_flows.tables import make_table
+from tests.factories import call_command
 
 ROOT = Path(__file__).parents[2]
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eabc\u2066\u200b\udcff\u2028[red]x[/] [/] :smile: \r\x08"
@@ -74,13 +74,13 @@ def test_make_table__for_a_console_of_another(capsys):
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_show_progress__text_of_data(terminal):
+def test_draw_progress__text_of_data(terminal):
     file = io.StringIO()
-    with show_progress(
+    with draw_progress(
         SafeConsole(file=file, force_terminal=terminal, color_system=None, width=300)
     ):
-        report("[/]", 1, 2, EVIL)
-        report("[/]", 2, 2, EVIL)
+        report_progress("[/]", 1, 2, EVIL)
+        report_progress("[/]", 2, 2, EVIL)
     said = file.getvalue()
     assert SHOWN in said
     assert "[/]" in said
@@ -99,11 +99,8 @@ def call(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
-        monkeypatch.setattr(sys, "argv", ["pmf", *words])
-        with pytest.raises(SystemExit) as ending:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ending.value.code), out, err
+        code = call_command(monkeypatch, *words)
+        return code, *capsys.readouterr()
 
     return run
 
@@ -137,7 +134,7 @@ def test_main__other_errors(call, monkeypatch, error, code, said):
     def fail(path):
         raise error
 
-    monkeypatch.setattr("flows.commands.run.load_pipeline", fail)
+    monkeypatch.setattr("pmflib_flows.commands.run.load_pipeline", fail)
     found, _, err = call("status", "p.toml")
     assert found == code
     assert said in err
@@ -152,7 +149,7 @@ def test_main__warnings_are_one_inert_line(call, monkeypatch):
             warnings.warn(EVIL, stacklevel=1)
         raise OSError(28, "full")
 
-    monkeypatch.setattr("flows.commands.run.load_pipeline", fail)
+    monkeypatch.setattr("pmflib_flows.commands.run.load_pipeline", fail)
     _, _, err = call("status", "p.toml")
     assert is_inert(err)
 
@@ -181,7 +178,7 @@ def test_main__output_in_a_process(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
     for more in ([], ["--json"]):
         done = subprocess.run(
-            [sys.executable, "-m", "flows", "status", "p.toml", *more],
+            [sys.executable, "-m", "pmflib_flows", "status", "p.toml", *more],
             cwd=tmp_path,
             env=environment,
             capture_output=True,
@@ -192,7 +189,7 @@ def test_main__output_in_a_process(tmp_path):
     os.close(read)
     for more in ([], ["--json"]):
         done = subprocess.run(
-            [sys.executable, "-m", "flows", "status", "p.toml", *more],
+            [sys.executable, "-m", "pmflib_flows", "status", "p.toml", *more],
             cwd=tmp_path,
             env=environment,
             stdout=write,

@@ -2,10 +2,9 @@
 
 import pytest
 
-from pmflib.errors import SourceError
-from pmflib.ingest.fingerprints import recall_digest, take_marks
-from pmflib.ingest.sources import digest_source, find_sources
-from pmflib.objects.addresses import open_objects
+from pmflib.core.errors import SourceError
+from pmflib.ingest.sources import digest_source, find_sources, recall_digest, take_marks
+from pmflib.store.objects.addresses import open_objects
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import SECRET
 

@@ -8,21 +8,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import pmflib as pmf
 from pmflib.config import make_config
-from pmflib.errors import SchemaError, SourceError
-from pmflib.ingest import (
-    build_dataset,
-    csv_rows,
-    find_sources,
-    fingerprints,
-    readers,
-    sources,
-)
-from pmflib.ingest.fingerprints import find_digest
-from pmflib.schema import Schema, Variable
+from pmflib.core.errors import SchemaError, SourceError
+from pmflib.ingest import readers, sources
+from pmflib.ingest import sources as fingerprints
+from pmflib.ingest.csv import rows
+from pmflib.ingest.dataset.building import build_dataset
+from pmflib.ingest.sources import find_digest, find_sources
 from pmflib.store.artefacts import Store
 
-SCHEMA = Schema(tuple(Variable(name, ("1", "2")) for name in "ab"), ("rare", "seldom"))
+SCHEMA = pmf.Schema(tuple(pmf.Variable(name, ("1", "2")) for name in "ab"), ("rare", "seldom"))
 LAYOUT = {"layout": "long", "sample": "who", "variable": "what", "value": "said"}
 ROWS = "who,what,said\n" + "".join(f"s{n},a,1\n" for n in range(50))
 
@@ -66,7 +62,7 @@ def opened(monkeypatch):
         names.append(source.name)
         return plain(source, **options)
 
-    for module in (sources, readers, csv_rows):
+    for module in (sources, readers, rows):
         monkeypatch.setattr(module, "open_source", note)
     return names
 
@@ -145,7 +141,7 @@ def test_build__a_file_that_changes_while_it_is_read_is_refused(data, build, mon
         yield from plain(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("pmflib.ingest.long.read_rows", read)
+        patch.setattr("pmflib.ingest.dataset.long.read_rows", read)
         with pytest.raises(SourceError, match=r"changed while it was read.*run again when"):
             build()
     path.write_bytes(before)
@@ -198,12 +194,12 @@ def test_build__rows_left_out_on_purpose_are_counted(data, build):
 
 def test_schema__left_out_is_kept_but_no_part_of_the_contract(tmp_path):
     SCHEMA.save(tmp_path / "schema.json")
-    loaded, plain = Schema.load(tmp_path / "schema.json"), Schema(SCHEMA.variables)
+    loaded, plain = pmf.Schema.load(tmp_path / "schema.json"), pmf.Schema(SCHEMA.variables)
     assert loaded.left_out == ("rare", "seldom")
     assert loaded == plain
     assert loaded.digest == plain.digest
     assert loaded.left_out_digest != plain.left_out_digest == ""
     with pytest.raises(SchemaError, match=r"left_out names \['a'\], which are variables"):
-        Schema(SCHEMA.variables, ("a",))
+        pmf.Schema(SCHEMA.variables, ("a",))
     with pytest.raises(SchemaError, match="left_out is no list of names"):
-        Schema.from_json(plain.to_json() | {"left_out": [1]})
+        pmf.Schema.from_json(plain.to_json() | {"left_out": [1]})

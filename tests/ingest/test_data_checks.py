@@ -4,14 +4,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import pmflib as pmf
 from pmflib.config import SchemaConfig, SourceConfig
-from pmflib.ingest import encode_wide, find_sources
 from pmflib.ingest.data_checks import check_data
-from pmflib.schema import Schema, Variable
+from pmflib.ingest.dataset.wide import encode_wide
+from pmflib.ingest.sources import find_sources
 
 WIDE = SourceConfig(path="x", layout="wide")
 LONG = SourceConfig(path="x", layout="long", sample="u", variable="i", value="r")
-SCHEMA = Schema((Variable("a", ("no", "Yes")), Variable("b", ("1", "2"), (1.0, 2.0))))
+SCHEMA = pmf.Schema((pmf.Variable("a", ("no", "Yes")), pmf.Variable("b", ("1", "2"), (1.0, 2.0))))
 GOOD = b"a,b\nno,1\nYes,\n,2\n"
 
 
@@ -41,7 +42,11 @@ def test_check_data__accounts_as_a_run_does(tmp_path):
         source, SCHEMA, WIDE, SchemaConfig(), n_folds=2, seed=1, folder=tmp_path / "out"
     )
     (file,) = found.files
-    assert file.reasons == summary["reasons"] == {"ragged": 3, "undecodable": 3, "unknown_level": 9}
+    assert (
+        file.reasons
+        == summary.account.reasons
+        == {"ragged": 3, "undecodable": 3, "unknown_level": 9}
+    )
     assert (file.rows_in, file.rows_encoded, file.rows_quarantined) == (16, 1, 15)
     assert file.examples["ragged"] == [(3, None, "no"), (8, None, "no"), (13, None, "no")]
     assert file.examples["undecodable"][0] == (4, "a", "n\\xff,1")
@@ -117,9 +122,9 @@ def test_check_data__long_and_keyed(tmp_path):
 
 
 def test_check_data__values_beyond_those_that_are_listed_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("pmflib.schema.level_census.MAX_TRACKED", 2)
+    monkeypatch.setattr("pmflib.schema.drafting.value_counts.MAX_TRACKED", 2)
     (tmp_path / "x.csv").write_text("a\n" + "\n".join(map(str, range(20))) + "\n")
-    schema = Schema((Variable("a", ("low", "high"), edges=(10.0,)),))
+    schema = pmf.Schema((pmf.Variable("a", ("low", "high"), edges=(10.0,)),))
     config = SourceConfig(path="x", layout="wide")
     found = check_data(find_sources(str(tmp_path / "x.csv")), schema, config, SchemaConfig())
     assert found.variables[0].values == 20

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmflib.config import SourceConfig
-from pmflib.errors import SourceError
-from pmflib.ingest import csv_feed, find_sources, read_columns, read_rows
+from pmflib.core.errors import SourceError
+from pmflib.ingest.csv import byte_stream
+from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.sources import find_sources
 
 WIDE = SourceConfig(path="x", layout="wide")
 
@@ -45,28 +47,28 @@ def test_read_rows__numbers_survive_ragged_rows_and_blank_lines(tmp_path):
     newline=st.sampled_from(["\n", "\r\n"]),
     last_newline=st.booleans(),
 )
-def test_read_rows__numbers_are_exact_wherever_blocks_are_cut(
+def test_read_rows__numbers_are_exact_wherever_blocks_are_split(
     tmp_path_factory, kinds, block, newline, last_newline
 ):
     lines, fitting, broken, number = [], {}, {}, 0
-    for place, kind in enumerate(kinds):
+    for index, kind in enumerate(kinds):
         number += kind != "blank"
         line = {
-            "fits": f"{place},{number}",
-            "short": f"{place}",
-            "long": f"{place},{number},9",
+            "fits": f"{index},{number}",
+            "short": f"{index}",
+            "long": f"{index},{number},9",
             "blank": "",
-            "quoted": f'"{place}\nx","{number}"',
+            "quoted": f'"{index}\nx","{number}"',
         }[kind]
         lines.append(line)
         if kind in ("fits", "quoted"):
-            text = f"{place}\nx" if kind == "quoted" else str(place)
+            text = f"{index}\nx" if kind == "quoted" else str(index)
             fitting[number] = (text.encode(), str(number).encode())
         elif kind != "blank":
             broken[number] = line
     content = newline.join(["a,b", *lines]) + (newline if last_newline else "")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_feed, "CSV_BYTES", block)
+        patch.setattr(byte_stream, "CSV_BYTES", block)
         folder = tmp_path_factory.mktemp("rows")
         assert read(folder, content.encode(), ["a", "b"]) == (fitting, broken)
 
@@ -89,7 +91,7 @@ def test_read_rows__bytes_that_are_not_utf8_survive(tmp_path):
 def test_read_rows__any_bytes_come_back(tmp_path_factory, cells, block):
     quoted = [b'"' + cell.replace(b'"', b'""') + b'",1' for cell in cells]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_feed, "CSV_BYTES", block)
+        patch.setattr(byte_stream, "CSV_BYTES", block)
         folder = tmp_path_factory.mktemp("bytes")
         rows, ragged = read(folder, b"a,b\n" + b"\n".join(quoted), ["a", "b"])
     assert not ragged
@@ -140,21 +142,21 @@ def test_read_rows__quotation_mark_that_pairs_with_a_later_one(tmp_path):
 
 @settings(deadline=None)
 @given(
-    pieces=st.lists(
+    parts=st.lists(
         st.sampled_from(['"', ",", "\n", "\r\n", "a", "é", '""', '",', ',"', "a,b\n"]), max_size=60
     ),
     n_before=st.integers(0, 150),
 )
-def test_read_rows__any_text_is_one_row_or_another(tmp_path_factory, pieces, n_before):
+def test_read_rows__any_text_is_one_row_or_another(tmp_path_factory, parts, n_before):
     # a reference that walks over the characters one by one
-    text = "0,0\n" * n_before + "".join(pieces)
+    text = "0,0\n" * n_before + "".join(parts)
     want, fields, state, mangled, start = {}, 1, "row", False, 0
-    for place, sign in enumerate(text + "\n"):
+    for index, sign in enumerate(text + "\n"):
         if sign in "\r\n" and state != "quoted":
             if state != "row":
                 fits = fields == 2 and not mangled
-                want[len(want) + 1] = None if fits else text[start:place]
-            fields, state, mangled, start = 1, "row", False, place + 1
+                want[len(want) + 1] = None if fits else text[start:index]
+            fields, state, mangled, start = 1, "row", False, index + 1
         elif state == "quoted":
             state = "closed" if sign == '"' else "quoted"
         elif sign == ",":
@@ -165,7 +167,7 @@ def test_read_rows__any_text_is_one_row_or_another(tmp_path_factory, pieces, n_b
         elif state in ("row", "field"):
             state = "quoted" if sign == '"' else "bare"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_feed, "CSV_BYTES", 300)
+        patch.setattr(byte_stream, "CSV_BYTES", 300)
         folder = tmp_path_factory.mktemp("any")
         content = b"a,b\n" + text.encode()
         if state == "quoted":
@@ -191,7 +193,7 @@ def test_read_rows__quotation_mark_that_is_never_closed(tmp_path, content):
 
 
 def test_read_rows__quotation_mark_that_swallows_a_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_feed, "CSV_BYTES", 64)
+    monkeypatch.setattr(byte_stream, "CSV_BYTES", 64)
     with pytest.raises(SourceError, match=r"row after row \d+ does not end within 64 bytes"):
         read(tmp_path, b'a,b\n1,2\n1,"x\n' + b"3,4\n" * 100, ["a", "b"])
 

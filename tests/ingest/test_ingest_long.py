@@ -9,34 +9,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pmflib as pmf
 from pmflib.config import SchemaConfig, SourceConfig
-from pmflib.errors import ConfigError, SchemaError, SourceError, StoreError
-from pmflib.ingest import (
-    assemble_buckets,
+from pmflib.core.errors import ConfigError, SchemaError, SourceError, StoreError
+from pmflib.ingest.csv import byte_stream
+from pmflib.ingest.dataset import spills
+from pmflib.ingest.dataset.accounts import combine_accounts
+from pmflib.ingest.dataset.assembly import assemble_buckets
+from pmflib.ingest.dataset.identifiers import (
+    BUCKET_BYTES,
     choose_buckets,
-    combine_accounts,
-    csv_feed,
     estimate_csv_bytes,
-    find_sources,
-    spill_long,
-    spills,
+    read_identifiers,
 )
-from pmflib.ingest.buckets import BUCKET_BYTES
-from pmflib.ingest.identifiers import read_identifiers
-from pmflib.ingest.sources import Source
-from pmflib.schema import Schema, Variable
+from pmflib.ingest.dataset.long import spill_long
+from pmflib.ingest.sources import Source, find_sources
 from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
 LONG = SourceConfig(path="x", layout="long", sample="user", variable="item", value="rating")
 TIMED = LONG.model_copy(update={"time": "ts"})
 STARS = ("1", "2", "3", "4", "5")
-SCHEMA = Schema(
+SCHEMA = pmf.Schema(
     (
-        Variable("m1", STARS),
-        Variable("m2", STARS),
-        Variable("g", ("a", "b")),
-        Variable("never", STARS),
+        pmf.Variable("m1", STARS),
+        pmf.Variable("m2", STARS),
+        pmf.Variable("g", ("a", "b")),
+        pmf.Variable("never", STARS),
     )
 )
 
@@ -90,7 +89,7 @@ def ingest(folder, contents, config=LONG, policy=None, n_buckets=2, schema=SCHEM
                         answers[samples[start], variable.name] = variable.levels[code]
                 start += 1
         quarantined += pq.read_table(out / "quarantine.parquet").to_pylist()
-    total = combine_accounts([summary for _, summary in made.values()], parts)
+    total = combine_accounts([summary for _, summary in made.values()], parts).to_json()
     assert total["samples"] == len(known) == len(set(known))
     assert total["observed"] == len(answers)
     assert total["rows_quarantined"] == len(quarantined)
@@ -128,7 +127,7 @@ def test_ingest__round_trip_from_every_format(tmp_path):
 
 
 def test_ingest__parquet_numbers_match_csv_texts(tmp_path):
-    schema = Schema((Variable("1", STARS), Variable("2", ("0.5", "1"))))
+    schema = pmf.Schema((pmf.Variable("1", STARS), pmf.Variable("2", ("0.5", "1"))))
     floats = pa.table(
         {"user": [7.0, 8.5, None], "item": [1, 2, 1], "rating": pa.array([5.0, 0.5, 1.0])}
     )
@@ -203,7 +202,7 @@ def test_spill_long__stops_where_told(tmp_path, row, policy, kind, message):
         spill(tmp_path, "x.csv", content, policy=SchemaConfig(**policy))
 
 
-def test_ingest__last_by_time_then_place_wins(tmp_path):
+def test_ingest__last_by_time_then_position_wins(tmp_path):
     files = {
         "a.csv": b"user,item,rating,ts\nu,m1,1,30\nu,m1,2,10\nu,m2,1,5\nu,m1,3,\nu,m1,3,soon\n",
         "b.csv": b"user,item,rating,ts\nu,m1,4,30.0\nu,m2,2,4\nu,m2,,99\n",
@@ -327,7 +326,7 @@ def test_ingest__dirty_files_equal_the_reference(
     lines = ["u9,m1,1,1", *lines]
     content = "\n".join(["user,item,rating,ts", *lines]).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_feed, "CSV_BYTES", block)
+        patch.setattr(byte_stream, "CSV_BYTES", block)
         patch.setattr(spills, "SPILL_BYTES", flush)
         folder = tmp_path_factory.mktemp("dirty")
         policy = SchemaConfig(on_duplicate=keep)
@@ -348,7 +347,7 @@ def test_ingest__samples_do_not_depend_on_the_order_of_rows(tmp_path):
     for name, order in (("p", range(len(lines))), ("q", rng.permutation(len(lines)))):
         folder = tmp_path / name
         folder.mkdir()
-        content = b"\n".join([b"user,item,rating", *(lines[place] for place in order)])
+        content = b"\n".join([b"user,item,rating", *(lines[index] for index in order)])
         ingest(folder, {"x.csv": content})
         stored.append([tree_bytes(folder / f"bucket-{bucket}") for bucket in range(2)])
     assert stored[0] == stored[1]
@@ -373,7 +372,7 @@ def test_spill_long__same_bytes_twice(tmp_path):
 
 
 def test_ingest__dense_where_much_is_observed(tmp_path):
-    schema = Schema(tuple(Variable(f"q{n}", STARS) for n in range(8)))
+    schema = pmf.Schema(tuple(pmf.Variable(f"q{n}", STARS) for n in range(8)))
     layouts = {}
     for name, n_answers in (("dense", 2), ("sparse", 1)):
         folder = tmp_path / name
@@ -387,11 +386,11 @@ def test_ingest__dense_where_much_is_observed(tmp_path):
 
 
 def test_ingest__continuous_values_and_different_levels(tmp_path):
-    schema = Schema(
+    schema = pmf.Schema(
         (
-            Variable("age", ("young", "old"), edges=(40.0,)),
-            Variable("m", STARS),
-            Variable("w", tuple(map(str, range(200)))),
+            pmf.Variable("age", ("young", "old"), edges=(40.0,)),
+            pmf.Variable("m", STARS),
+            pmf.Variable("w", tuple(map(str, range(200)))),
         )
     )
     rows = [b"u%d,age,%d.5" % (n, n % 80) for n in range(3000)]
@@ -422,7 +421,7 @@ def test_spill_long__needs_its_columns(tmp_path):
 def test_assemble__refuses_spills_that_do_not_belong(tmp_path):
     content = b"user,item,rating\nu,m1,1\n"
     out, _ = spill(tmp_path, "x.csv", content)
-    other = Schema((Variable("m1", ("1", "2")),))
+    other = pmf.Schema((pmf.Variable("m1", ("1", "2")),))
     arguments = {"n_buckets": 2, "n_folds": 2, "folder": tmp_path}
 
     def assemble(schema, bucket=0, config=LONG, folders=(out,)):
@@ -462,7 +461,7 @@ def fnv(text):
 
 @given(st.lists(st.binary(max_size=12), max_size=20))
 def test_read_identifiers__hash_and_marks_equal_the_slow_ones(texts):
-    from pmflib.hashing import mix_hashes
+    from pmflib.core.hashing import mix_hashes
 
     got = read_identifiers(pa.array([b"pad", *texts], pa.binary())[1:])
     stripped = [text.strip() for text in texts]
@@ -496,7 +495,7 @@ def test_fnv__published_value():
 def test_ingest__unknown_levels_of_a_variable_with_other_are_counted_there(tmp_path):
     # two variables that differ in other alone: one of them rejects what the other one takes
     levels = ("a", "other")
-    schema = Schema((Variable("p", levels, other="other"), Variable("q", levels)))
+    schema = pmf.Schema((pmf.Variable("p", levels, other="other"), pmf.Variable("q", levels)))
     content = b"user,item,rating\nu,p,a\nv,p,b\nu,q,b\nv,q,a\nw,p,\n"
     total, answers, _, quarantined = ingest(tmp_path, {"x.csv": content}, schema=schema)
     assert answers == {("u", "p"): "a", ("v", "p"): "other", ("v", "q"): "a"}

@@ -6,8 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.config import SourceConfig
-from pmflib.errors import SourceError
-from pmflib.ingest import find_sources, read_columns, read_rows, readers
+from pmflib.core.errors import SourceError
+from pmflib.ingest import readers
+from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.sources import find_sources
 
 WIDE = SourceConfig(path="x", layout="wide")
 
@@ -17,7 +19,7 @@ def read(path, columns, config=WIDE):
     return list(read_rows(source, config, columns))
 
 
-def test_read_rows__wanted_columns_in_wanted_order_and_numbered(tmp_path, monkeypatch):
+def test_read_rows__requested_columns_in_their_order_and_numbered(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "PARQUET_ROWS", 64)
     table = pa.table({"a": np.arange(500), "b": [f"t{n}" for n in range(500)], "c": [0] * 500})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=170)

@@ -1,12 +1,25 @@
+from collections import Counter
+
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.errors import StoreError
-from pmflib.ingest import QUARANTINE_SCHEMA, combine_accounts
-from pmflib.ingest.accounts import Account
-from pmflib.ingest.quarantine import ROW_GROUP, QuarantineWriter, raw_text
+from pmflib.core.errors import StoreError
+from pmflib.ingest.dataset.accounts import (
+    Account,
+    DatasetAccount,
+    StepSummary,
+    TimeSpan,
+    combine_accounts,
+)
+from pmflib.ingest.dataset.quarantine import (
+    QUARANTINE_SCHEMA,
+    ROW_GROUP,
+    QuarantineWriter,
+    raw_text,
+)
+from pmflib.store.sample_blocks import WrittenSamples
 
 
 def fill(path, n_rows, file="a.csv"):
@@ -61,14 +74,13 @@ def test_raw_text__numbers_nothing_and_bad_bytes():
 
 
 def test_account__refuses_rows_that_vanish():
-    account = Account(rows_in=3, rows_encoded=1)
-    account.reasons["ragged"] = 1
+    account = Account(rows_in=3, rows_encoded=1, reasons=Counter(ragged=1))
     with pytest.raises(
         StoreError, match="3 entered, 1 were encoded, 0 left out, 0 erased, 1 put in quarantine"
     ):
-        account.summarise()
-    account.reasons["duplicate"] = 1
-    assert account.summarise(samples=1) == {
+        account.to_json()
+    account += Account(reasons=Counter(duplicate=1))
+    assert StepSummary(account, written=WrittenSamples(1, 2, 3)).to_json() == {
         "rows_in": 3,
         "rows_encoded": 1,
         "rows_left_out": 0,
@@ -77,19 +89,23 @@ def test_account__refuses_rows_that_vanish():
         "reasons": {"ragged": 1, "duplicate": 1},
         "cells_made_missing": {},
         "samples": 1,
+        "observed": 2,
+        "blocks": 3,
     }
 
 
 def test_combine_accounts__adds_both_passes_and_misses_no_bucket():
-    spill = Account(10, 8)
-    spill.reasons["ragged"] = 2
-    spill.cells_made_missing["v"] = 3
+    account = Account(10, 8, reasons=Counter(ragged=2), cells_made_missing=Counter(v=3))
+    spill = StepSummary(account, "a.csv", ["x"], TimeSpan(1.0, 2.0, "number"))
+    assert StepSummary.from_json(spill.to_json()) == spill
+    assert list(spill.to_json())[-5:] == ["name", "ignored_columns", "oldest", "newest", "time"]
     buckets = []
     for rows in (5, 3):
-        bucket = Account(rows, rows - 1)
-        bucket.reasons["duplicate"] = 1
-        buckets.append(bucket.summarise(samples=2, observed=rows - 1, blocks=1))
-    assert combine_accounts([spill.summarise()], buckets) == {
+        bucket = Account(rows, rows - 1, reasons=Counter(duplicate=1))
+        buckets.append(StepSummary(bucket, written=WrittenSamples(2, rows - 1, 1)))
+    whole = combine_accounts([spill], buckets, files_skipped={"b.csv": "gone"})
+    assert DatasetAccount.from_json(whole.to_json()) == whole
+    assert whole.to_json() == {
         "rows_in": 10,
         "rows_encoded": 6,
         "rows_left_out": 0,
@@ -101,6 +117,7 @@ def test_combine_accounts__adds_both_passes_and_misses_no_bucket():
         "samples": 4,
         "observed": 6,
         "blocks": 2,
+        "files_skipped": {"b.csv": "gone"},
     }
     with pytest.raises(StoreError, match="8 rows were spilled, but 5 were assembled"):
-        combine_accounts([spill.summarise()], buckets[:1])
+        combine_accounts([spill], buckets[:1])

@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 
 from pmflib.config import SchemaConfig, SourceConfig
-from pmflib.ingest import (
-    assemble_buckets,
-    combine_accounts,
-    draft_schema,
-    encode_wide,
-    find_sources,
-    spill_long,
-)
+from pmflib.ingest.dataset.accounts import combine_accounts
+from pmflib.ingest.dataset.assembly import assemble_buckets
+from pmflib.ingest.dataset.long import spill_long
+from pmflib.ingest.dataset.wide import encode_wide
+from pmflib.ingest.schema_draft import draft_schema
+from pmflib.ingest.sources import find_sources
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
@@ -35,7 +33,7 @@ def encode_all(path, config, folder):
         [read_block(block).to_codes(schema.offsets) for block in list_blocks(folder / "samples")]
     )
     rows, _ = read_origins(folder / "samples")
-    return schema, summary, codes[np.argsort(rows)]
+    return schema, summary.to_json(), codes[np.argsort(rows)]
 
 
 def test_pisa2009__every_answer_comes_back(tmp_path):
@@ -106,7 +104,7 @@ def test_movielens__long_log_with_tabs_and_times(tmp_path):
             read_block(block).to_codes(schema.offsets) for block in list_blocks(out / "samples")
         ]
         table[users - 1] = np.concatenate(codes) + 1
-    total = combine_accounts([spilled], parts)
+    total = combine_accounts([spilled], parts).to_json()
     assert (total["rows_in"], total["rows_quarantined"]) == (100_000, 0)
     want = np.zeros_like(table)
     user, movie, rating, _ = np.loadtxt(path, dtype=int).T

@@ -11,9 +11,9 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from pmflib.config import SourceConfig
-from pmflib.errors import SourceError, UnreachableError
-from pmflib.ingest import digest_source, find_sources, read_rows
-from pmflib.ingest.sources import open_source
+from pmflib.core.errors import SourceError, UnreachableError
+from pmflib.ingest.readers import read_rows
+from pmflib.ingest.sources import digest_source, find_sources, open_source
 
 
 def write(folder, **files):
@@ -123,7 +123,7 @@ def test_read_rows__failing_disk_is_not_the_files_fault(tmp_path, monkeypatch, n
     (source,) = find_sources(str(tmp_path))
 
     class FailingFile(io.RawIOBase):
-        place = 0
+        position = 0
 
         def readable(self):
             return True
@@ -132,8 +132,8 @@ def test_read_rows__failing_disk_is_not_the_files_fault(tmp_path, monkeypatch, n
             return True
 
         def seek(self, offset, whence=0):
-            self.place = (0, self.place, 1000)[whence] + offset
-            return self.place
+            self.position = (0, self.position, 1000)[whence] + offset
+            return self.position
 
         def readinto(self, buffer):
             raise OSError(errno.EIO, "input/output error")

@@ -7,25 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmflib.blocks import concatenate_blocks
+import pmflib as pmf
 from pmflib.config import SchemaConfig, SourceConfig
-from pmflib.errors import ConfigError, SchemaError, SourceError
-from pmflib.hashing import assign_folds
-from pmflib.ingest import (
-    assemble_buckets,
-    combine_accounts,
-    csv_feed,
-    encode_wide,
-    find_sources,
-    spill_wide,
-)
-from pmflib.schema import Schema, Variable
+from pmflib.core.blocks import concatenate_blocks
+from pmflib.core.errors import ConfigError, SchemaError, SourceError
+from pmflib.core.hashing import assign_folds
+from pmflib.ingest.csv import byte_stream
+from pmflib.ingest.dataset.accounts import combine_accounts
+from pmflib.ingest.dataset.assembly import assemble_buckets
+from pmflib.ingest.dataset.wide import encode_wide, spill_wide
+from pmflib.ingest.sources import find_sources
 from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
 WIDE = SourceConfig(path="x", layout="wide")
 KEYED = SourceConfig(path="x", layout="wide", sample="id")
-SCHEMA = Schema((Variable("a", ("no", "yes")), Variable("b", ("1", "2", "3"), (1.0, 2.0, 3.0))))
+SCHEMA = pmf.Schema(
+    (pmf.Variable("a", ("no", "yes")), pmf.Variable("b", ("1", "2", "3"), (1.0, 2.0, 3.0)))
+)
 
 
 def tree_bytes(folder):
@@ -60,7 +59,11 @@ def encode(folder, content, *, name="x.csv", schema=SCHEMA, policy=None, config=
     order = np.argsort(rows)
     assert folds == assign_folds(rows, n_folds, 7).tolist()
     quarantined = pq.read_table(out / "quarantine.parquet").to_pylist()
-    return summary, dict(zip(rows[order].tolist(), codes[order].tolist(), strict=True)), quarantined
+    return (
+        summary.to_json(),
+        dict(zip(rows[order].tolist(), codes[order].tolist(), strict=True)),
+        quarantined,
+    )
 
 
 def assemble(folder, contents, n_buckets=2, *, schema=SCHEMA, policy=None, config=KEYED):
@@ -102,7 +105,7 @@ def assemble(folder, contents, n_buckets=2, *, schema=SCHEMA, policy=None, confi
         codes |= dict(zip(samples, block.tolist(), strict=True))
         origins |= dict(zip(samples, rows.tolist(), strict=True))
         quarantined += pq.read_table(out / "quarantine.parquet").to_pylist()
-    total = combine_accounts(summaries, parts)
+    total = combine_accounts(summaries, parts).to_json()
     assert total["samples"] == len(codes)
     assert total["rows_quarantined"] == len(quarantined)
     return total, codes, origins, quarantined
@@ -215,7 +218,7 @@ def test_encode_wide__layout_and_identifiers_are_checked(tmp_path):
 
 
 def test_encode_wide__no_rows_missing_everywhere_and_one_level(tmp_path):
-    schema = Schema((Variable("a", ("x",)), Variable("never", ("1", "2"))))
+    schema = pmf.Schema((pmf.Variable("a", ("x",)), pmf.Variable("never", ("1", "2"))))
     summary, codes, _ = encode(tmp_path / "none", b"a,never\n", schema=schema)
     assert (summary["samples"], summary["blocks"], codes) == (0, 0, {})
     summary, codes, _ = encode(tmp_path / "all", b"a,never\n,\nx,\nNA,\n", schema=schema)
@@ -224,7 +227,9 @@ def test_encode_wide__no_rows_missing_everywhere_and_one_level(tmp_path):
 
 
 def test_encode_wide__many_levels_need_wider_codes(tmp_path):
-    schema = Schema((Variable("a", tuple(map(str, range(300)))), Variable("b", ("0", "1"))))
+    schema = pmf.Schema(
+        (pmf.Variable("a", tuple(map(str, range(300)))), pmf.Variable("b", ("0", "1")))
+    )
     content = b"a,b\n" + b"".join(b"%d,%d\n" % (row % 300, row % 2) for row in range(600))
     _, codes, _ = encode(tmp_path, content, schema=schema)
     assert codes == {row + 1: [row % 300, row % 2] for row in range(600)}
@@ -254,7 +259,7 @@ def test_encode_wide__same_bytes_twice(tmp_path):
 def test_encode_wide__no_row_vanishes(tmp_path_factory, lines, level, block):
     policy = SchemaConfig(on_unknown_level=level)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_feed, "CSV_BYTES", block)
+        patch.setattr(byte_stream, "CSV_BYTES", block)
         folder = tmp_path_factory.mktemp("dirty")
         summary, codes, quarantined = encode(folder, b"a,b\n" + b"\n".join(lines), policy=policy)
     rows = [line for line in lines if line]
@@ -307,11 +312,11 @@ def test_assemble_wide__every_bucket_may_be_empty(tmp_path):
 
 
 def test_encode_wide__reports_the_rows_of_every_batch(tmp_path, monkeypatch):
-    monkeypatch.setattr("pmflib.ingest.csv_feed.CSV_BYTES", 1000)
+    monkeypatch.setattr("pmflib.ingest.csv.byte_stream.CSV_BYTES", 1000)
     (tmp_path / "a.csv").write_text("a\n" + "0\n1\n" * 900 + "0,1\n")
-    schema = Schema((Variable("a", ("0", "1")),))
+    schema = pmf.Schema((pmf.Variable("a", ("0", "1")),))
     reported = []
-    account = encode_wide(
+    summary = encode_wide(
         find_sources(str(tmp_path / "a.csv"))[0],
         schema,
         WIDE,
@@ -322,11 +327,11 @@ def test_encode_wide__reports_the_rows_of_every_batch(tmp_path, monkeypatch):
         on_rows=reported.append,
     )
     assert len(reported) > 2
-    assert sum(reported) == account["rows_in"] == 1801
+    assert sum(reported) == summary.account.rows_in == 1801
 
 
 def test_encode_wide__unknown_levels_of_a_variable_with_other_are_counted_there(tmp_path):
-    schema = Schema((Variable("a", ("no", "other"), other="other"), SCHEMA["b"]))
+    schema = pmf.Schema((pmf.Variable("a", ("no", "other"), other="other"), SCHEMA["b"]))
     for policy in ("quarantine", "missing", "error"):
         summary, codes, *_ = encode(
             tmp_path / policy,

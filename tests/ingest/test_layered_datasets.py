@@ -7,15 +7,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import pmflib as pmf
 from pmflib.config import make_config
-from pmflib.errors import StoreError
-from pmflib.ingest import build_dataset, export_quarantine, layering, pieces
-from pmflib.schema import Schema, Variable
+from pmflib.core.errors import StoreError
+from pmflib.ingest import chunks
+from pmflib.ingest.dataset import layering
+from pmflib.ingest.dataset.building import build_dataset
+from pmflib.ingest.dataset.quarantine import export_quarantine
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps, list_layers
 from pmflib.store.sample_blocks import read_block, read_origins
 
-SCHEMA = Schema(tuple(Variable(name, ("1", "2", "3")) for name in ("a", "b", "c")))
+SCHEMA = pmf.Schema(tuple(pmf.Variable(name, ("1", "2", "3")) for name in ("a", "b", "c")))
 LONG = {"layout": "long", "sample": "who", "variable": "what", "value": "said", "time": "ts"}
 LAYOUTS = {
     "long": {key: value for key, value in LONG.items() if key != "time"},
@@ -101,7 +104,7 @@ def change_files(folder, rng, layout, step):
         (folder / "first.csv").write_text(draw_file(rng, layout, 30, step))
 
 
-def check_steps(folder, seed, layout, n_steps, piece=pieces.PIECE_BYTES):
+def check_steps(folder, seed, layout, n_steps, chunk=chunks.FILE_CHUNK_BYTES):
     """Change the files a few times; after each change compare the dataset with a fresh one of whole files."""
     rng = np.random.default_rng(seed)
     (folder / "data").mkdir()
@@ -111,7 +114,7 @@ def check_steps(folder, seed, layout, n_steps, piece=pieces.PIECE_BYTES):
     for step in range(n_steps):
         change_files(folder / "data", rng, layout, step)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pieces, "PIECE_BYTES", piece)
+            patch.setattr(chunks, "FILE_CHUNK_BYTES", chunk)
             dataset = build_dataset(None, store, config, SCHEMA, base=base)
         fresh_store = Store(folder / f"fresh-{step}")
         fresh = build_dataset(None, fresh_store, config, SCHEMA)
@@ -125,8 +128,8 @@ def test_build_upon__equals_a_fresh_dataset(tmp_path, layout):
 
 
 @pytest.mark.parametrize("layout", ["timed", "wide", "nameless"])
-def test_build_upon__of_pieces_equals_a_fresh_dataset_of_whole_files(tmp_path, layout):
-    check_steps(tmp_path, 6, layout, 3, piece=100)
+def test_build_upon__of_chunks_equals_a_fresh_dataset_of_whole_files(tmp_path, layout):
+    check_steps(tmp_path, 6, layout, 3, chunk=100)
 
 
 @pytest.mark.slow
@@ -179,7 +182,7 @@ def test_build_upon__another_schema_or_layout_starts_afresh(tmp_path):
     base = build_dataset(None, store, config, SCHEMA).reference
     (tmp_path / "data" / "b.csv").write_text("who,what,said\ns,b,1\n")
     other = configure(tmp_path, "long", on_duplicate="first")
-    for changed, schema in ((other, SCHEMA), (config, Schema(SCHEMA.variables[:2]))):
+    for changed, schema in ((other, SCHEMA), (config, pmf.Schema(SCHEMA.variables[:2]))):
         entry = build_dataset(None, store, changed, schema, base=base)
         assert "base" not in entry.inputs
         assert entry.summary["samples"] == 1
@@ -197,9 +200,9 @@ def test_build_upon__a_flipped_bit_in_a_spill_is_noticed(tmp_path, part):
     (tmp_path / "data" / "c.csv").write_text(f"who,what,said,ts\n{rows}")
     file = store.locate(list_file_steps(store, base.reference)[0].step) / part
     content = file.read_bytes()
-    for place in np.random.default_rng(0).integers(0, len(content), 12).tolist():
+    for position in np.random.default_rng(0).integers(0, len(content), 12).tolist():
         damaged = bytearray(content)
-        damaged[place] ^= 1 << place % 8
+        damaged[position] ^= 1 << position % 8
         file.write_bytes(bytes(damaged))
         # the page of keys of a file that has not changed is read to find the pages of rows
         with pytest.raises(StoreError):

@@ -5,9 +5,10 @@ from itertools import pairwise
 import numpy as np
 
 from pmflib.config import make_config
-from pmflib.ingest import assembly, build_dataset
-from pmflib.ingest.buckets import LEAST_GROUPS
-from pmflib.ingest.spills import Spill
+from pmflib.ingest.dataset import assembly
+from pmflib.ingest.dataset.building import build_dataset
+from pmflib.ingest.dataset.identifiers import LEAST_GROUPS
+from pmflib.ingest.dataset.spills import Spill
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_layers
 from pmflib.store.lineage import trace
@@ -27,8 +28,8 @@ def build(folder, buckets):
 def test_build_dataset__small_buckets_are_assembled_together(tmp_path, monkeypatch):
     rng, n_files = np.random.default_rng(7), 6
     (tmp_path / "data").mkdir()
-    for place in range(n_files):
-        (tmp_path / "data" / f"{place}.csv").write_text(draw_file(rng, "timed", 20))
+    for number in range(n_files):
+        (tmp_path / "data" / f"{number}.csv").write_text(draw_file(rng, "timed", 20))
     few = build(tmp_path, 4)
     opened = []
 

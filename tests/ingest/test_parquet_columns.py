@@ -7,12 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import pmflib as pmf
 from pmflib.config import SourceConfig
-from pmflib.errors import SourceError
-from pmflib.ingest.parquet_columns import check_type, simplify
-from pmflib.ingest.readers import read_rows
+from pmflib.core.errors import SourceError
+from pmflib.ingest.readers import check_type, read_rows, simplify
 from pmflib.ingest.sources import find_sources
-from pmflib.schema import Variable
 from tests.fuzz.parquet_files import COLUMNS
 
 REFUSED = {"unknown zone", "lists", "records", "maps"}
@@ -31,7 +30,7 @@ def test_read_rows__every_type(kind, tmp_path):
     (raw,) = rows
     assert raw.batch.num_rows == len(column)
     assert raw.batch.column("a").null_count == column.null_count
-    codes = Variable("a", ("x", "y", "true", "1")).encode_column(raw.batch.column("a"))
+    codes = pmf.Variable("a", ("x", "y", "true", "1")).encode_column(raw.batch.column("a"))
     assert len(codes) == len(column)
 
 

@@ -1,4 +1,4 @@
-"""Large files in pieces: what comes of them is what comes of the whole file."""
+"""Large files in chunks: what comes of them is what comes of the whole file."""
 
 import gzip
 import os
@@ -13,38 +13,38 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import pmflib as pmf
 from pmflib.config import make_config, make_source
-from pmflib.errors import SourceError
-from pmflib.ingest import build_dataset, cutting, find_sources, pieces
-from pmflib.ingest.buckets import BUCKET_BYTES, LEAST_GROUPS, group_buckets
-from pmflib.ingest.csv_rows import find_data
-from pmflib.ingest.cutting import can_cut
-from pmflib.ingest.pieces import PIECE_BYTES, Piece, choose_groups, choose_ranges
+from pmflib.core.errors import SourceError
+from pmflib.ingest import chunks, splitting
+from pmflib.ingest.chunks import FILE_CHUNK_BYTES, FileChunk, choose_groups, choose_ranges
+from pmflib.ingest.csv.rows import find_data
+from pmflib.ingest.dataset.building import build_dataset
+from pmflib.ingest.dataset.identifiers import BUCKET_BYTES, LEAST_GROUPS, group_buckets
+from pmflib.ingest.dataset.quarantine import read_quarantine
+from pmflib.ingest.dataset.sample_origins import find_sample
 from pmflib.ingest.readers import read_rows
-from pmflib.ingest.rejected_rows import read_quarantine
-from pmflib.ingest.row_starts import follow_range, is_bytewise, join_ranges
-from pmflib.ingest.sample_origins import find_sample
+from pmflib.ingest.sources import find_sources
+from pmflib.ingest.splitting import can_split, follow_range, is_bytewise, join_ranges
 from pmflib.quality.stored_checks import read_files
-from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps, list_sources, read_partitions
-from pmflib.store.lineage import trace
-from pmflib.store.retention import reach
+from pmflib.store.lineage import reach, trace
 from pmflib.store.sample_blocks import list_blocks, read_blocks, read_origins
 
-SCHEMA = Schema(tuple(Variable(name, ("1", "2", 'a"b', "x\ny")) for name in "ab"))
+SCHEMA = pmf.Schema(tuple(pmf.Variable(name, ("1", "2", 'a"b', "x\ny")) for name in "ab"))
 LONG = {"layout": "long", "sample": "who", "variable": "what", "value": "said"}
 HEADER = b"who,what,said\n"
 
 
 @pytest.fixture
-def cut(monkeypatch):
-    """Let files be cut to pieces of about some bytes, or some rows of Parquet."""
+def split_at(monkeypatch):
+    """Let files be split into chunks of about some bytes, or some rows of Parquet."""
 
     def apply(size):
-        monkeypatch.setattr(pieces, "PIECE_BYTES", size)
-        monkeypatch.setattr(pieces, "PIECE_ROWS", size)
-        monkeypatch.setattr(cutting, "LEAST_PARQUET", 0)
+        monkeypatch.setattr(chunks, "FILE_CHUNK_BYTES", size)
+        monkeypatch.setattr(chunks, "FILE_CHUNK_ROWS", size)
+        monkeypatch.setattr(splitting, "LEAST_PARQUET", 0)
 
     return apply
 
@@ -68,13 +68,13 @@ def describe(store, entry):
     rejected = [
         row for batch in read_quarantine(store, entry.reference) for row in batch.to_pylist()
     ]
-    files = [(f.name, f.rows_in, f.rows_encoded, f.reasons, f.level_counts.tolist(), f.duplicates)
+    files = [(f.name, f.rows.rows_in, f.rows.rows_encoded, f.rows.reasons, f.level_counts.tolist(), f.duplicates)
              for f in read_files(store, entry.reference)]  # fmt: skip
     return partitions, entry.summary, rejected, files, list_sources(store, entry.reference)
 
 
 def attempt(folder, content, store):
-    """Content of a dataset and number of its pieces, or the error of a file that cannot be read."""
+    """Content of a dataset and number of its chunks, or the error of a file that cannot be read."""
     try:
         made, entry = build(folder, content, store=store)
     except SourceError as error:
@@ -108,20 +108,20 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-def test_build_dataset__of_pieces_is_that_of_the_whole_file(content, tmp_path, cut):
+def test_build_dataset__of_chunks_is_that_of_the_whole_file(content, tmp_path, split_at):
     whole, n_whole = attempt(tmp_path, content, "whole")
-    cut(500)
-    found, n_pieces = attempt(tmp_path, content, "pieces")
-    assert (n_whole, n_pieces > 5) == (1, True)
+    split_at(500)
+    found, n_chunks = attempt(tmp_path, content, "pieces")
+    assert (n_whole, n_chunks > 5) == (1, True)
     assert found == whole
 
 
 def read(source, config, of):
-    """Rows of some pieces by number: values, or the text of a ragged row; or the error."""
+    """Rows of some chunks by number: values, or the text of a ragged row; or the error."""
     rows: dict[int, object] = {}
     try:
-        for piece in of:
-            for raw in read_rows(source, config, ["who", "what", "said"], piece=piece):
+        for chunk in of:
+            for raw in read_rows(source, config, ["who", "what", "said"], chunk=chunk):
                 values = zip(*raw.batch.to_pydict().values(), strict=True)
                 found = [*zip(raw.rows.tolist(), values, strict=True), *raw.ragged]
                 assert not rows.keys() & dict(found).keys()
@@ -145,23 +145,23 @@ def read(source, config, of):
     size=st.integers(5, 120),
 )  # fmt: skip
 @example(parts=[b"s1,a,1\n"] * 9 + [b'"'] + [b"s1,a,1\n"] * 9, head=b"", size=20)
-def test_read_rows__of_random_pieces(parts, head, size, tmp_path_factory):
+def test_read_rows__of_random_chunks(parts, head, size, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cuts")
     (folder / "x.csv").write_bytes(head + HEADER + b"".join(parts))
     (source,), config = find_sources(str(folder / "x.csv")), make_source({"path": "x", **LONG})
     start = find_data(source, config)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "PIECE_BYTES", size)
+        patch.setattr(chunks, "FILE_CHUNK_BYTES", size)
         ranges = [(max(a, start), b) for a, b in choose_ranges(source.size) if b > start]
-    cuts = join_ranges(ranges, [follow_range((source, *each), ",") for each in ranges])
-    made = [Piece(source, k, None, (a, b), row, n) for k, (a, b, row, n) in enumerate(cuts)]
+    splits = join_ranges(ranges, [follow_range((source, *each), ",") for each in ranges])
+    made = [FileChunk(source, k, None, (a, b), row, n) for k, (a, b, row, n) in enumerate(splits)]
     assert read(source, config, made) == read(source, config, [None])
 
 
-def test_build_dataset__names_rows_of_the_file_and_finds_samples_of_pieces(tmp_path, cut):
+def test_build_dataset__names_rows_of_the_file_and_finds_samples_of_chunks(tmp_path, split_at):
     content = "\n".join(["who,what,said", *ROWS]).encode()
     whole = build(tmp_path, content, store="whole")
-    cut(700)
+    split_at(700)
     made = build(tmp_path, content)
     for name in ("s0", "s7", "s39"):
         one, other = (find_sample(store, entry.reference, name) for store, entry in (whole, made))
@@ -176,7 +176,7 @@ def test_build_dataset__names_rows_of_the_file_and_finds_samples_of_pieces(tmp_p
         find_sample(store, entry.reference, "s99")
 
 
-def test_build_dataset__wide_rows_keep_their_numbers_and_folds(tmp_path, cut):
+def test_build_dataset__wide_rows_keep_their_numbers_and_folds(tmp_path, split_at):
     content = ("a,b\n" + "".join(f"{1 + k % 2},{1 + k % 3 % 2}\n" for k in range(400))).encode()
 
     def read(store, entry):
@@ -194,27 +194,27 @@ def test_build_dataset__wide_rows_keep_their_numbers_and_folds(tmp_path, cut):
 
     wide = {"layout": "wide", "sample": None, "variable": None, "value": None}
     whole = read(*build(tmp_path, content, store="whole", **wide))
-    cut(300)
+    split_at(300)
     store, entry = build(tmp_path, content, **wide)
     assert read(store, entry) == whole
     assert len(read_partitions(store, entry.reference)) > 3
     assert find_sample(store, entry.reference, "x.csv:311").files[0].rows == [311]
 
 
-def test_build_dataset__parquet_in_runs_of_row_groups(tmp_path, cut):
+def test_build_dataset__parquet_in_runs_of_row_groups(tmp_path, split_at):
     table = pa.table(
         {n: [r.split(",")[k] for r in ROWS] for k, n in enumerate(["who", "what", "said"])}
     )
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=40)
     whole = describe(*build(tmp_path, None, "x.parquet", "whole"))
-    cut(100)
+    split_at(100)
     store, entry = build(tmp_path, None, "x.parquet")
     assert describe(store, entry) == whole
     assert len(list_file_steps(store, entry.reference)) == 3
 
 
 @pytest.mark.parametrize("times", ["numbers, then instants", "instants, then numbers"])
-def test_build_dataset__format_of_times_is_that_of_the_file(times, tmp_path, cut):
+def test_build_dataset__format_of_times_is_that_of_the_file(times, tmp_path, split_at):
     both = [[str(k) for k in range(200)], ["2026-01-01T00:00:00"] * 200]
     first, second = both if times.startswith("numbers") else both[::-1]
     stamps = first + second
@@ -223,17 +223,19 @@ def test_build_dataset__format_of_times_is_that_of_the_file(times, tmp_path, cut
     cut_off = {"time": "ts"}
     # the first batch decides, so it must not reach the other format
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pmflib.ingest.csv_feed.CSV_BYTES", 512)
+        patch.setattr("pmflib.ingest.csv.byte_stream.CSV_BYTES", 512)
         whole = describe(*build(tmp_path, content, store="whole", **cut_off))
-        cut(600)
+        split_at(600)
         found = describe(*build(tmp_path, content, **cut_off))
     assert whole[1]["reasons"]["bad_time"] == 200
     assert found == whole
 
 
-def test_build_dataset__file_that_changes_while_its_pieces_are_read(tmp_path, cut, monkeypatch):
+def test_build_dataset__file_that_changes_while_its_chunks_are_read(
+    tmp_path, split_at, monkeypatch
+):
     content = "\n".join(["who,what,said", *ROWS]).encode()
-    cut(500)
+    split_at(500)
     calls = []
 
     def change(item, delimiter):
@@ -241,46 +243,46 @@ def test_build_dataset__file_that_changes_while_its_pieces_are_read(tmp_path, cu
             calls.append((tmp_path / "x.csv").write_bytes(content.replace(b"s1", b"s2")))
         return follow_range(item, delimiter)
 
-    monkeypatch.setattr(cutting, "follow_range", change)
+    monkeypatch.setattr(splitting, "follow_range", change)
     with pytest.raises(SourceError, match=r"x\.csv: changed while it was read"):
         build(tmp_path, content)
     assert {e.reference.kind for e in Store(tmp_path / "store").entries()} == {"source"}
 
 
-def test_build_dataset__one_bad_piece_is_a_bad_file(tmp_path, cut):
+def test_build_dataset__one_bad_chunk_is_a_bad_file(tmp_path, split_at):
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "b.csv").write_bytes(HEADER + b"s1,a,1\n" * 200 + b's1,a,"1\n')
-    cut(500)
+    split_at(500)
     with pytest.raises(SourceError, match=r"b\.csv: a quotation mark in row 201 is never closed"):
         build(tmp_path, None, "log")
     (tmp_path / "log" / "a.csv").write_bytes(HEADER + b"s1,a,1\n" * 200)
     store, entry = build(tmp_path, None, "log", on_unreadable_file="skip")
     assert list(entry.summary["files_skipped"]) == ["b.csv"]
-    assert [file["name"] for file in list_sources(store, entry.reference)] == ["a.csv"]
+    assert [file.name for file in list_sources(store, entry.reference)] == ["a.csv"]
     assert entry.summary["rows_in"] == 200
 
 
-def test_build_dataset__cuts_are_made_once(tmp_path, cut, monkeypatch):
+def test_build_dataset__splits_are_made_once(tmp_path, split_at, monkeypatch):
     content = "\n".join(["who,what,said", *ROWS]).encode()
-    cut(500)
+    split_at(500)
     (tmp_path / "x.csv").write_bytes(content)
     os.utime(tmp_path / "x.csv", (time.time() - 60,) * 2)
     _, entry = build(tmp_path, None)
-    monkeypatch.setattr(cutting, "follow_range", None)
-    monkeypatch.setattr(cutting, "find_data", None)
+    monkeypatch.setattr(splitting, "follow_range", None)
+    monkeypatch.setattr(splitting, "find_data", None)
     assert build(tmp_path, None)[1] == entry
 
 
-def test_build_dataset__pieces_of_a_url(tmp_path, cut, monkeypatch):
+def test_build_dataset__chunks_of_a_url(tmp_path, split_at, monkeypatch):
     content = "\n".join(["who,what,said", *ROWS]).encode()
     whole = describe(*build(tmp_path, content, store="whole"))
     fsspec.filesystem("memory").pipe("/pieces/x.csv", content)
-    cut(500)
+    split_at(500)
     marked = {"path": "memory://pieces/x.csv"}
     store, entry = build(tmp_path, None, store="unmarked", **marked)
     assert len(list_file_steps(store, entry.reference)) == 1
-    # a place of files that shows when one has changed
-    for module in ("cutting", "fingerprints"):
+    # a file system that shows when one has changed
+    for module in ("splitting", "sources"):
         monkeypatch.setattr(f"pmflib.ingest.{module}.take_marks", lambda source: {"ETag": "1"})
     store, entry = build(tmp_path, None, **marked)
     assert len(list_file_steps(store, entry.reference)) > 5
@@ -298,21 +300,21 @@ def test_build_dataset__pieces_of_a_url(tmp_path, cut, monkeypatch):
         ("x.parquet", {}),
     ],
 )
-def test_can_cut__not_what_is_no_plain_text(name, options, tmp_path, cut):
-    cut(50)
+def test_can_split__not_what_is_no_plain_text(name, options, tmp_path, split_at):
+    split_at(50)
     content = b"who,what,said\n" * 100
     (tmp_path / name).write_bytes(gzip.compress(content) * 9 if name.endswith(".gz") else content)
     (source,) = find_sources(str(tmp_path / name))
-    assert not can_cut(source, make_source({"path": name, **LONG, **options}))
+    assert not can_split(source, make_source({"path": name, **LONG, **options}))
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "koi8_r", "mac_roman"])
-def test_build_dataset__encodings_of_one_byte_are_cut(encoding, tmp_path, cut):
+def test_build_dataset__encodings_of_one_byte_are_split(encoding, tmp_path, split_at):
     text = "\n".join(["who,what,said,größe" if encoding != "koi8_r" else "who,what,said,ж"]
                      + [row + "," for row in ROWS])  # fmt: skip
     content = text.replace("s1", "sж" if encoding == "koi8_r" else "sé").encode(encoding)
     whole = describe(*build(tmp_path, content, store="whole", encoding=encoding))
-    cut(500)
+    split_at(500)
     store, entry = build(tmp_path, content, encoding=encoding)
     assert describe(store, entry) == whole
     assert len(list_file_steps(store, entry.reference)) > 5
@@ -338,12 +340,12 @@ def test_join_ranges__range_within_one_field(tmp_path):
 
 def test_choose_ranges__all_bytes_once_and_none_small():
     assert choose_ranges(1) == [(0, 1)]
-    assert len(choose_ranges(PIECE_BYTES * 3 // 2 - 1)) == 1
-    for size in (PIECE_BYTES * 3 // 2, 10**9, 10**11 + 7):
+    assert len(choose_ranges(FILE_CHUNK_BYTES * 3 // 2 - 1)) == 1
+    for size in (FILE_CHUNK_BYTES * 3 // 2, 10**9, 10**11 + 7):
         ranges = choose_ranges(size)
         assert (ranges[0][0], ranges[-1][1]) == (0, size)
         assert all(a[1] == b[0] for a, b in pairwise(ranges))
-        assert all(PIECE_BYTES <= 2 * (b - a) < 3 * PIECE_BYTES for a, b in ranges)
+        assert all(FILE_CHUNK_BYTES <= 2 * (b - a) < 3 * FILE_CHUNK_BYTES for a, b in ranges)
 
 
 def test_choose_groups__all_groups_once():

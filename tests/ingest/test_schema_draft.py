@@ -4,9 +4,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.config import SourceConfig
-from pmflib.errors import SchemaError, SourceError
-from pmflib.ingest import draft_schema, find_sources, number_columns
-from pmflib.schema.level_order import natural_key
+from pmflib.core.errors import SchemaError, SourceError
+from pmflib.ingest.schema_draft import draft_schema
+from pmflib.ingest.sources import find_sources
+from pmflib.ingest.wide_draft import number_columns
+from pmflib.schema.drafting.level_order import natural_key
 
 WIDE = SourceConfig(path="x", layout="wide")
 LONG = SourceConfig(path="x", layout="long", sample="u", variable="i", value="r")
@@ -109,7 +111,7 @@ def test_draft_schema__nothing_to_draft(tmp_path):
 
 
 def test_draft_schema__too_many_variables(tmp_path, monkeypatch):
-    monkeypatch.setattr("pmflib.ingest.schema_draft.MAX_VARIABLES", 3)
+    monkeypatch.setattr("pmflib.ingest.long_draft.MAX_VARIABLES", 3)
     rows = b"".join(b"u,%d,1\n" % n for n in range(4))
     with pytest.raises(SchemaError, match="column 'i' has more than 3 distinct values"):
         draft(tmp_path, {"a.csv": b"u,i,r\n" + rows}, LONG)
@@ -126,7 +128,7 @@ def test_draft_schema__equal_notes_are_one(tmp_path):
     rows = "\n".join(",".join(f"{'ab'[(j + n) % 2]}" for j in range(9)) for n in range(6))
     _, notes = draft(tmp_path, {"a.csv": f"{header}\n{rows}\n".encode()}, WIDE)
     assert len(notes) == 1
-    assert notes[0].startswith("q0, q1, q2, q3, q4, q5, ... (9 variables): nominal: names without")
+    assert notes[0].startswith("q0, q1, q2, q3, q4, q5, ... 3 more: nominal: names without")
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])

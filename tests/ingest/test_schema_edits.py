@@ -3,13 +3,13 @@ import json
 import pyarrow as pa
 import pytest
 
-from pmflib.errors import SchemaError
+import pmflib as pmf
+from pmflib.core.errors import SchemaError
 from pmflib.ingest.schema_edits import ColumnEdit, edit_column, edit_missing
-from pmflib.schema import Schema
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
-from pmflib.schema.inference import propose_variable
-from pmflib.schema.level_census import LevelCensus
-from pmflib.schema.missing_codes import propose_codes
+from pmflib.schema.drafting.inference import propose_variable
+from pmflib.schema.drafting.missing_codes import propose_codes
+from pmflib.schema.drafting.value_counts import ValueCounts
 from pmflib.schema.variable import DEFAULT_MISSING
 
 TABLE = {
@@ -23,7 +23,7 @@ TABLE = {
 def count(names):
     out = {}
     for name in names:
-        out[name] = LevelCensus()
+        out[name] = ValueCounts()
         out[name].add(pa.array(TABLE[name]))
     return out
 
@@ -34,13 +34,13 @@ def refuse(names):
 
 @pytest.fixture
 def drafted():
-    censuses = count(TABLE)
-    codes = propose_codes(censuses, DEFAULT_MISSING)
+    value_counts = count(TABLE)
+    codes = propose_codes(value_counts, DEFAULT_MISSING)
     made = {
-        name: propose_variable(name, census, codes=codes.get(name, ()))
-        for name, census in censuses.items()
+        name: propose_variable(name, counted, codes=codes.get(name, ()))
+        for name, counted in value_counts.items()
     }
-    schema = Schema(tuple(each.variable for each in made.values() if each.variable is not None))
+    schema = pmf.Schema(tuple(each.variable for each in made.values() if each.variable is not None))
     return DraftedSchema(
         schema, {name: ColumnDraft.from_proposal(each) for name, each in made.items()}
     )
@@ -58,7 +58,7 @@ def test_edit_column__what_needs_no_data(drafted):
     assert found.schema["size"].missing == (*DEFAULT_MISSING, "?", "medium")
 
 
-def test_edit_column__levels_taken_out_are_noted(drafted):
+def test_edit_column__levels_removed_are_noted(drafted):
     found = edit_column(drafted, "size", ColumnEdit(levels=("big", "small")), refuse)
     assert "['medium'] are no levels any more" in found.columns["size"].note
     assert found.notes[-1].startswith("size: ['medium'] are no levels")
@@ -111,7 +111,7 @@ def test_save__draft_comes_back_and_schema_md_has_a_line_for_each_column(drafted
     assert len(lines) == 2 + len(TABLE)
     assert any(line.startswith("| id | identifier |") and "left out" in line for line in lines)
     assert any('"?" (50 times' in line and "25.0%" in line for line in lines)
-    assert Schema.load(path) == drafted.schema
+    assert pmf.Schema.load(path) == drafted.schema
 
 
 def test_load__schema_by_hand_and_damaged_draft(drafted, tmp_path):

@@ -3,10 +3,11 @@
 import pytest
 
 from pmflib.config import SourceConfig
-from pmflib.errors import SourceError
-from pmflib.ingest import encodings, find_sources
-from pmflib.ingest.encodings import detect_encoding
+from pmflib.core.errors import SourceError
+from pmflib.ingest.csv import encodings
+from pmflib.ingest.csv.encodings import detect_encoding
 from pmflib.ingest.sniffing import sniff_source
+from pmflib.ingest.sources import find_sources
 
 WIDE = SourceConfig(path="x", layout="wide")
 HEADER = ["nr", "city", "job", "age"]
@@ -49,7 +50,7 @@ def test_sniff_source__blanks(tmp_path):
     assert sniff(tmp_path, {"x.txt": aligned})[0].delimiter == "whitespace"
 
 
-def test_sniff_source__a_column_of_texts_is_not_cut(tmp_path):
+def test_sniff_source__a_column_of_texts_is_not_split(tmp_path):
     content = "note\nall is well, I say\nwell\nnot; so well\n"
     assert sniff(tmp_path, {"x.csv": content}) == (WIDE, [])
 

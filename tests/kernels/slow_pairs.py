@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pmflib.arrays import IntArray
+from pmflib.core.arrays import IntArray
 
 
 def count_slowly(codes: IntArray, offsets: IntArray) -> IntArray:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from pmflib.kernels.digamma import PIECE, digamma, find_rises
+from pmflib.kernels.digamma import CHUNK, digamma, find_rises
 
 
 @pytest.mark.parametrize(("low", "high"), [(-300, -6), (-6, 0), (0, 1), (1, 9)])
@@ -20,7 +20,7 @@ def test_digamma__of_any_shape_and_order() -> None:
     assert digamma(np.empty((0, 3))).shape == (0, 3)
 
 
-@pytest.mark.parametrize("n_values", [0, 1, 7, PIECE, 2 * PIECE + 5])
+@pytest.mark.parametrize("n_values", [0, 1, 7, CHUNK, 2 * CHUNK + 5])
 @pytest.mark.parametrize("scale", [0.5, 100.0])
 def test_find_rises__agrees_with_scipy(n_values: int, scale: float) -> None:
     rng = np.random.default_rng(2)

@@ -1,18 +1,17 @@
-"""Bit planes of rows that are dealt to folds on the way."""
+"""Bit planes of rows that are assigned to folds on the way."""
 
 import numpy as np
 import pytest
 
-from pmflib.arrays import IntArray
+import pmflib as pmf
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import SchemaError
+from pmflib.core.hashing import assign_folds
 from pmflib.counting import pair_counts
-from pmflib.counting.pair_counts import count_pairs
-from pmflib.errors import SchemaError
-from pmflib.hashing import assign_folds
 from pmflib.kernels import fold_planes
 from pmflib.kernels.fold_planes import count_folds, find_folds
-from pmflib.kernels.pair_scatter import add_dense
 from pmflib.kernels.planes import GROUP_ROWS
-from pmflib.schema import Schema
+from pmflib.kernels.scatter import add_dense
 from tests.reference import make_codes, offsets_of
 
 SHAPES = [
@@ -68,7 +67,7 @@ def test_count_folds__equals_copies(
     monkeypatch.setattr(fold_planes, "FOLD_ROWS", 2 * GROUP_ROWS)
     rng = np.random.default_rng(n_rows)
     codes = make_codes(rng, n_rows, cardinalities, missing).astype(
-        Schema.from_cardinalities(cardinalities).code_dtype
+        pmf.Schema.from_cardinalities(cardinalities).code_dtype
     )
     found = count(codes, cardinalities, n_folds)
     assert found is not None
@@ -139,7 +138,7 @@ def test_count_pairs__names_the_code_out_of_range(
     codes = np.zeros((100, 2), dtype)
     codes[40, 1] = 3
     with pytest.raises(SchemaError, match=r"codes\[40, 1\] is 3, outside \[-1, 3\)"):
-        count_pairs(codes, [3, 3])
+        pmf.count_pairs(codes, [3, 3])
 
 
 @pytest.mark.parametrize("n_folds", [1, 3, 16])
@@ -153,6 +152,6 @@ def test_count_pairs__any_path_gives_the_same(
         monkeypatch.setattr(
             pair_counts, "choose_fold_planes", lambda *arguments, planes=planes: planes
         )
-        found.append(count_pairs(codes, cardinalities, n_folds=n_folds))
+        found.append(pmf.count_pairs(codes, cardinalities, n_folds=n_folds))
     np.testing.assert_array_equal(found[0].tables, found[1].tables)
     np.testing.assert_array_equal(found[0].n_rows, found[1].n_rows)

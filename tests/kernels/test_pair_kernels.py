@@ -7,13 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pmflib.arrays import IntArray
-from pmflib.blocks import DenseBlock
-from pmflib.kernels import planes, tiles
-from pmflib.kernels.held import find_held
-from pmflib.kernels.pair_scatter import add_dense, add_sparse
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import DenseBlock
+from pmflib.kernels import planes, scatter
+from pmflib.kernels.em_rows import find_observed
 from pmflib.kernels.planes import add_planes
-from pmflib.kernels.tiles import add_tiles
+from pmflib.kernels.scatter import add_dense, add_sparse, add_tiles
 from tests.kernels.slow_pairs import count_slowly, draw_codes
 
 Count = Callable[[IntArray, IntArray, IntArray], None]
@@ -30,7 +29,7 @@ def tile_sparse(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
 
 
 def tile_dense(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
-    add_tiles(*find_held(np.ascontiguousarray(codes), offsets), offsets, table)
+    add_tiles(*find_observed(np.ascontiguousarray(codes), offsets), offsets, table)
 
 
 COUNTS: dict[str, Count] = {
@@ -52,12 +51,12 @@ def check_all(codes: IntArray, offsets: IntArray) -> None:
 
 
 @pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces so small that few rows and levels fill several of them."""
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks so small that few rows and levels fill several of them."""
     monkeypatch.setattr(planes, "choose_chunk_rows", lambda n_levels: 512)
     monkeypatch.setattr(planes, "MAX_ROWS", 1100)
-    monkeypatch.setattr(tiles, "TILE_ROWS", 130)
-    monkeypatch.setattr(tiles, "TILE_LEVELS", 9)
+    monkeypatch.setattr(scatter, "TILE_ROWS", 130)
+    monkeypatch.setattr(scatter, "TILE_LEVELS", 9)
 
 
 @settings(
@@ -76,10 +75,10 @@ def test_all_kernels__any_shape(
     check_all(*draw_codes(n_rows, cardinalities + wide, share, seed))
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("n_rows", [130, 512, 1023, 1024, 1025, 1536, 2300])
 @pytest.mark.parametrize("share", [0.1, 0.9, 1.0])
-def test_all_kernels__several_pieces_with_ragged_ends(n_rows: int, share: float) -> None:
+def test_all_kernels__several_chunks_with_ragged_ends(n_rows: int, share: float) -> None:
     check_all(*draw_codes(n_rows, [2, 3, 1, 5, 4, 2, 7, 3, 2], share, n_rows))
 
 
@@ -94,14 +93,14 @@ def test_all_kernels__any_cardinality(n_levels: int, share: float) -> None:
     check_all(*draw_codes(600, [n_levels, 3, n_levels], share, n_levels))
 
 
-def test_all_kernels__variable_complete_in_one_chunk_only(small_pieces: None) -> None:
+def test_all_kernels__variable_complete_in_one_chunk_only(small_chunks: None) -> None:
     codes, offsets = draw_codes(1300, [3, 4, 2, 5], 1.0, 1)
     codes[600, 1] = -1
     codes[1200:, 2] = -1
     check_all(codes, offsets)
 
 
-def test_all_kernels__level_that_everybody_or_nobody_holds(small_pieces: None) -> None:
+def test_all_kernels__level_that_everybody_or_nobody_holds(small_chunks: None) -> None:
     codes, offsets = draw_codes(700, [3, 3, 3, 3], 0.9, 2)
     codes[:, 0] = 1
     codes[:, 1] = 2
@@ -138,7 +137,7 @@ def test_add_planes__full_chunks() -> None:
 
 
 def test_add_tiles__count_that_16_bits_cannot_hold() -> None:
-    n_rows = 2 * tiles.TILE_ROWS + 3
+    n_rows = 2 * scatter.TILE_ROWS + 3
     codes = np.zeros((n_rows, 2), np.int8)
     table = np.zeros((2, 2), np.int64)
     tile_sparse(codes, np.arange(3), table)
@@ -147,9 +146,9 @@ def test_add_tiles__count_that_16_bits_cannot_hold() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("n_variables", [1, 30, 64, 100])
-def test_find_held__equals_conversion(share: float, n_variables: int) -> None:
+def test_find_observed__equals_conversion(share: float, n_variables: int) -> None:
     codes, offsets = draw_codes(40, [3] * n_variables, share, 7)
-    indptr, indices = find_held(codes, offsets)
+    indptr, indices = find_observed(codes, offsets)
     expected = DenseBlock(codes).to_sparse(offsets)
     np.testing.assert_array_equal(indptr, expected.indptr)
     np.testing.assert_array_equal(indices, expected.indices)

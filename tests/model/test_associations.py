@@ -1,11 +1,9 @@
 import numpy as np
 import pytest
 
-from pmflib.counting.pair_counts import count_pairs
-from pmflib.errors import PmfError, SchemaError
-from pmflib.model import JointPMF
+import pmflib as pmf
+from pmflib.core.errors import SchemaError
 from pmflib.model.associations import expect_values, measure_associations, measure_in_counts
-from pmflib.schema import Schema, Variable
 from tests.reference import make_model
 
 SIZES = [2, 3, 1, 4]
@@ -13,8 +11,8 @@ SIZES = [2, 3, 1, 4]
 
 @pytest.fixture
 def model():
-    schema = Schema.from_cardinalities(SIZES)
-    return JointPMF(*make_model(np.random.default_rng(0), SIZES, 3), schema)
+    schema = pmf.Schema.from_cardinalities(SIZES)
+    return pmf.JointPMF(*make_model(np.random.default_rng(0), SIZES, 3), schema)
 
 
 def test_measure_associations__equals_sums_over_marginals(model):
@@ -34,7 +32,7 @@ def test_measure_associations__equals_sums_over_marginals(model):
 
 def test_measure_associations__copies_have_all_there_is():
     factors = np.array([[1.0, 0], [0, 1], [1, 0], [0, 1]])
-    model = JointPMF(np.array([0.5, 0.5]), factors, Schema.from_cardinalities([2, 2]))
+    model = pmf.JointPMF(np.array([0.5, 0.5]), factors, pmf.Schema.from_cardinalities([2, 2]))
     found = measure_associations(model)
     assert found.mutual_information[0, 1] == pytest.approx(np.log(2))
     assert found.cramers_v[0, 1] == pytest.approx(1.0)
@@ -51,15 +49,15 @@ def test_rank_pairs__largest_first_and_without_those_nobody_holds(model):
     support[one, other] = support[other, one] = 0
     assert found.rank_pairs(10, support) == pairs[1:]
     assert measure_associations_of_one().rank_pairs(3) == []
-    with pytest.raises(PmfError, match="most is -1"):
+    with pytest.raises(pmf.PmfError, match="most is -1"):
         found.rank_pairs(-1)
-    with pytest.raises(PmfError, match=r"support has shape \(2, 2\)"):
+    with pytest.raises(pmf.PmfError, match=r"support has shape \(2, 2\)"):
         found.rank_pairs(1, np.ones((2, 2), int))
 
 
 def measure_associations_of_one():
     return measure_associations(
-        JointPMF(np.array([1.0]), np.array([[0.4], [0.6]]), Schema.from_cardinalities([2]))
+        pmf.JointPMF(np.array([1.0]), np.array([[0.4], [0.6]]), pmf.Schema.from_cardinalities([2]))
     )
 
 
@@ -68,7 +66,7 @@ def test_measure_in_counts__independent_is_about_nothing_and_unseen_is_none():
     codes = rng.integers(0, 3, (5000, 4))
     codes[:, 1] = codes[:, 0]
     codes[:, 3] = -1
-    table = count_pairs(codes, [3, 3, 3, 3])
+    table = pmf.count_pairs(codes, [3, 3, 3, 3])
     found = measure_in_counts(table.to_dense(), table.schema.offsets)
     assert found[0, 1] == found[1, 0] == pytest.approx(np.log(3), abs=0.01)
     assert found[0, 2] < 0.001
@@ -79,19 +77,21 @@ def test_measure_in_counts__independent_is_about_nothing_and_unseen_is_none():
 
 
 def test_expect_values__shifts_in_standard_deviations():
-    schema = Schema((Variable("a", ("x", "y")), Variable("b", ("1", "3"), (1.0, 3.0))))
+    schema = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("1", "3"), (1.0, 3.0))))
     factors = np.array([[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])
-    places, shifts, spreads, means = expect_values(JointPMF(np.array([0.5, 0.5]), factors, schema))
-    assert places.tolist() == [1]
+    positions, shifts, spreads, means = expect_values(
+        pmf.JointPMF(np.array([0.5, 0.5]), factors, schema)
+    )
+    assert positions.tolist() == [1]
     np.testing.assert_allclose(shifts, [[-1.0, 1.0]])
     np.testing.assert_allclose(spreads, [1.0])
     np.testing.assert_allclose(means, [2.0])
-    nominal = JointPMF(np.array([1.0]), factors[:2, :1], Schema((schema["a"],)))
+    nominal = pmf.JointPMF(np.array([1.0]), factors[:2, :1], pmf.Schema((schema["a"],)))
     assert expect_values(nominal)[1].shape == (0, 1)
 
 
 def test_measure_in_counts__equals_the_sum_less_what_chance_gives():
-    counts = count_pairs(np.array([[0, 0], [0, 1], [1, 1], [1, 1], [0, 0], [2, 0]]), [3, 2])
+    counts = pmf.count_pairs(np.array([[0, 0], [0, 1], [1, 1], [1, 1], [0, 0], [2, 0]]), [3, 2])
     joint = np.array([[2, 1], [0, 2], [1, 0]]) / 6
     product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
     inside = joint > 0

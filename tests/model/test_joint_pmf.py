@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.errors import MemoryPlanError, PmfError, SchemaError, StoreError
-from pmflib.model import JointPMF, row_predictions
-from pmflib.schema import Schema, Variable
+import pmflib as pmf
+from pmflib.core.errors import MemoryPlanError, SchemaError, StoreError
+from pmflib.model import joint_pmf, mixture
+from pmflib.store.zarr_arrays import read_arrays
 from tests.reference import (
     conditional_pmf,
     joint_tensor,
@@ -19,18 +20,18 @@ from tests.reference import (
 )
 
 CARDINALITIES = [2, 3, 2]
-SCHEMA = Schema(
+SCHEMA = pmf.Schema(
     (
-        Variable("smokes", ("no", "yes")),
-        Variable("rating", ("1", "2", "5"), (1.0, 2.0, 5.0)),
-        Variable("dose", ("low", "high"), edges=(5.0,)),
+        pmf.Variable("smokes", ("no", "yes")),
+        pmf.Variable("rating", ("1", "2", "5"), (1.0, 2.0, 5.0)),
+        pmf.Variable("dose", ("low", "high"), edges=(5.0,)),
     )
 )
 
 
 @pytest.fixture
 def model():
-    return JointPMF(
+    return pmf.JointPMF(
         *make_model(np.random.default_rng(0), CARDINALITIES, 2), SCHEMA, {"method": "test"}
     )
 
@@ -48,7 +49,7 @@ def models_and_codes(draw):
     codes = make_codes(
         rng, draw(st.integers(0, 5)), cardinalities, missing=draw(st.sampled_from([0, 0.5, 1]))
     )
-    return JointPMF(*parameters, Schema.from_cardinalities(cardinalities)), codes
+    return pmf.JointPMF(*parameters, pmf.Schema.from_cardinalities(cardinalities)), codes
 
 
 @given(models_and_codes())
@@ -59,18 +60,20 @@ def test_every_question__equals_the_joint_tensor(case):
     expected = [np.log(row_probability(tensor, row)) for row in codes]
     np.testing.assert_allclose(model.log_prob(codes), expected, rtol=1e-11, atol=1e-12)
     completed = model.complete(codes)
-    for place, size in enumerate(cardinalities):
-        pmf = model.predict_proba(codes, place)
-        assert pmf.shape == (len(codes), size)
-        expected_pmf = [conditional_pmf(tensor, row, place) for row in codes]
-        np.testing.assert_allclose(pmf, np.reshape(expected_pmf, pmf.shape), rtol=1e-11)
-        assert np.array_equal(model.predict(codes, place), pmf.argmax(axis=1))
+    for position, size in enumerate(cardinalities):
+        probabilities = model.predict_proba(codes, position)
+        assert probabilities.shape == (len(codes), size)
+        expected_pmf = [conditional_pmf(tensor, row, position) for row in codes]
         np.testing.assert_allclose(
-            model.expected_value(codes, place), pmf @ np.arange(size), rtol=1e-13
+            probabilities, np.reshape(expected_pmf, probabilities.shape), rtol=1e-11
         )
-        gaps = codes[:, place] < 0
-        assert np.array_equal(completed[~gaps, place], codes[~gaps, place])
-        assert np.array_equal(completed[gaps, place], pmf[gaps].argmax(axis=1))
+        assert np.array_equal(model.predict(codes, position), probabilities.argmax(axis=1))
+        np.testing.assert_allclose(
+            model.expected_value(codes, position), probabilities @ np.arange(size), rtol=1e-13
+        )
+        gaps = codes[:, position] < 0
+        assert np.array_equal(completed[~gaps, position], codes[~gaps, position])
+        assert np.array_equal(completed[gaps, position], probabilities[gaps].argmax(axis=1))
     assert completed.dtype == model.schema.code_dtype
 
 
@@ -80,8 +83,8 @@ def test_posterior__equals_bayes_rule(case):
     posterior = model.posterior(codes)
     assert posterior.shape == (len(codes), model.rank)
     for row, found in zip(codes, posterior, strict=True):
-        held = [model.schema.offsets[j] + code for j, code in enumerate(row) if code >= 0]
-        joint = model.prior * np.prod(model.factors[held], axis=0)
+        levels = [model.schema.offsets[j] + code for j, code in enumerate(row) if code >= 0]
+        joint = model.prior * np.prod(model.factors[levels], axis=0)
         np.testing.assert_allclose(found, joint / joint.sum(), rtol=1e-12)
 
 
@@ -97,7 +100,7 @@ def test_posterior__row_with_nothing_observed_is_answered_by_the_prior(model, te
 def test_log_prob__batches_join_up(model, monkeypatch):
     codes = make_codes(np.random.default_rng(1), 23, CARDINALITIES)
     whole = [model.log_prob(codes), model.posterior(codes), model.complete(codes)]
-    monkeypatch.setattr(row_predictions, "BATCH_ROWS", 5)
+    monkeypatch.setattr(mixture, "BATCH_ROWS", 5)
     parts = [model.log_prob(codes), model.posterior(codes), model.complete(codes)]
     for one, other in zip(whole, parts, strict=True):
         assert one.tobytes() == other.tobytes()
@@ -122,8 +125,8 @@ def test_predict_proba__own_column_may_be_absent_or_hold_anything(model):
 
 
 def test_expected_value__in_the_units_of_the_values(model, tensor):
-    pmf = conditional_pmf(tensor, [1, -1, 0], 1)
-    expected = pmf @ [1.0, 2.0, 5.0]
+    probabilities = conditional_pmf(tensor, [1, -1, 0], 1)
+    expected = probabilities @ [1.0, 2.0, 5.0]
     assert model.expected_value(np.array([[1, 0, 0]]), "rating") == pytest.approx([expected])
     with pytest.raises(SchemaError, match="'smokes' has no values"):
         model.expected_value(np.array([[1, 0, 0]]), "smokes")
@@ -131,11 +134,13 @@ def test_expected_value__in_the_units_of_the_values(model, tensor):
 
 def test_marginal__every_choice_and_order_of_variables(model, tensor):
     for n in (1, 2, 3):
-        for places in itertools.permutations(range(3), n):
-            axes = tuple(axis for axis in range(3) if axis not in places)
-            left = [axis for axis in range(3) if axis in places]
-            expected = tensor.sum(axis=axes).transpose([left.index(place) for place in places])
-            np.testing.assert_allclose(model.marginal(places), expected, rtol=1e-12)
+        for positions in itertools.permutations(range(3), n):
+            axes = tuple(axis for axis in range(3) if axis not in positions)
+            left = [axis for axis in range(3) if axis in positions]
+            expected = tensor.sum(axis=axes).transpose(
+                [left.index(position) for position in positions]
+            )
+            np.testing.assert_allclose(model.marginal(positions), expected, rtol=1e-12)
     assert np.array_equal(model.marginal(["dose", "smokes"]), model.marginal([2, 0]))
 
 
@@ -166,7 +171,7 @@ def test_marginal__given_a_bin(model, tensor, level):
         (
             ["rating"],
             {"smokes": "maybe"},
-            r"'smokes' has no level 'maybe'; levels are \('no', 'yes'\)",
+            r"'smokes' has no level 'maybe'; levels are \['no', 'yes'\]",
         ),
         (["rating"], {"smokes": 2}, "'smokes' has no level 2"),
         (["rating"], {"smokes": ""}, "'smokes' has no level ''"),
@@ -179,7 +184,7 @@ def test_marginal__refuses(model, variables, evidence, message):
 
 
 def test_marginal__refuses_more_cells_than_its_limit():
-    wide = JointPMF(np.ones(1), np.full((54, 1), 0.5), Schema.from_cardinalities([2] * 27))
+    wide = pmf.JointPMF(np.ones(1), np.full((54, 1), 0.5), pmf.Schema.from_cardinalities([2] * 27))
     with pytest.raises(MemoryPlanError, match=f"of 27 variables has {2**27} cells, above {2**26}"):
         wide.marginal(range(27))
 
@@ -188,8 +193,8 @@ def test_marginal__memory_does_not_grow_with_cells_times_rank():
     import tracemalloc
 
     rank, n = 50, 16
-    wide = JointPMF(
-        np.full(rank, 1 / rank), np.full((2 * n, rank), 0.5), Schema.from_cardinalities([2] * n)
+    wide = pmf.JointPMF(
+        np.full(rank, 1 / rank), np.full((2 * n, rank), 0.5), pmf.Schema.from_cardinalities([2] * n)
     )
     wide.marginal([0])
     tracemalloc.start()
@@ -217,29 +222,50 @@ def test_sample__by_seed_and_by_generator(model):
 
 def test_save__and_load_to_the_same_bits(model, tmp_path):
     model.save(tmp_path / "model")
-    loaded = JointPMF.load(tmp_path / "model")
+    loaded = pmf.JointPMF.load(tmp_path / "model")
     assert loaded.prior.tobytes() == model.prior.tobytes()
     assert loaded.factors.tobytes() == model.factors.tobytes()
     assert loaded.schema == SCHEMA
     assert loaded.origin == {"method": "test"}
 
 
-def test_load__refuses_what_is_no_model(model, tmp_path):
-    from pmflib.counting.pair_counts import PairCounts
+def test_load__kinds_are_registered_where_they_are_defined(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(joint_pmf, "CLASSES", dict(joint_pmf.CLASSES))
 
+    class Weighed(pmf.JointPMF, dependence="weights"):
+        def list_parts(self):
+            return {"weights": (np.array([0.5, 2.0]), ("weight",))}, {"dependence": "weights"}
+
+        @classmethod
+        def read_parts(cls, folder, schema, origin, attributes):
+            arrays, _ = read_arrays(folder, ["prior", "factors", "weights"])
+            return cls(
+                arrays["prior"], arrays["factors"], schema, {"weight": arrays["weights"].max()}
+            )
+
+    Weighed(model.prior, model.factors, SCHEMA).save(tmp_path / "model")
+    loaded = pmf.JointPMF.load(tmp_path / "model")
+    assert type(loaded) is Weighed
+    assert loaded.origin == {"weight": 2.0}
+    del joint_pmf.CLASSES["weights"]
+    with pytest.raises(StoreError, match=r"holds a model of dependence 'weights', .* not known"):
+        pmf.JointPMF.load(tmp_path / "model")
+
+
+def test_load__refuses_what_is_no_model(model, tmp_path):
     with pytest.raises(StoreError, match="no Zarr group at"):
-        JointPMF.load(tmp_path / "nowhere")
-    PairCounts.zero(SCHEMA, 1).save(tmp_path / "pairs")
+        pmf.JointPMF.load(tmp_path / "nowhere")
+    pmf.PairCounts.zero(SCHEMA, 1).save(tmp_path / "pairs")
     with pytest.raises(StoreError, match="holds 'pair counts', not 'joint PMF'"):
-        JointPMF.load(tmp_path / "pairs")
+        pmf.JointPMF.load(tmp_path / "pairs")
     model.save(tmp_path / "model")
     chunk = tmp_path / "model" / "factors" / "c" / "0" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-5])
     with pytest.raises(StoreError, match="arrays of 'model' cannot be read"):
-        JointPMF.load(tmp_path / "model")
+        pmf.JointPMF.load(tmp_path / "model")
     (tmp_path / "model" / "zarr.json").write_text("{")
     with pytest.raises(StoreError, match="arrays of 'model' cannot be read"):
-        JointPMF.load(tmp_path / "model")
+        pmf.JointPMF.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize(
@@ -262,8 +288,8 @@ def test_load__refuses_what_is_no_model(model, tmp_path):
     ],
 )
 def test_joint_pmf__refuses_what_is_no_model(prior, factors, message):
-    with pytest.raises(PmfError, match=message):
-        JointPMF(prior, factors, SCHEMA)
+    with pytest.raises(pmf.PmfError, match=message):
+        pmf.JointPMF(prior, factors, SCHEMA)
 
 
 def test_n_parameters__free_ones_only(model):

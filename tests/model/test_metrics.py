@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmflib.arrays import FloatArray
-from pmflib.errors import MemoryPlanError, PmfError, RankError, SchemaError
+import pmflib as pmf
+from pmflib.core.arrays import FloatArray
+from pmflib.core.errors import MemoryPlanError, RankError, SchemaError
 from pmflib.model import metrics
 
 CARDINALITIES = (3, 2, 4)
@@ -153,7 +154,7 @@ def test_scores__small_integers_do_not_wrap_around():
 def test_label_error__leaves_out_tasks_without_truth():
     predicted, actual = np.array([0, 1, -1, 2, 2]), np.array([0, 2, 1, -1, 2])
     assert metrics.label_error(predicted, actual) == 0.5
-    with pytest.raises(PmfError, match="all 5 entries of actual are -1"):
+    with pytest.raises(pmf.PmfError, match="all 5 entries of actual are -1"):
         metrics.label_error(predicted, np.full(5, -1))
 
 
@@ -162,5 +163,5 @@ def test_scores__refuse_shapes_that_differ(name):
     score = getattr(metrics, name)
     with pytest.raises(SchemaError, match=r"predicted has shape \(3,\), actual \(3, 1\)"):
         score(np.zeros(3), np.zeros((3, 1)))
-    with pytest.raises(PmfError, match="at least 1 entry"):
+    with pytest.raises(pmf.PmfError, match="at least 1 entry"):
         score(np.zeros(0), np.zeros(0))

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import PmfError
-from pmflib.model.reference_scores import HELD_OUT, ReferenceScores, score_reference
-from pmflib.model.row_scores import RowScorer
+import pmflib as pmf
+from pmflib.model.row_scores import HELD_OUT, ReferenceScores, RowScorer, score_reference
 from tests.model.test_row_scores import draw, make_model
 
 MODEL = make_model([4] * 20, 5, concentration=0.4)
@@ -22,10 +21,10 @@ def hide_by_row(codes, rng):
 
 def find_percentiles(reference, codes):
     found = RowScorer(MODEL).score(codes)
-    held = found.n_observed > 0
+    observed = found.n_observed > 0
     percentiles = reference.find_percentiles(found.surprises, found.n_observed)
-    assert np.isnan(percentiles[~held]).all()
-    return percentiles[held], found.n_observed[held]
+    assert np.isnan(percentiles[~observed]).all()
+    return percentiles[observed], found.n_observed[observed]
 
 
 def distance(percentiles):
@@ -99,7 +98,7 @@ def test_save__reads_back(tmp_path):
 
 
 def test_make__refuses_samples_with_nothing_observed():
-    with pytest.raises(PmfError, match="no reference sample"):
+    with pytest.raises(pmf.PmfError, match="no reference sample"):
         make_reference(np.full((5, 20), -1, np.int8))
 
 
@@ -145,8 +144,8 @@ def test_score__the_most_surprising_variable_is_the_planted_one():
     rng = np.random.default_rng(3)
     model = make_model([5] * 30, 6, concentration=0.1)
     codes = model.sample(4000, 5)
-    rows, places = np.arange(4000), rng.integers(0, 30, 4000)
-    codes[rows, places] = (codes[rows, places] + rng.integers(1, 5, 4000)) % 5
+    rows, positions = np.arange(4000), rng.integers(0, 30, 4000)
+    codes[rows, positions] = (codes[rows, positions] + rng.integers(1, 5, 4000)) % 5
     found = RowScorer(model).score(codes)
-    hit = (found.variables == places).mean()
+    hit = (found.variables == positions).mean()
     assert hit > 0.7

@@ -3,17 +3,16 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import SchemaError
-from pmflib.model import JointPMF
+import pmflib as pmf
+from pmflib.core.errors import SchemaError
 from pmflib.model.row_scores import BATCH_ROWS, RowScorer
-from pmflib.schema import Schema
 from pmflib.synthetic.planted_models import planted_factors
 
 
 def make_model(sizes, rank, *, seed=0, concentration=0.5):
     rng = np.random.default_rng(seed)
     prior, factors = planted_factors(sizes, rank, rng, concentration=concentration)
-    return JointPMF(prior, factors, Schema.from_cardinalities(sizes))
+    return pmf.JointPMF(prior, factors, pmf.Schema.from_cardinalities(sizes))
 
 
 def draw(model, n_rows, missing, seed=1):
@@ -26,11 +25,14 @@ def draw(model, n_rows, missing, seed=1):
 def leave_one_out(model, codes):
     """Probability of each observed cell given the others, and most probable level: each by its own prediction."""
     chances, best, most = (np.full(codes.shape, np.nan) for _ in range(3))
-    for place in range(codes.shape[1]):
-        pmf = model.predict_proba(codes, place)
-        rows = np.flatnonzero(codes[:, place] >= 0)
-        chances[rows, place] = pmf[rows, codes[rows, place]]
-        best[:, place], most[:, place] = pmf.argmax(axis=1), pmf.max(axis=1)
+    for position in range(codes.shape[1]):
+        probabilities = model.predict_proba(codes, position)
+        rows = np.flatnonzero(codes[:, position] >= 0)
+        chances[rows, position] = probabilities[rows, codes[rows, position]]
+        best[:, position], most[:, position] = (
+            probabilities.argmax(axis=1),
+            probabilities.max(axis=1),
+        )
     return chances, best, most
 
 
@@ -53,15 +55,15 @@ def test_score__least_probable_cell_is_that_of_predictions_one_by_one(sizes, ran
     np.testing.assert_array_equal(found.states, found.posteriors.argmax(axis=1))
     np.testing.assert_array_equal(found.n_observed, (codes >= 0).sum(axis=1))
     chances, best, most = leave_one_out(model, codes)
-    held = np.flatnonzero(found.n_observed > 0)
-    least = np.nanmin(chances[held], axis=1)
-    np.testing.assert_allclose(found.probabilities[held], least, rtol=1e-12)
-    variables = found.variables[held]
-    np.testing.assert_allclose(chances[held, variables], least, rtol=1e-12)
+    observed = np.flatnonzero(found.n_observed > 0)
+    least = np.nanmin(chances[observed], axis=1)
+    np.testing.assert_allclose(found.probabilities[observed], least, rtol=1e-12)
+    variables = found.variables[observed]
+    np.testing.assert_allclose(chances[observed, variables], least, rtol=1e-12)
     np.testing.assert_allclose(
-        found.expected_probabilities[held], most[held, variables], rtol=1e-12
+        found.expected_probabilities[observed], most[observed, variables], rtol=1e-12
     )
-    assert (found.expected[held] == best[held, variables]).mean() > 0.99
+    assert (found.expected[observed] == best[observed, variables]).mean() > 0.99
     nothing = np.flatnonzero(found.n_observed == 0)
     assert (found.variables[nothing] == -1).all()
     for values in (found.surprises, found.probabilities, found.expected_probabilities):
@@ -71,7 +73,7 @@ def test_score__least_probable_cell_is_that_of_predictions_one_by_one(sizes, ran
 def test_score__probabilities_of_zero_are_never_divided_by():
     # each level of the first two variables is impossible in one state: naively 0 / 0
     factors = np.array([[1, 0], [0, 1], [1, 0], [0, 1], [0.9, 0.1], [0.1, 0.9]], float)
-    model = JointPMF(np.array([0.75, 0.25]), factors, Schema.from_cardinalities([2, 2, 2]))
+    model = pmf.JointPMF(np.array([0.75, 0.25]), factors, pmf.Schema.from_cardinalities([2, 2, 2]))
     codes = np.array([[0, 0, 0], [1, 1, 0], [0, -1, 1], [-1, 1, 1]], np.int8)
     found = RowScorer(model).score(codes)
     # the others say the state
@@ -84,7 +86,7 @@ def test_score__probabilities_of_zero_are_never_divided_by():
 
 def test_score__a_row_that_cannot_be_has_a_finite_score():
     factors = np.array([[1, 0], [0, 1], [1, 0], [0, 1], [1, 0], [0, 1]], float)
-    model = JointPMF(np.array([0.5, 0.5]), factors, Schema.from_cardinalities([2, 2, 2]))
+    model = pmf.JointPMF(np.array([0.5, 0.5]), factors, pmf.Schema.from_cardinalities([2, 2, 2]))
     found = RowScorer(model).score(np.array([[0, 0, 1], [0, 0, 0]], np.int8))
     # the third is what is wrong, as the two others agree
     assert found.variables[0] == 2

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import PmfError, RankError, SchemaError
-from pmflib.model.sampling import check_model, choose_variables, sample_answers, sample_codes
+import pmflib as pmf
+from pmflib.core.errors import RankError, SchemaError
+from pmflib.model.sampling import check_parameters, choose_variables, sample_answers, sample_codes
 
 CARDINALITIES = np.array([3, 2, 5, 4])
 OFFSETS = np.concatenate([[0], np.cumsum(CARDINALITIES)])
@@ -97,9 +98,9 @@ def test_sample_codes__no_rows():
 def test_sample_codes__refuses_what_does_not_fit():
     prior, factors = make_model(0)
     rng = np.random.default_rng(0)
-    with pytest.raises(PmfError, match=r"n_rows is -1"):
+    with pytest.raises(pmf.PmfError, match=r"n_rows is -1"):
         sample_codes(prior, factors, OFFSETS, -1, rng)
-    with pytest.raises(PmfError, match=r"observed is 1.5, outside \[0, 1\]"):
+    with pytest.raises(pmf.PmfError, match=r"observed is 1.5, outside \[0, 1\]"):
         sample_codes(prior, factors, OFFSETS, 1, rng, observed=1.5)
     with pytest.raises(SchemaError, match=r"observed has shape \(3,\).*\(4,\)"):
         sample_codes(prior, factors, OFFSETS, 1, rng, observed=np.ones(3))
@@ -108,15 +109,15 @@ def test_sample_codes__refuses_what_does_not_fit():
 def test_check_model__names_what_is_wrong():
     prior, factors = make_model(0)
     with pytest.raises(RankError, match=r"prior has shape \(2,\) and factors \(14, 3\)"):
-        check_model(prior[:2], factors, OFFSETS)
+        check_parameters(prior[:2], factors, OFFSETS)
     with pytest.raises(SchemaError, match="factors has 14 rows, offsets ends at 10"):
-        check_model(prior, factors, OFFSETS[:-1])
+        check_parameters(prior, factors, OFFSETS[:-1])
     with pytest.raises(SchemaError, match="must start at 0 and increase"):
-        check_model(prior, factors, OFFSETS[::-1])
+        check_parameters(prior, factors, OFFSETS[::-1])
     with pytest.raises(SchemaError, match="misses the sum 1 by 1,"):
-        check_model(2 * prior, factors, OFFSETS)
+        check_parameters(2 * prior, factors, OFFSETS)
     with pytest.raises(SchemaError, match="below 0 or NaN"):
-        check_model(prior, np.where(factors == factors.max(), np.nan, factors), OFFSETS)
+        check_parameters(prior, np.where(factors == factors.max(), np.nan, factors), OFFSETS)
 
 
 def test_sample_answers__pairs_of_one_row_share_a_state():

@@ -1,16 +1,14 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import PmfError
-from pmflib.model import JointPMF
+import pmflib as pmf
 from pmflib.model.state_descriptions import describe_states
-from pmflib.schema import Schema, Variable
 
-SCHEMA = Schema(
+SCHEMA = pmf.Schema(
     (
-        Variable("colour", ("red", "green", "blue")),
-        Variable("size", ("s", "l"), (1.0, 2.0)),
-        Variable("same", ("a", "b")),
+        pmf.Variable("colour", ("red", "green", "blue")),
+        pmf.Variable("size", ("s", "l"), (1.0, 2.0)),
+        pmf.Variable("same", ("a", "b")),
     )
 )
 PRIOR = np.array([0.25, 0.75])
@@ -28,7 +26,7 @@ FACTORS = np.array(
 
 
 def test_describe_states__levels_by_lift_and_probability():
-    large, small = describe_states(JointPMF(PRIOR, FACTORS, SCHEMA))
+    large, small = describe_states(pmf.JointPMF(PRIOR, FACTORS, SCHEMA))
     assert (large.state, small.state) == (1, 0)
     assert large.prior == 0.75
     named = [(each.variable, each.level) for each in small.frequent]
@@ -46,7 +44,7 @@ def test_describe_states__levels_by_lift_and_probability():
 
 
 def test_describe_states__no_more_than_asked_and_only_beyond_chance():
-    model = JointPMF(PRIOR, FACTORS, SCHEMA)
+    model = pmf.JointPMF(PRIOR, FACTORS, SCHEMA)
     assert [len(each.frequent) for each in describe_states(model, most=1)] == [1, 1]
     few = np.array([2, 2, 1, 3, 2, 3, 2])
     assert not any(each.frequent or each.rare for each in describe_states(model, level_counts=few))
@@ -56,13 +54,13 @@ def test_describe_states__no_more_than_asked_and_only_beyond_chance():
 
 
 def test_describe_states__a_variable_never_observed_and_a_single_state():
-    model = JointPMF(PRIOR, FACTORS, SCHEMA)
+    model = pmf.JointPMF(PRIOR, FACTORS, SCHEMA)
     unseen = np.array([0, 0, 0, 900, 900, 900, 900])
     found = describe_states(model, level_counts=unseen)
     assert {each.variable for profile in found for each in profile.frequent} == {"size"}
-    alone = JointPMF(np.ones(1), FACTORS[:, :1], SCHEMA)
+    alone = pmf.JointPMF(np.ones(1), FACTORS[:, :1], SCHEMA)
     assert not describe_states(alone)[0].frequent
-    with pytest.raises(PmfError, match="most is -1"):
+    with pytest.raises(pmf.PmfError, match="most is -1"):
         describe_states(model, most=-1)
-    with pytest.raises(PmfError, match="level_counts has shape"):
+    with pytest.raises(pmf.PmfError, match="level_counts has shape"):
         describe_states(model, level_counts=np.ones(2, np.int64))

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import PmfError, SchemaError
-from pmflib.model.state_profiles import profile_states
+import pmflib as pmf
+from pmflib.core.errors import SchemaError
+from pmflib.model.state_descriptions import profile_states
 
 OFFSETS = np.array([0, 2, 5])
 PRIOR = np.array([0.2, 0.5, 0.3])
@@ -82,7 +83,7 @@ def test_profile_states__agrees_with_plain_loops():
     ("options", "text"), [({"n_shown": -1}, "n_shown is -1"), ({"min_lift": 0.5}, "min_lift")]
 )
 def test_profile_states__bad_options(options, text):
-    with pytest.raises(PmfError, match=text):
+    with pytest.raises(pmf.PmfError, match=text):
         profile_states(PRIOR, FACTORS, OFFSETS, **options)
 
 

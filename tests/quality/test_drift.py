@@ -1,17 +1,23 @@
 import numpy as np
 import pytest
 
+import pmflib as pmf
 from pmflib.config import QualityConfig
-from pmflib.counting.pair_counts import count_pairs
-from pmflib.hashing import assign_folds
-from pmflib.quality.drift import LiveData, compare_files, control_discoveries, judge_drift
-from pmflib.quality.families import list_families
-from pmflib.quality.pair_drift import compare_pairs, subtract_tables
+from pmflib.core.hashing import assign_folds
+from pmflib.ingest.dataset.accounts import Account
+from pmflib.quality.drift import (
+    LiveData,
+    assess_drift,
+    control_discoveries,
+    find_file_drift,
+    find_pair_drift,
+    list_families,
+    subtract_tables,
+)
 from pmflib.quality.row_guards import FileAccount, FileChange
-from pmflib.schema import Schema, Variable
 
 CONFIG = QualityConfig()
-SCALE = Schema(tuple(Variable(f"q{place}", ("1", "2", "3", "4")) for place in range(6)))
+SCALE = pmf.Schema(tuple(pmf.Variable(f"q{index}", ("1", "2", "3", "4")) for index in range(6)))
 
 
 def draw(n_rows, seed, *, seen=1.0, person=0.0):
@@ -25,23 +31,25 @@ def draw(n_rows, seed, *, seen=1.0, person=0.0):
 
 
 def account_for(codes, name, layout="wide"):
-    levels = count_pairs(codes, SCALE, n_folds=1).count_levels()
+    levels = pmf.count_pairs(codes, SCALE, n_folds=1).count_levels()
     rows = len(codes) if layout == "wide" else int(levels.sum())
-    return FileAccount(name, name, rows, rows, {}, levels)
+    return FileAccount(name, name, Account(rows, rows), levels)
 
 
 def find(live, new, layout="wide", config=CONFIG):
     """Findings that crossed a limit of new files, each an array of codes, against the live ones."""
     whole = np.concatenate(live)
     folds = assign_folds(np.arange(len(whole)), 16)
-    by_fold = [count_pairs(whole[folds == f], SCALE, n_folds=1).count_levels() for f in range(16)]
+    by_fold = [
+        pmf.count_pairs(whole[folds == f], SCALE, n_folds=1).count_levels() for f in range(16)
+    ]
     files = [account_for(codes, f"{n}.csv", layout) for n, codes in enumerate(live)]
     data = LiveData(files, np.stack(by_fold))
     changes = [FileChange(account_for(codes, f"new{n}.csv", layout)) for n, codes in enumerate(new)]
-    tests = compare_files(SCALE, layout, data, changes)
-    counted = [count_pairs(c, SCALE, n_folds=1).tables[0] for c in (np.concatenate(new), whole)]
-    tests += compare_pairs(SCALE, *counted)
-    return [f for f in judge_drift(tests, config) if not f.passed]
+    tests = find_file_drift(SCALE, layout, data, changes)
+    counted = [pmf.count_pairs(c, SCALE, n_folds=1).tables[0] for c in (np.concatenate(new), whole)]
+    tests += find_pair_drift(SCALE, *counted)
+    return [f for f in assess_drift(tests, config) if not f.passed]
 
 
 def actions(findings):
@@ -52,12 +60,12 @@ def actions(findings):
 LIVE = [draw(400, seed) for seed in range(6)]
 
 
-def test_judge_drift__healthy():
+def test_assess_drift__healthy():
     assert find(LIVE, [draw(400, 100), draw(50, 101)]) == []
     assert find(LIVE, [draw(20, 102)]) == []
 
 
-def test_judge_drift__large_samples_with_harmless_drift():
+def test_assess_drift__large_samples_with_harmless_drift():
     live = [draw(40_000, seed) for seed in range(5)]
     new = draw(40_000, 100)
     slightly = np.where(
@@ -70,7 +78,7 @@ def test_judge_drift__large_samples_with_harmless_drift():
     assert find(live, [slightly], config=none) != []
 
 
-def test_judge_drift__a_reversed_scale():
+def test_assess_drift__a_reversed_scale():
     found = find(LIVE, [3 - draw(400, 100)])
     assert actions(found)["scale_drift"] == "stop"
     assert actions(found)["variable_drift"] == "stop"
@@ -81,14 +89,14 @@ def test_judge_drift__a_reversed_scale():
     assert scale.measured > 0.25
 
 
-def test_judge_drift__one_bad_file_does_not_hide_among_good_ones():
+def test_assess_drift__one_bad_file_does_not_hide_among_good_ones():
     found = find(LIVE, [draw(400, 100), 3 - draw(400, 101), draw(400, 102)])
     subjects = {f.subject for f in found if f.guard == "variable_drift" and f.action == "stop"}
     assert all("new1.csv" in subject or "all 3 new files" in subject for subject in subjects)
     assert any("new1.csv" in subject for subject in subjects)
 
 
-def test_judge_drift__an_empty_column():
+def test_assess_drift__an_empty_column():
     codes = draw(400, 100)
     codes[:, 3] = -1
     (found, *_) = find(LIVE, [codes])
@@ -96,7 +104,7 @@ def test_judge_drift__an_empty_column():
     assert found.subject.startswith("q3")
 
 
-def test_judge_drift__swapped_columns_whose_margins_agree():
+def test_assess_drift__swapped_columns_whose_margins_agree():
     new = draw(400, 100)
     # q0 and q5 have mirrored shares; q1 goes with q0, and not with q5
     live = [np.where(np.arange(6) == 5, 3 - codes, codes) for codes in LIVE]
@@ -135,8 +143,8 @@ def test_compare_files__files_that_always_differed_may_differ_again():
 
 
 def test_compare_pairs__tiles_change_nothing():
-    tables = [count_pairs(draw(n, n), SCALE, n_folds=1).tables[0] for n in (300, 2000)]
-    whole, tiled = compare_pairs(SCALE, *tables), compare_pairs(SCALE, *tables, tile_cells=16)
+    tables = [pmf.count_pairs(draw(n, n), SCALE, n_folds=1).tables[0] for n in (300, 2000)]
+    whole, tiled = find_pair_drift(SCALE, *tables), find_pair_drift(SCALE, *tables, tile_cells=16)
     for guard in ("pair_drift", "dependence_drift"):
         values = [
             np.concatenate([t.comparison.p_value for t in tests if t.guard == guard])
@@ -157,11 +165,11 @@ def test_subtract_tables():
 def test_control_discoveries__holds_the_rate_over_all_families():
     rng = np.random.default_rng(0)
     files = [
-        FileAccount(str(n), str(n), 999, 999, {}, rng.multinomial(99, np.full(24, 1 / 24)))
+        FileAccount(str(n), str(n), Account(999, 999), rng.multinomial(99, np.full(24, 1 / 24)))
         for n in range(3)
     ]
     data = LiveData(files, np.stack([file.level_counts for file in files]))
-    tests = compare_files(SCALE, "long", data, [FileChange(files[0])])
+    tests = find_file_drift(SCALE, "long", data, [FileChange(files[0])])
     for each in tests:
         each.comparison.p_value[:] = 0.02
     assert not any(rejected.any() for rejected in control_discoveries(tests, 0.01))
@@ -179,20 +187,24 @@ def test_list_families__unanswered_rows_of_wide_files_are_a_level():
 
 
 def test_list_families__a_scale_is_shared():
-    schema = Schema(
-        (Variable("a", ("x", "y")), Variable("b", ("u", "v")), Variable("c", ("x", "y")))
+    schema = pmf.Schema(
+        (
+            pmf.Variable("a", ("x", "y")),
+            pmf.Variable("b", ("u", "v")),
+            pmf.Variable("c", ("x", "y")),
+        )
     )
     scale = list_families(schema, "long")[1]
     assert scale.cells.tolist() == [0, 1, -1, -1, 0, 1]
     assert scale.names == ("scale x to y of 2 variables",)
-    alone = Schema((Variable("a", ("x", "y")), Variable("b", ("u", "v"))))
+    alone = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("u", "v"))))
     assert [q.guard for q in list_families(alone, "wide")] == ["variable_drift"]
 
 
 @pytest.mark.parametrize("layout", ["wide", "long"])
-def test_judge_drift__nothing_tested_is_said(layout):
+def test_assess_drift__nothing_tested_is_said(layout):
     data = LiveData([account_for(draw(10, 0), "a", layout)], np.zeros((2, 24), np.int64))
-    tests = compare_files(SCALE, layout, data, [FileChange(account_for(draw(4, 1), "b", layout))])
-    found = judge_drift(tests, CONFIG)
+    tests = find_file_drift(SCALE, layout, data, [FileChange(account_for(draw(4, 1), "b", layout))])
+    found = assess_drift(tests, CONFIG)
     assert {f.sentence for f in found if f.guard == "variable_drift"} == {"too few rows to compare"}
     assert all(f.passed for f in found)

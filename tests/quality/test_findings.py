@@ -1,20 +1,31 @@
-from typing import Any
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from pmflib.config import Limits
-from pmflib.errors import QualityError, SourceError
-from pmflib.quality.findings import Finding, abstain, judge
-from pmflib.quality.verdict import REMEDIES, accept, condense, hold_back, refuse_empty, summarise
+from pmflib.config import GuardLimits
+from pmflib.core.errors import QualityError, SourceError
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.quality.findings import (
+    REMEDIES,
+    Finding,
+    abstain,
+    accept,
+    assess,
+    condense,
+    hold_back,
+    refuse_empty,
+    summarise,
+)
 
 
 def make_finding(action, guard="quarantine", subject="all rows"):
     return Finding(guard, subject, 0.5, 0.2, action, action in ("pass", "off"), f"{subject}: half")
 
 
-def test_judge__the_stricter_limit_that_is_crossed():
-    limits = Limits(warn=0.1, stop=0.3)
-    found = [judge("quarantine", "x", share, limits, "") for share in (0.1, 0.2, 0.3, 0.31)]
+def test_assess__the_stricter_limit_that_is_crossed():
+    limits = GuardLimits(warn=0.1, stop=0.3)
+    found = [assess("quarantine", "x", share, limits, "") for share in (0.1, 0.2, 0.3, 0.31)]
     assert [(f.action, f.limit, f.passed) for f in found] == [
         ("pass", 0.1, True),
         ("warn", 0.1, False),
@@ -23,14 +34,14 @@ def test_judge__the_stricter_limit_that_is_crossed():
     ]
 
 
-def test_judge__lower_limits():
-    limits = Limits(warn=100, stop=10)
-    found = [judge("least_rows", "x", n, limits, "", least=True) for n in (100, 99, 10, 9)]
+def test_assess__lower_limits():
+    limits = GuardLimits(warn=100, stop=10)
+    found = [assess("least_rows", "x", n, limits, "", least=True) for n in (100, 99, 10, 9)]
     assert [f.action for f in found] == ["pass", "warn", "warn", "stop"]
 
 
-def test_judge__off():
-    found = judge("quarantine", "x", 1.0, Limits(), "all of it")
+def test_assess__off():
+    found = assess("quarantine", "x", 1.0, GuardLimits(), "all of it")
     assert (found.action, found.passed, found.limit, found.measured) == ("off", True, None, 1.0)
     assert abstain("pair_drift", "all", "why").measured is None
 
@@ -82,11 +93,11 @@ def test_condense__of_many_that_crossed_some():
 
 
 def test_refuse_empty__names_what_is_in_quarantine():
-    account: dict[str, Any] = {"rows_in": 9, "rows_encoded": 7, "observed": 5, "reasons": {}}
-    refuse_empty(account)
+    rows = DatasetAccount(9, 7)
+    refuse_empty(replace(rows, observed=5))
     with pytest.raises(SourceError, match=r"no row holds an answer, of 9 rows read"):
-        refuse_empty({**account, "observed": 0})
-    empty = {**account, "rows_encoded": 0, "observed": 0, "reasons": {"unknown_level": 9}}
+        refuse_empty(rows)
+    empty = DatasetAccount(9, reasons=Counter(unknown_level=9))
     with pytest.raises(SourceError, match=r"no row was encoded, of 9 .*unknown_level 9"):
         refuse_empty(empty)
 
@@ -94,5 +105,5 @@ def test_refuse_empty__names_what_is_in_quarantine():
 def test_remedies__every_guard_has_one():
     from pmflib.config import QualityConfig
 
-    guards = {name for name, f in QualityConfig.model_fields.items() if f.annotation is Limits}
+    guards = {name for name, f in QualityConfig.model_fields.items() if f.annotation is GuardLimits}
     assert set(REMEDIES) == guards

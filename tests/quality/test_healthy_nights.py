@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.pipeline.accidents import PLANS, run_nights
-from benchmarks.pipeline.healthy_nights import judge_nights
+from benchmarks.pipeline.healthy_nights import check_nights
 from benchmarks.pipeline.simulated_nights import make_rating_log, make_survey
 
 pytestmark = pytest.mark.slow
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 def test_healthy_nights__none_of_a_hundred_is_stopped(make):
     generator, rng = make(0), np.random.default_rng(0)
     nights = (generator.draw(rng) for _ in range(101))
-    judged = list(judge_nights(generator.schema, generator.layout, nights, 0))
+    judged = list(check_nights(generator.schema, generator.layout, nights, 0))
     assert len(judged) == 100
     reached = [{finding.action for finding in findings} for findings in judged]
     assert not [each for each in reached if "stop" in each]

@@ -1,53 +1,50 @@
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pmflib.config import QualityConfig
-from pmflib.quality.column_guards import check_columns
+from pmflib.ingest.dataset.accounts import Account
 from pmflib.quality.row_guards import (
     FileAccount,
+    assess_rows,
     bound_share,
-    check_rows,
+    check_columns,
     check_sizes,
-    find_changes,
+    find_file_changes,
 )
 
 CONFIG = QualityConfig()
 
 
 def make_file(name, rows=100, *, digest=None, reasons=None, duplicates=0, counts=None):
-    reasons = reasons or {}
-    encoded = rows - sum(reasons.values())
-    levels = np.array([encoded, 0] if counts is None else counts)
-    return FileAccount(name, digest or name, rows, encoded, reasons, levels, duplicates)
+    reasons = Counter(reasons or {})
+    account = Account(rows, rows - reasons.total(), reasons=reasons)
+    levels = np.array([account.rows_encoded, 0] if counts is None else counts)
+    return FileAccount(name, digest or name, account, levels, duplicates)
 
 
 def add_up(files):
-    reasons: dict[str, int] = {}
-    for file in files:
-        for reason, n in file.reasons.items():
-            reasons[reason] = reasons.get(reason, 0) + n
-    rows = {name: sum(getattr(f, name) for f in files) for name in ("rows_in", "rows_encoded")}
-    return {**rows, "reasons": reasons}
+    return sum((file.rows for file in files), Account())
 
 
 def check(files, last=None, config=CONFIG):
     """Findings that crossed a limit, by guard: action."""
-    changes = find_changes(files, last or [])
+    changes = find_file_changes(files, last or [])
     last_account = None if last is None else add_up(last)
-    findings = check_rows(add_up(files), files, last_account, changes, config)
+    findings = assess_rows(add_up(files), files, last_account, changes, config)
     findings += check_sizes(changes, last or [], config)
     return {f.guard: f.action for f in findings if not f.passed}
 
 
-def test_check_rows__healthy():
+def test_assess_rows__healthy():
     last = [make_file(f"{n}.csv", 100 + n, reasons={"ragged": 1}) for n in range(6)]
     assert check(last) == {}
     assert check([*last, make_file("new.csv", 104, reasons={"ragged": 2})], last) == {}
 
 
-def test_check_rows__quarantine_and_reasons():
+def test_assess_rows__quarantine_and_reasons():
     files = [make_file("a.csv", reasons={"unknown_level": 15, "duplicate": 60})]
     found = check(files)
     assert found == {"quarantine": "warn", "reason": "warn", "file_quarantine": "warn"}
@@ -60,7 +57,7 @@ def test_check_rows__quarantine_and_reasons():
 
 
 def find_new_columns(files, last=None, known=None):
-    changes = find_changes(files, last or [])
+    changes = find_file_changes(files, last or [])
     found = check_columns(files, changes, known, CONFIG)
     return {f.subject: (f.measured, f.action) for f in found}
 
@@ -81,9 +78,11 @@ def test_check_columns__against_the_last_run():
     assert find_new_columns([new], [new], {"id"}) == {"all files": (0, "pass")}
 
 
-def test_check_rows__undecodable_rows_stop_a_first_run():
+def test_assess_rows__undecodable_rows_stop_a_first_run():
     files = [make_file("a.csv", reasons={"undecodable": 55})]
-    found = [f for f in check_rows(add_up(files), files, None, find_changes(files, []), CONFIG)]
+    found = [
+        f for f in assess_rows(add_up(files), files, None, find_file_changes(files, []), CONFIG)
+    ]
     assert {f.guard for f in found if f.action == "stop"} == {
         "quarantine",
         "reason",
@@ -92,7 +91,7 @@ def test_check_rows__undecodable_rows_stop_a_first_run():
     assert any("source.encoding" in f.sentence for f in found)
 
 
-def test_check_rows__one_bad_file_of_many():
+def test_assess_rows__one_bad_file_of_many():
     good = [make_file(f"{n}.csv") for n in range(50)]
     bad = make_file("bad.csv", reasons={"unknown_level": 100})
     assert check([*good, bad], good) == {"file_quarantine": "stop", "new_rows": "warn"}
@@ -100,7 +99,7 @@ def test_check_rows__one_bad_file_of_many():
     assert check([*good, few], good) == {"file_size": "warn"}
 
 
-def test_check_rows__rows_added_to_a_file_are_judged_alone():
+def test_assess_rows__rows_added_to_a_file_are_assessed_alone():
     last = [make_file("log.csv", 1000, digest="before", counts=[900, 100])]
     grown = make_file(
         "log.csv", 1100, digest="after", reasons={"unknown_level": 90}, counts=[905, 105]
@@ -110,24 +109,26 @@ def test_check_rows__rows_added_to_a_file_are_judged_alone():
         "reason": "warn",
         "file_quarantine": "stop",
     }
-    (change,) = find_changes([grown], last).new
-    assert (change.subject, change.file.rows_in, change.file.rows_encoded) == (
+    (change,) = find_file_changes([grown], last).new
+    assert (change.subject, change.file.rows.rows_in, change.file.rows.rows_encoded) == (
         "rows added to log.csv",
         100,
         10,
     )
     shrunk = make_file("log.csv", 1100, digest="after", counts=[899, 201])
-    assert not find_changes([shrunk], last).new[0].grown
+    assert not find_file_changes([shrunk], last).new[0].grown
 
 
-def test_find_changes__a_renamed_file_is_none():
+def test_find_file_changes__a_renamed_file_is_none():
     last = [make_file("a.csv", digest="1"), make_file("b.csv", digest="2")]
-    changes = find_changes([make_file("c.csv", digest="1"), make_file("b.csv", digest="3")], last)
+    changes = find_file_changes(
+        [make_file("c.csv", digest="1"), make_file("b.csv", digest="3")], last
+    )
     assert [c.file.name for c in changes.new] == ["b.csv"]
     assert changes.missing == []
 
 
-def test_check_rows__missing_files_and_lost_rows():
+def test_assess_rows__missing_files_and_lost_rows():
     last = [make_file(f"{n}.csv") for n in range(10)]
     assert check(last[1:], last)["missing_files"] == "warn"
     assert check(last[1:], last)["rows_lost"] == "warn"
@@ -136,24 +137,24 @@ def test_check_rows__missing_files_and_lost_rows():
     assert check(last[3:], last, expected) == {"new_rows": "warn"}
 
 
-def test_check_rows__nothing_new():
+def test_assess_rows__nothing_new():
     files = [make_file("a.csv")]
     assert check(files, files) == {"new_rows": "warn"}
 
 
-def test_check_rows__the_same_bytes_twice():
+def test_assess_rows__the_same_bytes_twice():
     twins = [make_file("a.csv", digest="1"), make_file("b.csv", digest="1")]
     assert check(twins)["same_bytes"] == "stop"
     small = [make_file("a.csv", 5, digest="1"), make_file("b.csv", 5, digest="1")]
     assert check(small) == {}
 
 
-def test_check_rows__rows_delivered_again():
+def test_assess_rows__rows_delivered_again():
     assert check([make_file("a.csv", duplicates=51)]) == {"duplicates": "warn"}
     assert check([make_file("a.csv", duplicates=49)]) == {}
 
 
-def test_check_rows__least_rows():
+def test_assess_rows__least_rows():
     config = QualityConfig.model_validate({"least_rows": {"stop": 101}})
     assert check([make_file("a.csv")], config=config) == {"least_rows": "stop"}
 

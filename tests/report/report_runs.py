@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from flows.etl import etl
-from pmflib.schema import Schema, Variable
+import pmflib as pmf
+from pmflib_flows.etl import etl
 from tests.pipelines import draw_codes
 
 EVIL = "<script>alert('v')</script>"
 LEVEL = "<img src=x onerror=alert(1)>$x$"
-SCHEMA = Schema(
+SCHEMA = pmf.Schema(
     (
-        Variable(EVIL, (LEVEL, "no", "\u202eperhaps"), None),
-        Variable("mood", ("1", "2", "3", "4"), (1.0, 2.0, 3.0, 4.0)),
-        Variable("$cost & time$", ("low", "high")),
-        *(Variable(f"q{j}", ("1", "2", "3"), (1.0, 2.0, 3.0)) for j in range(6)),
+        pmf.Variable(EVIL, (LEVEL, "no", "\u202eperhaps"), None),
+        pmf.Variable("mood", ("1", "2", "3", "4"), (1.0, 2.0, 3.0, 4.0)),
+        pmf.Variable("$cost & time$", ("low", "high")),
+        *(pmf.Variable(f"q{j}", ("1", "2", "3"), (1.0, 2.0, 3.0)) for j in range(6)),
     )
 )
 RAGGED = "u1;</code><script>alert(2)</script>"

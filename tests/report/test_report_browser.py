@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pmflib.report.page import write_page
-from pmflib.report.run_facts import gather_report
+from pmflib.report.run_report import gather_report
 from pmflib.store.artefacts import Store
 from tests.report.report_runs import SCHEMA
 

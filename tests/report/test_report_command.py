@@ -2,8 +2,9 @@ import json
 
 import pytest
 
-from flows.commands.report import report
-from pmflib.errors import PmfError, StoreError
+import pmflib as pmf
+from pmflib.core.errors import StoreError
+from pmflib_flows.commands.report import report
 
 
 def test_report__last_run_and_any_other(two_nights, tmp_path, capsys):
@@ -20,11 +21,11 @@ def test_report__last_run_and_any_other(two_nights, tmp_path, capsys):
     assert not (two_nights / "store" / "reports").exists()
 
 
-def test_report__no_such_run_or_place(two_nights, tmp_path):
+def test_report__no_such_run_or_folder(two_nights, tmp_path):
     config = two_nights / "pipeline.toml"
     with pytest.raises(StoreError, match="run 7 of pipeline 'hostile' is not in its history"):
         report(config, "7", tmp_path / "page.html")
-    with pytest.raises(PmfError, match="cannot be written"):
+    with pytest.raises(pmf.PmfError, match="cannot be written"):
         report(config, output=tmp_path / "nowhere" / "page.html")
     (tmp_path / "pipeline.toml").write_text(config.read_text().replace('"hostile"', '"other"'))
     with pytest.raises(StoreError, match="pipeline 'other' has not run yet"):

@@ -8,8 +8,9 @@ from distributed import LocalCluster
 
 from pmflib.config import load_config
 from pmflib.counting import stored_pairs
-from pmflib.counting.stored_pairs import count_group
-from pmflib.running import grouping, membership
+from pmflib.counting.stored_pairs import count_group_pairs
+from pmflib.running import membership
+from pmflib.store import sample_blocks
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model
 
 
@@ -47,16 +48,16 @@ def run(folder, address):
 def count_slowly(group, offsets):
     """Count a group in the time in which workers start."""
     time.sleep(0.3)
-    return count_group(group, offsets)
+    return count_group_pairs(group, offsets)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("minimum", [0, 1])
 def test_run__an_adaptive_cluster_makes_what_two_workers_make(tmp_path, monkeypatch, minimum):
     monkeypatch.delenv("PMF_DASK_ADDRESS", raising=False)
-    monkeypatch.setattr(grouping, "MIN_GROUP", 1)
+    monkeypatch.setattr(sample_blocks, "MIN_GROUP", 1)
     monkeypatch.setattr(membership, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(stored_pairs, "count_group", count_slowly)
+    monkeypatch.setattr(stored_pairs, "count_group_pairs", count_slowly)
     with serve(2) as cluster:
         expected = run(tmp_path / "fixed", cluster.scheduler_address)
     with serve(0, minimum=minimum, maximum=4) as cluster:

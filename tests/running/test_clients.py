@@ -7,19 +7,18 @@ import pytest
 from distributed import LocalCluster
 
 from pmflib.config import ClusterConfig
-from pmflib.errors import ClusterError, ClusterWarning, ConfigError
+from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
+from pmflib.core.machine import find_memory_limit
 from pmflib.running import clients
 from pmflib.running.clients import (
     LateClient,
-    check_workers_see,
+    check_workers,
     count_threads,
     open_client,
-    share_workers,
-    start_workers,
-    use_workers,
+    start_client,
 )
-from pmflib.running.dask_clients import start_client
-from pmflib.running.memory_limits import find_memory_limit
+from pmflib.running.workers import share_workers, start_workers, use_workers
+from pmflib.store.objects.addresses import StoreAccess
 
 
 def test_open_client__a_scheduler_that_does_not_answer_is_waited_for(monkeypatch):
@@ -124,10 +123,10 @@ def test_count_threads__those_that_work_for_the_client(thread_client):
     assert count_threads(thread_client) == 2
 
 
-def test_check_workers_see__a_folder_that_is_there(thread_client, tmp_path):
-    check_workers_see(thread_client, str(tmp_path))
+def test_check_workers__a_folder_that_is_there(thread_client, tmp_path):
+    check_workers(thread_client, StoreAccess(str(tmp_path)))
     with pytest.raises(ConfigError, match=r"store '.*nowhere' is not seen by workers \['inproc"):
-        check_workers_see(thread_client, str(tmp_path / "nowhere"))
+        check_workers(thread_client, StoreAccess(str(tmp_path / "nowhere")))
 
 
 def test_find_memory_limit__leaves_room():
@@ -162,7 +161,7 @@ def test_late_client__connects_when_it_is_used(thread_client, tmp_path):
         return thread_client
 
     late = LateClient(connect)
-    check_workers_see(late, str(tmp_path))
+    check_workers(late, StoreAccess(str(tmp_path)))
     assert connected == []
     assert late.submit(sum, [1, 2]).result() == 3
     assert count_threads(late) == 2
@@ -171,6 +170,6 @@ def test_late_client__connects_when_it_is_used(thread_client, tmp_path):
 
 def test_late_client__workers_that_do_not_see_a_folder(thread_client, tmp_path):
     late = LateClient(lambda: thread_client)
-    check_workers_see(late, str(tmp_path / "nowhere"))
+    check_workers(late, StoreAccess(str(tmp_path / "nowhere")))
     with pytest.raises(ConfigError, match="is not seen by workers"):
         late.submit(sum, [1, 2])

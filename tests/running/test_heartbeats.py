@@ -2,10 +2,10 @@ import threading
 
 import pytest
 
-from pmflib.running.heartbeats import beat
+from pmflib.core.machine import call_regularly
 
 
-def test_beat__calls_while_the_context_lasts_and_not_after():
+def test_call_regularly__calls_while_the_context_lasts_and_not_after():
     enough, calls = threading.Event(), []
 
     def call():
@@ -13,7 +13,7 @@ def test_beat__calls_while_the_context_lasts_and_not_after():
         if len(calls) == 3:
             enough.set()
 
-    with beat(call, 0.001):
+    with call_regularly(call, 0.001):
         assert enough.wait(30)
     n_calls = len(calls)
     assert n_calls >= 3
@@ -22,14 +22,14 @@ def test_beat__calls_while_the_context_lasts_and_not_after():
     assert len(calls) == n_calls
 
 
-def test_beat__nothing_to_call():
+def test_call_regularly__nothing_to_call():
     before = threading.active_count()
-    with beat(None, 0.001):
+    with call_regularly(None, 0.001):
         assert threading.active_count() == before
 
 
-def test_beat__ends_with_an_error():
+def test_call_regularly__ends_with_an_error():
     calls = []
-    with pytest.raises(RuntimeError), beat(lambda: calls.append(1), 1000):
+    with pytest.raises(RuntimeError), call_regularly(lambda: calls.append(1), 1000):
         raise RuntimeError
     assert not calls

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pmflib.errors import LostSchedulerError
+from pmflib.core.errors import LostSchedulerError
 from pmflib.running.clients import open_client
 
 SERVE = """

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from dask.utils import key_split
 
-from pmflib.errors import ConfigError
+from pmflib.core.errors import ConfigError
 from pmflib.running.clients import count_threads
-from pmflib.running.held_items import keep_loaded
+from pmflib.running.item_maps import SENT_BYTES, keep_loaded
 from pmflib.running.maps import run_blocks, start_blocks, start_maps
-from pmflib.running.shared_values import SENT_BYTES
-from pmflib.running.task_names import name_range, name_tasks
+from pmflib.running.task_plans import name_range, name_tasks
 
 
 def give_back(item):
@@ -35,9 +34,9 @@ def test_run_blocks__tree_depends_on_the_number_of_items_alone(client, n_items, 
 
 
 @pytest.mark.parametrize("n_items", [1, 2, 3, 27, 49, 100])
-@pytest.mark.parametrize("held", [False, True])
-def test_run_blocks__runs_of_items_are_merged_in_the_same_tree(thread_client, n_items, held):
-    items = keep_loaded(thread_client, give_back, range(n_items)) if held else range(n_items)
+@pytest.mark.parametrize("loaded", [False, True])
+def test_run_blocks__runs_of_items_are_merged_in_the_same_tree(thread_client, n_items, loaded):
+    items = keep_loaded(thread_client, give_back, range(n_items)) if loaded else range(n_items)
     pending = start_blocks(thread_client, give_back, items, list, fan_in=3)
     assert pending.wait() == run_blocks(None, give_back, range(n_items), list, fan_in=3)
     assert len(pending.leaves) == min(n_items, count_threads(thread_client))
@@ -74,7 +73,7 @@ def test_start_blocks__tasks_are_named_after_the_stage(thread_client):
 
 def test_run_blocks__shared_values_are_copied_for_many_tasks(thread_client, monkeypatch):
     monkeypatch.setattr("pmflib.running.task_plans.COPY_SHARE", 2)
-    monkeypatch.setattr("pmflib.running.shared_values.COPY_SHARE", 2)
+    monkeypatch.setattr("pmflib.running.item_maps.COPY_SHARE", 2)
     monkeypatch.setattr("pmflib.running.maps.count_threads", lambda client: 9)
     shared = np.arange(100_000)
     found = run_blocks(
@@ -155,7 +154,7 @@ def test_start_blocks__tells_of_progress(thread_client):
 
 @pytest.mark.parametrize("sizes", [[1], [1, 1], [3, 1, 10], [100, 2, 90]])
 def test_start_maps__each_is_merged_in_a_tree_of_its_own(client, sizes):
-    items = {f"map-{n}": [(n, place) for place in range(size)] for n, size in enumerate(sizes)}
+    items = {f"map-{n}": [(n, index) for index in range(size)] for n, size in enumerate(sizes)}
     pending = start_maps(client, give_back, items, list)
     expected = [run_blocks(None, give_back, each, list) for each in items.values()]
     assert [each.wait() for each in pending] == expected

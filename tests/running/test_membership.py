@@ -8,22 +8,24 @@ from distributed import LocalCluster
 from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
+import pmflib as pmf
 from pmflib.config import ClusterConfig
-from pmflib.errors import (
+from pmflib.core.errors import (
     ClusterError,
     ClusterWarning,
     ConfigError,
     LostSchedulerError,
     MemoryPlanError,
-    PmfError,
 )
 from pmflib.running import membership
-from pmflib.running.clients import check_workers_see, count_threads, find_memory, open_client
+from pmflib.running.clients import check_workers, count_threads, find_memory, open_client
 from pmflib.running.item_maps import map_items
 from pmflib.running.maps import run_blocks
-from pmflib.running.memory_plan import MemoryPlan
+from pmflib.running.memory import MemoryPlan
+from pmflib.store.objects.addresses import StoreAccess
 
 GIB = 1 << 30
+STORE = StoreAccess("/store")
 
 
 @contextmanager
@@ -215,35 +217,36 @@ def test_count_threads__as_many_as_are_expected():
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("changes", "said"),
     [
         ({"version": "0.0.1"}, r"worker tcp.* has pmflib 0.0.1, and this run .*install the same"),
         (
-            {"unseen": {"/store": PmfError("no such folder there")}},
+            {"obstacles": {STORE: pmf.PmfError("no such folder there")}},
             r"/store.*tcp.*no such folder there",
         ),
         (ImportError("no pmflib"), r"worker tcp.* cannot run pmflib .* ImportError: no pmflib"),
     ],
 )
 @pytest.mark.parametrize("late", [False, True])
-def test_open_client__workers_that_do_not_fit(facts, said, late, monkeypatch):
+def test_open_client__workers_that_do_not_fit(changes, said, late, monkeypatch):
     described = membership.describe_worker([])
 
-    def describe(folders):
-        if isinstance(facts, Exception):
-            raise facts
-        return replace(described, **facts)
+    def describe(required):
+        if isinstance(changes, Exception):
+            raise changes
+        return replace(described, **changes)
 
     def change():
         monkeypatch.setattr(membership, "describe_worker", describe)
 
     def work(client):
         if late:
-            membership_of(client)._folders.append("/store")
+            # without asking those that are there, which have no such store either
+            membership_of(client)._required.append(STORE)
             change()
             later(lambda: cluster.scale(2), 0.1)
             run_blocks(client, wait_long, [1], list)
-        check_workers_see(client, "/store")
+        check_workers(client, STORE)
 
     if not late:
         change()
@@ -254,6 +257,7 @@ def test_open_client__workers_that_do_not_fit(facts, said, late, monkeypatch):
 def membership_of(client):
     from pmflib.running import clients
 
+    # a client's own part in the run, whose explanations a run meets only when workers die
     return clients._members[client]
 
 

@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
 
-from pmflib.running.merge_tree import Node, count_nodes, find_top, merge_nodes
-from pmflib.running.task_plans import plan_tasks
+from pmflib.running.task_plans import Node, count_nodes, find_top, merge_nodes, plan_tasks
 
 
 def leaves(start, stop):
-    return [Node(0, place, place) for place in range(start, stop)]
+    return [Node(0, index, index) for index in range(start, stop)]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,7 @@ def test_merge_nodes__a_run_gives_the_largest_nodes_inside(start, stop, levels):
     found = merge_nodes(leaves(start, stop), 14, list, fan_in=3)
     assert [node.level for node in found] == levels
     sizes = [3**node.level for node in found]
-    assert [node.place * size for node, size in zip(found, sizes, strict=True)] == list(
+    assert [node.position * size for node, size in zip(found, sizes, strict=True)] == list(
         start + np.cumsum([0, *sizes[:-1]])
     )
 
@@ -43,7 +42,7 @@ def test_merge_nodes__the_last_nodes_may_be_short():
     assert last.value == [[9, 10, 11], [12, 13]]
 
 
-def test_merge_nodes__values_held_are_few():
+def test_merge_nodes__waiting_values_are_few():
     most = 0
 
     def count(parts):
@@ -83,27 +82,27 @@ def run_plan(plan, values):
     n = plan.n_items
     parts = [
         (start, stop, merge_nodes(
-            (Node(0, place, values[place]) for place in range(start, stop)), n, merge_sums, top=plan.run_top
+            (Node(0, index, values[index]) for index in range(start, stop)), n, merge_sums, top=plan.run_top
         ))
         for start, stop in plan.runs
     ]  # fmt: skip
-    n_sent, held = 0, []
+    n_sent, waiting = 0, []
     for level in plan.merge_levels:
         above = []
-        for place in range(count_nodes(n, level)):
-            start, stop = place * 8**level, min((place + 1) * 8**level, n)
+        for index in range(count_nodes(n, level)):
+            start, stop = index * 8**level, min((index + 1) * 8**level, n)
             mine = [nodes for first, last, nodes in parts if first < stop and last > start]
             n_sent += sum(map(len, mine))
-            held.append(sum(map(len, mine)) + 1)
+            waiting.append(sum(map(len, mine)) + 1)
             inside = [
                 node
                 for nodes in mine
                 for node in nodes
-                if start <= node.place * 8**node.level < stop
+                if start <= node.position * 8**node.level < stop
             ]
             above.append((start, stop, merge_nodes(inside, n, merge_sums, top=level)))
         parts = above
     assert n_sent == plan.n_values_sent
-    assert max(held, default=1) <= plan.n_held
+    assert max(waiting, default=1) <= plan.n_waiting
     ((_, _, (root,)),) = parts
     return root.value

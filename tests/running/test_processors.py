@@ -13,19 +13,19 @@ REPOSITORY = Path(__file__).parents[2]
 
 COUNT = """
 import numpy as np
-from pmflib.kernels.held import find_held
-from pmflib.kernels.pair_scatter import add_dense
+from pmflib.kernels.em_rows import find_observed
+from pmflib.kernels.scatter import add_dense
 from pmflib.kernels.planes import add_planes, multiply_planes
-from pmflib.kernels.tiles import add_tiles
+from pmflib.kernels.scatter import add_tiles
 
-def add_held(codes, offsets, table):
-    add_tiles(*find_held(codes, offsets), offsets, table)
+def add_observed(codes, offsets, table):
+    add_tiles(*find_observed(codes, offsets), offsets, table)
 
 rng = np.random.default_rng(0)
 offsets = np.array([0, 3, 5, 12, 16, 17], np.int64)
 codes = np.stack([rng.integers(-1, size, 1500) for size in np.diff(offsets)], axis=1).astype(np.int8)
 tables = np.zeros((3, 17, 17), np.int64)
-for table, count in zip(tables, (add_dense, add_planes, add_held)):
+for table, count in zip(tables, (add_dense, add_planes, add_observed)):
     count(codes, offsets, table)
 assert tables[0].sum() > 10_000
 assert (tables == tables[0]).all()
@@ -38,25 +38,28 @@ AVX2 = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,-avx512f"
 
 
 def run(program: str, **environment: str) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        # an empty folder: code that is loaded cannot be looked at
-        fresh = {"PYTHONPATH": str(REPOSITORY), "NUMBA_CACHE_DIR": folder}
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, **fresh, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def compile_and_run(program: str, **environment: str) -> str:
+    """Run a program in which nothing is compiled yet: code that is loaded cannot be looked at."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run(program, NUMBA_CACHE_DIR=folder, **environment)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names x86 features")
 @pytest.mark.parametrize(("features", "widest"), [(SSE2, "narrow"), (AVX2, "ymm")])
 def test_vector_code__narrower_processor(features: str, widest: str) -> None:
-    output = run(COUNT, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES=features)
+    output = compile_and_run(COUNT, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES=features)
     assert output.split() == ["widest", widest]
 
 
@@ -84,7 +87,7 @@ for kernel in (multiply_planes, pack_planes):
 
 
 def test_vector_code__becomes_arm_vector_instructions() -> None:
-    products, packing = (line.split() for line in run(ARM).splitlines())
+    products, packing = (line.split() for line in compile_and_run(ARM).splitlines())
     # 16 pairs of planes by 8 words are 64 vectors of 16 bytes to count ones of
     assert int(products[0]) == 64
     assert int(packing[1]) >= 4
@@ -93,14 +96,14 @@ def test_vector_code__becomes_arm_vector_instructions() -> None:
 PLAIN = """
 import sys
 import numpy as np
-from pmflib.counting import kernel_choice as counting_plan
-from pmflib.blocks import DenseBlock
-from pmflib.counting.adding import add_block
+from pmflib.counting import block_counting
+from pmflib.core.blocks import DenseBlock
+from pmflib.counting.block_counting import add_block
 
-counting_plan.COMPILE_NS.update(planes=0, tiles=0)
+block_counting.COMPILE_NS.update(planes=0, tiles=0)
 table = np.zeros((60, 60), np.int64)
 block = DenseBlock(np.zeros((20_000, 20), np.int8))
-print(counting_plan.choose_method(block, np.arange(21) * 3))
+print(block_counting.choose_method(block, np.arange(21) * 3))
 add_block(block, np.arange(21) * 3, table)
 assert table[0, 0] == table[0, 57] == 20_000
 print("pmflib.kernels.planes" in sys.modules)
@@ -126,10 +129,8 @@ print(sorted(name for name in sys.modules if name.startswith("pmflib.kernels."))
 def test_count_pairs__small_job_compiles_the_plain_scatter_alone() -> None:
     loaded = [
         "pmflib.kernels.llvm",
-        "pmflib.kernels.llvm.fallback",
         "pmflib.kernels.llvm.saved_code",
-        "pmflib.kernels.llvm.trusted_files",
-        "pmflib.kernels.pair_checks",
-        "pmflib.kernels.pair_scatter",
+        "pmflib.kernels.readiness",
+        "pmflib.kernels.scatter",
     ]
-    assert run(SMALL).strip() == str(loaded)
+    assert compile_and_run(SMALL).strip() == str(loaded)

@@ -2,15 +2,14 @@ from functools import partial
 
 import pytest
 
-from pmflib.counting.counting_tasks import choose_runs
-from pmflib.counting.memory import plan_counting
+from pmflib.core.errors import MemoryPlanError
+from pmflib.core.machine import MachineMemory
+from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
 from pmflib.em.memory import plan_em
-from pmflib.errors import MemoryPlanError
-from pmflib.running.memory_limits import MachineMemory
-from pmflib.running.memory_plan import MemoryPlan
-from pmflib.running.worker_memory import (
+from pmflib.running.memory import (
     OWN_BYTES,
     ClusterMemory,
+    MemoryPlan,
     WorkerMemory,
     find_least_limit,
     read_workers,
@@ -25,16 +24,16 @@ def make_cluster(n_workers, n_threads, spare, client=8 * GIB):
 
 
 def plan_count(n_levels, n_cluster_threads):
-    return lambda n: plan_counting(n_levels, n, choose_runs(20, n_cluster_threads))
+    return lambda n: plan_counting(n_levels, n, choose_n_runs(20, n_cluster_threads))
 
 
 def test_check__few_levels_on_a_thousand_threads_fit():
     cluster = make_cluster(1000, 1, GIB)
     cluster.check(plan_count(150, 1000))
-    cluster.check(lambda n: plan_em(150, 20, n, n_held=73))
+    cluster.check(lambda n: plan_em(150, 20, n, n_waiting=73))
 
 
-def test_check__many_levels_are_judged_by_the_threads_of_each_worker():
+def test_check__many_levels_are_assessed_by_the_threads_of_each_worker():
     make_cluster(100, 1, 4 * GIB).check(plan_count(5000, 100))
     with pytest.raises(MemoryPlanError, match=r"GiB in worker tcp://0, above the 16.0 GiB"):
         make_cluster(1, 100, 16 * GIB).check(plan_count(5000, 100))
@@ -73,7 +72,7 @@ def test_find_spare__what_all_workers_have_left():
 
 def test_read_workers__those_of_one_machine_share_it():
     info = {f"tcp://{n}": {"host": "ab"[n > 1], "nthreads": 1, "memory_limit": 0} for n in range(3)}
-    machine = MachineMemory(available=18 * GIB, held=GIB, limit=1 << 63)
+    machine = MachineMemory(available=18 * GIB, resident=GIB, limit=1 << 63)
     spare = [worker.spare for worker in read_workers(info, dict.fromkeys(info, machine), 0)]
     assert spare == [int(0.7 * 10 * GIB) - OWN_BYTES] * 2 + [int(0.7 * 19 * GIB) - OWN_BYTES]
 
@@ -90,6 +89,6 @@ def test_read_workers__those_of_one_machine_share_it():
 )
 def test_read_workers__the_least_of_what_holds(limit, allowed, configured, spare):
     info = {"tcp://0": {"host": "a", "nthreads": 1, "memory_limit": limit}}
-    machine = MachineMemory(available=64 * GIB, held=0, limit=allowed)
+    machine = MachineMemory(available=64 * GIB, resident=0, limit=allowed)
     (found,) = read_workers(info, {"tcp://0": machine}, configured)
     assert (found.spare, found.limit) == (spare, limit)

@@ -12,7 +12,8 @@ from distributed.core import connect
 from distributed.security import Security
 
 from pmflib.config import ClusterConfig
-from pmflib.running.clients import open_client, start_workers
+from pmflib.running.clients import open_client
+from pmflib.running.workers import start_workers
 
 
 def list_ports():

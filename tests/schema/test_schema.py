@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.errors import SchemaError, SchemaWarning
-from pmflib.schema import Schema, Variable
+import pmflib as pmf
+from pmflib.core.errors import SchemaError, SchemaWarning
 from tests.reference import tables_of_codes
 
-SMOKES = Variable("smokes", ("no", "yes"))
-VISITS = Variable("visits", ("0", "1", "2"), (0.0, 1.0, 2.0))
-DOSE = Variable("dose", ("low", "high"), edges=(5.0,))
-SCHEMA = Schema((SMOKES, VISITS, DOSE))
+SMOKES = pmf.Variable("smokes", ("no", "yes"))
+VISITS = pmf.Variable("visits", ("0", "1", "2"), (0.0, 1.0, 2.0))
+DOSE = pmf.Variable("dose", ("low", "high"), edges=(5.0,))
+SCHEMA = pmf.Schema((SMOKES, VISITS, DOSE))
 TABLE = {"smokes": ["no", "", "yes"], "visits": [2, 0, None], "dose": [1.5, 5.0, None]}
 CODES = [[0, 2, 0], [-1, 0, 1], [1, -1, -1]]
 
@@ -109,16 +109,16 @@ def test_check_codes__refuses(codes, message):
 
 def test_check_codes__gives_the_schemas_dtype():
     assert SCHEMA.check_codes(np.zeros((0, 3), np.int64)).dtype == np.int8
-    wide = Schema.from_cardinalities([128, 2])
+    wide = pmf.Schema.from_cardinalities([128, 2])
     assert wide.code_dtype == np.int16
     assert wide.check_codes(np.array([[127, 1]], np.int64)).tolist() == [[127, 1]]
-    assert Schema.from_cardinalities([127]).code_dtype == np.int8
+    assert pmf.Schema.from_cardinalities([127]).code_dtype == np.int8
 
 
 @given(tables_of_codes())
 def test_decode__is_the_inverse_of_encode(case):
     cardinalities, codes = case
-    schema = Schema.from_cardinalities(cardinalities)
+    schema = pmf.Schema.from_cardinalities(cardinalities)
     assert np.array_equal(schema.encode(schema.decode(codes)), codes)
 
 
@@ -127,8 +127,8 @@ TEXTS = st.text(min_size=1, max_size=4).map(str.strip).filter(bool)
 
 @given(st.lists(TEXTS, min_size=1, max_size=6, unique=True), st.data())
 def test_encode__is_the_inverse_of_decode_for_any_labels(levels, data):
-    variable = Variable("v", tuple(levels), missing=("",))
-    schema = Schema((variable,))
+    variable = pmf.Variable("v", tuple(levels), missing=("",))
+    schema = pmf.Schema((variable,))
     values = data.draw(st.lists(st.one_of(st.none(), st.sampled_from(levels)), max_size=8))
     table = pa.table({"v": pa.array(values, pa.string())})
     assert schema.decode(schema.encode(table))["v"].to_pylist() == values
@@ -147,7 +147,7 @@ def test_infer__draws_up_a_schema_that_encodes_its_table():
         "amount": [0.5, 1.5, 2.5, 3.5],
         "kind": pa.array(["a", "b", "a", "a"]).dictionary_encode(),
     }
-    schema = Schema.infer(table, max_levels=3, bins=2)
+    schema = pmf.Schema.infer(table, max_levels=3, bins=2)
     assert schema.cardinalities.tolist() == [2, 3, 2, 2]
     assert schema.encode(table).tolist() == [
         [1, 2, 0, 0],
@@ -164,7 +164,7 @@ def test_infer__columns_of_one_name(make):
         table = pd.DataFrame(np.array(columns).T, columns=["x", "x"])
     else:
         table = make(list(map(pa.array, columns)), names=["x", "x"])
-    for read in (Schema.infer, Schema((Variable("x", ("a", "b")),)).encode):
+    for read in (pmf.Schema.infer, pmf.Schema((pmf.Variable("x", ("a", "b")),)).encode):
         with pytest.raises(
             SchemaError, match=r"columns named more than once: \['x'\]; rename or drop"
         ):
@@ -173,40 +173,43 @@ def test_infer__columns_of_one_name(make):
 
 def test_infer__columns_that_cannot_be_variables():
     with pytest.raises(SchemaError, match="column 'a' is left out: no value was seen"):
-        Schema.infer({"a": [None, ""]})
+        pmf.Schema.infer({"a": [None, ""]})
     table = {"id": list(range(50)), "b": ["x", "y"] * 25}
-    with pytest.warns(SchemaWarning, match="column 'id' is left out: an identifier"):
-        assert Schema.infer(table).names == ("b",)
+    with pytest.warns(pmf.SchemaWarning, match="column 'id' is left out: an identifier"):
+        assert pmf.Schema.infer(table).names == ("b",)
 
 
 def test_save__missing_codes_stand_once(tmp_path):
-    schema = Schema(
-        (Variable("a", ("x",), missing=("?",)), Variable("b", ("x", "other"), other="other")),
+    schema = pmf.Schema(
+        (
+            pmf.Variable("a", ("x",), missing=("?",)),
+            pmf.Variable("b", ("x", "other"), other="other"),
+        ),
         missing=("?",),
     )
     schema.save(tmp_path / "s.json", draft={"bins": 8})
     data = json.loads((tmp_path / "s.json").read_text())
     assert data["missing"] == ["?"]
     assert "missing" not in data["variables"][0]
-    found = Schema.load(tmp_path / "s.json")
+    found = pmf.Schema.load(tmp_path / "s.json")
     assert (found, found.missing, found.digest) == (schema, ("?",), schema.digest)
     data["missing"] = ["?", "-"]
-    assert Schema.from_json(data)["a"].missing == ("?", "-")
-    assert Schema.from_json(data)["b"].missing == schema["b"].missing
+    assert pmf.Schema.from_json(data)["a"].missing == ("?", "-")
+    assert pmf.Schema.from_json(data)["b"].missing == schema["b"].missing
     with pytest.raises(SchemaError, match="missing is 3, not a list of texts"):
-        Schema.from_json(data | {"missing": 3})
+        pmf.Schema.from_json(data | {"missing": 3})
 
 
 def test_from_json__gives_back_what_to_json_wrote():
     text = json.dumps(SCHEMA.to_json())
-    assert Schema.from_json(json.loads(text)) == SCHEMA
-    assert Schema.from_json(json.loads(text)).digest == SCHEMA.digest
+    assert pmf.Schema.from_json(json.loads(text)) == SCHEMA
+    assert pmf.Schema.from_json(json.loads(text)).digest == SCHEMA.digest
 
 
 def test_load__gives_back_what_save_wrote(tmp_path):
-    schema = Schema((Variable("größe", ("klein", "groß")), VISITS))
+    schema = pmf.Schema((pmf.Variable("größe", ("klein", "groß")), VISITS))
     schema.save(tmp_path / "schema.json", review=["look at it"])
-    assert Schema.load(tmp_path / "schema.json") == schema
+    assert pmf.Schema.load(tmp_path / "schema.json") == schema
     assert json.loads((tmp_path / "schema.json").read_text("utf-8"))["review"] == ["look at it"]
 
 
@@ -227,38 +230,38 @@ def test_load__refuses_what_is_no_schema(tmp_path, content, message):
     if content is not None:
         (tmp_path / "schema.json").write_bytes(content)
     with pytest.raises(SchemaError, match=message):
-        Schema.load(tmp_path / "schema.json")
+        pmf.Schema.load(tmp_path / "schema.json")
 
 
 def test_load__a_folder_is_no_schema(tmp_path):
     with pytest.raises(SchemaError, match="cannot be read"):
-        Schema.load(tmp_path)
+        pmf.Schema.load(tmp_path)
 
 
 def test_digest__is_the_same_for_ever():
     # counts and models on disk are bound to it
-    schema = Schema((Variable("a", ("x", "y"), missing=("",)),))
+    schema = pmf.Schema((pmf.Variable("a", ("x", "y"), missing=("",)),))
     assert schema.digest == "6d5fd5a557188b2c1ab89ebc625fc29d5367522c2a293fce8cfb543eafdcaeb8"
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Schema((VISITS, SMOKES, DOSE)),
-        Schema((SMOKES, VISITS)),
-        Schema((Variable("smokes", ("yes", "no")), VISITS, DOSE)),
-        Schema((SMOKES, Variable("visits", VISITS.levels, (0.0, 1.0, 3.0)), DOSE)),
-        Schema((SMOKES, VISITS, Variable("dose", DOSE.levels, edges=(5.5,)))),
-        Schema((Variable("smokes", SMOKES.levels, missing=("?",)), VISITS, DOSE)),
+        pmf.Schema((VISITS, SMOKES, DOSE)),
+        pmf.Schema((SMOKES, VISITS)),
+        pmf.Schema((pmf.Variable("smokes", ("yes", "no")), VISITS, DOSE)),
+        pmf.Schema((SMOKES, pmf.Variable("visits", VISITS.levels, (0.0, 1.0, 3.0)), DOSE)),
+        pmf.Schema((SMOKES, VISITS, pmf.Variable("dose", DOSE.levels, edges=(5.5,)))),
+        pmf.Schema((pmf.Variable("smokes", SMOKES.levels, missing=("?",)), VISITS, DOSE)),
     ],
 )
 def test_digest__tells_schemas_apart(other):
     assert other.digest != SCHEMA.digest
 
 
-def test_position__by_name_and_place():
-    places: tuple[Any, ...] = ("dose", 1, np.int64(0))
-    assert [SCHEMA.position(v) for v in places] == [2, 1, 0]
+def test_position__by_name_and_index():
+    variables: tuple[Any, ...] = ("dose", 1, np.int64(0))
+    assert [SCHEMA.position(v) for v in variables] == [2, 1, 0]
     assert SCHEMA["visits"] is SCHEMA[1] is VISITS
     assert SCHEMA.rows_of("visits") == slice(2, 5)
 
@@ -288,8 +291,56 @@ def test_schema__holds_its_variables():
 
 def test_schema__refuses_no_variables_and_equal_names():
     with pytest.raises(SchemaError, match="needs at least one variable"):
-        Schema.from_cardinalities([])
+        pmf.Schema.from_cardinalities([])
     with pytest.raises(SchemaError, match=r"variables named more than once: \['dose'\]"):
-        Schema((DOSE, SMOKES, DOSE))
+        pmf.Schema((DOSE, SMOKES, DOSE))
     with pytest.raises(SchemaError, match="'v1' has 0 levels"):
-        Schema.from_cardinalities([1, 0])
+        pmf.Schema.from_cardinalities([1, 0])
+
+
+def test_infer__order_and_unused_levels_of_categoricals_stay():
+    frame = pd.DataFrame(
+        {
+            "size": pd.Categorical(["b", "a"], categories=["b", "c", "a"], ordered=True),
+            "colour": pd.Categorical(["red", "blue"], categories=["red", "green", "blue"]),
+            "down": pd.Categorical([1, 2], categories=[3, 2, 1], ordered=True),
+            "text": pd.Series(["low", "high"]).astype("category"),
+        }
+    )
+    schema = pmf.Schema.infer(frame)
+    assert schema["size"].levels == ("b", "c", "a")
+    assert schema["size"].values == (1.0, 2.0, 3.0)
+    assert (schema["colour"].levels, schema["colour"].role) == (("red", "green", "blue"), "nominal")
+    assert schema["down"].levels == ("3", "2", "1")
+    assert schema["text"].levels == ("low", "high")
+    assert schema.encode(frame).tolist() == [[0, 0, 2, 0], [2, 2, 1, 1]]
+
+
+def test_infer__levels_of_a_polars_enum_stay():
+    polars = pytest.importorskip("polars")
+    kinds = polars.Enum(["b", "a", "c"])
+    frame = polars.DataFrame({"x": polars.Series(["a", "b"]).cast(kinds), "y": ["u", "v"]})
+    assert pmf.Schema.infer(frame)["x"].levels == ("b", "a", "c")
+    assert pmf.Schema.infer({"x": frame["x"]})["x"].levels == ("b", "a", "c")
+    with pytest.raises(SchemaError, match=r"a LazyFrame, .*; give table.collect\(\)"):
+        pmf.Schema.infer(frame.lazy())
+
+
+def test_infer__words_among_numbers_are_missing_with_a_warning():
+    table = {"stars": [*map(str, [1, 2, 3, 4, 5] * 60), "five"], "n": ["a", "b", "c"] * 100 + ["a"]}
+    with pytest.warns(SchemaWarning, match="'stars': 1 values among numbers are words, 'five'"):
+        schema = pmf.Schema.infer(table)
+    assert schema["stars"].values == (1.0, 2.0, 3.0, 4.0, 5.0)
+    assert schema.encode(table)[-1].tolist() == [-1, 0]
+
+
+def test_infer__one_row_warns():
+    with pytest.warns(SchemaWarning, match="the table has one row"):
+        pmf.Schema.infer({"a": ["x"]})
+
+
+def test_infer__remedies_are_those_of_python():
+    table = {"who": [f"user {n}" for n in range(40)], "a": ["x", "y"] * 20}
+    with pytest.warns(SchemaWarning, match="put a pmflib.Variable") as caught:
+        pmf.Schema.infer(table)
+    assert not any("pmf schema set" in str(each.message) for each in caught)

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.errors import SchemaError
-from pmflib.schema.variable import MISSING, UNDECODABLE, UNKNOWN, Variable, read_number
+import pmflib as pmf
+from pmflib.core.errors import SchemaError
+from pmflib.schema.variable import MISSING, UNDECODABLE, UNKNOWN, read_number
 
-RATING = Variable("rating", ("1", "2", "3", "4", "5"), (1.0, 2.0, 3.0, 4.0, 5.0))
-COLOUR = Variable("colour", ("red", "green", "blue"))
-DOSE = Variable("dose", ("low", "middle", "high"), edges=(0.0, 10.0), missing=("", "NA", "-9"))
+RATING = pmf.Variable("rating", ("1", "2", "3", "4", "5"), (1.0, 2.0, 3.0, 4.0, 5.0))
+COLOUR = pmf.Variable("colour", ("red", "green", "blue"))
+DOSE = pmf.Variable("dose", ("low", "middle", "high"), edges=(0.0, 10.0), missing=("", "NA", "-9"))
 
 
 @pytest.mark.parametrize(
@@ -42,12 +43,12 @@ def test_encode_column__every_type_of_column(column, expected):
 
 
 def test_encode_column__booleans_are_texts_of_their_own():
-    flag = Variable("flag", ("false", "true"))
+    flag = pmf.Variable("flag", ("false", "true"))
     assert flag.encode_column(pa.array([True, False, None])).tolist() == [1, 0, MISSING]
 
 
 def test_encode_column__codes_beyond_eight_bits():
-    wide = Variable("wide", tuple(map(str, range(30_000))))
+    wide = pmf.Variable("wide", tuple(map(str, range(30_000))))
     assert wide.encode_column(pa.array([29_999, 128, 30_000])).tolist() == [29_999, 128, UNKNOWN]
 
 
@@ -92,18 +93,18 @@ def test_encode_value__one_number_is_one_level(value):
 def test_encode_value__texts_are_compared_as_texts():
     assert COLOUR.encode_value(" red") == 0
     assert COLOUR.encode_value("Red") == UNKNOWN
-    padded = Variable("zip", ("01", "1"))
+    padded = pmf.Variable("zip", ("01", "1"))
     assert [padded.encode_value(text) for text in ("01", "1", 1, "1.0")] == [0, 1, 1, UNKNOWN]
 
 
 def test_encode_value__missing_codes_win_over_levels_and_bins():
-    listed = Variable("listed", ("1", "2", "99"), missing=("99", "?"))
+    listed = pmf.Variable("listed", ("1", "2", "99"), missing=("99", "?"))
     assert [listed.encode_value(v) for v in (99, "99.0", "?", "", None)] == [-1, -1, -1, -2, -1]
     assert DOSE.encode_value("-9.0") == MISSING
 
 
 def test_encode_value__bands_with_an_underscore_are_no_numbers():
-    band = Variable("age", ("18_24", "25_34"))
+    band = pmf.Variable("age", ("18_24", "25_34"))
     assert not band.is_numeric
     assert band.encode_value("1824") == UNKNOWN
 
@@ -135,16 +136,16 @@ def test_read_number__finite_numbers_only():
 )
 def test_variable__refuses_what_does_not_fit(arguments, message):
     with pytest.raises(SchemaError, match=message):
-        Variable("v", **arguments)
+        pmf.Variable("v", **arguments)
 
 
 @pytest.mark.parametrize("variable", [RATING, COLOUR, DOSE])
 def test_from_json__gives_back_what_to_json_wrote(variable):
-    assert Variable.from_json(variable.to_json()) == variable
+    assert pmf.Variable.from_json(variable.to_json()) == variable
 
 
 def test_from_json__numbers_and_booleans_become_texts():
-    read = Variable.from_json({"name": "v", "levels": [1, 2.0, True]})
+    read = pmf.Variable.from_json({"name": "v", "levels": [1, 2.0, True]})
     assert read.levels == ("1", "2", "true")
 
 
@@ -164,7 +165,7 @@ def test_from_json__numbers_and_booleans_become_texts():
 )
 def test_from_json__refuses_what_is_no_variable(data, message):
     with pytest.raises(SchemaError, match=message):
-        Variable.from_json(data)
+        pmf.Variable.from_json(data)
 
 
 def test_numeric_values__ordinal_only():
@@ -174,20 +175,20 @@ def test_numeric_values__ordinal_only():
 
 
 def test_other__unknown_texts_belong_to_it():
-    variable = Variable("v", ("a", "5", "other"), missing=("", "?"), other="other")
+    variable = pmf.Variable("v", ("a", "5", "other"), missing=("", "?"), other="other")
     column = pa.array(["a", "b", "?", None, "5", b"x".decode(), "other"])
     assert variable.encode_column(column).tolist() == [0, 2, -1, -1, 1, 2, 2]
     assert variable.encode_value(b"\xff") < -2
-    assert Variable.from_json(variable.to_json()) == variable
-    assert "other" not in Variable("v", ("a",)).to_json()
+    assert pmf.Variable.from_json(variable.to_json()) == variable
+    assert "other" not in pmf.Variable("v", ("a",)).to_json()
 
 
 def test_other__numbers_are_one_level_however_they_are_written():
-    variable = Variable("v", ("1", "5", "other"), other="other")
+    variable = pmf.Variable("v", ("1", "5", "other"), other="other")
     assert [variable.encode_value(value) for value in (5, "5.0", 7, "x")] == [1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("edges", [None, (1.0,)])
 def test_other__must_be_a_level_and_no_bin(edges):
     with pytest.raises(SchemaError, match="has other = 'rest', which must be one of its levels"):
-        Variable("v", ("a", "b"), edges=edges, other="rest")
+        pmf.Variable("v", ("a", "b"), edges=edges, other="rest")

@@ -11,21 +11,14 @@ import uuid
 
 import pytest
 
-from pmflib.errors import StoreError
-from pmflib.objects.drafts import mark_draft
-from pmflib.objects.local_folder import replace_file
+from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Reference, Store, identify
-from pmflib.store.file_digests import digest_tree
+from pmflib.store.caches import LIST_FILE
+from pmflib.store.file_digests import digest_tree, seal
 from pmflib.store.leases import LEASE_SECONDS, hold_lease
-from pmflib.store.mirrors import LIST_FILE
-from pmflib.store.sealed_json import seal
+from pmflib.store.objects.local_folder import mark_draft, replace_file
 
 SOURCE = Reference("source", "1" * 64, "d" * 64)
-
-
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "store")
 
 
 def write_text(text):
@@ -75,7 +68,7 @@ def test_build__another_identity_is_other_work(store, change):
     assert len(list(store.entries())) == 2
 
 
-def test_identify__depends_on_the_inputs_content_and_not_on_their_place():
+def test_identify__depends_on_the_inputs_content_and_not_on_their_location():
     one = identify("kind", {"data": SOURCE}, {"a": 1, "b": [2]}, 1)
     moved = Reference("samples", "2" * 64, "d" * 64)
     assert identify("kind", {"data": moved}, {"b": (2,), "a": 1}, 1) == one
@@ -153,19 +146,19 @@ def forge_draft(store):
     draft = store.root / "tmp" / f"samples-{holder}-01234567"
     draft.mkdir()
     lease = store.root / "leases" / f"{holder}-76543210"
-    facts = {
+    content = {
         "purpose": "",
         "host": platform.node(),
         "process": os.getpid(),
         "started": time.time(),
     }
-    lease.write_text(json.dumps(facts))
+    lease.write_text(json.dumps(content))
     return draft, lease
 
 
 def test_drop_leftovers__leaves_live_work_and_foreign_files(store):
     tmp = store.root / "tmp"
-    with hold_lease(store, "test"):
+    with hold_lease(store.objects, "test"):
         mine = tmp / mark_draft("pair-counts")
         mine.mkdir()
         theirs, young = forge_draft(store)

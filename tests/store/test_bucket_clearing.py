@@ -5,20 +5,19 @@ import threading
 
 import pytest
 
-from pmflib.errors import StoreError, UnreachableStoreError
-from pmflib.objects.bucket import Bucket
+from pmflib.core.errors import StoreError, UnreachableStoreError
 from pmflib.store.artefacts import Store
-from pmflib.store.collection import collect
+from pmflib.store.caches import LIST_FILE
+from pmflib.store.checkpoints import KIND_FILE
+from pmflib.store.collection import collect, list_unfinished
 from pmflib.store.copying import copy_store
 from pmflib.store.erasures import list_erased
 from pmflib.store.leases import hold_lease
-from pmflib.store.mirrors import LIST_FILE
-from pmflib.store.retention import is_needed, list_collected_runs
+from pmflib.store.lineage import is_needed, list_collected_runs
+from pmflib.store.objects.bucket import Bucket
 from pmflib.store.run_records import COLLECTIONS, find_live, list_records
-from pmflib.store.unfinished import list_unfinished
 from pmflib.store.verification import verify_store
-from pmflib.store.work_folders import KIND_FILE
-from tests.object_store import forget_mirror, read_bucket
+from tests.object_store import forget_cache, read_bucket
 from tests.store.test_collection import build, record, run_nights
 from tests.store.test_copying import erase, fill
 
@@ -41,7 +40,7 @@ def there(bucket):
 
 def list_content(store):
     """Content of what a copy carries over, but for hints."""
-    names = [facts.name for facts in store.objects.list_objects("")]
+    names = [metadata.name for metadata in store.objects.list_objects("")]
     kept = [name for name in names if not name.startswith(CARRIED) and not name.endswith("/last")]
     return {name: store.objects.read(name)[0] for name in kept}
 
@@ -76,7 +75,7 @@ def stop_requests(monkeypatch, n):
 
 def forget_leases(store):
     """Let whoever was stopped be known to have ended."""
-    store.objects.delete([facts.name for facts in store.objects.list_objects("leases")])
+    store.objects.delete([metadata.name for metadata in store.objects.list_objects("leases")])
 
 
 def test_copy_store__to_a_bucket_and_back(here, there, tmp_path, monkeypatch):
@@ -86,7 +85,7 @@ def test_copy_store__to_a_bucket_and_back(here, there, tmp_path, monkeypatch):
     assert there.objects.read("runs/p/last")[0] == b"4"
     again = copy_store(here, there, verify=True)
     assert (again.artefacts, again.entries, again.records) == ({}, 0, 0)
-    forget_mirror(monkeypatch, tmp_path / "another machine")
+    forget_cache(monkeypatch, tmp_path / "another machine")
     elsewhere = Store(there.address)
     assert find_live(elsewhere, "p") == find_live(here, "p")
     back = Store(tmp_path / "back")
@@ -118,19 +117,19 @@ def _copy_until(patch, source, target, n):
     return seen
 
 
-def test_verify_store__a_bucket_and_not_its_mirror(here, there):
+def test_verify_store__a_bucket_and_not_its_cache(here, there):
     copy_store(here, there)
     folder = next((there.root / "counts").iterdir())
-    # a mirror that is damaged is no damage of the store
+    # a cache that is damaged is no damage of the store
     (folder / "content").write_text("9")
     assert list_problems(there) == set()
-    place = f"counts/{folder.name}"
-    there.objects.put(f"{place}/content", b"9")
+    folder_name = f"counts/{folder.name}"
+    there.objects.put(f"{folder_name}/content", b"9")
     assert list_problems(there) == {"damaged content"}
     assert count(copy_store(here, there, verify=True)) == {"counts": 1}
-    there.objects.put(f"{place}/more", b"")
+    there.objects.put(f"{folder_name}/more", b"")
     assert list_problems(there) == {"damaged content"}
-    there.objects.delete([f"{place}/more", f"{place}/{LIST_FILE}"])
+    there.objects.delete([f"{folder_name}/more", f"{folder_name}/{LIST_FILE}"])
     # an artefact is there if its list of digests is
     assert list_problems(there) == {"missing folder"}
 
@@ -144,10 +143,10 @@ def test_verify_store__strange_objects(here, there):
     there.objects.put(f"{orphan}/content", b"")
     there.objects.delete(["runs/p/000002.json"])
     found = verify_store(there, list_collected_runs(there), is_needed)
-    places = {}
+    locations = {}
     for each in found.damages:
-        places.setdefault(each.problem, set()).add(each.place)
-    assert places == {
+        locations.setdefault(each.problem, set()).add(each.location)
+    assert locations == {
         "foreign file": set(strange),
         "orphan folder": {orphan},
         "missing record": {"runs/p/000002.json"},
@@ -188,7 +187,7 @@ def test_collect__in_a_bucket_is_alone(there):
     assert collect(there, 1, dry_run=True).kept["model"].number == 1
     there.objects.delete([name])
     assert collect(there, 1).kept["model"].number == 1
-    with hold_lease(there, "this process"):
+    with hold_lease(there.objects, "this process"):
         assert collect(there, 1).artefacts == {}
 
 

@@ -1,11 +1,11 @@
-"""Credentials stay in the environment: none are in a bucket, a mirror, a log or an answer."""
+"""Credentials stay in the environment: none are in a bucket, a cache, a log or an answer."""
 
 import json
 import logging
 
 import pytest
 
-from flows import cli
+from pmflib_flows import cli
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import SECRET, read_bucket
 

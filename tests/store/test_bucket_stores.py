@@ -8,23 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmflib.errors import StoreError
-from pmflib.objects.bucket import Bucket
-from pmflib.objects.drafts import mark_draft
+from pmflib.core.errors import StoreError
 from pmflib.store import leases
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.checkpoints import load_arrays, save_arrays
+from pmflib.store.caches import UPLOAD_SECONDS, drop_unused, find_local_path, name_for_workers
+from pmflib.store.checkpoints import gather_in, hand_in, load_arrays, save_arrays
+from pmflib.store.collection import list_unfinished
 from pmflib.store.erasures import LOCK, keep_erasures_out, stay_alone
 from pmflib.store.file_digests import check_artefact, read_checked, read_ranges
-from pmflib.store.handed_files import gather_in, hand_in
 from pmflib.store.leases import hold_lease, list_leases
-from pmflib.store.mirror_room import drop_unused
-from pmflib.store.mirrors import UPLOAD_SECONDS, find_place, name_for_workers
+from pmflib.store.objects.bucket import Bucket
+from pmflib.store.objects.local_folder import mark_draft
 from pmflib.store.run_records import RunRecord, append_record, find_live, find_record, list_records
 from pmflib.store.sample_blocks import BlockReference
-from pmflib.store.unfinished import list_unfinished
-from pmflib.store.zarr_arrays import open_group, read_arrays, read_rows, write_arrays
-from tests.object_store import forget_mirror, read_bucket
+from pmflib.store.zarr_arrays import open_group, read_array_rows, read_arrays, write_arrays
+from tests.object_store import forget_cache, read_bucket
 
 VALUES = np.arange(30_000).reshape(-1, 3)
 MODEL, OTHER = (Reference("model", digit * 64, digit * 64) for digit in "12")
@@ -61,13 +59,13 @@ def test_build__same_entry_as_on_a_disk(address, tmp_path, monkeypatch):
     manifest = f"manifest/{entry.reference.identity}.json"
     published[manifest] = (tmp_path / "disk" / manifest).read_bytes()
     assert read_bucket(address) == published
-    forget_mirror(monkeypatch, tmp_path / "elsewhere")
-    place = Store(address).locate(entry.reference)
-    assert [path.name for path in place.iterdir()] == [".digests"]
-    arrays, attributes = read_arrays(place / "arrays")
+    forget_cache(monkeypatch, tmp_path / "elsewhere")
+    folder = Store(address).locate(entry.reference)
+    assert [path.name for path in folder.iterdir()] == [".digests"]
+    arrays, attributes = read_arrays(folder / "arrays")
     assert np.array_equal(arrays["x"], VALUES)
     assert attributes == {"kind": "test"}
-    check_artefact(place)
+    check_artefact(folder)
     assert [each.stat().st_mode & 0o077 for each in (tmp_path / "elsewhere").iterdir()] == [0]
 
 
@@ -84,7 +82,7 @@ def test_build__cut_off_before_the_list_is_not_there(address, monkeypatch, tmp_p
         with pytest.raises(KeyboardInterrupt):
             build(there)
     assert len(read_bucket(address)) > 3
-    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    forget_cache(monkeypatch, tmp_path / "elsewhere")
     there = Store(address)
     assert list(there.entries()) == []
     entry = build(there)
@@ -96,7 +94,7 @@ def test_locate__artefact_without_its_list(address, monkeypatch, tmp_path):
     entry = build(there)
     there.objects.delete([f"{entry.reference.path}/.digests"])
     assert there.find(entry.reference.identity) is None
-    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    forget_cache(monkeypatch, tmp_path / "elsewhere")
     with pytest.raises(StoreError, match="is not in store 's3://"):
         Store(address).locate(entry.reference)
     assert build(there) == entry
@@ -113,12 +111,12 @@ def read(store, reference):
 def test_read__damaged_objects_are_refused(address, monkeypatch, tmp_path, name, content):
     there = Store(address)
     entry = build(there)
-    place = f"{entry.reference.path}/{name}"
+    object_name = f"{entry.reference.path}/{name}"
     if content is None:
-        there.objects.delete([place])
+        there.objects.delete([object_name])
     else:
-        there.objects.put(place, content)
-    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+        there.objects.put(object_name, content)
+    forget_cache(monkeypatch, tmp_path / "elsewhere")
     with pytest.raises(StoreError):
         read(Store(address), entry.reference)
     # whoever builds it again makes it whole
@@ -127,7 +125,7 @@ def test_read__damaged_objects_are_refused(address, monkeypatch, tmp_path, name,
     check_artefact(Store(address).locate(entry.reference))
 
 
-def test_read__damaged_mirror_is_fetched_again(address):
+def test_read__damaged_cache_is_fetched_again(address):
     there = Store(address)
     folder = there.locate(build(there).reference)
     (folder / "facts.json").write_bytes(b"")
@@ -135,7 +133,7 @@ def test_read__damaged_mirror_is_fetched_again(address):
     (folder / "arrays" / "zarr.json").write_bytes(b"{}")
     group = open_group(folder / "arrays")
     shutil.rmtree(there.root)
-    assert np.array_equal(read_rows(group, "x", 5, 9), VALUES[5:9])
+    assert np.array_equal(read_array_rows(group, "x", 5, 9), VALUES[5:9])
     assert read_checked(there.locate(build(there).reference) / "facts.json") == b'{"a": 1}'
 
 
@@ -153,37 +151,37 @@ def test_read_rows__artefact_that_is_dropped_meanwhile(address, monkeypatch):
         return read(values)
 
     monkeypatch.setattr("pmflib.store.zarr_arrays.np.asarray", drop_first)
-    assert np.array_equal(read_rows(group, "x"), VALUES)
+    assert np.array_equal(read_array_rows(group, "x"), VALUES)
     assert dropped
 
 
 def test_read_ranges__fetches_no_more(address, monkeypatch, tmp_path):
     entry = build(Store(address))
-    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    forget_cache(monkeypatch, tmp_path / "elsewhere")
     file = Store(address).locate(entry.reference) / "facts.json"
     assert read_ranges(file, [(1, 4), (0, 1)]) == [b'"a"', b"{"]
     assert not file.exists()
 
 
-def test_find_place__of_another_machine(address, monkeypatch, tmp_path):
+def test_find_local_path__of_another_machine(address, monkeypatch, tmp_path):
     there = Store(address)
     entry = build(there)
     name = name_for_workers(there.locate(entry.reference) / "arrays")
     assert name == f"{address}/{entry.reference.path}/arrays"
-    forget_mirror(monkeypatch, tmp_path / "elsewhere")
-    place = find_place(name)
-    assert place.is_relative_to(tmp_path / "elsewhere")
-    assert np.array_equal(read_rows(open_group(place), "x"), VALUES)
+    forget_cache(monkeypatch, tmp_path / "elsewhere")
+    folder = find_local_path(name)
+    assert folder.is_relative_to(tmp_path / "elsewhere")
+    assert np.array_equal(read_array_rows(open_group(folder), "x"), VALUES)
     assert BlockReference(name, 0, 1, 0, 1, 1).path == name
-    with pytest.raises(StoreError, match="no place of a store"):
-        find_place(f"{address}/manifest/x.json")
+    with pytest.raises(StoreError, match="no location of a store"):
+        find_local_path(f"{address}/manifest/x.json")
 
 
 def test_drop_unused__the_oldest_first_and_none_in_use(address):
     there = Store(address)
 
-    def write_one(place):
-        (place[0] / "x").write_text(place[1])
+    def write_one(item):
+        (item[0] / "x").write_text(item[1])
         return {}
 
     folders = [
@@ -201,7 +199,7 @@ def test_drop_unused__the_oldest_first_and_none_in_use(address):
 
 
 def test_checkpoints__go_on_elsewhere_and_are_gone_when_it_is_done(address, monkeypatch, tmp_path):
-    monkeypatch.setattr("pmflib.store.mirrors.UPLOAD_SECONDS", 0.0)
+    monkeypatch.setattr("pmflib.store.caches.UPLOAD_SECONDS", 0.0)
     assert UPLOAD_SECONDS > 0
 
     def stop(folder, work):
@@ -216,7 +214,7 @@ def test_checkpoints__go_on_elsewhere_and_are_gone_when_it_is_done(address, monk
 
     with pytest.raises(KeyboardInterrupt):
         build(Store(address), writer=stop)
-    forget_mirror(monkeypatch, tmp_path / "elsewhere")
+    forget_cache(monkeypatch, tmp_path / "elsewhere")
     there = Store(address)
     assert [work.kind for work in list_unfinished(there)] == ["model"]
     build(there, writer=go_on)
@@ -248,7 +246,7 @@ def test_build__two_at_once_do_not_take_what_workers_handed_in_from_each_other(a
         return write(folder, work)
 
     build(store, writer=write_first)
-    assert {facts.name.split("/")[0] for facts in store.objects.list_objects("")} == {
+    assert {each.name.split("/")[0] for each in store.objects.list_objects("")} == {
         "manifest",
         "model",
     }
@@ -259,7 +257,7 @@ def test_drop_leftovers__what_was_handed_in_to_a_process_that_has_ended(address)
     ended = f"labels-{'a' * 32}-{'b' * 8}"
     for name in (ended, mark_draft("labels")):
         store.objects.put(f"tmp/{name}/labels/part-00000.parquet", b"1")
-    with hold_lease(store, "run"):
+    with hold_lease(store.objects, "run"):
         store.drop_leftovers()
         assert len(store.objects.list_folders("tmp")) == 1
         assert ended not in store.objects.list_folders("tmp")
@@ -307,11 +305,11 @@ def test_list_records__lost_ones_are_passed_over(address):
 def test_hold_lease__one_for_a_process(address, monkeypatch):
     there = Store(address)
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
-    with hold_lease(there, "run of p"), hold_lease(there, "build of model"):
-        (lease,) = list_leases(there)
+    with hold_lease(there.objects, "run of p"), hold_lease(there.objects, "build of model"):
+        (lease,) = list_leases(there.objects)
         assert (lease.purpose, lease.is_alive) == ("run of p", True)
         assert -2 <= lease.age < 60
-    assert list_leases(there) == []
+    assert list_leases(there.objects) == []
 
 
 def test_stay_alone__and_others(address, monkeypatch):

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.errors import StoreError
+from pmflib.core.errors import StoreError
 from pmflib.store import collection
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
 from pmflib.store.leases import hold_lease
-from pmflib.store.places import NO_KINDS, Amount, drop_place
-from pmflib.store.retention import is_needed, list_collected_runs
+from pmflib.store.lineage import is_needed, list_collected_runs
+from pmflib.store.locations import NO_KINDS, Amount, drop_location
 from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record, list_records
 from pmflib.store.verification import verify_store
 
@@ -32,7 +32,7 @@ def build(store, kind, number, inputs=(), *, content=None):
         (folder / "content").write_text(str(number if content is None else content))
         return {}
 
-    roles = {f"input {place}": entry.reference for place, entry in enumerate(inputs)}
+    roles = {f"input {index}": entry.reference for index, entry in enumerate(inputs)}
     return store.build(kind, inputs=roles, options={"n": number}, version=1, write=write)
 
 
@@ -42,7 +42,7 @@ def record(store, stages, *, pipeline="p", live=None, **changes):
     return append_record(store, pipeline, replace(RUN, stages=references, live=live, **changes))
 
 
-def list_files(store, *places):
+def list_files(store, *folders):
     """Content of every file below some folders of a store, but for leases and records of collections."""
     return {
         path.relative_to(store.root).as_posix(): path.read_bytes()
@@ -86,18 +86,13 @@ def identities(*entries):
     return {entry.reference.identity for entry in entries}
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "store")
-
-
 @st.composite
 def plans(draw):
     """Artefacts by kind, inputs and content; and runs by the artefacts that they refer to."""
     size = draw(st.integers(1, 8))
     artefacts = []
-    for place in range(size):
-        inputs = draw(st.sets(st.integers(0, place - 1), max_size=3)) if place else set()
+    for index in range(size):
+        inputs = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set()
         kind = draw(st.sampled_from(["dataset", "counts", "samples"]))
         # a few contents, so that entries share folders
         artefacts.append((kind, sorted(inputs), draw(st.integers(0, 2))))
@@ -113,25 +108,25 @@ def test_collect__deletes_what_cannot_be_reached_and_nothing_else(plan):
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "store")
         entries = []
-        for place, (kind, inputs, content) in enumerate(artefacts):
+        for index, (kind, inputs, content) in enumerate(artefacts):
             entries.append(
-                build(store, kind, place, [entries[each] for each in inputs], content=content)
+                build(store, kind, index, [entries[each] for each in inputs], content=content)
             )
-        for pipeline, places in runs:
-            record(store, {str(place): entries[place] for place in places}, pipeline=pipeline)
+        for pipeline, indices in runs:
+            record(store, {str(index): entries[index] for index in indices}, pipeline=pipeline)
         needed = set()
         for pipeline in ("p", "q"):
-            for _, places in [run for run in runs if run[0] == pipeline][-keep:]:
-                needed |= places
+            for _, indices in [run for run in runs if run[0] == pipeline][-keep:]:
+                needed |= indices
         without = {("dataset", "dataset"), ("counts", "dataset")}
-        for place in range(len(artefacts) - 1, -1, -1):
-            if place in needed:
-                kind, inputs, _ = artefacts[place]
+        for index in range(len(artefacts) - 1, -1, -1):
+            if index in needed:
+                kind, inputs, _ = artefacts[index]
                 needed |= {each for each in inputs if (kind, artefacts[each][0]) not in without}
         counted = collect(store, keep, dry_run=True)
         assert len(list_left(store)[0]) == len(entries)
         found = collect(store, keep)
-        kept = [entries[place] for place in needed]
+        kept = [entries[index] for index in needed]
         assert list_left(store) == (
             identities(*kept),
             {entry.reference.path for entry in kept},
@@ -202,7 +197,7 @@ def test_collect__what_a_run_under_way_has_used_stays(store):
     made, shared = run_nights(store)
     for entry in store.entries():
         os.utime(store.root / "manifest" / f"{entry.reference.identity}.json", (1, 1))
-    with hold_lease(store, "run"):
+    with hold_lease(store.objects, "run"):
         # found, and so touched
         assert store.find(made[0]["counts"].reference.identity) is not None
         new = build(store, "samples", 50)
@@ -216,14 +211,14 @@ def test_collect__what_a_run_under_way_has_used_stays(store):
 
 def test_collect__touched_between_plan_and_deletion_stays(store, monkeypatch):
     made, shared = run_nights(store)
-    write = collection._record
+    write = append_record
 
     def use_it(*arguments):
         write(*arguments)
         # a run starts now, and finds a dataset
         assert store.find(made[0]["dataset"].reference.identity) is not None
 
-    monkeypatch.setattr(collection, "_record", use_it)
+    monkeypatch.setattr(collection, "append_record", use_it)
     for entry in store.entries():
         os.utime(store.root / "manifest" / f"{entry.reference.identity}.json", (1, 1))
     found = collect(store, 1)
@@ -270,10 +265,10 @@ def test_collect__killed_anywhere_leaves_a_valid_store(store, monkeypatch, call)
     assert list_collected_runs(store) == {"p": {1, 2, 3}}
     collect(store, 1)
     entries, folders = list_left(store)
-    held = list(store.entries())
-    assert entries == identities(*held)
-    assert folders == {entry.reference.path for entry in held if entry.reference.path}
-    assert len(held) == 6
+    stored = list(store.entries())
+    assert entries == identities(*stored)
+    assert folders == {entry.reference.path for entry in stored if entry.reference.path}
+    assert len(stored) == 6
 
 
 def test_collect__orphans_and_abandoned_work(store):
@@ -289,7 +284,7 @@ def test_collect__orphans_and_abandoned_work(store):
         (folder / "fold-0.npz").write_bytes(b"123")
     for path in (old / "fold-0.npz", old):
         os.utime(path, (1, 1))
-    with hold_lease(store, "run"):
+    with hold_lease(store.objects, "run"):
         # it may have been published a moment ago, and old checkpoints may be in use
         assert collect(store, 2).bytes == 0
     found = collect(store, 2)
@@ -340,7 +335,7 @@ def test_collect__two_at_a_time(store):
     assert store.find(made[-1]["model"].reference.identity) is not None
 
 
-def test_drop_place__keeps_what_another_run_has_come_to(tmp_path):
+def test_drop_location__keeps_what_another_run_has_come_to(tmp_path):
     store = Store(tmp_path / "store")
 
     def build(option):
@@ -354,9 +349,11 @@ def test_drop_place__keeps_what_another_run_has_come_to(tmp_path):
     touched = folder.stat().st_mtime_ns
     build(2)
     amount = Amount()
-    drop_place(store, folder.relative_to(store.root).as_posix(), amount, touched)
+    drop_location(store, folder.relative_to(store.root).as_posix(), amount, touched)
     assert (folder / "text").read_text() == "the same content"
     assert amount.number == 0
-    drop_place(store, folder.relative_to(store.root).as_posix(), amount, folder.stat().st_mtime_ns)
+    drop_location(
+        store, folder.relative_to(store.root).as_posix(), amount, folder.stat().st_mtime_ns
+    )
     assert not folder.exists()
     assert amount.number == 1

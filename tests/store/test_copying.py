@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from pmflib.errors import ConfigError, StoreError
-from pmflib.objects.local_folder import LocalFolder
+from pmflib.core.errors import ConfigError, StoreError
 from pmflib.store.artefacts import Store
+from pmflib.store.caches import LIST_FILE
 from pmflib.store.collection import collect
 from pmflib.store.copying import EVENTS, copy_store
 from pmflib.store.erasures import (
@@ -21,12 +21,10 @@ from pmflib.store.erasures import (
     read_erasures,
     write_erasures,
 )
-from pmflib.store.file_digests import digest_file, digest_list
-from pmflib.store.mirrors import LIST_FILE
-from pmflib.store.report_pages import keep_page
-from pmflib.store.retention import is_needed, list_collected_runs
-from pmflib.store.run_records import COLLECTIONS, append_record, find_live, list_records
-from pmflib.store.sealed_json import seal
+from pmflib.store.file_digests import digest_file, digest_list, seal
+from pmflib.store.lineage import is_needed, list_collected_runs
+from pmflib.store.objects.local_folder import LocalFolder
+from pmflib.store.run_records import COLLECTIONS, append_record, find_live, keep_page, list_records
 from pmflib.store.verification import verify_store
 from tests.store.test_collection import RUN, build, list_left, record, run_nights
 
@@ -295,8 +293,8 @@ def test_copy_store__collections_of_both(source, target):
     collect(source, 1)
     copy_store(source, target)
     check(target)
-    facts = [each.facts["keep_runs"] for each in list_records(target, COLLECTIONS)]
-    assert facts == [3, 1]
+    kept = [each.facts["keep_runs"] for each in list_records(target, COLLECTIONS)]
+    assert kept == [3, 1]
     assert copy_store(source, target).records == 0
 
 

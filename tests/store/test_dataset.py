@@ -1,20 +1,17 @@
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
-from pmflib.blocks import DenseBlock
-from pmflib.errors import StoreError
-from pmflib.schema import Schema
+import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions, write_dataset
 from pmflib.store.sample_blocks import SampleWriter, read_block
 from tests.reference import make_codes
 
-SCHEMA = Schema.from_cardinalities([3, 2])
-
-
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "store")
+SCHEMA = pmf.Schema.from_cardinalities([3, 2])
 
 
 def build_partition(store, seed):
@@ -22,7 +19,7 @@ def build_partition(store, seed):
         codes = make_codes(np.random.default_rng(seed), 10, [3, 2])
         writer = SampleWriter(folder / SAMPLES, SCHEMA, sparse=False, block_rows=2)
         writer.append(DenseBlock(codes), np.arange(10) % 3, np.arange(10))
-        return writer.close()
+        return asdict(writer.close())
 
     return store.build(
         "samples", inputs={}, options={"seed": seed}, version=1, write=write

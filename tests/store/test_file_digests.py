@@ -3,8 +3,9 @@ import os
 
 import pytest
 
-from pmflib.errors import StoreError
+from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Store
+from pmflib.store.caches import LIST_FILE
 from pmflib.store.file_digests import (
     check_artefact,
     check_file,
@@ -13,11 +14,10 @@ from pmflib.store.file_digests import (
     digest_list,
     digest_tree,
     find_changes,
-    name_place,
+    name_content,
     read_checked,
     read_list,
 )
-from pmflib.store.mirrors import LIST_FILE
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def test_check__damaged_file_is_named_with_its_artefact_and_the_remedy(artefact,
     else:
         file = artefact / "deep" / "other"
         file.write_text("hello")
-    place = f"thing/{artefact.name}"
-    match = rf"'deep/{file.name}' of artefact {place} .*delete folder {place} of store .*run again"
+    location = f"thing/{artefact.name}"
+    match = rf"'deep/{file.name}' of artefact {location} .*delete folder {location} of store .*run again"
     for check in (read_checked, check_file):
         with pytest.raises(StoreError, match=match):
             check(file)
@@ -124,12 +124,12 @@ def test_read_checked__file_in_no_artefact(tmp_path):
         read_checked(tmp_path / "absent")
 
 
-def test_name_place__is_the_same_in_every_store(artefact, tmp_path):
-    name = name_place(artefact / "deep" / "text")
+def test_name_content__is_the_same_in_every_store(artefact, tmp_path):
+    name = name_content(artefact / "deep" / "text")
     assert name == f"thing/{artefact.name}/deep/text"
     (tmp_path / "store").rename(tmp_path / "moved")
     moved = tmp_path / "moved" / "thing" / artefact.name / "deep" / "text"
-    assert name_place(moved) == name
+    assert name_content(moved) == name
     # outside artefacts, a path says which file it is
-    assert name_place(tmp_path / "x") != name_place(tmp_path / "y")
-    assert name_place(tmp_path / "x") == str((tmp_path / "x").resolve())
+    assert name_content(tmp_path / "x") != name_content(tmp_path / "y")
+    assert name_content(tmp_path / "x") == str((tmp_path / "x").resolve())

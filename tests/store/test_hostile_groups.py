@@ -7,10 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
-from pmflib.counting.pair_counts import PairCounts, count_pairs
-from pmflib.errors import StoreError
-from pmflib.model import JointPMF
-from pmflib.schema import Schema
+import pmflib as pmf
+from pmflib.core.errors import StoreError
 from tests.reference import make_codes, make_model
 
 CARDINALITIES = [3, 2, 4]
@@ -23,9 +21,9 @@ def groups(tmp_path_factory):
     """Give a folder with a saved model and saved counts."""
     folder = tmp_path_factory.mktemp("groups")
     rng = np.random.default_rng(0)
-    schema = Schema.from_cardinalities(CARDINALITIES)
-    JointPMF(*make_model(rng, CARDINALITIES, 2), schema).save(folder / "model")
-    count_pairs(make_codes(rng, 50, CARDINALITIES), schema, n_folds=2).save(folder / "counts")
+    schema = pmf.Schema.from_cardinalities(CARDINALITIES)
+    pmf.JointPMF(*make_model(rng, CARDINALITIES, 2), schema).save(folder / "model")
+    pmf.count_pairs(make_codes(rng, 50, CARDINALITIES), schema, n_folds=2).save(folder / "counts")
     return folder
 
 
@@ -79,9 +77,9 @@ ARRAY_EDITS = {
 
 
 def read(folder):
-    JointPMF.load(folder / "model")
-    PairCounts.load(folder / "counts")
-    PairCounts.load_total(folder / "counts", folds=[0])
+    pmf.JointPMF.load(folder / "model")
+    pmf.PairCounts.load(folder / "counts")
+    pmf.PairCounts.load_total(folder / "counts", folds=[0])
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from pmflib.errors import StoreError
+from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.model_history import (
-    check_whole,
+    check_published,
     describe_live,
     explain_withdrawal,
     find_candidate,
@@ -44,7 +44,7 @@ def test_list_models__what_became_of_each():
         (4, B, "rejected", "run 4: kept"),
         (5, C, "undecided", "run 5: failed"),
     ]
-    assert list_models(HISTORY)[0].scores == {"log_prob_per_cell": -1.0}
+    assert list_models(HISTORY)[0].record.scores == {"log_prob_per_cell": -1.0}
     assert list_models([]) == []
     same = [*HISTORY, make(7, "run", "unchanged", A, replace(C, identity="9" * 64))]
     assert len(list_models(same)) == 4
@@ -95,16 +95,16 @@ def test_explain_withdrawal__until_somebody_makes_it_live_again():
 
 
 def test_describe_live__since_when_and_why():
-    assert describe_live([]) == {}
+    assert describe_live([]) is None
     found = describe_live([*HISTORY, make(7, "promote", "done", B), make(8, "run", "kept", B, C)])
-    assert found == {
+    assert asdict(found) == {
         "model": B.digest,
         "since": "2026-01-07T02:00:00+00:00",
         "run": 7,
         "action": "promote",
         "why": "promote 7: done",
     }
-    assert describe_live(HISTORY)["run"] == 1
+    assert describe_live(HISTORY).run == 1
 
 
 def test_check_whole__refuses_what_is_gone_or_changed(tmp_path):
@@ -115,12 +115,12 @@ def test_check_whole__refuses_what_is_gone_or_changed(tmp_path):
         return {}
 
     model = store.build("model", inputs={}, options={}, version=1, write=write).reference
-    check_whole(store, model)
+    check_published(store, model)
     (store.locate(model) / "model").write_bytes(b"whoLe")
     with pytest.raises(StoreError, match="does not hold what it was published with"):
-        check_whole(store, model)
+        check_published(store, model)
     (store.root / "manifest" / f"{model.identity}.json").unlink()
     with pytest.raises(StoreError, match="its manifest entry is gone"):
-        check_whole(store, model)
+        check_published(store, model)
     with pytest.raises(StoreError, match="does not hold"):
-        check_whole(store, replace(model, identity="9" * 64))
+        check_published(store, replace(model, identity="9" * 64))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmflib.store.artefacts import Entry, Reference, Store
-from pmflib.store.retention import (
+from pmflib.store.lineage import (
     choose_kept_runs,
     is_needed,
     list_collected_runs,
@@ -16,13 +16,13 @@ from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record
 RUN = RunRecord("run", "kept", "", "then", "now", "", {})
 
 
-def name(place, kind="model"):
-    return Reference(kind, f"{place:064x}", f"{place:064x}")
+def name(number, kind="model"):
+    return Reference(kind, f"{number:064x}", f"{number:064x}")
 
 
-def make_entry(place, inputs, kind="thing"):
+def make_entry(number, inputs, kind="thing"):
     roles = {f"input {each}": name(each, "thing") for each in inputs}
-    return Entry(name(place, kind), roles, {}, 1)
+    return Entry(name(number, kind), roles, {}, 1)
 
 
 @st.composite
@@ -30,11 +30,11 @@ def graphs(draw):
     """Entries by identity: each may have any earlier ones for inputs, some of which have no entry."""
     size = draw(st.integers(1, 12))
     entries = {}
-    for place in range(size):
-        earlier = st.integers(0, place - 1) if place else st.nothing()
-        inputs = draw(st.sets(earlier, max_size=4)) if place else set()
+    for number in range(size):
+        earlier = st.integers(0, number - 1) if number else st.nothing()
+        inputs = draw(st.sets(earlier, max_size=4)) if number else set()
         if draw(st.integers(0, 9)):
-            entries[name(place).identity] = make_entry(place, sorted(inputs))
+            entries[name(number).identity] = make_entry(number, sorted(inputs))
     roots = draw(st.sets(st.integers(0, size), max_size=4))
     return entries, {name(root).identity for root in roots}
 
@@ -61,9 +61,9 @@ def test_order_by_need__what_is_left_never_lacks_an_input(graph):
     dropped = entries.keys() - reach(entries, roots)
     order = order_by_need(entries, dropped)
     assert sorted(order) == sorted(dropped)
-    for place, identity in enumerate(order):
+    for number, identity in enumerate(order):
         needed = {reference.identity for reference in entries[identity].inputs.values()}
-        assert not needed & {*order[:place]}
+        assert not needed & {*order[:number]}
 
 
 def test_is_needed__counts_keep_what_they_are_differences_to_until_they_are_full_again():
@@ -93,8 +93,8 @@ def test_is_needed__not_what_content_does_without():
         assert is_needed(entry, name(1, of_input)) is needed, (kind, of_input)
 
 
-def record(store, pipeline, place, **changes):
-    stages = {"dataset": name(1000 + place, "dataset"), "model": name(place)}
+def record(store, pipeline, number, **changes):
+    stages = {"dataset": name(1000 + number, "dataset"), "model": name(number)}
     return append_record(store, pipeline, replace(RUN, stages=stages, **changes))
 
 
@@ -103,17 +103,17 @@ def test_choose_kept_runs__the_last_that_ended_and_the_last_of_any_outcome(tmp_p
     live = name(2)
     record(store, "a", 1, live=name(1))
     record(store, "a", 2, live=live)
-    for place in (3, 4, 5):
-        record(store, "a", place, live=live)
-    for place in (6, 7, 8):
-        record(store, "a", place, live=live, outcome="failed")
+    for number in (3, 4, 5):
+        record(store, "a", number, live=live)
+    for number in (6, 7, 8):
+        record(store, "a", number, live=live, outcome="failed")
     record(store, "b@labels", 9, action="labels", outcome="done")
     kept = choose_kept_runs(store, 2)
     # 2 made the live model; 4 and 5 ended; 7 and 8 are the last
     assert kept.numbers == {"a": [2, 4, 5, 7, 8], "b@labels": [1]}
     assert kept.last == {"a": 8, "b@labels": 1}
-    places = {int(identity, 16) for identity in kept.roots}
-    assert places == {2, 4, 5, 7, 8, 9, 1002, 1004, 1005, 1007, 1008, 1009}
+    numbers = {int(identity, 16) for identity in kept.roots}
+    assert numbers == {2, 4, 5, 7, 8, 9, 1002, 1004, 1005, 1007, 1008, 1009}
 
 
 def test_choose_kept_runs__models_that_a_rollback_may_give_back(tmp_path):
@@ -129,8 +129,8 @@ def test_choose_kept_runs__models_that_a_rollback_may_give_back(tmp_path):
 
 def test_choose_kept_runs__live_model_after_a_command(tmp_path):
     store = Store(tmp_path)
-    for place in (1, 2, 3):
-        record(store, "a", place, live=name(place))
+    for number in (1, 2, 3):
+        record(store, "a", number, live=name(number))
     append_record(store, "a", replace(RUN, action="rollback", outcome="done", live=name(1)))
     assert choose_kept_runs(store, 1).numbers == {"a": [1, 3]}
 

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.errors import StoreError
+from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import seal, unseal
 from pmflib.store.run_records import (
     RunRecord,
     append_record,
@@ -14,7 +15,6 @@ from pmflib.store.run_records import (
     find_run_of,
     list_records,
 )
-from pmflib.store.sealed_json import seal, unseal
 
 MODEL = Reference("model", "1" * 64, "a" * 64)
 OTHER = Reference("model", "2" * 64, "b" * 64)

@@ -1,16 +1,19 @@
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.blocks import DenseBlock, SparseBlock
-from pmflib.errors import StoreError
-from pmflib.schema import Schema
+import pmflib as pmf
+from pmflib.core.blocks import DenseBlock, SparseBlock
+from pmflib.core.errors import StoreError
 from pmflib.store.file_digests import digest_tree
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,
     MAX_BLOCK_ROWS,
     SampleWriter,
+    WrittenSamples,
     choose_block_rows,
     list_blocks,
     read_block,
@@ -20,19 +23,19 @@ from tests.reference import make_codes, offsets_of
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
-SCHEMA = Schema.from_cardinalities(CARDINALITIES)
+SCHEMA = pmf.Schema.from_cardinalities(CARDINALITIES)
 
 
 def make_names(n):
     return np.array([f"sämple {n}".encode() * (n % 3) for n in range(n)], object)
 
 
-def write(path, codes, folds, *, sparse, cuts=(), block_rows=4, schema=SCHEMA, feed_sparse=False):
+def write(path, codes, folds, *, sparse, splits=(), block_rows=4, schema=SCHEMA, feed_sparse=False):
     writer = SampleWriter(
         path, schema, sparse=sparse, attributes={"source": "x"}, block_rows=block_rows
     )
     names = make_names(len(codes))
-    for part in np.split(np.arange(len(codes)), sorted(cuts)):
+    for part in np.split(np.arange(len(codes)), sorted(splits)):
         dense = DenseBlock(codes[part])
         block = dense.to_sparse(schema.offsets) if feed_sparse else dense
         writer.append(block, folds[part], part, names[part])
@@ -55,17 +58,23 @@ def read_codes(path, schema=SCHEMA):
     st.integers(0, 2**32 - 1),
 )
 def test_sample_writer__every_sample_once_in_blocks_of_one_fold(
-    tmp_path_factory, n_rows, n_folds, block_rows, cuts, sparse, feed_sparse, seed
+    tmp_path_factory, n_rows, n_folds, block_rows, splits, sparse, feed_sparse, seed
 ):
     path = tmp_path_factory.mktemp("samples") / "group"
     rng = np.random.default_rng(seed)
     codes = make_codes(rng, n_rows, CARDINALITIES)
     folds = rng.integers(0, n_folds, n_rows)
     summary = write(
-        path, codes, folds, sparse=sparse, cuts=cuts, block_rows=block_rows, feed_sparse=feed_sparse
+        path,
+        codes,
+        folds,
+        sparse=sparse,
+        splits=splits,
+        block_rows=block_rows,
+        feed_sparse=feed_sparse,
     )
     references = list_blocks(path)
-    assert summary == {
+    assert asdict(summary) == {
         "samples": n_rows,
         "observed": int((codes >= 0).sum()),
         "blocks": len(references),
@@ -105,7 +114,7 @@ def test_sample_writer__around_the_size_of_a_block(tmp_path, n_rows):
 @pytest.mark.parametrize("sparse", [False, True])
 def test_sample_writer__what_does_not_fill_a_block_waits_for_more(tmp_path, sparse):
     codes = make_codes(np.random.default_rng(0), 16, CARDINALITIES)
-    write(tmp_path / "group", codes, np.zeros(16, int), sparse=sparse, cuts=(5, 10), block_rows=4)
+    write(tmp_path / "group", codes, np.zeros(16, int), sparse=sparse, splits=(5, 10), block_rows=4)
     assert [each.n_rows for each in list_blocks(tmp_path / "group")] == [4, 4, 4, 4]
     assert np.array_equal(read_codes(tmp_path / "group"), codes)
 
@@ -113,7 +122,7 @@ def test_sample_writer__what_does_not_fill_a_block_waits_for_more(tmp_path, spar
 @pytest.mark.parametrize("sparse", [False, True])
 def test_sample_writer__empty_partition(tmp_path, sparse):
     writer = SampleWriter(tmp_path / "group", SCHEMA, sparse=sparse)
-    assert writer.close() == {"samples": 0, "observed": 0, "blocks": 0}
+    assert writer.close() == WrittenSamples(0, 0, 0)
     assert list_blocks(tmp_path / "group") == []
     rows, names = read_origins(tmp_path / "group")
     assert rows.size == 0
@@ -124,7 +133,7 @@ def test_sample_writer__empty_partition(tmp_path, sparse):
 def test_sample_writer__samples_with_nothing_observed_and_no_name(tmp_path, sparse):
     writer = SampleWriter(tmp_path / "group", SCHEMA, sparse=sparse)
     writer.append(DenseBlock(np.full((3, 3), -1, np.int8)), np.array([0, 1, 0]), np.full(3, -1))
-    assert writer.close() == {"samples": 3, "observed": 0, "blocks": 2}
+    assert writer.close() == WrittenSamples(3, 0, 2)
     assert np.array_equal(read_codes(tmp_path / "group"), np.full((3, 3), -1))
     rows, names = read_origins(tmp_path / "group")
     assert (rows.tolist(), names) == ([-1, -1, -1], ["", "", ""])
@@ -135,16 +144,16 @@ def test_sample_writer__equal_calls_give_equal_bytes(tmp_path, sparse):
     rng = np.random.default_rng(1)
     codes, folds = make_codes(rng, 50, CARDINALITIES), rng.integers(0, 3, 50)
     for name in ("one", "two"):
-        write(tmp_path / name, codes, folds, sparse=sparse, cuts=(20,))
+        write(tmp_path / name, codes, folds, sparse=sparse, splits=(20,))
     assert digest_tree(tmp_path / "one") == digest_tree(tmp_path / "two")
 
 
 def test_sample_writer__dense_and_sparse_hold_the_same_samples(tmp_path):
     rng = np.random.default_rng(2)
-    schema = Schema.from_cardinalities([200, 2])
+    schema = pmf.Schema.from_cardinalities([200, 2])
     codes, folds = make_codes(rng, 60, [200, 2]), rng.integers(0, 3, 60)
     for sparse in (False, True):
-        write(tmp_path / str(sparse), codes, folds, sparse=sparse, cuts=(7, 31), schema=schema)
+        write(tmp_path / str(sparse), codes, folds, sparse=sparse, splits=(7, 31), schema=schema)
     dense, sparse = (read_codes(tmp_path / name, schema) for name in ("False", "True"))
     assert dense.dtype == np.int16
     assert np.array_equal(dense, sparse)

@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.objects.drafts import mark_draft
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.file_digests import digest_file
+from pmflib.store.caches import LIST_FILE
+from pmflib.store.file_digests import digest_file, seal, unseal
 from pmflib.store.leases import hold_lease
-from pmflib.store.mirrors import LIST_FILE
+from pmflib.store.objects.local_folder import mark_draft
 from pmflib.store.run_records import RunRecord, append_record
-from pmflib.store.sealed_json import seal, unseal
 from pmflib.store.verification import REMEDIES, verify_store
 
 RUN = RunRecord("run", "promoted", "better", "then", "now", "digest", {})
@@ -48,7 +47,7 @@ def store(tmp_path, stages):
 
 
 def list_damages(store, **options):
-    return [(each.problem, each.place) for each in verify_store(store, **options).damages]
+    return [(each.problem, each.location) for each in verify_store(store, **options).damages]
 
 
 def manifest_of(reference):
@@ -58,7 +57,7 @@ def manifest_of(reference):
 def test_verify_store__whole_store(store):
     found = verify_store(store)
     assert (found.n_whole, found.damages) == (2, ())
-    with hold_lease(store, "run"):
+    with hold_lease(store.objects, "run"):
         # a run under way has drafts, checkpoints, and folders that are not in the manifest yet
         (store.root / "tmp" / mark_draft("model")).mkdir()
         (store.root / "manifest" / mark_draft(".entry")).write_text("")
@@ -97,8 +96,8 @@ def test_verify_store__damaged_content(store, stages, damage):
     found = verify_store(store)
     assert found.n_whole == 1
     (one,) = found.damages
-    assert (one.problem, one.place) == ("damaged content", stages["model"].path)
-    assert str(store.root) not in one.place + one.detail
+    assert (one.problem, one.location) == ("damaged content", stages["model"].path)
+    assert str(store.root) not in one.location + one.detail
 
 
 def test_verify_store__folders_that_are_gone(store, stages):
@@ -147,7 +146,7 @@ def test_verify_store__edited_entries(store, stages, edit):
     if edit in EDITS:
         path.write_bytes(seal(edited))
         assert ("edited entry", manifest_of(stages["model"])) in list_damages(store)
-    assert not any("etc" in each.place for each in verify_store(store).damages)
+    assert not any("etc" in each.location for each in verify_store(store).damages)
 
 
 def test_verify_store__entry_of_another_content(store, stages):
@@ -181,7 +180,7 @@ def test_verify_store__records(store):
 
 
 def test_verify_store__what_pmf_did_not_write(store):
-    for place in (
+    for name in (
         "notes",
         "Notes.txt",
         ".DS_Store",
@@ -194,7 +193,7 @@ def test_verify_store__what_pmf_did_not_write(store):
         "leases/notes",
         "model/\x1b[31m\udcff",
     ):
-        (store.root / os.fsencode(place).decode("utf-8", "surrogateescape")).write_text("")
+        (store.root / os.fsencode(name).decode("utf-8", "surrogateescape")).write_text("")
     (store.root / "model" / ("b" * 24)).mkdir()
     found = list_damages(store)
     assert ("orphan folder", f"model/{'b' * 24}") in found
@@ -229,7 +228,7 @@ def test_verify_store__what_was_collected_on_purpose(store, stages):
     )
 
 
-def test_remedies__name_no_place():
+def test_remedies__name_no_location():
     assert not any("/" in remedy or "{" in remedy for remedy in REMEDIES.values())
 
 

@@ -5,13 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pmflib.store.artefacts import Store
 from pmflib.store.checkpoints import save_bytes
-
-
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "store")
 
 
 def build(store, write, number=0):

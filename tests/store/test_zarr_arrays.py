@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import StoreError
+from pmflib.core.errors import StoreError
 from pmflib.store.zarr_arrays import create_array, open_group, read_arrays, write_arrays
 
 
@@ -39,7 +39,7 @@ def test_write_arrays__equal_content_is_equal_bytes(path, tmp_path):
     assert digest_tree(tmp_path / "again") == digest_tree(path)
 
 
-def test_create_array__is_cut_along_its_first_dimension(path):
+def test_create_array__is_chunked_along_its_first_dimension(path):
     group = open_group(path, mode="a")
     small = create_array(group, "small", (10, 3), np.int64, ("row", "column"), chunk_rows=4)
     assert small.chunks == (4, 3)

@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.errors import PmfError, SchemaError, SourceError
-from pmflib.synthetic.datasets import write_rating_log, write_survey
+import pmflib as pmf
+from pmflib.core.errors import SchemaError, SourceError
 from pmflib.synthetic.planted_models import planted_factors
+from pmflib.synthetic.raw_logs import write_rating_log, write_survey
 
 CARDINALITIES = [4, 3, 4, 2, 4, 4]
 OFFSETS = np.concatenate([[0], np.cumsum(CARDINALITIES)])
@@ -53,7 +54,7 @@ def is_undecodable(fields):
     return any("\udc80" <= letter <= "\udcff" for field in fields for letter in str(field))
 
 
-def tally_ratings(summary, files):
+def count_ratings(summary, files):
     """Plain classification of the rows of a long log; the last rating of a pair wins."""
     found, answers = Counter(), {}
     for rows in files:
@@ -113,7 +114,7 @@ def test_write_rating_log__summary_agrees_with_the_files(tmp_path, format):
     summary = write_log(tmp_path / "logs", n_files=3, format=format, dirt=0.2)
     assert [path.name for path in summary.paths] == [f"part-0000{f}.{format}" for f in range(3)]
     files = [read_csv(path)[1] for path in summary.paths]
-    found, answers = tally_ratings(summary, files)
+    found, answers = count_ratings(summary, files)
     assert sum(map(len, files)) == summary.n_rows
     assert len(answers) == summary.n_answers
     assert {kind: found[kind] for kind in LONG_DAMAGE} == {
@@ -130,7 +131,7 @@ def test_write_rating_log__parquet_summary_agrees_with_the_file(tmp_path):
     table = pq.read_table(summary.paths[0])
     assert table.column_names == ["user", "movie", "rating", "ts"]
     rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-    found, answers = tally_ratings(summary, [rows])
+    found, answers = count_ratings(summary, [rows])
     assert len(rows) == summary.n_rows
     assert len(answers) == summary.n_answers
     for kind in LONG_DAMAGE:
@@ -278,9 +279,9 @@ def test_write_survey__refuses_labels_that_do_not_serve(tmp_path):
 
 @pytest.mark.parametrize("write", [write_log, write_table])
 def test_writers__refuse_sizes_out_of_range(tmp_path, write):
-    with pytest.raises(PmfError, match="n_samples is 0 and batch 128"):
+    with pytest.raises(pmf.PmfError, match="n_samples is 0 and batch 128"):
         write(tmp_path / "log.csv", n_samples=0)
-    with pytest.raises(PmfError, match=r"dirt is 1.1, outside \[0, 1\]"):
+    with pytest.raises(pmf.PmfError, match=r"dirt is 1.1, outside \[0, 1\]"):
         write(tmp_path / "log.csv", dirt=1.1)
     with pytest.raises(SourceError, match=r"format is 'xlsx': pass one of csv, csv\.gz, parquet"):
         write(tmp_path / "log.csv", format="xlsx")
@@ -288,10 +289,10 @@ def test_writers__refuse_sizes_out_of_range(tmp_path, write):
         write(tmp_path)
 
 
-def test_write_rating_log__refuses_counts_and_places_that_do_not_serve(tmp_path):
-    with pytest.raises(PmfError, match="n_files is 0"):
+def test_write_rating_log__refuses_counts_and_paths_that_do_not_serve(tmp_path):
+    with pytest.raises(pmf.PmfError, match="n_files is 0"):
         write_log(tmp_path / "log.csv", n_files=0)
-    with pytest.raises(PmfError, match="ratings_per_sample is 0"):
+    with pytest.raises(pmf.PmfError, match="ratings_per_sample is 0"):
         write_log(tmp_path / "log.csv", ratings_per_sample=0)
     write_log(tmp_path / "logs", n_files=2)
     with pytest.raises(SourceError, match="logs is not empty"):

@@ -2,9 +2,17 @@ import csv
 
 import numpy as np
 
-from pmflib.synthetic.demo_labels import CLASSES, SKILLS, measure_errors, write_demo_labels
-from pmflib.synthetic.demo_survey import AGREEMENT, HEADER, WRONG_EVERY, write_demo_survey
-from pmflib.table_files import write_file
+from pmflib.store.table_files import write_file
+from pmflib.synthetic.demo import (
+    AGREEMENT,
+    CLASSES,
+    HEADER,
+    SKILLS,
+    WRONG_EVERY,
+    measure_errors,
+    write_demo_labels,
+    write_demo_survey,
+)
 
 
 def read_rows(path):
@@ -57,12 +65,12 @@ def test_measure_errors__of_the_truth_itself(tmp_path):
     import pyarrow as pa
 
     crowd = write_demo_labels(tmp_path, n_tasks=100, seed=0)
-    names = [f"t{place + 1:04d}" for place in range(100)]
+    names = [f"t{index + 1:04d}" for index in range(100)]
     labels = [CLASSES[k] for k in crowd.truth]
     labels[0] = CLASSES[(crowd.truth[0] + 1) % 3]
     table = pa.table({"task": names, "label": labels})
     (tmp_path / "found").mkdir()
     write_file(tmp_path / "found" / "part.parquet", table.schema, [table])
     errors = measure_errors(tmp_path / "found", crowd)
-    assert errors["error"] == 0.01
-    assert 0.01 < errors["majority_error"] < 0.4
+    assert errors.error == 0.01
+    assert 0.01 < errors.majority_error < 0.4

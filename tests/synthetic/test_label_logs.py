@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import PmfError
-from pmflib.synthetic.label_logs import LEAST_PRIOR, draw_labels, draw_published_crowd
+import pmflib as pmf
+from pmflib.synthetic.planted_models import LEAST_PRIOR, draw_labels, draw_published_crowd
 
 
 @pytest.mark.parametrize("version", ["code", "text"])
@@ -28,7 +28,7 @@ def test_measure__does_not_mind_the_order_of_classes():
 
 
 def test_draw_published_crowd__unknown_version():
-    with pytest.raises(PmfError, match="version is 'book'"):
+    with pytest.raises(pmf.PmfError, match="version is 'book'"):
         draw_published_crowd(10, np.random.default_rng(0), version="book")  # type: ignore[arg-type]
 
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import PmfError, RankError, SchemaError
+import pmflib as pmf
+from pmflib.core.errors import RankError, SchemaError
 from pmflib.synthetic.planted_models import planted_factors, published_factors
 
 CARDINALITIES = [4, 3, 4, 2, 4, 4]
@@ -33,7 +34,7 @@ def test_planted_factors__refuses_empty_models():
         planted_factors([3, 0], 2, rng)
     with pytest.raises(RankError, match="rank is 0"):
         planted_factors([3], 0, rng)
-    with pytest.raises(PmfError, match="concentration is 0"):
+    with pytest.raises(pmf.PmfError, match="concentration is 0"):
         planted_factors([3], 1, rng, concentration=0.0)
 
 
@@ -68,7 +69,7 @@ def test_published_factors__as_many_levels_as_states():
 
 def test_published_factors__refuses_what_the_experiments_do_not_have():
     rng = np.random.default_rng(0)
-    with pytest.raises(PmfError, match=r"separability is 0.5: pass one of \[0.1, 0.2, 0.3\]"):
+    with pytest.raises(pmf.PmfError, match=r"separability is 0.5: pass one of \[0.1, 0.2, 0.3\]"):
         published_factors(5, 10, 5, rng, separability=0.5)
     with pytest.raises(SchemaError, match="got 3, 10 and rank 5"):
         published_factors(3, 10, 5, rng, separability=0.1)

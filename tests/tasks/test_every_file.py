@@ -6,25 +6,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.commands.crowd import _hand_over
+import pmflib as pmf
 from pmflib.config import make_config, make_crowd
-from pmflib.counting.pair_counts import PairCounts, load_singles
+from pmflib.core.errors import StoreError
+from pmflib.counting.pair_counts import load_singles
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
-from pmflib.crowd.pipeline.crowd_model_files import load_crowd_model
 from pmflib.crowd.pipeline.fitting import PAIRS
-from pmflib.errors import StoreError
-from pmflib.ingest import pieces
-from pmflib.ingest.cutting import read_cuts
-from pmflib.ingest.label_census import load_census
-from pmflib.ingest.quarantine import QUARANTINE, QUARANTINE_HASHES
-from pmflib.ingest.rejected_rows import read_part
-from pmflib.ingest.spill_levels import LEVELS_FILE
-from pmflib.ingest.spill_lists import read_spill_list
-from pmflib.ingest.spills import Spill
-from pmflib.model import JointPMF
-from pmflib.model.reference_scores import REFERENCE, ReferenceScores
-from pmflib.model.score_tables import Wanted
+from pmflib.crowd.pipeline.label_tables import load_crowd_model
+from pmflib.ingest import chunks
+from pmflib.ingest.dataset.log_names import load_log_names
+from pmflib.ingest.dataset.quarantine import QUARANTINE, QUARANTINE_HASHES, read_part
+from pmflib.ingest.dataset.spill_lists import LEVELS_FILE, read_spill_list
+from pmflib.ingest.dataset.spills import Spill
+from pmflib.ingest.splitting import read_splits
+from pmflib.model.row_scores import REFERENCE, ReferenceScores
+from pmflib.model.score_tables import ScoreOptions
 from pmflib.store.artefacts import Store
+from pmflib.store.caches import LIST_FILE
 from pmflib.store.dataset import (
     LEVEL_COUNTS,
     SAMPLES,
@@ -33,23 +31,23 @@ from pmflib.store.dataset import (
     read_superseded,
 )
 from pmflib.store.file_digests import find_changes, read_checked
-from pmflib.store.mirrors import LIST_FILE
-from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins, read_tallies
+from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins, read_sample_counts
 from pmflib.store.verification import verify_store
 from pmflib.store.zarr_arrays import read_arrays
-from tasks.answer import answer
-from tasks.census import census
-from tasks.count import count
-from tasks.crowd_model import crowd_model
-from tasks.evaluate import evaluate
-from tasks.fit import fit
-from tasks.ingest import ingest
-from tasks.labels import find_labels
-from tasks.reference import reference
-from tasks.refine import refine
-from tasks.score import score
-from tasks.select import select
-from tasks.worker_pairs import worker_pairs
+from pmflib_flows.commands.crowd import hand_over
+from pmflib_tasks.answer import answer
+from pmflib_tasks.count import count
+from pmflib_tasks.crowd_model import crowd_model
+from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.fit import fit
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.labels import find_labels
+from pmflib_tasks.log_names import list_log_names
+from pmflib_tasks.reference import reference
+from pmflib_tasks.refine import refine
+from pmflib_tasks.score import score
+from pmflib_tasks.select import select
+from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.pipelines import draw_codes, make_schema
 
@@ -65,8 +63,8 @@ def store(tmp_path_factory, workers):
     mask = os.umask(0o022)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            # the logs are in several pieces
-            patch.setattr(pieces, "PIECE_BYTES", 5000)
+            # the logs are in several chunks
+            patch.setattr(chunks, "FILE_CHUNK_BYTES", 5000)
             _fit_log(home, workers)
             _label_log(home, workers)
         return Store(home / "store")
@@ -97,7 +95,7 @@ def _fit_log(home, workers):
     model = refine.fn(config, dataset, counts, fit.fn(config, counts), workers)
     evaluate.fn(config, dataset, counts, model, workers)
     scale = reference.fn(config, dataset, model, workers)
-    score.fn(config, dataset, model, scale, Wanted(), 1, workers)
+    score.fn(config, dataset, model, scale, ScoreOptions(), 1, workers)
     answer.fn(config, dataset, model, str(home / "asked.csv"), workers)
     auto = make_config(
         {
@@ -128,7 +126,7 @@ def _label_log(home, workers):
         base=home,
     )
     config = config.model_copy(update={"crowd": make_crowd({"method": "robust"})})
-    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     pairs = worker_pairs.fn(config, dataset, workers)
     model = crowd_model.fn(config, dataset, pairs, workers)
     find_labels.fn(config, dataset, model, workers)
@@ -150,35 +148,37 @@ def read_artefact(store, reference, out):
     match reference.kind:
         case "samples":
             path = folder / SAMPLES
-            found += [read_origins(path)[1], read_tallies(path).tobytes()]
+            found += [read_origins(path)[1], read_sample_counts(path).tobytes()]
             for block in iterate_blocks(list_blocks(path)):
                 found.append(
                     [value.tobytes() for value in vars(block).values() if value is not None]
                 )
         case "spill":
             spill = Spill(folder, {})
-            found += [spill.read_buckets(place, place + 1).to_pydict() for place in range(4)]
+            found += [
+                spill.read_buckets(position, position + 1).to_pydict() for position in range(4)
+            ]
             found.append(spill.read_keys().tobytes())
         case "spill-list":
             found.append(read_spill_list(store, reference))
         case "cuts":
-            found.append(read_cuts(store, reference))
+            found.append(read_splits(store, reference))
         case "dataset":
             found += [read_partitions(store, reference), read_superseded(store, reference)]
             found.append(list_dataset_blocks(store, reference, range(4)))
         case "counts":
-            counts = PairCounts.load(folder / "pairs")
+            counts = pmf.PairCounts.load(folder / "pairs")
             found += [counts.tables.tobytes(), counts.n_rows.tobytes()]
             found.append(load_singles(folder / "pairs").tobytes())
             found.append(take_bytes(read_arrays(folder / "pairs")[0]))
         case "start" | "model":
-            model = JointPMF.load(folder / "model")
+            model = pmf.JointPMF.load(folder / "model")
             found += [model.prior.tobytes(), model.factors.tobytes(), model.schema.digest]
         case "reference":
             found.append(take_bytes(read_arrays(folder / REFERENCE)[0]))
             found.append(ReferenceScores.load(folder / REFERENCE).origin)
         case "census":
-            found.append(load_census(store, [reference]))
+            found.append(load_log_names(store, [reference]))
         case "worker-pairs":
             WorkerPairCounts.load(folder / PAIRS)
             found.append(take_bytes(read_arrays(folder / PAIRS)[0]))
@@ -188,7 +188,7 @@ def read_artefact(store, reference, out):
                     crowd, rng = load_crowd_model(path.parent)
                     found += [crowd.mass.tobytes(), crowd.states.tobytes(), rng.bytes(8)]
         case "labels":
-            _hand_over(folder, out, out)
+            hand_over(folder, out, out)
             found += [path.read_bytes() for path in sorted(out.rglob("*.parquet"))]
     return found
 
@@ -205,8 +205,8 @@ def test_store__has_every_kind(store):
     assert verify_store(store).damages == ()
 
 
-@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
-def test_read__flipped_bit_is_never_taken_for_data(store, place, tmp_path):
+@pytest.mark.parametrize("position", [0.0, 0.5, 1.0])
+def test_read__flipped_bit_is_never_taken_for_data(store, position, tmp_path):
     unread = []
     for entry in list(store.entries()):
         reference = entry.reference
@@ -219,7 +219,7 @@ def test_read__flipped_bit_is_never_taken_for_data(store, place, tmp_path):
             if not content:
                 continue
             flipped = bytearray(content)
-            flipped[int(place * (len(content) - 1))] ^= 1
+            flipped[int(position * (len(content) - 1))] ^= 1
             path.write_bytes(flipped)
             name = f"{reference.path}/{path.relative_to(folder)}"
             try:
@@ -239,7 +239,7 @@ def test_read__flipped_bit_is_never_taken_for_data(store, place, tmp_path):
     # of models are not read, for they follow from the schema
     others = [path for path in unread if path.relative_to(store.root).parts[0] not in UNREAD]
     others = [path for path in others if "offsets" not in path.parts]
-    assert [path for path in others if place == 0.5 or "c" not in path.parts] == []
+    assert [path for path in others if position == 0.5 or "c" not in path.parts] == []
 
 
 def test_store__is_its_owners_alone(store):

@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from flows.etl import etl
+import pmflib as pmf
 from pmflib.config import load_config
-from pmflib.errors import ConfigError
-from pmflib.model import JointPMF
+from pmflib.core.errors import ConfigError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_last_run
+from pmflib_flows.etl import etl
+from tests.em.traits.planted_traits import draw_samples, plant_traits
 from tests.pipelines import as_wide, make_schema
-from tests.traits.planted_traits import draw_samples, plant_traits
 
 TOML = """
 [source]
@@ -80,7 +80,7 @@ def test_choose__traits_where_people_differ_by_degree(tmp_path):
     assert choice["gain"] > choice["standard_error"] > 0
     assert choice["reason"].startswith("continuous traits: traits make hidden answers")
     assert facts["model"]["notes"][0] == choice["reason"]
-    model = JointPMF.load(facts["live"])
+    model = pmf.JointPMF.load(facts["live"])
     assert model.trait_model is not None
     assert model.origin["choice"] == choice
     record = find_record(path)
@@ -99,24 +99,26 @@ def test_choose__classes_where_people_are_of_kinds(tmp_path):
     choice = facts["model"]["choice"]
     assert choice["chosen"] == "classes"
     assert choice["reason"].startswith("latent classes: traits make hidden answers")
-    model = JointPMF.load(facts["live"])
+    model = pmf.JointPMF.load(facts["live"])
     assert (model.trait_model, model.rank) == (None, 2)
     assert model.origin["choice"] == choice
     record = find_record(path)
     assert record.stages["start"].kind == "start"
     # the model is that of EM, and the next night goes on from it
-    classes = JointPMF.load(Store(tmp_path / "store").locate(record.stages["classes"]) / "model")
+    classes = pmf.JointPMF.load(
+        Store(tmp_path / "store").locate(record.stages["classes"]) / "model"
+    )
     assert np.array_equal(model.factors, classes.factors)
     deliver(tmp_path, draw_by_kind(60, seed=2), 1)
     warm = etl.fn(str(path))
     assert warm["refit"]["way"] == "warm"
     assert "traits" not in find_record(path).stages
-    assert JointPMF.load(warm["live"]).trait_model is None
+    assert pmf.JointPMF.load(warm["live"]).trait_model is None
 
 
 def test_choose__a_warm_night_of_traits_takes_what_was_chosen(tmp_path):
     path = write_pipeline(tmp_path, draw_by_degree(600))
-    first = JointPMF.load(etl.fn(str(path))["live"])
+    first = pmf.JointPMF.load(etl.fn(str(path))["live"])
     deliver(tmp_path, draw_by_degree(60, seed=2), 1)
     facts = etl.fn(str(path))
     assert facts["refit"]["way"] == "warm"
@@ -125,7 +127,7 @@ def test_choose__a_warm_night_of_traits_takes_what_was_chosen(tmp_path):
     stages = find_record(path).stages
     assert "classes" not in stages
     store = Store(tmp_path / "store")
-    warm = JointPMF.load(store.locate(stages["model"]) / "model")
+    warm = pmf.JointPMF.load(store.locate(stages["model"]) / "model")
     for name in ("dimensions", "shrinkage", "passes"):
         assert warm.origin[name] == first.origin[name]
     assert warm.rank == first.rank
@@ -144,13 +146,13 @@ def test_choose__is_made_again_at_every_refresh(tmp_path):
 
 
 def test_choose__traits_that_do_not_fit_in_memory_leave_latent_classes(tmp_path, monkeypatch):
-    monkeypatch.setattr("pmflib.traits.memory.UPDATE_TABLES", 1 << 50)
+    monkeypatch.setattr("pmflib.fitting.traits.UPDATE_TABLES", 1 << 50)
     path = write_pipeline(tmp_path, draw_by_degree(300))
     facts = etl.fn(str(path))
     choice = facts["model"]["choice"]
     assert choice["chosen"] == "classes"
     assert choice["reason"].startswith("latent classes: traits would need")
-    assert JointPMF.load(facts["live"]).origin["choice"] == choice
+    assert pmf.JointPMF.load(facts["live"]).origin["choice"] == choice
     assert "traits" not in find_record(path).stages
 
 
@@ -158,7 +160,7 @@ def test_choose__traits_that_fit_no_longer_leave_latent_classes(tmp_path, monkey
     path = write_pipeline(tmp_path, draw_by_degree(300), more="")
     assert etl.fn(str(path))["model"]["choice"]["chosen"] == "traits"
     deliver(tmp_path, draw_by_degree(60, seed=2), 1)
-    monkeypatch.setattr("pmflib.traits.memory.UPDATE_TABLES", 1 << 50)
+    monkeypatch.setattr("pmflib.fitting.traits.UPDATE_TABLES", 1 << 50)
     facts = etl.fn(str(path))
     assert facts["model"]["choice"]["chosen"] == "classes"
 

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from pmflib.counting.pair_counts import PairCounts
-from pmflib.errors import MemoryPlanError
+import pmflib as pmf
+from pmflib.core.errors import MemoryPlanError
 from pmflib.store.artefacts import Store
-from tasks import count as stage_module
-from tasks.count import count
-from tasks.ingest import ingest
+from pmflib_tasks import count as stage_module
+from pmflib_tasks.count import count
+from pmflib_tasks.ingest import ingest
 from tests.pipelines import as_wide, draw_codes, make_schema
 from tests.reference import pair_table
 
@@ -24,7 +24,7 @@ def counted(pipeline, tmp_path, workers):
 
 
 def load(config, reference):
-    return PairCounts.load(Store(config.resolve("store")).locate(reference) / "pairs")
+    return pmf.PairCounts.load(Store(config.resolve("store")).locate(reference) / "pairs")
 
 
 def test_count__equals_a_loop_over_the_rows(counted, workers):

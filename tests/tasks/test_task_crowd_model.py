@@ -5,23 +5,25 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import pmflib as pmf
 from pmflib.config import ClusterConfig, make_crowd
+from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
-from pmflib.crowd import aggregate, likeliest_start, read_labels
+from pmflib.crowd import starts
 from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
-from pmflib.errors import MemoryPlanError
-from pmflib.ingest import label_census as census_module
-from pmflib.running.clients import start_workers
+from pmflib.ingest.dataset import log_names
+from pmflib.running.workers import start_workers
 from pmflib.solvers.crowd import worker_marginals
 from pmflib.store.artefacts import Store
-from tasks.census import census
-from tasks.crowd_model import crowd_model
-from tasks.ingest import ingest
-from tasks.labels import find_labels
-from tasks.worker_pairs import worker_pairs
+from pmflib_tasks.crowd_model import crowd_model
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.labels import find_labels
+from pmflib_tasks.log_names import list_log_names
+from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
+from tests.factories import write_label_log
 from tests.pipelines import make_schema, summary_of
 
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
@@ -32,8 +34,8 @@ K = 3
 @pytest.fixture(autouse=True)
 def short_screening(monkeypatch):
     """Six passes from each start, stored labels' and those in memory alike: what is compared is the same bits."""
-    screening = replace(likeliest_start.SCREENING, n_passes=6)
-    monkeypatch.setattr(likeliest_start, "SCREENING", screening)
+    screening = replace(starts.SCREENING, n_passes=6)
+    monkeypatch.setattr(starts, "SCREENING", screening)
 
 
 @pytest.fixture(scope="module")
@@ -49,20 +51,13 @@ def log():
 @pytest.fixture
 def crowd(pipeline, tmp_path, log):
     config = pipeline(make_schema(2), SOURCE, em=EM)
-    write_log(tmp_path / "data" / "a.csv", log)
+    write_label_log(tmp_path / "data" / "a.csv", log)
     return config
-
-
-def write_log(path, table, rows=slice(None)):
-    lines = ["task,worker,label"]
-    columns = zip(*(table[name][rows] for name in ("task", "worker", "label")), strict=True)
-    lines += [f"t{task:03},w{worker},c{label}" for task, worker, label in columns]
-    path.write_text("\n".join(lines) + "\n")
 
 
 def run(config, workers):
     """References by stage."""
-    found = {"dataset": ingest.fn(config, workers, census.fn(config, workers))}
+    found = {"dataset": ingest.fn(config, workers, list_log_names.fn(config, workers))}
     found["pairs"] = worker_pairs.fn(config, found["dataset"], workers)
     found["crowd_model"] = crowd_model.fn(config, **found, address=workers)
     labels = find_labels.fn(config, found["dataset"], found["crowd_model"], workers)
@@ -98,7 +93,7 @@ def test_crowd_model__of_pairs_alone_is_that_in_memory_to_the_same_bits(
 ):
     config = choose(crowd, method, em=False)
     found = run(config, workers)["labels"]
-    expected = aggregate(log, method, em=False)
+    expected = pmf.crowd.aggregate(log, method, em=False)
     np.testing.assert_array_equal(read_confusion(config, found), expected.confusion)
     # sums of the calibration are made in the order of the blocks here and there: the last bits differ
     np.testing.assert_allclose(read_probabilities(config, found), expected.probabilities, atol=1e-9)
@@ -112,7 +107,7 @@ def test_crowd_model__judged_by_passes_is_that_in_memory(crowd, log, workers, me
     for em in (False, True):
         config = choose(crowd, method, em)
         found = run(config, workers)["labels"]
-        expected = aggregate(log, method, em=em, max_passes=100, tol=1e-4)
+        expected = pmf.crowd.aggregate(log, method, em=em, max_passes=100, tol=1e-4)
         np.testing.assert_allclose(
             read_probabilities(config, found), expected.probabilities, atol=1e-9
         )
@@ -122,7 +117,7 @@ def test_crowd_model__judged_by_passes_is_that_in_memory(crowd, log, workers, me
 
 @pytest.mark.slow
 def test_worker_pairs__same_bits_whatever_the_cuts_and_the_workers(crowd, log, workers):
-    table = read_labels(log)
+    table = pmf.crowd.read_labels(log)
     expected = count_worker_pairs(table.block, 9, K)
     assert (7, 8) not in set(zip(expected.first.tolist(), expected.second.tolist(), strict=True))
     with start_workers(ClusterConfig(workers=1)) as alone:
@@ -130,10 +125,10 @@ def test_worker_pairs__same_bits_whatever_the_cuts_and_the_workers(crowd, log, w
             run(choose(crowd, "symnmf", path=path), address)
             for path, address in (("two", workers), ("one", alone))
         )
-    # the passes that judge add up in the order of the blocks: the same for the same cuts
+    # the passes that judge add up in the order of the blocks: the same for the same chunks
     assert one == other
     config = choose(crowd, "symnmf", folds=4, buckets=12)
-    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     assert dataset.digest != one["dataset"].digest
     counted = worker_pairs.fn(config, dataset, workers)
     assert counted.digest == one["pairs"].digest
@@ -159,15 +154,15 @@ def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers,
 
 def test_crowd_model__new_labels_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):
     config = choose(pipeline(make_schema(2), SOURCE, em=EM), "multispa")
-    write_log(tmp_path / "data" / "a.csv", log, slice(0, 300))
+    write_label_log(tmp_path / "data" / "a.csv", log, slice(0, 300))
     before = run(config, workers)
-    write_log(tmp_path / "data" / "b.csv", log, slice(300, None))
-    read, take = [], census_module.take_census
-    monkeypatch.setattr(census_module, "take_census", lambda s, c: read.append(s) or take(s, c))
+    write_label_log(tmp_path / "data" / "b.csv", log, slice(300, None))
+    read, take = [], log_names.find_log_names
+    monkeypatch.setattr(log_names, "find_log_names", lambda s, c: read.append(s) or take(s, c))
     grown = run(config, workers)
     assert [source.name for source in read] == ["b.csv"]
     assert grown["pairs"].digest != before["pairs"].digest
-    expected = aggregate(log, "multispa", max_passes=100, tol=1e-4)
+    expected = pmf.crowd.aggregate(log, "multispa", max_passes=100, tol=1e-4)
     np.testing.assert_allclose(
         read_probabilities(config, grown["labels"]), expected.probabilities, atol=1e-9
     )
@@ -191,7 +186,7 @@ def test_crowd_model__empty_partitions_and_workers_without_a_common_task(
 @pytest.mark.slow
 def test_crowd_model__goes_on_where_it_was_interrupted(crowd, workers, monkeypatch):
     config = choose(crowd, "symnmf", path="first")
-    found = {"dataset": ingest.fn(config, workers, census.fn(config, workers))}
+    found = {"dataset": ingest.fn(config, workers, list_log_names.fn(config, workers))}
     found["pairs"] = worker_pairs.fn(config, found["dataset"], workers)
 
     def judge(config):
@@ -249,7 +244,7 @@ def run_interrupted(monkeypatch, work, config, stop_at):
 
 def test_worker_pairs__refuse_what_does_not_fit(crowd, workers, monkeypatch):
     config = choose(crowd, "designated")
-    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     small = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 16)})
     said = "counting pairs of workers would need .* Use fewer threads, raise cluster.memory_limit"
     with pytest.raises(MemoryPlanError, match=said):

@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pmflib as pmf
 from pmflib.config import EvaluateConfig
-from pmflib.model import JointPMF
-from pmflib.model.evaluation import choose_hidden
+from pmflib.fitting.pair_agreement import PairAgreement, compare_pairs
+from pmflib.scoring.evaluation import choose_hidden
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import read_block
-from tasks.evaluate import evaluate
+from pmflib_tasks.evaluate import evaluate
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 from tests.reference import conditional_pmf, joint_tensor, row_probability
 
@@ -34,13 +35,15 @@ def gather(config, stages, folds):
 
 def score_by_hand(codes, hidden, tensor, singles):
     """Means over the hidden cells, a cell at a time."""
-    out = {key: [] for key in ("log_prob", "correct", "error", "base_log_prob", "base_correct")}
+    keys = ("log_prob", "correct", "error", "variable", "base_log_prob", "base_correct")
+    out = {key: [] for key in keys}
     for row, gone in zip(codes, hidden, strict=True):
         for j in np.flatnonzero(gone):
-            pmf = conditional_pmf(tensor, np.where(gone, -1, row), j)
-            out["log_prob"].append(math.log(pmf[row[j]]))
-            out["correct"].append(pmf.argmax() == row[j])
-            out["error"].append(pmf @ np.arange(SIZES[j]) - row[j])
+            probabilities = conditional_pmf(tensor, np.where(gone, -1, row), j)
+            out["log_prob"].append(math.log(probabilities[row[j]]))
+            out["correct"].append(probabilities.argmax() == row[j])
+            out["error"].append(probabilities @ np.arange(SIZES[j]) - row[j])
+            out["variable"].append(j)
             out["base_log_prob"].append(math.log(singles[j][row[j]]))
             out["base_correct"].append(singles[j].argmax() == row[j])
     return {key: np.array(values, float) for key, values in out.items()}
@@ -51,7 +54,9 @@ def test_evaluate__equals_a_loop_over_the_hidden_cells(fitted, workers):
     reference = evaluate.fn(config, stages["dataset"], stages["counts"], stages["model"], workers)
     found = summary_of(config, reference)
     store = Store(config.resolve("store"))
-    model = JointPMF.load(store.locate(stages["model"]) / "model")
+    model = pmf.JointPMF.load(store.locate(stages["model"]) / "model")
+    counts = pmf.PairCounts.load(store.locate(stages["counts"]) / "pairs")
+    assert PairAgreement.from_json(found["pairs"]) == compare_pairs(model, counts)
     tensor = joint_tensor(model.prior, model.factors, SIZES)
     codes, hidden = gather(config, stages, [3])
     train, _ = gather(config, stages, [0, 1])
@@ -63,8 +68,12 @@ def test_evaluate__equals_a_loop_over_the_hidden_cells(fitted, workers):
     assert hidden.sum() > 20
     assert found["log_prob_per_cell"] == pytest.approx(expected["log_prob"].mean())
     assert found["accuracy"] == pytest.approx(expected["correct"].mean())
-    assert found["rmse"] == pytest.approx(np.sqrt((expected["error"] ** 2).mean()))
-    assert found["mae"] == pytest.approx(np.abs(expected["error"]).mean())
+    assert list(found["errors"]) == ["v0", "v1, v3", "v2"]
+    for errors, scale in zip(found["errors"].values(), ([0], [1, 3], [2]), strict=True):
+        own = expected["error"][np.isin(expected["variable"], scale)]
+        assert errors["cells"] == own.size
+        assert errors["rmse"] == pytest.approx(np.sqrt((own**2).mean()))
+        assert errors["mae"] == pytest.approx(np.abs(own).mean())
     assert found["baseline_log_prob_per_cell"] == pytest.approx(expected["base_log_prob"].mean())
     assert found["baseline_accuracy"] == pytest.approx(expected["base_correct"].mean())
     likelihood = np.mean([math.log(row_probability(tensor, row)) for row in codes])
@@ -105,4 +114,4 @@ def test_evaluate__with_a_target_says_how_well_it_is_predicted(fitted, workers):
     assert found["rows"] == np.count_nonzero(codes[:, 2] >= 0)
     assert set(found["differences"]) == {"majority class", "naive Bayes", "logistic regression"}
     assert found["verdict"][0].startswith("predicts 'v2' better than majority class")
-    assert "target" not in summary_of(config, evaluate.fn(aimed, *arguments, judge_target=False))
+    assert "target" not in summary_of(config, evaluate.fn(aimed, *arguments, with_target=False))

@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from flows.etl import etl
 from pmflib.config import load_config
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.errors import ConfigError, MemoryPlanError
-from pmflib.model import JointPMF
-from pmflib.schema import Schema
+from pmflib.core.errors import ConfigError, MemoryPlanError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_blocks
+from pmflib_flows.etl import etl
 from tests.pipelines import as_wide, draw_codes, make_schema
 
 TOML = """
@@ -47,8 +44,9 @@ def test_fit_traits__in_a_pipeline(tmp_path):
     facts = etl.fn(str(path))
     assert facts["model"]["method"] == "traits"
     assert facts["model"]["rank"] == 50
-    model = JointPMF.load(facts["live"])
+    model = pmf.JointPMF.load(facts["live"])
     assert model.trait_model.n_traits == facts["model"]["n_traits"]
+    assert 0 < model.origin["equivalent_samples"]["n_unseen"] < 300
     assert np.isfinite(facts["scores"]["log_prob_per_cell"])
     again = etl.fn(str(path))
     assert again["outcome"] == "unchanged"
@@ -74,7 +72,7 @@ def test_fit_traits__a_warm_night_takes_the_settings_of_the_live_model(tmp_path)
 
 
 def test_fit_traits__of_samples_that_do_not_fit_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pmflib.traits.memory.UPDATE_TABLES", 1 << 50)
+    monkeypatch.setattr("pmflib.fitting.traits.UPDATE_TABLES", 1 << 50)
     with pytest.raises(MemoryPlanError, match="fit_traits would need"):
         etl.fn(str(write_pipeline(tmp_path)))
 
@@ -89,11 +87,11 @@ def test_fit_traits__of_stored_samples_is_that_of_their_codes(tmp_path):
     facts = etl.fn(str(path))
     config, store = load_config(path), Store(tmp_path / "store")
     dataset = find_last_run(store, config.name).stages["dataset"]
-    schema, folds = Schema.load(tmp_path / "schema.json"), config.fold_split.train
-    samples = StoredSamples.open(store, dataset, schema, folds)
+    schema, folds = pmf.Schema.load(tmp_path / "schema.json"), config.fold_split.train
+    samples = pmf.StoredSamples.open(store, dataset, schema, folds)
     blocks = [block.to_codes(schema.offsets) for block in read_blocks(samples.blocks)]
     of_codes = pmf.fit_traits(np.concatenate(blocks), schema, n_states=50, rng=config.seed).model
-    of_run = JointPMF.load(facts["live"])
+    of_run = pmf.JointPMF.load(facts["live"])
     # of the blocks of several folds, sums have other last bits
     assert of_codes.factors == pytest.approx(of_run.factors, rel=1e-6)
     assert of_codes.trait_model.slopes == pytest.approx(of_run.trait_model.slopes, abs=1e-7)

@@ -1,16 +1,16 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import ConfigError
-from pmflib.model import JointPMF
+import pmflib as pmf
+from pmflib.core.errors import ConfigError
+from pmflib.display.progress import listen
+from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.score_tables import digest_model
 from pmflib.store.artefacts import Store
-from pmflib.trees.tree_pmf import TreePMF
-from tasks.count import count
-from tasks.evaluate import evaluate
-from tasks.ingest import ingest
-from tasks.refine import refine
-from tasks.stage_progress import listen
+from pmflib_tasks.count import count
+from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.refine import refine
 from tests.pipelines import as_wide, make_schema, run_to_model, summary_of
 
 
@@ -30,12 +30,12 @@ def draw_chain(n_rows, *, seed=0):
 
 @pytest.fixture(autouse=True)
 def _few_starts(monkeypatch):
-    monkeypatch.setattr("pmflib.trees.tree_fit.MOST_STARTS", 2)
-    monkeypatch.setattr("pmflib.trees.tree_fit.ROUNDS", ((4, 2),))
+    monkeypatch.setattr("pmflib.fitting.tree_fit.MOST_STARTS", 2)
+    monkeypatch.setattr("pmflib.fitting.tree_fit.ROUNDS", ((4, 2),))
 
 
 def load_model(config, reference):
-    return JointPMF.load(Store(config.resolve("store")).locate(reference) / "model")
+    return pmf.JointPMF.load(Store(config.resolve("store")).locate(reference) / "model")
 
 
 def write_delivery(tmp_path, name, n_rows, seed):
@@ -92,8 +92,8 @@ def test_refine__a_warm_night_looks_for_no_forest_where_there_was_none(pipeline,
 
 
 def test_refine__same_forests_on_workers_and_alone(pipeline, tmp_path, workers, monkeypatch):
-    monkeypatch.setattr("pmflib.fitting.stored_dependence.SEARCH_WORK", 0)
-    monkeypatch.setattr("pmflib.fitting.stored_dependence.START_ROWS", 300)
+    monkeypatch.setattr("pmflib.fitting.dependence.SEARCH_WORK", 0)
+    monkeypatch.setattr("pmflib.fitting.dependence.START_ROWS", 300)
     config = pipeline(make_schema(*[3] * 6), {"sample": "id"}, **SECTIONS)
     write_delivery(tmp_path, "a", 900, 1)
     stages = run_to_model(config, workers)
@@ -101,7 +101,7 @@ def test_refine__same_forests_on_workers_and_alone(pipeline, tmp_path, workers, 
     assert isinstance(model, TreePMF)
     other = config.model_copy(update={"store": config.store.model_copy(update={"path": "other"})})
     again = run_to_model(other, "")
-    found = JointPMF.load(Store(config.resolve("other")).locate(again["model"]) / "model")
+    found = pmf.JointPMF.load(Store(config.resolve("other")).locate(again["model"]) / "model")
     assert digest_model(found) == digest_model(model)
 
 

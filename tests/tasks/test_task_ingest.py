@@ -3,10 +3,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.errors import SchemaError, SourceError
-from pmflib.ingest import build_steps
-from tasks.ingest import ingest
-from tasks.stage_progress import listen
+from pmflib.core.errors import SchemaError, SourceError
+from pmflib.display.progress import listen
+from pmflib.ingest.dataset import build_steps
+from pmflib_tasks.ingest import ingest
 from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, summary_of
 
 SIZES = (3, 2, 4)
@@ -48,7 +48,7 @@ def test_ingest__wide_rows_are_the_samples(pipeline, tmp_path, workers):
 def test_ingest__wide_samples_with_names_keep_their_last_row(pipeline, tmp_path, workers):
     config = pipeline(SCHEMA, {"sample": "id"})
     codes = draw_codes(30, SIZES)
-    names = [f"s{place}" for place in range(29)] + ["s0"]
+    names = [f"s{index}" for index in range(29)] + ["s0"]
     (tmp_path / "data" / "a.csv").write_text(as_wide(codes, names))
     dataset = ingest.fn(config, workers)
     found, found_names = read_dataset(config, dataset)
@@ -71,7 +71,7 @@ def test_ingest__long_answers_become_samples(pipeline, tmp_path, workers, kind):
         else:
             pq.write_table(pa.table(mine), tmp_path / "data" / f"{name}.parquet")
     found, names = read_dataset(config, ingest.fn(config, workers))
-    expected = {f"s{place}": row for place, row in enumerate(codes.tolist())}
+    expected = {f"s{index}": row for index, row in enumerate(codes.tolist())}
     assert dict(zip(names, found.tolist(), strict=True)) == expected
 
 
@@ -142,8 +142,8 @@ def test_ingest__no_file(pipeline, workers):
 def test_ingest__reports_rows_while_files_are_read(pipeline, tmp_path, workers):
     config = pipeline(SCHEMA, LONG)
     codes = draw_codes(10, SIZES, missing=0)
-    for place in range(6):
-        write_csv(tmp_path / "data" / f"{place}.csv", as_long(codes))
+    for index in range(6):
+        write_csv(tmp_path / "data" / f"{index}.csv", as_long(codes))
     received = []
     with listen(received.append):
         ingest.fn(config, workers)

@@ -5,18 +5,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.config import make_crowd
+from pmflib.core.errors import ConfigError, SchemaError, SourceError
 from pmflib.crowd import aggregate
-from pmflib.crowd.pipeline import checkpoint, fitting
-from pmflib.errors import ConfigError, SchemaError, SourceError
-from pmflib.ingest import label_census as census_module
+from pmflib.em.checkpoint import Checkpoint
+from pmflib.ingest.dataset import log_names
 from pmflib.store.artefacts import Store
-from tasks.census import census
-from tasks.crowd_model import crowd_model
-from tasks.ingest import ingest
-from tasks.known import find_known_labels
-from tasks.labels import find_labels
-from tasks.worker_pairs import worker_pairs
+from pmflib_tasks.crowd_model import crowd_model
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.known import find_known_labels
+from pmflib_tasks.labels import find_labels
+from pmflib_tasks.log_names import list_log_names
+from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
+from tests.factories import write_label_log
 from tests.pipelines import make_schema, summary_of
 
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
@@ -30,16 +31,9 @@ def log():
     return draw_log(rng, **sizes)
 
 
-def write_log(path, table, rows):
-    lines = ["task,worker,label"]
-    columns = zip(*(table[name][rows] for name in ("task", "worker", "label")), strict=True)
-    lines += [f"t{task:03},w{worker:02},c{label}" for task, worker, label in columns]
-    path.write_text("\n".join(lines) + "\n")
-
-
 def run(config, workers, **crowd):
     config = with_crowd(config, **crowd)
-    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     model = known = None
     if config.crowd.known is not None:
         known = find_known_labels.fn(config, dataset, workers)
@@ -77,7 +71,7 @@ def read_labels(config, reference):
 @pytest.fixture
 def crowd(pipeline, tmp_path, log):
     config = pipeline(make_schema(2), SOURCE, em=EM)
-    write_log(tmp_path / "data" / "a.csv", log[0], slice(None))
+    write_label_log(tmp_path / "data" / "a.csv", log[0], slice(None))
     return config
 
 
@@ -162,7 +156,7 @@ def test_find_known_labels__every_row_is_used_or_set_aside(crowd, tmp_path, work
     rows = ["t000,c1", " t001 ,c2 ", ",c1", "t002,", "t003,c9", "t004,c0", "t004,c1", "t000,c1"]
     gold.write_text("\n".join(["task,label", *rows, "nobody,c1", "t005"]) + "\n")
     config = with_crowd(crowd, known=str(gold))
-    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     reference = find_known_labels.fn(config, dataset, workers)
     folder = Store(config.resolve("store")).locate(reference)
     assert pq.read_table(folder / "known.parquet").num_rows == 2
@@ -182,7 +176,7 @@ def test_find_known_labels__every_row_is_used_or_set_aside(crowd, tmp_path, work
 
 def test_find_known_labels__refuses_what_belongs_to_something_else(crowd, tmp_path, workers):
     config = with_crowd(crowd, known="gold.csv")
-    dataset = ingest.fn(config, workers, census.fn(config, workers))
+    dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     gold = tmp_path / "gold.csv"
     with pytest.raises(SourceError):
         find_known_labels.fn(config, dataset, workers)
@@ -202,11 +196,11 @@ def test_find_known_labels__refuses_what_belongs_to_something_else(crowd, tmp_pa
 def test_find_labels__new_labels_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):
     table, _ = log
     config = pipeline(make_schema(2), SOURCE, em=EM)
-    write_log(tmp_path / "data" / "a.csv", table, slice(0, 1200))
+    write_label_log(tmp_path / "data" / "a.csv", table, slice(0, 1200))
     run(config, workers)
-    write_log(tmp_path / "data" / "b.csv", table, slice(1200, None))
-    read, take = [], census_module.take_census
-    monkeypatch.setattr(census_module, "take_census", lambda s, c: read.append(s) or take(s, c))
+    write_label_log(tmp_path / "data" / "b.csv", table, slice(1200, None))
+    read, take = [], log_names.find_log_names
+    monkeypatch.setattr(log_names, "find_log_names", lambda s, c: read.append(s) or take(s, c))
     grown = run(config, workers)
     assert [source.name for source in read] == ["b.csv"]
     labels, people = read_labels(config, grown)
@@ -214,7 +208,7 @@ def test_find_labels__new_labels_equal_a_full_run(pipeline, tmp_path, log, worke
     assert labels["label"].to_pylist() == [f"c{code}" for code in expected.codes]
     np.testing.assert_allclose(people["accuracy"], expected.accuracy, atol=1e-8)
     # once more: nothing is left to do
-    monkeypatch.setattr(fitting, "run_passes", None)
+    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.run_passes", None)
     assert run(config, workers) == grown
 
 
@@ -231,10 +225,10 @@ def test_find_labels__new_workers_and_labels_leave_old_files_alone(
     )
     # a task has labels in both files, and one of them is given again
     late = np.append(late, early[0])
-    write_log(tmp_path / "data" / "a.csv", table, early)
+    write_label_log(tmp_path / "data" / "a.csv", table, early)
     run(config, workers, classes=classes)
     before = list_spills(config)
-    write_log(tmp_path / "data" / "b.csv", table, late)
+    write_label_log(tmp_path / "data" / "b.csv", table, late)
     grown = run(config, workers, classes=classes)
     after = list_spills(config)
     assert [name for name, _ in after] == ["a.csv", "b.csv"]
@@ -244,7 +238,7 @@ def test_find_labels__new_workers_and_labels_leave_old_files_alone(
     assert run(apart, workers, classes=classes).digest == grown.digest
     # and as if each file had been encoded with the whole schema
     whole = with_crowd(elsewhere(config, "whole"), classes=classes)
-    census.fn(whole, workers)
+    list_log_names.fn(whole, workers)
     found = find_labels.fn(whole, ingest.fn(whole, workers), address=workers)
     assert found.digest == grown.digest
     labels, _ = read_labels(config, grown)
@@ -255,18 +249,18 @@ def test_find_labels__passes_go_on_where_they_were_interrupted(crowd, workers, m
     # of another store: nothing is left to do in the first one
     expected = run(crowd, workers, method="dawid_skene")
     apart = elsewhere(crowd, "other")
-    save = checkpoint.save_fit
+    save = Checkpoint.save
 
-    def keep(path, fit):
-        save(path, fit)
+    def keep(self, fit):
+        save(self, fit)
         if fit.n_passes == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(fitting, "save_fit", keep)
+    monkeypatch.setattr(Checkpoint, "save", keep)
     with pytest.raises(KeyboardInterrupt):
         run(apart, workers, method="dawid_skene")
     seen = []
-    monkeypatch.setattr(fitting, "save_fit", lambda path, fit: seen.append(fit.n_passes))
+    monkeypatch.setattr(Checkpoint, "save", lambda self, fit: seen.append(fit.n_passes))
     assert run(apart, workers, method="dawid_skene").digest == expected.digest
     assert seen[0] == 4
 

@@ -5,24 +5,24 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pmflib.em.checkpoint import save_state
-from pmflib.errors import MemoryPlanError, RankError, SchemaError
-from pmflib.fitting.distillation import distil
-from pmflib.level_blocks import FLOOR
-from pmflib.model import JointPMF
-from pmflib.running.worker_memory import ClusterMemory
-from pmflib.schema import Schema, Variable
+import pmflib as pmf
+from pmflib.core.arrays import FLOOR
+from pmflib.core.errors import MemoryPlanError, RankError, SchemaError
+from pmflib.display.progress import listen
+from pmflib.em.checkpoint import Checkpoint
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.weighing import weigh_model
+from pmflib.running.memory import ClusterMemory
 from pmflib.store.artefacts import Store
-from tasks.count import count
-from tasks.fit import fit
-from tasks.ingest import ingest
-from tasks.refine import refine
-from tasks.stage_progress import listen
+from pmflib_tasks.count import count
+from pmflib_tasks.fit import fit
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.refine import refine
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 
 def load_model(config, reference):
-    return JointPMF.load(Store(config.resolve("store")).locate(reference) / "model")
+    return pmf.JointPMF.load(Store(config.resolve("store")).locate(reference) / "model")
 
 
 def run(pipeline, tmp_path, workers, schema, codes, **sections):
@@ -63,6 +63,22 @@ def test_refine__two_variables_and_one_state(pipeline, tmp_path, workers):
         expected = np.bincount(codes[:, j], minlength=size) / 200
         np.testing.assert_allclose(model.factor(j)[:, 0], expected)
     assert summary_of(config, stages["model"])["held_out_per_row"] == []
+    # nothing is held out that could say what the model is worth
+    assert "equivalent_samples" not in model.origin
+
+
+def test_refine__folds_that_are_held_out_say_what_the_model_is_worth(fitted):
+    config, stages = fitted
+    store, split = Store(config.resolve("store")), config.fold_split
+    model = load_model(config, stages["model"])
+    seen, unseen = (
+        StoredSamples.open(store, stages["dataset"], model.schema, folds)
+        for folds in (split.train, [*split.validation, *split.test])
+    )
+    learnt = model.origin["equivalent_samples"]
+    assert learnt["n_unseen"] == unseen.n_rows > 0
+    assert learnt["largest"] == 10 * seen.n_rows
+    assert weigh_model(model, seen.read_codes(), unseen.read_codes()).origin == model.origin
 
 
 def test_refine__variable_never_observed_and_variable_of_one_level(pipeline, tmp_path, workers):
@@ -115,18 +131,18 @@ def test_refine__continues_from_the_last_pass(fitted, workers, monkeypatch):
         update={"em": config.em.model_copy(update={"max_passes": 9, "tol": 0})}
     )
 
-    def save_four(path, state):
-        save_state(path, state)
+    save = Checkpoint.save
+
+    def save_four(self, state):
+        save(self, state)
         if state.n_passes == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("pmflib.em.members.save_state", save_four)
+    monkeypatch.setattr(Checkpoint, "save", save_four)
     with pytest.raises(KeyboardInterrupt):
         refine.fn(longer, *arguments)
     passes = []
-    monkeypatch.setattr(
-        "pmflib.em.members.save_state", lambda path, state: passes.append(state.n_passes)
-    )
+    monkeypatch.setattr(Checkpoint, "save", lambda self, state: passes.append(state.n_passes))
     resumed = refine.fn(longer, *arguments)
     assert passes[0] == 5
     store = Store(config.resolve("store"))
@@ -179,8 +195,8 @@ def test_refine__start_and_pseudo_count_of_many_samples_are_chosen(fitted, worke
     assert "0.3: -" in notes[0]
     assert notes[1].startswith("start ")
     # on workers and in this process alike
-    monkeypatch.setattr("tasks.refine.VERSION", 0)
-    monkeypatch.setattr("tasks.refine.open_workers", open_nothing)
+    monkeypatch.setattr("pmflib_tasks.refine.VERSION", 0)
+    monkeypatch.setattr("pmflib_tasks.refine.open_workers", open_nothing)
     alone = refine_again(long, stages, workers)
     assert summary_of(config, alone)["notes"] == notes
 
@@ -215,8 +231,8 @@ def test_refine__average_of_members(fitted, workers, monkeypatch):
     check_model(model, model.schema, 3 * config.model.rank)
     assert (model.origin["average"], model.origin["final"]) == (3, True)
     assert summary["notes"][-1].startswith("average of 3 fits: held-out log-likelihood per sample")
-    monkeypatch.setattr("tasks.refine.VERSION", 0)
-    monkeypatch.setattr("tasks.refine.open_workers", open_nothing)
+    monkeypatch.setattr("pmflib_tasks.refine.VERSION", 0)
+    monkeypatch.setattr("pmflib_tasks.refine.open_workers", open_nothing)
     assert refine_again(several, stages, workers).digest == reference.digest
 
 
@@ -224,30 +240,31 @@ def test_refine__average_continues_from_the_last_pass(fitted, workers, monkeypat
     config, stages = fitted
     several = change(config, em={"members": 2, "max_passes": 12, "pseudo_count": 0.5})
 
-    def save_some(path, state):
-        save_state(path, state)
-        if path.name == "state-members.npz" and state.n_passes == 3:
+    save = Checkpoint.save
+
+    def save_some(self, state):
+        save(self, state)
+        if self.path.name == "state-members.npz" and state.n_passes == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("pmflib.em.members.save_state", save_some)
+    monkeypatch.setattr(Checkpoint, "save", save_some)
     with pytest.raises(KeyboardInterrupt):
         refine_again(several, stages, workers)
     saved = []
     monkeypatch.setattr(
-        "pmflib.em.members.save_state",
-        lambda path, state: saved.append((path.name, state.n_passes)),
+        Checkpoint, "save", lambda self, state: saved.append((self.path.name, state.n_passes))
     )
     resumed = refine_again(several, stages, workers)
     # what was compared before the average is not done again
     assert saved[0] == ("state-members.npz", 4)
     assert {name for name, _ in saved} == {"state-members.npz"}
-    monkeypatch.setattr("tasks.refine.VERSION", 0)
+    monkeypatch.setattr("pmflib_tasks.refine.VERSION", 0)
     assert refine_again(several, stages, workers).digest == resumed.digest
 
 
 def test_refine__average_is_distilled(fitted, workers, monkeypatch):
     config, stages = fitted
-    monkeypatch.setattr("tasks.refine.distil", partial(distil, n_samples=500))
+    monkeypatch.setattr("pmflib_tasks.refine.distil", partial(pmf.distil, n_samples=500))
     small = change(config, em={"members": 2, "distil": 3, "max_passes": 15})
     reference = refine_again(small, stages, workers)
     model = load_model(config, reference)
@@ -270,7 +287,9 @@ def test_refine__refuses_what_does_not_fit_in_memory(fitted, workers):
 
 
 def test_stages__start_their_own_workers(pipeline, tmp_path):
-    config = pipeline(Schema((Variable("v0", ("0", "1")), Variable("v1", ("0", "1")))), {})
+    config = pipeline(
+        pmf.Schema((pmf.Variable("v0", ("0", "1")), pmf.Variable("v1", ("0", "1")))), {}
+    )
     (tmp_path / "data" / "a.csv").write_text(as_wide(draw_codes(40, (2, 2))))
     dataset = ingest.fn(config)
     assert summary_of(config, count.fn(config, dataset))["samples"] == 40

@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+import pmflib as pmf
 from pmflib.config import QualityConfig
-from pmflib.errors import QualityError
-from pmflib.quality.verdict import hold_back
-from pmflib.schema import Schema, Variable
+from pmflib.core.errors import QualityError
+from pmflib.quality.findings import hold_back
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
-from tasks.count import count
-from tasks.ingest import ingest
-from tasks.quality import check_quality, read_findings
+from pmflib_tasks.count import count
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.quality import check_quality, read_findings
 from tests.pipelines import as_wide, draw_codes, make_schema, summary_of
 
 SIZES = (3, 2, 4, 2)
@@ -65,7 +65,7 @@ def test_check_quality__a_first_run_has_nothing_to_compare_with(home):
 
 def test_check_quality__a_survey_in_another_encoding_is_held_back(pipeline, workers, tmp_path):
     cities = ("Berlin", "Hamburg", "Köln", "München")
-    schema = Schema((Variable("stadt", cities), Variable("beruf", ("Arzt", "Lehrer"))))
+    schema = pmf.Schema((pmf.Variable("stadt", cities), pmf.Variable("beruf", ("Arzt", "Lehrer"))))
     rows = "".join(f"{cities[n % 4]},{('Arzt', 'Lehrer')[n % 2]}\n" for n in range(400))
     config = pipeline(schema, {"path": "data"})
     (tmp_path / "data" / "a.csv").write_bytes(("stadt,beruf\n" + rows).encode("latin-1"))

@@ -2,16 +2,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.errors import ConfigError, SchemaError, SourceError
-from pmflib.model import JointPMF
-from pmflib.model.reference_scores import ReferenceScores
-from pmflib.model.score_tables import TableScorer, Wanted
-from pmflib.model.stored_predictions import score_stored
+import pmflib as pmf
+from pmflib.core.errors import ConfigError, SchemaError, SourceError
+from pmflib.model.row_scores import ReferenceScores
+from pmflib.model.score_tables import ScoreOptions, TableScorer
+from pmflib.scoring.stored_predictions import score_stored
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_layers
-from tasks.answer import answer
-from tasks.reference import reference
-from tasks.score import score
+from pmflib_tasks.answer import answer
+from pmflib_tasks.reference import reference
+from pmflib_tasks.score import score
 from tests.pipelines import draw_codes, make_schema, run_to_model, summary_of
 
 SIZES = (3, 2, 4)
@@ -29,7 +29,7 @@ def long_log(pipeline, tmp_path, workers):
         lines.append(f"s{row},v{variable},{CODES[row, variable]}")
     (tmp_path / "data" / "a.csv").write_text("\n".join(lines))
     stages = run_to_model(config, workers)
-    model = JointPMF.load(Store(config.resolve("store")).locate(stages["model"]) / "model")
+    model = pmf.JointPMF.load(Store(config.resolve("store")).locate(stages["model"]) / "model")
     return config, stages, model
 
 
@@ -40,7 +40,7 @@ def read_parquet(config, reference):
 def make_scores(config, stages, workers, *targets):
     scale = reference.fn(config, stages["dataset"], stages["model"], workers)
     inputs = stages["dataset"], stages["model"], scale
-    return score.fn(config, *inputs, Wanted(targets), 1, workers)
+    return score.fn(config, *inputs, ScoreOptions(targets), 1, workers)
 
 
 def test_score__equals_the_model_called_by_hand(long_log, workers):
@@ -55,10 +55,10 @@ def test_score__equals_the_model_called_by_hand(long_log, workers):
     assert 0 <= measures["accuracy"] <= 1
     codes = np.array([CODES[int(row["sample"][1:])] for row in rows])
     assert len({row["sample"] for row in rows}) == 120
-    pmf = model.predict_proba(codes, "v2")
-    assert [row["v2.label"] for row in rows] == [str(code) for code in pmf.argmax(axis=1)]
-    np.testing.assert_allclose([row["v2.probability"] for row in rows], pmf.max(axis=1))
-    np.testing.assert_allclose([row["v2.expected"] for row in rows], pmf @ np.arange(4))
+    probabilities = model.predict_proba(codes, "v2")
+    assert [row["v2.label"] for row in rows] == [str(code) for code in probabilities.argmax(axis=1)]
+    np.testing.assert_allclose([row["v2.probability"] for row in rows], probabilities.max(axis=1))
+    np.testing.assert_allclose([row["v2.expected"] for row in rows], probabilities @ np.arange(4))
     np.testing.assert_allclose([row["log_prob"] for row in rows], model.log_prob(codes))
     assert [row["state"] for row in rows] == model.posterior(codes).argmax(axis=1).tolist()
 
@@ -75,7 +75,7 @@ def test_score__second_call_and_other_target(long_log, workers, monkeypatch):
 def test_score_stored__goes_on_after_the_partitions_that_are_done(long_log, tmp_path):
     config, stages, model = long_log
     layers = list_layers(Store(config.resolve("store")), stages["dataset"])
-    scorer = TableScorer(model, ReferenceScores.draw(model), Wanted(("v1",)))
+    scorer = TableScorer(model, ReferenceScores.draw(model), ScoreOptions(("v1",)))
     for name in ("whole", "part"):
         (tmp_path / name).mkdir()
     whole = score_stored(None, layers, scorer, tmp_path / "whole")
@@ -102,14 +102,14 @@ def test_answer__equals_the_model_called_by_hand(long_log, tmp_path, workers):
     correct, n_judged = 0, 0
     for row, (who, variable) in zip(rows, asked, strict=False):
         own = CODES[int(who[1:])]
-        pmf = model.predict_proba(own[None], variable)[0]
+        probabilities = model.predict_proba(own[None], variable)[0]
         assert (row["sample"], row["variable"], row["known"]) == (who, f"v{variable}", True)
-        assert row["label"] == str(pmf.argmax())
-        assert row["probability"] == pytest.approx(pmf.max())
-        assert row["expected"] == pytest.approx(pmf @ np.arange(SIZES[variable]))
+        assert row["label"] == str(probabilities.argmax())
+        assert row["probability"] == pytest.approx(probabilities.max())
+        assert row["expected"] == pytest.approx(probabilities @ np.arange(SIZES[variable]))
         if own[variable] >= 0:
-            assert row["log_prob"] == pytest.approx(np.log(pmf[own[variable]]))
-            correct += pmf.argmax() == own[variable]
+            assert row["log_prob"] == pytest.approx(np.log(probabilities[own[variable]]))
+            correct += probabilities.argmax() == own[variable]
             n_judged += 1
         else:
             assert row["log_prob"] is None

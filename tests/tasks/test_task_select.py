@@ -4,23 +4,23 @@ import re
 import numpy as np
 import pytest
 
-from flows import etl
+import pmflib as pmf
+from pmflib.core.comparison import Comparison
+from pmflib.core.errors import ConfigError
 from pmflib.counting.groups import count_some, load_groups
-from pmflib.errors import ConfigError, PmfError
-from pmflib.ranks import by_pairs, fit_runs, pair_search, stored_selection
-from pmflib.ranks.folds import fit_rank
-from pmflib.selection.comparison import Comparison
-from pmflib.selection.comparison_tables import draw_markdown
+from pmflib.display.progress import listen
+from pmflib.display.summary import draw_markdown
+from pmflib.fitting.ranks import by_pairs, fit_runs, pair_search, stored_selection
+from pmflib.fitting.ranks.folds import fit_rank
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.dataset import list_dataset_blocks, take_samples
 from pmflib.store.lineage import trace
-from pmflib.store.taken_samples import take_samples
-from tasks import select as stage
-from tasks.count import count
-from tasks.fit import fit
-from tasks.ingest import ingest
-from tasks.select import COMPARISONS, select, settle
-from tasks.stage_progress import listen
+from pmflib_flows import etl
+from pmflib_tasks import select as stage
+from pmflib_tasks.count import count
+from pmflib_tasks.fit import fit
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.select import COMPARISONS, select, settle
 from tests.pipelines import as_wide, draw_codes, make_schema, summary_of
 
 SIZES = (3, 2, 4, 2)
@@ -103,7 +103,7 @@ def test_select__wide_tables_are_judged_on_some_variables(counted, workers, monk
 
 def test_select__nothing_to_hold_out(counted, workers):
     config, dataset, counts = counted(codes=np.full((50, 4), -1))
-    with pytest.raises(PmfError, match="count with n_folds=16, or give a rank"):
+    with pytest.raises(pmf.PmfError, match="count with n_folds=16, or give a rank"):
         select.fn(config, dataset, counts, workers)
 
 

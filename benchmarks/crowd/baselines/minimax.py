@@ -26,15 +26,15 @@ def run_minimax(log: Log, rng: np.random.Generator) -> Found:
     for_workers = REGULARISATION * n_classes**2
     for_tasks = for_workers * (tasks.size / log.n_workers) / (tasks.size / log.n_tasks)
     shapes = (log.n_workers, n_classes, n_classes), (log.n_tasks, n_classes, n_classes)
-    cut = int(np.prod(shapes[0]))
+    n_of_workers = int(np.prod(shapes[0]))
     votes = log.votes
     posterior = votes / np.maximum(votes.sum(axis=1, keepdims=True), 1)
     given = np.eye(n_classes)[labels][:, None, :]
 
     def find_logs(parameters: np.ndarray) -> np.ndarray:
         """Logarithms of the probabilities of labels, (n_labels, true class, label)."""
-        of_workers = parameters[:cut].reshape(shapes[0])
-        scores = of_workers[workers] + parameters[cut:].reshape(shapes[1])[tasks]
+        of_workers = parameters[:n_of_workers].reshape(shapes[0])
+        scores = of_workers[workers] + parameters[n_of_workers:].reshape(shapes[1])[tasks]
         scores -= scores.max(axis=2, keepdims=True)
         return np.asarray(scores - np.log(np.exp(scores).sum(axis=2, keepdims=True)))
 
@@ -45,18 +45,20 @@ def run_minimax(log: Log, rng: np.random.Generator) -> Found:
         gradient = np.concatenate(
             [sum_by(workers, slopes, log.n_workers), sum_by(tasks, slopes, log.n_tasks)]
         )
-        gradient[:cut] += for_workers * parameters[:cut]
-        gradient[cut:] += for_tasks * parameters[cut:]
+        gradient[:n_of_workers] += for_workers * parameters[:n_of_workers]
+        gradient[n_of_workers:] += for_tasks * parameters[n_of_workers:]
         value = -float((weights * logs * given).sum())
-        value += for_workers / 2 * float(parameters[:cut] @ parameters[:cut])
-        return value + for_tasks / 2 * float(parameters[cut:] @ parameters[cut:]), gradient
+        value += for_workers / 2 * float(parameters[:n_of_workers] @ parameters[:n_of_workers])
+        return value + for_tasks / 2 * float(
+            parameters[n_of_workers:] @ parameters[n_of_workers:]
+        ), gradient
 
     def sum_by(owner: np.ndarray, slopes: np.ndarray, n_owners: int) -> np.ndarray:
         width = n_classes**2
         cells = (owner[:, None] * width + np.arange(width)).ravel()
         return np.bincount(cells, slopes.ravel(), minlength=n_owners * width)
 
-    parameters = np.zeros(cut + int(np.prod(shapes[1])))
+    parameters = np.zeros(n_of_workers + int(np.prod(shapes[1])))
     for _ in range(ROUNDS):
         found = minimize(
             evaluate, parameters, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}

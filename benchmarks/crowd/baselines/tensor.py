@@ -10,7 +10,7 @@ import scipy.sparse
 from scipy.optimize import linear_sum_assignment
 
 from benchmarks.crowd.baselines.common import Found, Log, find_posterior
-from pmflib.solvers.numeric.simplex import project_simplex, solve_simplex_least_squares
+from pmflib.solvers.numeric.least_squares import project_simplex, solve_simplex_least_squares
 
 SWEEPS = 500
 INNER = 10
@@ -56,12 +56,12 @@ def run_tensor(log: Log, rng: np.random.Generator) -> Found:
     confusion = rng.random((n_workers, n_classes, n_classes))
     confusion /= confusion.sum(axis=1, keepdims=True)
     prior = np.full(n_classes, 1.0 / n_classes)
-    places = [_find_places(moments, worker) for worker in range(n_workers)]
+    found = [_find_cells(moments, worker) for worker in range(n_workers)]
     duals = np.zeros_like(confusion)
     for _ in range(SWEEPS):
         before = confusion.copy()
         for worker in range(n_workers):
-            gram, right = _meet_worker(moments, places[worker], worker, confusion, prior)
+            gram, right = _meet_worker(moments, found[worker], worker, confusion, prior)
             confusion[worker], duals[worker] = _solve(gram, right, confusion[worker], duals[worker])
         prior = solve_simplex_least_squares(*_meet_prior(moments, confusion))
         if np.abs(confusion - before).sum() < TOLERANCE * np.abs(before).sum():
@@ -103,19 +103,19 @@ def _list_triples(log: Log) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _find_places(
+def _find_cells(
     moments: Moments, worker: int
 ) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_matrix]:
     """The other two of each triple with a worker, levels of theirs in each cell, and values by own label and cell."""
     n_classes = moments.single.shape[1]
     partners, levels = [np.empty((0, 2), np.int64)], [np.empty((0, 2), np.int64)]
     own, values = [np.empty(0, np.int64)], [np.empty(0)]
-    for place in range(3):
-        others = [other for other in range(3) if other != place]
-        partners.append(moments.triples[moments.triples[:, place] == worker][:, others])
-        there = moments.levels[:, place] // n_classes == worker
+    for position in range(3):
+        others = [other for other in range(3) if other != position]
+        partners.append(moments.triples[moments.triples[:, position] == worker][:, others])
+        there = moments.levels[:, position] // n_classes == worker
         levels.append(moments.levels[there][:, others])
-        own.append(moments.levels[there, place] % n_classes)
+        own.append(moments.levels[there, position] % n_classes)
         values.append(moments.values[there])
     rows, data = np.concatenate(own), np.concatenate(values)
     cells = scipy.sparse.coo_matrix((data, (rows, np.arange(rows.size))), (n_classes, rows.size))
@@ -124,13 +124,13 @@ def _find_places(
 
 def _meet_worker(
     moments: Moments,
-    places: tuple[np.ndarray, np.ndarray, scipy.sparse.csr_matrix],
+    found: tuple[np.ndarray, np.ndarray, scipy.sparse.csr_matrix],
     worker: int,
     confusion: np.ndarray,
     prior: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Normal equations of one confusion matrix, the others being as they are."""
-    partners, levels, cells = places
+    partners, levels, cells = found
     grams = confusion.transpose(0, 2, 1) @ confusion
     met = moments.met[worker]
     gram = grams[met].sum(axis=0) + (grams[partners[:, 0]] * grams[partners[:, 1]]).sum(axis=0)

@@ -1,4 +1,4 @@
-"""Label logs in a store: what one Dask task does with a group of blocks, or with a partition."""
+"""Label logs in a store: what one Dask task does with a group of blocks, and the memory that stages take."""
 
 from __future__ import annotations
 
@@ -9,19 +9,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pmflib.arrays import FloatArray
-from pmflib.blocks import SparseBlock, concatenate_blocks
+from pmflib.core.arrays import FloatArray
+from pmflib.core.blocks import SparseBlock, concatenate_blocks
+from pmflib.core.methods import CROWD_METHODS
 from pmflib.counting.worker_pair_counts import (
+    SORTED_PAIRS,
+    SORTED_PER_COUNTED,
     WorkerPairCounts,
     count_label_pairs,
     count_worker_pairs,
 )
 from pmflib.crowd.confidence import Calibration
-from pmflib.crowd.copied_labels import Copies, find_copies
-from pmflib.crowd.e_step import LogWeights, evaluate_blocks, score_tasks, split_rows
+from pmflib.crowd.e_step import (
+    CHUNK_CELLS,
+    CalibrationRound,
+    LeftOutSums,
+    LogWeights,
+    add_block_sums,
+    evaluate_blocks,
+    score_tasks,
+    split_sparse_block,
+    start_sums,
+)
 from pmflib.crowd.known_intercepts import KnownScores, score_known
-from pmflib.crowd.label_tally import LabelTally
-from pmflib.crowd.left_out import LeftOutSums, Round, start_sums, sum_block
+from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.pipeline.known_files import read_known_codes
 from pmflib.crowd.pipeline.label_tables import (
     list_questions,
@@ -31,13 +42,22 @@ from pmflib.crowd.pipeline.label_tables import (
     pick_uncertain,
 )
 from pmflib.crowd.votes import VotedBlock, add_votes
-from pmflib.em.statistics import EMStatistics
-from pmflib.running.grouping import group_blocks
-from pmflib.running.worker_messages import report_count
+from pmflib.crowd.workers import BYTES_OF_PAIR, MOST_LABEL_PAIRS, Copies, find_copies
+from pmflib.em.memory import plan_em
+from pmflib.model.statistics import EMStatistics
+from pmflib.running.maps import report_count
+from pmflib.running.memory import MemoryPlan
 from pmflib.solvers.crowd.annotator_model import CrowdModel
-from pmflib.store.handed_files import find_out, hand_in
-from pmflib.store.mirrors import find_place
-from pmflib.store.sample_blocks import BlockReference, list_blocks, read_blocks, read_origins
+from pmflib.solvers.crowd.worker_marginals import check_levels
+from pmflib.store.caches import find_local_path
+from pmflib.store.checkpoints import find_out, hand_in
+from pmflib.store.sample_blocks import (
+    BlockReference,
+    group_blocks,
+    list_blocks,
+    read_blocks,
+    read_origins,
+)
 
 MOST_CELLS = 1 << 21
 """Most tasks times classes that are worked on at a time: each task may be a stratum of its own."""
@@ -59,7 +79,7 @@ def load_voted(
     """
     joined = _read_joined(group, n_workers, n_classes)
     n_rows = max(1, MOST_CELLS // n_classes)
-    parts = [joined] if joined.n_rows <= n_rows else split_rows(joined, n_rows)
+    parts = [joined] if joined.n_rows <= n_rows else split_sparse_block(joined, n_rows)
     if not known:
         return [add_votes(part, n_classes) for part in parts]
     codes = np.concatenate([read_known_codes(known, one.path, one.rows) for one in group])
@@ -70,7 +90,7 @@ def load_voted(
     ]
 
 
-def count_groups(
+def count_worker_pairs_of_groups(
     groups: Sequence[Sequence[BlockReference]], n_workers: int, n_classes: int, topic: str
 ) -> WorkerPairCounts:
     """Count the pairs of workers of several groups, one after the other: few results wait to be merged.
@@ -118,7 +138,7 @@ def _join_neighbours(group: Sequence[BlockReference]) -> list[BlockReference]:
     return joined
 
 
-def evaluate_group(
+def evaluate_label_group(
     group: Sequence[BlockReference] | Sequence[VotedBlock],
     n_classes: int,
     known: str,
@@ -134,15 +154,15 @@ def sum_group(
     n_classes: int,
     known: str,
     weights: LogWeights,
-    rounds: Sequence[Round],
+    rounds: Sequence[CalibrationRound],
     every: int,
 ) -> LeftOutSums:
-    """Sums of a group, loaded or not, for the calibration of its posteriors: see `pmflib.crowd.left_out.sum_block`."""
+    """Sums of a group, loaded or not, to calibrate its posteriors: see `pmflib.crowd.e_step.add_block_sums`."""
     n_workers = len(weights.labels) // n_classes
     sums = start_sums(rounds, n_workers, n_classes)
     for block in _load_group(group, n_workers, n_classes, known):
         posterior = score_tasks(block, weights)
-        sum_block(block.labels, posterior, rounds, sums, known=block.codes, every=every)
+        add_block_sums(block.labels, posterior, rounds, sums, known=block.codes, every=every)
     return sums
 
 
@@ -178,7 +198,7 @@ def find_copies_in_groups(
     weights
         What tasks are scored under.
     confusion
-        As for `pmflib.crowd.copied_labels.find_copies`.
+        As for `pmflib.crowd.workers.find_copies`.
     every
         Which tasks are looked at.
     """
@@ -213,7 +233,7 @@ def label_partition(
     known: str,
     weights: LogWeights,
     calibration: Calibration,
-) -> tuple[LabelTally, pa.Table]:
+) -> tuple[LabelCounts, pa.Table]:
     """Label the tasks of a partition.
 
     Parameters
@@ -234,13 +254,13 @@ def label_partition(
     Sums over these tasks, and those that are least certain, as from `list_questions`.
     """
     path, out = files[0], find_out(files[1])
-    _, names = read_origins(find_place(path))
+    _, names = read_origins(find_local_path(path))
     n_classes = len(classes)
     n_workers = len(weights.labels) // n_classes
-    tallies = [LabelTally.zero(n_workers, n_classes)]
+    vote_counts = [LabelCounts.zero(n_workers, n_classes)]
     uncertain = make_question_fields(classes).empty_table()
     with pq.ParquetWriter(out, make_label_fields(classes), compression="zstd") as writer:
-        for group in group_blocks(list_blocks(find_place(path))):
+        for group in group_blocks(list_blocks(find_local_path(path))):
             at = group[0].start
             for block in load_voted(group, n_workers, n_classes, known):
                 labels = block.labels
@@ -254,7 +274,148 @@ def label_partition(
                     tasks, chosen, probabilities, n_labels, block.is_known, classes
                 )
                 writer.write_table(table)
-                tallies.append(LabelTally.from_labels(labels, posterior, n_workers, block.is_known))
+                vote_counts.append(
+                    LabelCounts.from_labels(labels, posterior, n_workers, block.is_known)
+                )
                 uncertain = pick_uncertain([uncertain, list_questions(table, labels)])
     hand_in(out)
-    return LabelTally.merge(tallies), uncertain
+    return LabelCounts.merge(vote_counts), uncertain
+
+
+def check_method(method: str, n_workers: int, n_classes: int) -> None:
+    """Check that a method of co-occurrences can take so many workers, before their pairs are counted.
+
+    Raises
+    ------
+    MemoryPlanError
+        If the method needs all pairs in one dense matrix, and there are too many.
+    """
+    if CROWD_METHODS[method].matrix_copies:
+        check_levels(n_workers, n_classes)
+
+
+def plan_label_passes(
+    groups: Sequence[Sequence[BlockReference]],
+    n_workers: int,
+    n_classes: int,
+    n_threads: int,
+    *,
+    n_subclasses: int = 1,
+    n_waiting: int = 10,
+) -> MemoryPlan:
+    """Plan the memory of passes over a label log that is read again each time, and of labelling its tasks.
+
+    Parameters
+    ----------
+    groups
+        Blocks that are worked on together.
+    n_workers, n_classes, n_threads
+        Number of workers, of classes and of threads of a worker of the cluster.
+    n_subclasses
+        Number of subclasses of every class.
+    n_waiting
+        As for `plan_em`.
+    """
+    passes = plan_em(
+        n_workers * n_classes, n_subclasses * n_classes, n_threads, n_waiting=n_waiting
+    )
+    parts = {}
+    most_rows = max((sum(block.n_rows for block in group) for group in groups), default=0)
+    n_rows = min(most_rows, max(1, MOST_CELLS // n_classes))
+    parts["labels of a group of tasks, by every thread"] = n_threads * _weigh_group(groups)
+    # at worst every task is a stratum of its own; weights of strata, and what is made of them
+    table = 8 * n_subclasses * n_classes * n_rows
+    parts[f"votes of {n_rows:,} tasks and their strata, by every thread"] = n_threads * 7 * table
+    rounds = 2 * 8 * n_workers * n_classes**2
+    parts["confusion matrices of the calibration, and labels that it works on, by every thread"] = (
+        n_threads * (rounds + 12 * 8 * CHUNK_CELLS)
+    )
+    parts["pairs of labels, to find workers with the same mistakes"] = BYTES_OF_PAIR * min(
+        sum(map(_count_label_pairs, groups)), MOST_LABEL_PAIRS
+    )
+    remedy = "Use fewer threads, merge labels, or raise cluster.memory_limit."
+    return MemoryPlan("passes over the labels", parts, remedy).add(passes)
+
+
+def plan_worker_counts(
+    groups: Sequence[Sequence[BlockReference]],
+    n_workers: int,
+    n_classes: int,
+    n_threads: int,
+    n_label_pairs: int | None = None,
+) -> MemoryPlan:
+    """Plan the memory of counting the pairs of workers who share tasks.
+
+    Parameters
+    ----------
+    groups
+        Blocks that are counted together.
+    n_workers, n_classes, n_threads
+        Number of workers, of classes and of threads of a worker of the cluster.
+    n_label_pairs
+        Number of pairs of labels of the same task, which bounds the pairs of workers that share one; None if it is not
+        known.
+    """
+    n_pairs = n_workers * (n_workers - 1) // 2
+    if n_label_pairs is not None:
+        n_pairs = min(n_pairs, n_label_pairs)
+    counts = n_pairs * _weigh_pair(n_classes)
+    sorted_at_once = max(SORTED_PAIRS, SORTED_PER_COUNTED * n_pairs)
+    if n_label_pairs is not None:
+        sorted_at_once = min(sorted_at_once, n_label_pairs)
+    return MemoryPlan(
+        "counting pairs of workers",
+        {
+            f"counts of up to {n_pairs:,} pairs of {n_workers:,} workers, {n_classes} x {n_classes} labels each": (
+                3 * n_threads + 2
+            )
+            * counts,
+            "pairs of labels to be sorted, by every thread": n_threads * 40 * sorted_at_once,
+            "labels of a group of tasks, by every thread": n_threads * _weigh_group(groups),
+        },
+        "Use fewer threads, raise cluster.memory_limit, leave out workers with few labels, or set crowd.method to one "
+        "that passes over the tasks: 'auto'.",
+    )
+
+
+def plan_pair_method(method: str, n_pairs: int, n_workers: int, n_classes: int) -> MemoryPlan:
+    """Plan the memory of finding a crowd model from the pairs of workers, on one machine.
+
+    Parameters
+    ----------
+    method
+        Name of a method of `fit_worker_pairs`.
+    n_pairs, n_workers, n_classes
+        Number of pairs that share tasks, of workers and of classes.
+    """
+    needs = CROWD_METHODS[method]
+    parts: dict[str, int] = {
+        f"blocks of {n_pairs:,} pairs of workers, {n_classes} x {n_classes} labels each": needs.block_copies
+        * n_pairs
+        * _weigh_pair(n_classes)
+    }
+    remedy = "Raise cluster.memory_limit, leave out workers with few labels, or set crowd.method to 'auto'"
+    if needs.matrix_copies:
+        n_levels = n_workers * n_classes
+        parts[f"matrices of {n_levels:,} x {n_levels:,} levels"] = (
+            8 * needs.matrix_copies * n_levels**2
+        )
+        remedy += ", or to 'robust'"
+    return MemoryPlan("crowd model from pairs", {}, f"{remedy}.", parts)
+
+
+def _weigh_pair(n_classes: int) -> int:
+    """Bytes of the counts, or of the marginal, of one pair of workers."""
+    return 8 * n_classes**2 + 24
+
+
+def _weigh_group(groups: Sequence[Sequence[BlockReference]]) -> int:
+    """Bytes of the largest group as it is read, joined and split, and of what is made of each of its labels."""
+    return max(
+        (sum(3 * b.nbytes + 24 * b.n_observed for b in group) for group in groups), default=0
+    )
+
+
+def _count_label_pairs(group: Sequence[BlockReference]) -> int:
+    """Pairs of labels of the same task, where tasks of a block have as many labels."""
+    return sum(block.n_observed**2 // max(2 * block.n_rows, 1) for block in group)

@@ -4,36 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.co_occurrence import fit_worker_pairs
-from pmflib.crowd.e_step import make_judge
+from pmflib.crowd.e_step import make_scorer
 from pmflib.crowd.known_intercepts import add_intercepts
-from pmflib.crowd.likeliest_start import find_likeliest_start
-from pmflib.crowd.pass_methods import PassPlan
 from pmflib.crowd.passes import (
     CrowdFit,
+    CrowdPassPlan,
     begin_without_known,
     ignore_known,
     run_passes,
     start_from_votes,
 )
-from pmflib.crowd.pipeline.checkpoint import (
-    RunFiles,
-    load_fit,
-    remember_log_likelihoods,
-    save_fit,
+from pmflib.crowd.pipeline.block_groups import plan_pair_method
+from pmflib.crowd.pipeline.label_tables import (
+    choose_asked_workers,
+    load_crowd_model,
+    save_crowd_model,
 )
-from pmflib.crowd.pipeline.crowd_model_files import load_crowd_model, save_crowd_model
-from pmflib.crowd.pipeline.label_tables import choose_asked_workers, make_worker_table
-from pmflib.crowd.pipeline.memory import join_plans, plan_pair_method
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
-from pmflib.running.memory_plan import MemoryPlan
+from pmflib.crowd.pipeline.summaries import LabelSummary, PairsSummary
+from pmflib.crowd.starts import find_likeliest_start
+from pmflib.crowd.workers import find_suspicious, make_worker_table
+from pmflib.em.checkpoint import Checkpoint, digest_fit
+from pmflib.model.statistics import Assessor
+from pmflib.running.memory import MemoryPlan
+from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 PAIRS = "pairs"
 """Zarr group of the counts of pairs, in the folder of their artefact."""
@@ -48,12 +51,12 @@ STATE = "state.npz"
 WITHOUT_KNOWN = "without-known.npz"
 """Checkpoint of the passes that are made before labels are known."""
 LOG_LIKELIHOODS = "log-likelihoods.npz"
-"""Checkpoint of the judged crowd models, in the folder of work under way."""
+"""Checkpoint of the scored crowd models, in the folder of work under way."""
 
 
 def write_pairs(
     labels: StoredLabels, folder: Path, on_tasks: Callable[[int], None]
-) -> dict[str, Any]:
+) -> PairsSummary:
     """Count the pairs of workers that share tasks, and write the counts.
 
     Parameters
@@ -65,10 +68,6 @@ def write_pairs(
     on_tasks
         As for `StoredLabels.count_pairs`.
 
-    Returns
-    -------
-    Number of workers, of their labels, of pairs that share tasks, and of pairs of labels of the same task.
-
     Raises
     ------
     MemoryPlanError
@@ -76,12 +75,8 @@ def write_pairs(
     """
     counts = labels.count_pairs(on_tasks)
     counts.save(folder / PAIRS)
-    return {
-        "workers": labels.n_workers,
-        "labels": int(counts.n_labels.sum()),
-        "pairs": counts.n_pairs,
-        "label_pairs": int(counts.counts.sum()),
-    }
+    n_labels, n_label_pairs = int(counts.n_labels.sum()), int(counts.counts.sum())
+    return PairsSummary(labels.n_workers, n_labels, counts.n_pairs, n_label_pairs)
 
 
 def write_crowd_model(
@@ -92,14 +87,14 @@ def write_crowd_model(
     seed: int,
     folder: Path,
     work: Path,
-    on_judged: Callable[[int], None],
-) -> dict[str, Any]:
+    on_scored: Callable[[int], None],
+) -> dict[str, object]:
     """Find a crowd model from the pairs of workers, and write it.
 
     Parameters
     ----------
     labels
-        The label log: passes over it judge what the pairs leave open.
+        The label log: passes over it decide what the pairs leave open.
     pairs
         Folder that `write_pairs` has written.
     method
@@ -110,8 +105,8 @@ def write_crowd_model(
         Existing folder.
     work
         Folder of checkpoints: a search that was killed continues from there, to the same bits.
-    on_judged
-        Called with the number of models judged so far, after each: progress.
+    on_scored
+        Called with the number of models scored so far, after each: progress.
 
     Returns
     -------
@@ -127,23 +122,29 @@ def write_crowd_model(
     needed = plan_pair_method(method, counts.n_pairs, *sizes)
 
     def plan_worker(n_threads: int) -> MemoryPlan:
-        return join_plans(needed, labels.plan_passes(n_threads=n_threads))
+        return needed.add(labels.plan_passes(n_threads=n_threads))
 
     labels.memory.check(plan_worker)
     labels.keep_in_memory(plan_worker)
-    judge = remember_log_likelihoods(make_judge(labels.evaluate), work / LOG_LIKELIHOODS, on_judged)
+    kept: Checkpoint[list[float]] = Checkpoint(
+        work / LOG_LIKELIHOODS,
+        digest_fit(labels.digest(), method, seed),
+        lambda found: {"log_likelihoods": np.array(found)},
+        lambda arrays: arrays["log_likelihoods"].tolist(),
+    )
+    score = remember_log_likelihoods(make_scorer(labels.evaluate), kept, on_scored)
     n_labels, n_pairs, marginals = counts.n_labels, counts.n_pairs, counts.normalise()
     # as many bytes as the marginals themselves
     del counts
     rng = np.random.default_rng(seed)
-    model = fit_worker_pairs(marginals, n_labels, method, judge=judge, rng=rng)
+    model = fit_worker_pairs(marginals, n_labels, method, score=score, rng=rng)
     save_crowd_model(folder / CROWD_MODEL, model, rng)
     return {"method": method, "pairs": n_pairs, "prior": model.prior.tolist()}
 
 
 def fit_stored_labels(
     labels: StoredLabels,
-    plan: PassPlan,
+    plan: CrowdPassPlan,
     *,
     start: Path | None = None,
     em: bool = True,
@@ -190,57 +191,83 @@ def fit_stored_labels(
     if found is not None and not em:
         return CrowdFit.from_model(found[0], converged=True)
     labels.keep_in_memory(plan_worker)
-    max_passes, without_known = plan.max_passes, None
-    if found is None and labels.known and plan.annotator_model.votes:
-        without_known = _begin_without_known(labels, plan, work / WITHOUT_KNOWN, on_pass)
-        max_passes += without_known.n_passes
-    if (saved := load_fit(work / STATE, plan.annotator_model)) is not None:
-        fit = saved
-    elif without_known is not None:
-        fit = replace(without_known, converged=False)
-    elif found is None:
-        sizes = labels.n_workers, labels.n_classes
-        fit = start_from_votes(labels.evaluate, *sizes, plan.annotator_model)
-    else:
-        fit = find_likeliest_start(
+    of_start = () if found is None else (found[0].states, found[0].mass)
+    fit_digest = digest_fit(labels.digest(), plan.annotator_model, plan.tol, *of_start)
+
+    def open_checkpoint(name: str) -> Checkpoint[CrowdFit]:
+        unpack = partial(CrowdFit.from_arrays, plan.annotator_model)
+        return Checkpoint(work / name, fit_digest, CrowdFit.to_arrays, unpack)
+
+    sizes = labels.n_workers, labels.n_classes
+    max_passes = plan.max_passes
+    start_passes = partial(start_from_votes, labels.evaluate, *sizes, plan.annotator_model)
+    if found is not None:
+        start_passes = partial(
+            find_likeliest_start,
             labels.evaluate,
             *found,
             max_passes=plan.max_passes,
             tol=plan.tol,
-            checkpoints=RunFiles(work, plan.annotator_model, on_first_pass),
+            open_checkpoint=lambda number: open_checkpoint(f"start-{number}.npz"),
+            on_pass=on_first_pass,
         )
-
-    def keep(fit: CrowdFit) -> None:
-        save_fit(work / STATE, fit)
-        on_pass(fit)
-
-    fit = run_passes(labels.evaluate, fit, max_passes=max_passes, tol=plan.tol, on_pass=keep)
+    elif labels.known and plan.annotator_model.votes:
+        unknown = ignore_known(labels.evaluate)
+        without_known = begin_without_known(
+            labels.evaluate,
+            partial(start_from_votes, unknown, *sizes, plan.annotator_model),
+            max_passes=plan.max_passes,
+            tol=plan.tol,
+            checkpoint=open_checkpoint(WITHOUT_KNOWN),
+            on_pass=on_pass,
+        )
+        max_passes += without_known.n_passes
+        start_passes = partial(replace, without_known, converged=False)
+    fit = run_passes(
+        labels.evaluate,
+        start_passes,
+        max_passes=max_passes,
+        tol=plan.tol,
+        checkpoint=open_checkpoint(STATE),
+        on_pass=on_pass,
+    )
     if not labels.known or not fit.n_passes:
         return fit
     return replace(fit, model=add_intercepts(fit.model, labels.score_known(fit.model)))
 
 
-def _begin_without_known(
-    labels: StoredLabels, plan: PassPlan, path: Path, on_pass: Callable[[CrowdFit], None]
-) -> CrowdFit:
-    """Make the passes of `begin_without_known`, or what is left of them after a checkpoint."""
-    fit = load_fit(path, plan.annotator_model)
-    if fit is None:
-        sizes = labels.n_workers, labels.n_classes
-        fit = start_from_votes(ignore_known(labels.evaluate), *sizes, plan.annotator_model)
+def remember_log_likelihoods(
+    score: Assessor[CrowdModel], kept: Checkpoint[list[float]], on_scored: Callable[[int], None]
+) -> Assessor[CrowdModel]:
+    """Make a score keep what it finds in a file, and give back what is there, in the order of the calls.
 
-    def keep(fit: CrowdFit) -> None:
-        save_fit(path, fit)
-        on_pass(fit)
+    Parameters
+    ----------
+    score
+        A pass over all tasks each time. Its caller must call it with the same models again, to the same bits.
+    kept
+        The file.
+    on_scored
+        Called with the number of calls so far, after each: progress.
+    """
+    known = kept.load() or []
+    n_calls = 0
 
-    return begin_without_known(
-        labels.evaluate, fit, max_passes=plan.max_passes, tol=plan.tol, on_pass=keep
-    )
+    def score_once(model: CrowdModel) -> float:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls > len(known):
+            known.append(score(model))
+            kept.save(known)
+        on_scored(n_calls)
+        return known[n_calls - 1]
+
+    return score_once
 
 
 def write_labels(
     labels: StoredLabels, fit: CrowdFit, folder: Path, on_partition: Callable[[int, int], None]
-) -> dict[str, Any]:
+) -> LabelSummary:
     """Write the true labels of all tasks, and what is known of the workers.
 
     Parameters
@@ -256,34 +283,38 @@ def write_labels(
 
     Returns
     -------
-    Number of tasks, labels and workers; classes and their prior; pseudo-count, number of passes, and whether they
-    converged; power of the labels in their probabilities, the one that predicts left-out labels best, and the share of
-    shared errors; Krippendorff's alpha, the share of tasks whose label is the majority's, tasks to ask again and
-    whom, and suspicious workers.
+    What was found; neither its method nor how many labels were known.
     """
     (folder / LABELS).mkdir()
     calibration = labels.calibrate(fit.model)
-    tally, uncertain = labels.label(fit.model, calibration, folder / LABELS, on_partition)
+    counts, uncertain = labels.label(fit.model, calibration, folder / LABELS, on_partition)
     copies = labels.find_copies(fit.model, calibration)
-    n_labels = tally.given.sum(axis=1)
-    table = make_worker_table(labels.workers, fit.model, calibration, n_labels, labels.classes)
+    n_labels = counts.given.sum(axis=1)
+    table = make_worker_table(
+        pa.array(list(labels.workers)),
+        fit.model.prior,
+        fit.model.confusion,
+        n_labels,
+        calibration,
+        labels.classes,
+    )
     pq.write_table(table, folder / WORKERS, compression="zstd")
-    return {
-        "tasks": labels.n_tasks,
-        "labels": int(n_labels.sum()),
-        "workers": labels.n_workers,
-        "classes": list(labels.classes),
-        "prior": fit.model.prior.tolist(),
-        "pseudo_count": fit.model.pseudo_count,
-        "passes": fit.n_passes,
-        "converged": fit.converged,
-        "power": calibration.power,
-        "left_out_power": calibration.left_out_power,
-        "shared_error": calibration.shared_error,
-        "alpha": tally.alpha,
-        "majority_agreement": tally.majority_agreement,
-        "ask_again": choose_asked_workers(uncertain, calibration, labels.workers, labels.classes),
-        "suspicious_workers": tally.find_suspicious(
-            labels.workers, labels.classes, fit.model.prior, copies
+    return LabelSummary(
+        tasks=labels.n_tasks,
+        labels=int(n_labels.sum()),
+        workers=labels.n_workers,
+        classes=list(labels.classes),
+        prior=fit.model.prior.tolist(),
+        pseudo_count=fit.model.pseudo_count,
+        passes=fit.n_passes,
+        converged=fit.converged,
+        power=calibration.power,
+        left_out_power=calibration.left_out_power,
+        shared_error=calibration.shared_error,
+        alpha=counts.alpha,
+        majority_agreement=counts.majority_agreement,
+        ask_again=choose_asked_workers(uncertain, calibration, labels.workers, labels.classes),
+        suspicious_workers=find_suspicious(
+            counts, labels.workers, labels.classes, fit.model.prior, copies
         ),
-    }
+    )

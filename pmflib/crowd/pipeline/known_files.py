@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pmflib.arrays import IntArray
 from pmflib.config import SourceConfig
-from pmflib.crowd.known_labels import KnownRows, check_rows, refuse_useless
-from pmflib.errors import SchemaError
-from pmflib.ingest.identifiers import read_identifiers
-from pmflib.ingest.kept_columns import read_texts
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import SchemaError
+from pmflib.crowd.known_labels import KnownRows, check_known_rows, refuse_useless
+from pmflib.crowd.pipeline.summaries import KnownSummary
+from pmflib.ingest.dataset.identifiers import read_identifiers
+from pmflib.ingest.dataset.wide import read_texts
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.running.clients import Client
 from pmflib.running.item_maps import map_items
 from pmflib.schema import Variable
+from pmflib.store.caches import find_local_path
 from pmflib.store.file_digests import read_checked
-from pmflib.store.mirrors import find_place
 from pmflib.store.sample_blocks import read_origins
 
 KNOWN = "known.parquet"
@@ -59,17 +59,17 @@ def read_known_rows(source: Source, config: SourceConfig, label: Variable) -> Kn
     """
     assert config.sample is not None
     assert config.value is not None
-    wanted = [config.sample, config.value]
+    columns = [config.sample, config.value]
     named = config.model_copy(update={"columns": None})
-    if config.columns is not None and {*wanted} <= {*read_columns(source, named)}:
+    if config.columns is not None and {*columns} <= {*read_columns(source, named)}:
         config = named
     malformed: list[tuple[int, str | None, str | None, str]] = []
 
     def list_rows() -> Iterator[tuple[int, str | None, str | None]]:
-        for raw in read_rows(source, config, wanted):
+        for raw in read_rows(source, config, columns):
             malformed.extend((row, None, text, "malformed") for row, text in raw.ragged)
             found = read_identifiers(raw.batch.column(0))
-            tasks = [None if task is None else task.strip() for task in _decode(found.texts)]
+            tasks = [text.strip() if text else None for text in read_texts(found.texts).to_pylist()]
             labels = raw.batch.column(1)
             for row, task, value, text in zip(
                 raw.rows.tolist(), tasks, labels.to_pylist(), read_texts(labels), strict=True
@@ -78,12 +78,8 @@ def read_known_rows(source: Source, config: SourceConfig, label: Variable) -> Kn
                 said = text.as_py() if code < 0 else label.levels[code]
                 yield row, task, None if code == -1 else said
 
-    rows = check_rows(list_rows(), label.levels)
+    rows = check_known_rows(list_rows(), label.levels)
     return KnownRows(rows.classes, rows.rows, [*rows.rejected, *malformed])
-
-
-def _decode(texts: pa.BinaryArray) -> list[str | None]:
-    return [text or None for text in read_texts(texts).to_pylist()]
 
 
 def write_known(
@@ -94,7 +90,7 @@ def write_known(
     classes: Sequence[str],
     folder: Path,
     on_partition: Callable[[int, int], None],
-) -> dict[str, Any]:
+) -> KnownSummary:
     """Find the tasks whose label is known in the partitions of a log, and write where they are.
 
     Parameters
@@ -114,10 +110,6 @@ def write_known(
     on_partition
         Called with the number of partitions done and in all: progress.
 
-    Returns
-    -------
-    Number of known tasks, and of rows set aside by reason.
-
     Raises
     ------
     SchemaError
@@ -125,7 +117,7 @@ def write_known(
     """
     found = map_items(
         client,
-        find_in_partition,
+        find_known_in_partition,
         list(partitions),
         dict(rows.classes),
         on_result=lambda n_done: on_partition(n_done, len(partitions)),
@@ -141,12 +133,12 @@ def write_known(
     pq.write_table(quarantine, folder / QUARANTINE, compression="zstd")
     counts = quarantine["reason"].value_counts().to_pylist()
     reasons = {each["values"]: each["counts"] for each in counts}
-    return {"known": known.num_rows, "set_aside": dict(sorted(reasons.items()))}
+    return KnownSummary(known.num_rows, dict(sorted(reasons.items())))
 
 
-def find_in_partition(path: str, classes: Mapping[str, int]) -> tuple[pa.Table, list[str]]:
+def find_known_in_partition(path: str, classes: Mapping[str, int]) -> tuple[pa.Table, list[str]]:
     """Rows and classes of the known tasks of a partition, and their names."""
-    _, names = read_origins(find_place(path))
+    _, names = read_origins(find_local_path(path))
     rows = [row for row, name in enumerate(names) if name in classes]
     found = [names[row] for row in rows]
     columns = [
@@ -176,17 +168,17 @@ def read_known_codes(known: str, path: str, rows: IntArray) -> IntArray:
     codes = np.full(rows.size, -1, np.int64)
     found = _load(known).get(_name_partition(path)) if known else None
     if found is not None and rows.size:
-        places = np.searchsorted(rows, found[0])
-        places[places == rows.size] = 0
-        there = rows[places] == found[0]
-        codes[places[there]] = found[1][there]
+        indices = np.searchsorted(rows, found[0])
+        indices[indices == rows.size] = 0
+        there = rows[indices] == found[0]
+        codes[indices[there]] = found[1][there]
     return codes
 
 
 @lru_cache(maxsize=1)
 def _load(known: str) -> dict[str, tuple[IntArray, IntArray]]:
     """Rows and classes of the known tasks, by partition."""
-    table = pq.read_table(pa.BufferReader(read_checked(find_place(known))))
+    table = pq.read_table(pa.BufferReader(read_checked(find_local_path(known))))
     names = table["partition"].to_numpy(zero_copy_only=False)
     rows = table["row"].to_numpy()
     classes = table["class"].to_numpy().astype(np.int64)

@@ -1,20 +1,23 @@
-"""Tables of true labels and of workers, as the pipeline writes them."""
+"""Tables of true labels and of workers, and crowd models, as the pipeline writes them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray
-from pmflib.blocks import SparseBlock
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray
+from pmflib.core.blocks import SparseBlock
 from pmflib.crowd.confidence import Calibration
-from pmflib.crowd.label_questions import choose_questions
-from pmflib.crowd.worker_skills import measure_skills
-from pmflib.solvers.crowd.annotator_model import CrowdModel
+from pmflib.crowd.questions import choose_questions
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
+from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 N_UNCERTAIN = 10
 """Tasks that are worth another label, and are named in a summary."""
@@ -71,7 +74,7 @@ def make_label_table(
 
 
 def make_question_fields(classes: Sequence[str]) -> pa.Schema:
-    """Columns of `list_questions`: those of `make_label_table`, and the places of the workers who labelled the task."""
+    """Columns of `list_questions`: those of `make_label_table`, and indices of the workers who labelled the task."""
     return make_label_fields(classes).append(pa.field("asked", pa.list_(pa.int64())))
 
 
@@ -109,9 +112,20 @@ def _order_uncertain(table: pa.Table) -> pa.Array:
     return order.filter(pc.invert(table["known"].combine_chunks().take(order)))
 
 
+class AskedTask(TypedDict):
+    """An uncertain task and who should label it, as of `pmflib.crowd.Aggregation.ask_again`; None is somebody new."""
+
+    task: str
+    label: str
+    confidence: float
+    n_labels: int
+    worker: str | None
+    gain: float
+
+
 def choose_asked_workers(
     questions: pa.Table, calibration: Calibration, workers: Sequence[str], classes: Sequence[str]
-) -> list[dict[str, Any]]:
+) -> list[AskedTask]:
     """Name the worker who should label each of some uncertain tasks, and what is expected of it.
 
     Parameters
@@ -125,48 +139,66 @@ def choose_asked_workers(
 
     Returns
     -------
-    Task, label, confidence, n_labels, worker and gain, as of `pmflib.crowd.Aggregation.ask_again`.
+    The tasks, in the order in which they are worth a label.
     """
     columns = [questions[f"probability.{name}"].to_numpy() for name in classes]
     probabilities = np.stack(columns, axis=1)
     asked = [np.array(who, np.int64) for who in questions["asked"].to_pylist()]
-    places, chosen, gains = choose_questions(probabilities, calibration, asked, len(asked))
+    indices, chosen, gains = choose_questions(probabilities, calibration, asked, len(asked))
     facts = questions.select(["task", "label", "confidence", "n_labels"]).to_pylist()
-    rows = zip(places.tolist(), chosen.tolist(), gains.tolist(), strict=True)
+    rows = zip(indices.tolist(), chosen.tolist(), gains.tolist(), strict=True)
     return [
-        facts[place] | {"worker": workers[who] if who >= 0 else None, "gain": gain}
-        for place, who, gain in rows
+        {
+            "task": facts[index]["task"],
+            "label": facts[index]["label"],
+            "confidence": facts[index]["confidence"],
+            "n_labels": facts[index]["n_labels"],
+            "worker": workers[who] if who >= 0 else None,
+            "gain": gain,
+        }
+        for index, who, gain in rows
     ]
 
 
-def make_worker_table(
-    workers: Sequence[str],
-    model: CrowdModel,
-    calibration: Calibration,
-    n_labels: IntArray,
-    classes: Sequence[str],
-) -> pa.Table:
-    """Make a row per worker: accuracy, number of labels, skill with standard error, PMF of the labels by true class.
+KIND = "crowd-model"
 
-    Parameters
-    ----------
-    workers
-        Names of the workers.
-    model
-        Prior and confusion matrices.
-    calibration
-        What the skill is measured by: see `pmflib.crowd.worker_skills.measure_skills`.
-    n_labels
-        int64 of shape (n_workers,): number of labels that each worker gave.
-    classes
-        Names of the classes.
+
+def save_crowd_model(path: Path, model: CrowdModel, rng: np.random.Generator) -> None:
+    """Write a crowd model with one subclass as a Zarr group, and the generator that it was found with.
+
+    The folder must not exist.
     """
-    confusion = model.confusion
-    right = np.diagonal(confusion, axis1=1, axis2=2) @ model.prior
-    skill, error = measure_skills(calibration.rounds[-1].model)
-    columns = {"worker": pa.array(list(workers)), "accuracy": right, "n_labels": n_labels}
-    columns |= {"skill": skill, "standard_error": error}
-    for true, name in enumerate(classes):
-        for label, given in enumerate(classes):
-            columns[f"probability.{given}|{name}"] = confusion[:, label, true]
-    return pa.table(columns)
+    arrays = {
+        "states": (model.states, ("class",)),
+        "mass": (model.mass, ("worker", "label", "class")),
+    }
+    attributes = {
+        "kind": KIND,
+        "pseudo_count": model.pseudo_count,
+        "vote_weight": model.vote_weight,
+        "annotator_model": asdict(model.annotator_model),
+        # as text: its integers are larger than most readers of JSON can take
+        "generator": json.dumps(rng.bit_generator.state),
+    }
+    write_arrays(path, arrays, attributes)
+
+
+def load_crowd_model(path: Path) -> tuple[CrowdModel, np.random.Generator]:
+    """Read what `save_crowd_model` wrote, to the same bits: the generator continues where it was.
+
+    Raises
+    ------
+    StoreError
+        If the group is absent, damaged, or holds something else.
+    """
+    arrays, attributes = read_arrays(path, kind=KIND)
+    model = CrowdModel(
+        arrays["states"],
+        arrays["mass"],
+        float(attributes["pseudo_count"]),
+        AnnotatorModel(**attributes["annotator_model"]),
+        float(attributes["vote_weight"]),
+    )
+    rng = np.random.default_rng()
+    rng.bit_generator.state = json.loads(attributes["generator"])
+    return model, rng

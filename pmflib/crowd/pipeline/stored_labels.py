@@ -10,45 +10,43 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.confidence import Calibration, find_calibration
-from pmflib.crowd.copied_labels import MOST_LABEL_PAIRS, Copies
-from pmflib.crowd.e_step import LogWeights
+from pmflib.crowd.e_step import CalibrationRound, LeftOutSums, LogWeights, start_sums
 from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, score_known
-from pmflib.crowd.label_tally import LabelTally
-from pmflib.crowd.left_out import LeftOutSums, Round, start_sums
+from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.pipeline.block_groups import (
     MOST_CELLS,
     count_group_label_pairs,
-    count_groups,
-    evaluate_group,
+    count_worker_pairs_of_groups,
+    evaluate_label_group,
     find_copies_in_groups,
     label_partition,
     load_voted,
+    plan_label_passes,
+    plan_worker_counts,
     score_known_group,
     sum_group,
 )
 from pmflib.crowd.pipeline.known_files import KNOWN
 from pmflib.crowd.pipeline.label_tables import make_question_fields, pick_uncertain
-from pmflib.crowd.pipeline.memory import plan_label_passes, plan_worker_counts
-from pmflib.em.statistics import EMStatistics
-from pmflib.errors import MemoryPlanError
+from pmflib.crowd.workers import MOST_LABEL_PAIRS, Copies
+from pmflib.em.block_source import StoredBlocks
+from pmflib.em.checkpoint import digest_fit
+from pmflib.model.statistics import EMStatistics, sum_fields
 from pmflib.running.clients import Client, count_threads
-from pmflib.running.grouping import COUNTING_COARSENESS, group_blocks, weigh_blocks
-from pmflib.running.held_items import HeldItems, keep_loaded
 from pmflib.running.item_maps import map_items
-from pmflib.running.maps import run_blocks
-from pmflib.running.memory_plan import MemoryPlan
+from pmflib.running.maps import listen_to_counts, run_blocks
+from pmflib.running.memory import ClusterMemory, MemoryPlan, PlanWorker
 from pmflib.running.task_plans import plan_tasks
-from pmflib.running.worker_memory import ClusterMemory, PlanWorker
-from pmflib.running.worker_messages import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.caches import name_for_workers
+from pmflib.store.checkpoints import drop_arrived, gather_in
 from pmflib.store.dataset import list_dataset_blocks, list_partitions
-from pmflib.store.handed_files import drop_handed, gather_in
-from pmflib.store.mirrors import name_for_workers
-from pmflib.store.sample_blocks import BlockReference
+from pmflib.store.sample_blocks import COUNTING_COARSENESS, BlockReference
 
 Groups: TypeAlias = Sequence[Sequence[BlockReference]]
 """Blocks that are worked on together, a Dask task each."""
@@ -70,7 +68,7 @@ class StoredLabels:
     memory
         What plans may use.
     known
-        Artefact of the known labels, as from `tasks.known.find_known_labels`; None where there are none.
+        Artefact of the known labels, as from `pmflib_tasks.known.find_known_labels`; None where there are none.
 
     Raises
     ------
@@ -93,10 +91,20 @@ class StoredLabels:
         self.workers = schema.names
         self.classes = schema[0].levels
         self.memory = memory
-        self.groups: Groups = group_blocks(list_dataset_blocks(store, dataset, range(n_folds)))
         self.partitions = list_partitions(store, dataset)
         self.known = "" if known is None else f"{store.address_artefact(known)}/{KNOWN}"
-        self._loaded: HeldItems | None = None
+        self._digests = schema.digest, "" if known is None else known.digest
+        blocks = list_dataset_blocks(store, dataset, range(n_folds))
+        self.source = StoredBlocks(blocks, schema.offsets, client)
+
+    def digest(self) -> str:
+        """SHA-256 that other labels do not have, in hexadecimal: states of passes are kept with it."""
+        return digest_fit(self.source.digest(), *self._digests)
+
+    @property
+    def groups(self) -> Groups:
+        """Groups of blocks, in the order of the dataset."""
+        return self.source.groups
 
     @property
     def n_workers(self) -> int:
@@ -111,7 +119,7 @@ class StoredLabels:
     @property
     def n_tasks(self) -> int:
         """Number of tasks."""
-        return sum(block.n_rows for group in self.groups for block in group)
+        return sum(block.n_rows for block in self.source.blocks)
 
     def plan_passes(self, n_subclasses: int = 1, n_threads: int = 1) -> MemoryPlan:
         """Plan the memory of passes, and of labelling the tasks, in a worker of so many threads.
@@ -119,10 +127,9 @@ class StoredLabels:
         Labels are read again in each pass.
         """
         sizes = self.n_workers, self.n_classes
-        costs = [*map(weigh_blocks, self.groups)] or [0]
-        n_held = plan_tasks(costs, count_threads(self.client)).n_held
+        n_waiting = plan_tasks(self.source.costs, count_threads(self.client)).n_waiting
         return plan_label_passes(
-            self.groups, *sizes, n_threads, n_subclasses=n_subclasses, n_held=n_held
+            self.groups, *sizes, n_threads, n_subclasses=n_subclasses, n_waiting=n_waiting
         )
 
     def keep_in_memory(self, plan_worker: PlanWorker) -> None:
@@ -133,20 +140,21 @@ class StoredLabels:
         plan_worker
             What is held besides, by a worker of so many threads.
         """
-        blocks = [block for group in self.groups for block in group]
-        # the stratum of every task, and at worst a tally of its votes and a stratum of its own
+        # the stratum of every task, and at worst counts of its votes and a stratum of its own
         votes = (12 + 8 * self.n_classes) * self.n_tasks
-        if not blocks:
+        needed = votes + sum(block.nbytes for block in self.source.blocks)
+        if needed > self.memory.find_spare(plan_worker) // 2:
             return
-        if (
-            votes + sum(block.nbytes for block in blocks)
-            <= self.memory.find_spare(plan_worker) // 2
-        ):
-            load = partial(
-                load_voted, n_workers=self.n_workers, n_classes=self.n_classes, known=self.known
-            )
-            costs = [*map(weigh_blocks, self.groups)]
-            self._loaded = keep_loaded(self.client, load, self.groups, costs, "load")
+        load = partial(
+            load_voted, n_workers=self.n_workers, n_classes=self.n_classes, known=self.known
+        )
+        self.source = StoredBlocks(
+            self.source.blocks,
+            self.source.offsets,
+            self.client,
+            is_kept=True,
+            load=load,
+        )
 
     def evaluate(self, weights: LogWeights) -> EMStatistics:
         """Sufficient statistics of all tasks: the E-step of a pass.
@@ -158,17 +166,8 @@ class StoredLabels:
         """
         if not self.groups:
             return EMStatistics.zero(len(weights.labels), weights.n_states)
-        return run_blocks(
-            self.client,
-            evaluate_group,
-            self.groups if self._loaded is None else self._loaded,
-            EMStatistics.merge,
-            self.n_classes,
-            self.known,
-            weights,
-            costs=[*map(weigh_blocks, self.groups)],
-            name="pass",
-        )
+        shared = self.n_classes, self.known, weights
+        return self.source.map_blocks(evaluate_label_group, sum_fields, *shared, name="pass")
 
     def count_pairs(self, on_tasks: Callable[[int], None]) -> WorkerPairCounts:
         """Count the pairs of workers that share tasks: the same bits whoever counts which group, for integers add up.
@@ -193,7 +192,7 @@ class StoredLabels:
             n_pairs = self.count_label_pairs()
             self.memory.check(lambda n: plan_worker_counts(groups, *sizes, n, n_pairs))
         # a thread holds the counts of all that it counts, once
-        shares = [groups[place::n_threads] for place in range(min(n_threads, len(groups)))]
+        shares = [groups[index::n_threads] for index in range(min(n_threads, len(groups)))]
         if not shares:
             return WorkerPairCounts.zero(*sizes)
         n_counted, n_tasks = 0, self.n_tasks
@@ -206,7 +205,12 @@ class StoredLabels:
 
         with listen_to_counts(self.client, add) as topic:
             return run_blocks(
-                self.client, count_groups, shares, WorkerPairCounts.merge, *sizes, topic
+                self.client,
+                count_worker_pairs_of_groups,
+                shares,
+                WorkerPairCounts.merge,
+                *sizes,
+                topic,
             )
 
     def count_label_pairs(self) -> int:
@@ -224,24 +228,12 @@ class StoredLabels:
             Prior and confusion matrices.
         """
         weights = LogWeights.from_model(model, with_votes=False)
-        costs = [*map(weigh_blocks, self.groups)]
 
-        def measure(rounds: Sequence[Round], every: int) -> LeftOutSums:
+        def measure(rounds: Sequence[CalibrationRound], every: int) -> LeftOutSums:
             if not self.groups:
                 return start_sums(rounds, self.n_workers, self.n_classes)
-            return run_blocks(
-                self.client,
-                sum_group,
-                self.groups if self._loaded is None else self._loaded,
-                LeftOutSums.merge,
-                self.n_classes,
-                self.known,
-                weights,
-                rounds,
-                every,
-                costs=costs,
-                name="calibration",
-            )
+            shared = self.n_classes, self.known, weights, rounds, every
+            return self.source.map_blocks(sum_group, LeftOutSums.merge, *shared, name="calibration")
 
         return find_calibration(measure, self.n_tasks)
 
@@ -255,18 +247,8 @@ class StoredLabels:
         """
         if not self.groups or not self.known:
             return score_known([], model)
-        return run_blocks(
-            self.client,
-            score_known_group,
-            self.groups if self._loaded is None else self._loaded,
-            KnownScores.merge,
-            self.n_classes,
-            self.known,
-            model,
-            max(1, self.n_tasks // MOST_SCORED),
-            costs=[*map(weigh_blocks, self.groups)],
-            name="known",
-        )
+        shared = self.n_classes, self.known, model, max(1, self.n_tasks // MOST_SCORED)
+        return self.source.map_blocks(score_known_group, KnownScores.merge, *shared, name="known")
 
     def find_copies(self, model: CrowdModel, calibration: Calibration) -> list[Copies]:
         """Find pairs of workers with the same mistakes, by one worker of the cluster.
@@ -283,7 +265,7 @@ class StoredLabels:
         """
         if not self.groups:
             return []
-        blocks = [block for group in self.groups for block in group]
+        blocks = self.source.blocks
         n_cells = self.n_tasks * self.n_classes
         n_pairs = sum(block.n_observed**2 / max(block.n_rows, 1) for block in blocks) / 2
         every = math.ceil(max(n_cells / MOST_CELLS, n_pairs / MOST_LABEL_PAIRS, 1.0))
@@ -307,7 +289,7 @@ class StoredLabels:
         calibration: Calibration,
         folder: Path,
         on_partition: Callable[[int, int], None],
-    ) -> tuple[LabelTally, pa.Table]:
+    ) -> tuple[LabelCounts, pa.Table]:
         """Write the true labels of every partition's tasks, and their probabilities, to Parquet.
 
         Parameters
@@ -328,7 +310,7 @@ class StoredLabels:
         n_files = len(self.partitions)
         name = name_for_workers(folder)
         files = [
-            (path, f"{name}/part-{place:05}.parquet") for place, path in enumerate(self.partitions)
+            (path, f"{name}/part-{index:05}.parquet") for index, path in enumerate(self.partitions)
         ]
         counted = map_items(
             self.client,
@@ -340,11 +322,11 @@ class StoredLabels:
             calibration,
             on_result=lambda n_done: on_partition(n_done, n_files),
         )
-        drop_handed(gather_in(folder))
-        none = LabelTally.zero(self.n_workers, self.n_classes)
-        tally = LabelTally.merge([none, *(tally for tally, _ in counted)])
+        drop_arrived(gather_in(folder))
+        none = LabelCounts.zero(self.n_workers, self.n_classes)
+        counts = LabelCounts.merge([none, *(each for each, _ in counted)])
         empty = make_question_fields(self.classes).empty_table()
-        return tally, pick_uncertain([empty, *(table for _, table in counted)])
+        return counts, pick_uncertain([empty, *(table for _, table in counted)])
 
 
 def _join_groups(groups: Groups, n_threads: int) -> Groups:

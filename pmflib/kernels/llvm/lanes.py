@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from pmflib.kernels.llvm.panels import INDEX, Panel, repeat, round_down
+from pmflib.kernels.llvm.vectors import INDEX, Panel, repeat, round_down
 
 LEAST = 2.0**-400
 """Least running product: two factors of at least 2**-300 leave it above the subnormal numbers, which are slow."""
@@ -62,8 +62,10 @@ def make_lanes(width: int, n_vectors: int) -> Lanes:
     return Lanes(_make_multiply(panel), _make_add_lanes(panel), _make_divide(), _make_spread(panel))
 
 
-def _data(context: Any, builder: Any, signature: Any, args: Any, *places: int) -> list[Any]:
-    return [context.make_array(signature.args[p])(context, builder, args[p]).data for p in places]
+def _data(context: Any, builder: Any, signature: Any, args: Any, *positions: int) -> list[Any]:
+    return [
+        context.make_array(signature.args[p])(context, builder, args[p]).data for p in positions
+    ]
 
 
 def _find_panel(builder: Any, rows: Any, i: Any, stride: Any, column: Any) -> Any:
@@ -125,8 +127,8 @@ def _make_add_lanes(panel: Panel) -> Any:
         ]
         bound, doubtful = panel.fill(builder, args[4]), None
         for k, values in enumerate(panel.add_lanes(builder, rows)):
-            place = builder.add(args[3], INDEX(k * panel.width))
-            panel.store_vector(builder, values, totals, place)
+            position = builder.add(args[3], INDEX(k * panel.width))
+            panel.store_vector(builder, values, totals, position)
             below = builder.fcmp_unordered("<=", values, bound)
             doubtful = below if doubtful is None else builder.or_(doubtful, below)
         return builder.zext(builder.bitcast(doubtful, ir.IntType(panel.width)), INDEX)
@@ -162,8 +164,8 @@ def _make_divide() -> Any:
             return [builder.bitcast(bits, eight.vector), builder.add(now[1], power)]
 
         first = INDEX(0)
-        held = builder.bitcast(eight.load_vector(builder, powers, first), integers)
-        now = [eight.load_vector(builder, fractions, first), held]
+        loaded = builder.bitcast(eight.load_vector(builder, powers, first), integers)
+        now = [eight.load_vector(builder, fractions, first), loaded]
         now = repeat(builder, first, args[2], ROWS, now, divide)
         eight.store_vector(builder, now[0], fractions, first)
         eight.store_vector(builder, builder.bitcast(now[1], eight.vector), powers, first)
@@ -191,18 +193,18 @@ def _make_spread(panel: Panel) -> Any:
             return [builder.fadd(a, b) for a, b in zip(one, other, strict=True)]
 
         def add_to_rows(i: Any, n: int, added: list[Any]) -> None:
-            places = [
+            positions = [
                 _find_panel(builder, indices, builder.add(i, INDEX(k)), stride, column)
                 for k in range(n)
             ]
-            held = [add(panel.load(builder, tables, place), added) for place in places]
-            for values, place in zip(held, places, strict=True):
-                panel.store(builder, values, tables, place)
+            loaded = [add(panel.load(builder, tables, position), added) for position in positions]
+            for values, position in zip(loaded, positions, strict=True):
+                panel.store(builder, values, tables, position)
 
         def add_list(s: Any, now: list[Any]) -> list[Any]:
-            place = builder.add(builder.mul(s, stride), column)
+            position = builder.add(builder.mul(s, stride), column)
             scale = panel.fill(builder, builder.load(builder.gep(scales, [s])))
-            added = [builder.fmul(v, scale) for v in panel.load(builder, sources, place)]
+            added = [builder.fmul(v, scale) for v in panel.load(builder, sources, position)]
             row = builder.add(first, s)
             at, stop = (builder.load(builder.gep(ends, [row])) for ends in (starts, stops))
             n = n_rows

@@ -16,7 +16,7 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 @lru_cache
 def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
     """As `pmflib.kernels.llvm.lanes.make_lanes`, without LLVM vectors."""
-    # unsigned, as all places are: numba looks for negative ones otherwise, and its loops stay scalar
+    # unsigned, as all positions are: numba looks for negative ones otherwise, and its loops stay scalar
     states = np.uint64(width * n_vectors)
 
     # zeros in place of vectors and lanes that are not there keep the bits of a sum of numbers that are not negative
@@ -39,16 +39,16 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
         table, rows, start, stop, stride, column, source, source_at, target, target_at, threshold, sums, sums_at
     ):  # fmt: skip
         even = start + (stop - start) // 2 * 2
-        first, step, place = np.uint64(target_at), np.uint64(stride), np.uint64(column)
+        first, step, offset = np.uint64(target_at), np.uint64(stride), np.uint64(column)
         for f in range(states):
             target[first + f] = source[np.uint64(source_at) + f]
         for i in range(start, even, 2):
-            one, other = np.uint64(rows[i]) * step + place, np.uint64(rows[i + 1]) * step + place
+            one, other = np.uint64(rows[i]) * step + offset, np.uint64(rows[i + 1]) * step + offset
             for f in range(states):
                 product = target[first + f] * (table[one + f] * table[other + f])
                 target[first + f] = product if product > LEAST else LEAST
         if even < stop:
-            one = np.uint64(rows[even]) * step + place
+            one = np.uint64(rows[even]) * step + offset
             for f in range(states):
                 target[first + f] *= table[one + f]
         for f in range(states):
@@ -81,13 +81,13 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
 
     @compile_kernel(width, n_vectors, saved=False)
     def spread(table, rows, starts, stops, first, n_lists, stride, column, source, scales, totals):  # type: ignore[no-untyped-def]
-        step, place = np.uint64(stride), np.uint64(column)
+        step, offset = np.uint64(stride), np.uint64(column)
         for s in range(n_lists):
-            line, scale = np.uint64(s) * step + place, scales[s]
+            line, scale = np.uint64(s) * step + offset, scales[s]
             for f in range(states):
-                totals[place + f] += source[line + f] * scale
+                totals[offset + f] += source[line + f] * scale
             for i in range(starts[first + s], stops[first + s]):
-                at = np.uint64(rows[i]) * step + place
+                at = np.uint64(rows[i]) * step + offset
                 for f in range(states):
                     table[at + f] += source[line + f] * scale
 

@@ -1,4 +1,4 @@
-"""Bit planes in LLVM's own language: codes transposed and compared, planes multiplied.
+"""Bit planes, panels and combined codes in LLVM's own language: vectors that stay in registers.
 
 LLVM knows vectors of any length and splits them into what the processor has: AVX-512 takes 64 codes in an
 instruction, AVX2 in two, SSE2 and ARM in four. Nothing here names a processor; the one LLVM function called is
@@ -6,15 +6,21 @@ instruction, AVX2 in two, SSE2 and ARM in four. Nothing here names a processor; 
 vectors at 256 bits and keeps counting results in memory.
 
 Array arguments are contiguous, positions count elements, and no bounds are checked. What breaks when numba or
-LLVM change is caught by `pmflib.kernels.llvm.fallback`, and the plain scatter takes over.
+LLVM change is found by `pmflib.kernels.readiness.vector_code_works`, and plain loops do the work.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from pmflib.kernels.llvm.saved_code import compile_kernel
 
 STRIP_ROWS = 64
 """Rows transposed at once: a word of a bit plane."""
@@ -37,15 +43,15 @@ def _at(builder: Any, data: Any, position: Any, kind: Any) -> Any:
     return builder.bitcast(builder.gep(data, [position]), kind.as_pointer())
 
 
-def _shuffle(builder: Any, pair: Any, places: list[int]) -> Any:
-    pattern = ir.Constant(ir.VectorType(I32, len(places)), places)
+def _shuffle(builder: Any, pair: Any, positions: list[int]) -> Any:
+    pattern = ir.Constant(ir.VectorType(I32, len(positions)), positions)
     return builder.shuffle_vector(*pair, pattern)
 
 
 def _transpose(
-    context: Any, builder: Any, kinds: Any, codes: Any, place_of: Any, strip: Any
+    context: Any, builder: Any, kinds: Any, codes: Any, position_of: Any, strip: Any
 ) -> None:
-    """Transpose the 64 rows of 16 codes that begin at the places given.
+    """Transpose the 64 rows of 16 codes that begin at the positions given.
 
     Four groups of 16 rows lie side by side in a vector, so that the 16 x 16 transpositions of all four are the
     same 64 interleavings within groups, and each result holds a variable's 64 codes in order.
@@ -54,11 +60,11 @@ def _transpose(
     source = _data(context, builder, kinds[0], codes)
     target = _data(context, builder, kinds[-1], strip)
     code = context.get_value_type(kinds[0].dtype)
-    piece = ir.VectorType(code, size)
+    chunk = ir.VectorType(code, size)
     width = code.width // 8
 
     def load(row: int) -> Any:
-        return builder.load(_at(builder, source, place_of(row), piece), align=width)
+        return builder.load(_at(builder, source, position_of(row), chunk), align=width)
 
     rows = []
     for row in range(size):
@@ -74,8 +80,8 @@ def _transpose(
         pairs = [(rows[k], rows[k + size // 2]) for k in range(size // 2)]
         rows = [_shuffle(builder, pair, half) for pair in pairs for half in (low, high)]
     for j, row in enumerate(rows):
-        place = ir.Constant(I64, STRIP_ROWS * j)
-        builder.store(row, _at(builder, target, place, row.type), align=width)
+        position = ir.Constant(I64, STRIP_ROWS * j)
+        builder.store(row, _at(builder, target, position, row.type), align=width)
 
 
 @intrinsic
@@ -86,28 +92,28 @@ def transpose_strip(typing, codes, start, stride, strip):  # type: ignore[no-unt
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         codes, start, stride, strip = arguments
 
-        def place_of(row: int) -> Any:
+        def position_of(row: int) -> Any:
             return builder.add(start, builder.mul(stride, ir.Constant(I64, row)))
 
-        _transpose(context, builder, signature.args, codes, place_of, strip)
+        _transpose(context, builder, signature.args, codes, position_of, strip)
         return context.get_dummy_value()
 
     return signature, generate
 
 
 @intrinsic
-def transpose_places(typing, codes, places, column, strip):  # type: ignore[no-untyped-def]
-    """Transpose 64 rows that lie anywhere: ``strip[64 * j + r] = codes[places[r] + column + j]``; places: int64."""
-    signature = types.void(codes, places, types.intp, strip)
+def transpose_scattered(typing, codes, positions, column, strip):  # type: ignore[no-untyped-def]
+    """Transpose 64 rows that lie anywhere: ``strip[64 * j + r] = codes[positions[r] + column + j]``, int64."""
+    signature = types.void(codes, positions, types.intp, strip)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        codes, places, column, strip = arguments
-        starts = _data(context, builder, signature.args[1], places)
+        codes, positions, column, strip = arguments
+        starts = _data(context, builder, signature.args[1], positions)
 
-        def place_of(row: int) -> Any:
+        def position_of(row: int) -> Any:
             return builder.add(builder.load(builder.gep(starts, [I64(row)])), column)
 
-        _transpose(context, builder, signature.args, codes, place_of, strip)
+        _transpose(context, builder, signature.args, codes, position_of, strip)
         return context.get_dummy_value()
 
     return signature, generate
@@ -195,3 +201,217 @@ def count_tile(typing, planes, left, right, start, stop, counts):  # type: ignor
         return context.get_dummy_value()
 
     return signature, generate
+
+
+INDEX = ir.IntType(64)
+_LANE = ir.IntType(32)
+_DOUBLE = ir.DoubleType()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Builds code on panels of ``width * n_vectors`` float64; offsets count float64, not bytes.
+
+    Parameters
+    ----------
+    width
+        float64 per vector, a power of 2.
+    n_vectors
+        Vectors per panel.
+    """
+
+    width: int
+    n_vectors: int
+
+    @cached_property
+    def vector(self) -> Any:
+        """Type of a vector."""
+        return ir.VectorType(_DOUBLE, self.width)
+
+    def constant(self, value: float) -> Any:
+        """Vector of one number."""
+        return ir.Constant(self.vector, [value] * self.width)
+
+    def load_vector(self, builder: Any, pointer: Any, offset: Any) -> Any:
+        """Vector at an offset."""
+        return builder.load(self._at(builder, pointer, offset), align=8)
+
+    def store_vector(self, builder: Any, value: Any, pointer: Any, offset: Any) -> None:
+        """Put a vector at an offset."""
+        builder.store(value, self._at(builder, pointer, offset), align=8)
+
+    def load(self, builder: Any, pointer: Any, offset: Any) -> list[Any]:
+        """Panel at an offset."""
+        return [
+            self.load_vector(builder, pointer, position)
+            for position in self._positions(builder, offset)
+        ]
+
+    def store(self, builder: Any, values: list[Any], pointer: Any, offset: Any) -> None:
+        """Put a panel at an offset."""
+        for value, position in zip(values, self._positions(builder, offset), strict=True):
+            self.store_vector(builder, value, pointer, position)
+
+    def _positions(self, builder: Any, offset: Any) -> list[Any]:
+        return [builder.add(offset, INDEX(v * self.width)) for v in range(self.n_vectors)]
+
+    def _at(self, builder: Any, pointer: Any, offset: Any) -> Any:
+        return builder.bitcast(builder.gep(pointer, [offset]), self.vector.as_pointer())
+
+    def fill(self, builder: Any, scalar: Any) -> Any:
+        """Vector of one number known at run time."""
+        none = ir.Constant(self.vector, ir.Undefined)
+        one = builder.insert_element(none, scalar, _LANE(0))
+        return _shuffle_lanes(builder, one, none, [0] * self.width)
+
+    def raise_to(self, builder: Any, values: list[Any], least: Any) -> list[Any]:
+        """What is not above a bound becomes the bound."""
+        return [
+            builder.select(builder.fcmp_ordered(">", value, least), value, least)
+            for value in values
+        ]
+
+    def add_vectors(self, builder: Any, values: list[Any]) -> Any:
+        """Sum of a panel's vectors: neighbours in pairs, one left over at the end."""
+        while len(values) > 1:
+            pairs = [builder.fadd(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+            values = pairs + values[len(pairs) * 2 :]
+        return values[0]
+
+    def add_lanes(self, builder: Any, values: list[Any]) -> list[Any]:
+        """Sum of each vector's lanes, upper half onto lower; the sums side by side, in order."""
+        part = self.width
+        while part > 1:
+            firsts = range(0, 2 * self.width, part)
+            low = [first + k for first in firsts for k in range(part // 2)]
+            high = [position + part // 2 for position in low]
+            values = [
+                builder.fadd(
+                    _shuffle_lanes(builder, a, b, low), _shuffle_lanes(builder, a, b, high)
+                )
+                for a, b in zip(values[::2], values[1::2], strict=True)
+            ]
+            part //= 2
+        return values
+
+
+def _shuffle_lanes(builder: Any, one: Any, other: Any, positions: list[int]) -> Any:
+    mask = ir.Constant(ir.VectorType(_LANE, len(positions)), positions)
+    return builder.shuffle_vector(one, other, mask)
+
+
+def repeat(
+    builder: Any,
+    start: Any,
+    stop: Any,
+    step: int,
+    carried: list[Any],
+    body: Callable[..., list[Any]],
+) -> list[Any]:
+    """Loop from start to below stop with values carried in registers; ``body(i, values)`` returns the next ones."""
+    before = builder.block
+    loop, end = builder.append_basic_block("loop"), builder.append_basic_block("end")
+    builder.cbranch(builder.icmp_signed("<", start, stop), loop, end)
+    builder.position_at_end(loop)
+    i = builder.phi(INDEX)
+    now = [builder.phi(value.type) for value in carried]
+    new = body(i, now)
+    following = builder.add(i, INDEX(step))
+    last = builder.block
+    for phi, first, next_one in zip([i, *now], [start, *carried], [following, *new], strict=True):
+        phi.add_incoming(first, before)
+        phi.add_incoming(next_one, last)
+    builder.cbranch(builder.icmp_signed("<", following, stop), loop, end)
+    builder.position_at_end(end)
+    out = [builder.phi(value.type) for value in carried]
+    for phi, first, next_one in zip(out, carried, new, strict=True):
+        phi.add_incoming(first, before)
+        phi.add_incoming(next_one, last)
+    return out
+
+
+def round_down(builder: Any, start: Any, stop: Any, step: int) -> Any:
+    """Last position that whole steps, a power of 2, from start reach without passing stop."""
+    whole = builder.and_(builder.sub(stop, start), INDEX(-step))
+    return builder.add(start, whole)
+
+
+LISTED = 8
+"""Entries made at once: 256 bits."""
+
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_ENTRIES = ir.VectorType(_I32, LISTED)
+
+
+def count_read(size: int) -> int:
+    """Codes read at once for combinations of ``size`` variables: a power of 2."""
+    return 1 << (LISTED * size - 1).bit_length()
+
+
+@lru_cache
+def make_combine(size: int) -> Any:
+    """Combine 8 times ``size`` neighbouring codes.
+
+    Parameters
+    ----------
+    size
+        Codes in a combination.
+
+    Returns
+    -------
+    combine(codes, code_at, bases, steps, list_at, entries, entry_at): for j < 8, ``entries[entry_at + j]`` becomes
+    ``bases[list_at + j]`` plus, for k < size, ``codes[code_at + j * size + k] * steps[list_at * size + 8 * k + j]``.
+    All arrays are contiguous, and all but codes int32; `count_read` codes are read.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        codes, bases, steps, entries = (
+            context.make_array(signature.args[p])(context, builder, args[p]).data
+            for p in (0, 2, 3, 5)
+        )
+        code_at, list_at, entry_at = args[1], args[4], args[6]
+
+        def find(pointer: Any, position: Any, kind: Any) -> Any:
+            return builder.bitcast(builder.gep(pointer, [position]), kind.as_pointer())
+
+        code = context.get_value_type(signature.args[0].dtype)
+        whole = ir.VectorType(code, count_read(size))
+        loaded = builder.load(find(codes, code_at, whole), align=code.width // 8)
+        total = builder.load(find(bases, list_at, _ENTRIES), align=4)
+        first = builder.mul(list_at, _I64(size))
+        for k in range(size):
+            positions = [j * size + k for j in range(LISTED)]
+            mask = ir.Constant(_ENTRIES, positions)
+            one = builder.shuffle_vector(loaded, ir.Constant(whole, ir.Undefined), mask)
+            spans = builder.load(
+                find(steps, builder.add(first, _I64(LISTED * k)), _ENTRIES), align=4
+            )
+            total = builder.add(total, builder.mul(builder.sext(one, _ENTRIES), spans))
+        builder.store(total, find(entries, entry_at, _ENTRIES), align=4)
+        return context.get_dummy_value()
+
+    @intrinsic
+    def combine(_, codes, code_at, bases, steps, list_at, entries, entry_at):  # type: ignore[no-untyped-def]
+        position = types.intp
+        return types.void(codes, position, bases, steps, position, entries, position), generate
+
+    return combine
+
+
+@lru_cache
+def make_plain_combine(size: int) -> Any:
+    """Do as `make_combine` in plain loops."""
+    n_listed, n_combined = np.uint64(LISTED), np.uint64(size)
+
+    @compile_kernel(size, saved=False)
+    def combine(codes, code_at, bases, steps, list_at, entries, entry_at):  # type: ignore[no-untyped-def]
+        # unsigned positions: numba looks for negative ones otherwise, and its loops stay scalar
+        first_code, first, position = np.uint64(code_at), np.uint64(list_at), np.uint64(entry_at)
+        for j in range(n_listed):
+            entry = bases[first + j]
+            for k in range(n_combined):
+                step = steps[first * n_combined + n_listed * k + j]
+                entry += np.int32(codes[first_code + j * n_combined + k]) * step
+            entries[position + j] = entry
+
+    return combine

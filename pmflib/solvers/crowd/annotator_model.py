@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
-from pmflib.errors import PmfError
-from pmflib.level_blocks import FLOOR
+from pmflib.core.arrays import FLOOR, FloatArray
+from pmflib.core.errors import PmfError
 
 SECOND_SUBCLASS_POWER = 0.3
 """Power of the label probabilities with which the second subclass starts, in [0, 1]: 0 would be guesses. Chosen on
@@ -44,7 +43,7 @@ class AnnotatorModel:
         would fill two. With states to spare, classes stay what the votes say they are.
     ordinal
         Whether classes are in order, and mistakes likelier the nearer they are: see
-        `pmflib.solvers.crowd.ordinal_mistakes`.
+        `pmflib.solvers.crowd.shrinkage`.
 
     Raises
     ------

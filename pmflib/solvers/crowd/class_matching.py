@@ -6,11 +6,31 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from pmflib.arrays import FloatArray, IntArray
-from pmflib.errors import PmfError, RankError
-from pmflib.solvers.crowd.best_matching import match_columns
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.errors import PmfError, RankError
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.solvers.pairs.spa import select_anchors
+
+
+def match_columns(gains: FloatArray) -> IntArray:
+    """Find the assignment of columns to rows with the largest sum.
+
+    Parameters
+    ----------
+    gains
+        float64 of shape (n, n).
+
+    Returns
+    -------
+    int64 of shape (n,): column of each row, a permutation.
+    """
+    from scipy.optimize import (
+        linear_sum_assignment,  # takes .3 s to load, and few label logs come here
+    )
+
+    columns: IntArray = linear_sum_assignment(-gains)[1]
+    return columns
+
 
 Order: TypeAlias = Literal["joint", "each"]
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln, log_ndtr
 
-from pmflib.arrays import FloatArray
-from pmflib.solvers.crowd.best_matching import match_columns
+from pmflib.core.arrays import FloatArray
+from pmflib.solvers.crowd.class_matching import match_columns
 from pmflib.solvers.crowd.worker_marginals import WorkerPairs
 from pmflib.solvers.numeric.rotation import find_nearest_rotation
 
 LEAST_NOISE = 1e-5
 """Least standard deviation of an entry of the root, as a share of its root mean square: exact pairs are rounded."""
 LEAST_ENTRY = 1e-3
-"""Least probability that the concentration of confusion matrices is judged by: smaller ones count as this one."""
+"""Least probability that the concentration of confusion matrices is computed from: smaller ones count as this one."""
 CONCENTRATIONS = np.geomspace(0.5, 4.0, 10)
 """Parameters of a symmetric Dirichlet distribution that columns of confusion matrices may have: from nearly certain to
 nearly even."""
@@ -144,7 +144,7 @@ def draw_roots(
     pick = int(np.argmin(np.abs(np.log(CONCENTRATIONS))))
     step_size, n_accepted = WALK.first_step_size, 0
     n_angles = n_classes * (n_classes - 1) // 2
-    drawn: list[FloatArray] = []
+    samples: list[FloatArray] = []
     for step in range(1, WALK.burn_in + n_draws * WALK.thinning + 1):
         there = here @ _rotate_by(rng.normal(0.0, step_size, n_angles), n_classes)
         new_density, new_logs = target.weigh(there)
@@ -158,9 +158,9 @@ def draw_roots(
                 n_accepted = 0
         if step > WALK.burn_in and step % WALK.thinning == 0:
             rotated = np.maximum(root @ here, 0.0)
-            first = drawn[0] if drawn else rotated
-            drawn.append(rotated[:, match_columns(first.T @ rotated)])
-    return drawn
+            first = samples[0] if samples else rotated
+            samples.append(rotated[:, match_columns(first.T @ rotated)])
+    return samples
 
 
 class _Target:
@@ -190,7 +190,7 @@ class _Target:
         return density, float(np.log(np.maximum(shares, LEAST_ENTRY)).sum())
 
     def draw_concentration(self, logs: float, rng: np.random.Generator) -> int:
-        """Place in ``CONCENTRATIONS`` of one drawn for given confusion matrices."""
+        """Index in ``CONCENTRATIONS`` of one drawn for given confusion matrices."""
         densities = self.normalisers + (CONCENTRATIONS - 1) * logs
         edges = np.exp(densities - densities.max()).cumsum()
         return int(np.searchsorted(edges, rng.random() * edges[-1]))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmflib.arrays import FloatArray
-from pmflib.errors import PmfError, RankError, SchemaError
+from pmflib.core.arrays import FloatArray
+from pmflib.core.errors import PmfError, RankError, SchemaError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -133,8 +133,8 @@ def _scale(values: FloatArray, vectors: FloatArray) -> FloatArray:
 
 def draw_rotations(rank: int, n_rotations: int, rng: np.random.Generator) -> list[FloatArray]:
     """Orthogonal matrices (rank, rank) to start from: the identity, then random ones."""
-    drawn = [np.linalg.qr(rng.standard_normal((rank, rank)))[0] for _ in range(n_rotations - 1)]
-    return [np.eye(rank), *drawn]
+    rotations = [np.linalg.qr(rng.standard_normal((rank, rank)))[0] for _ in range(n_rotations - 1)]
+    return [np.eye(rank), *rotations]
 
 
 def rotate_nonnegative(

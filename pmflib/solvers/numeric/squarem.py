@@ -1,13 +1,16 @@
-"""SQUAREM: EM accelerated by extrapolating from every two of its steps."""
+"""SQUAREM: EM and closed-form updates accelerated by extrapolating from every two of their steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
-from pmflib.arrays import IntArray, Parameters
+from pmflib.core.arrays import IntArray, Parameters
+from pmflib.solvers import SolverResult
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class SquaremParameters:
     least_longest
         Least value of the longest step length, above ``shortest``: our choice, so that extrapolation is never given up.
     shortest
-        Least step length that is worth the pass that judges it, as in the package.
+        Least step length that is worth the pass that evaluates it, as in the package.
 
     References
     ----------
@@ -48,8 +51,8 @@ SQUAREM = SquaremParameters()
 class Acceleration:
     """State of the acceleration of an EM run.
 
-    A model that is extrapolated is judged by the next E-step, which evaluates its objective anyway: `accepts` says
-    whether it is kept.
+    A model that is extrapolated is accepted or not by the next E-step, which evaluates its objective anyway: `accepts`
+    says whether it is kept.
 
     Parameters
     ----------
@@ -57,7 +60,7 @@ class Acceleration:
         The model one update before the current one, where the next update completes two steps in a row; None at the
         start, and after an extrapolation.
     fallback
-        The model of plain EM, while the current one is an extrapolation that has not been judged; else None.
+        The model of plain EM, while the current one is an extrapolation that has not been evaluated; else None.
     step_length
         Step length of that extrapolation, above 1; 1 without one.
     longest
@@ -177,3 +180,62 @@ def extrapolate(
     sizes = np.diff(offsets)
     totals = np.add.reduceat(factors, offsets[:-1], axis=0)
     return (prior / prior.sum(), factors / np.repeat(totals, sizes, axis=0)), step_length
+
+
+Update: TypeAlias = Callable[[Parameters], tuple[float, Parameters]]
+"""Loss of parameters, and the closed-form update of these parameters."""
+
+
+def descend(
+    update: Update,
+    initial: Parameters,
+    offsets: IntArray,
+    *,
+    max_iter: int,
+    tol: float,
+    exact_loss: float = -math.inf,
+) -> SolverResult:
+    """Update parameters until the loss settles, and after every two updates extrapolate from them.
+
+    Parameters
+    ----------
+    update
+        Gives the loss of parameters, finite, and their update, whose loss is no higher but for rounding.
+    initial
+        Prior (rank,) and factors (n_levels, rank) to start from.
+    offsets
+        int64 of shape (n_variables + 1,).
+    max_iter
+        Limit of iterations, at least 0; an iteration is three updates, one of them extrapolated.
+    tol
+        Stop when an iteration lowers the loss by at most this share of it.
+    exact_loss
+        Stop at a loss at most this high: what is left is rounding.
+
+    Returns
+    -------
+    The parameters of the last and least loss. ``loss_history`` starts with the loss of the start and never rises.
+    """
+    current = initial
+    loss, updated = update(current)
+    history = [loss]
+    converged = loss <= exact_loss
+    while not converged and len(history) <= max_iter:
+        loss, current, updated = _iterate(update, loss, current, updated, offsets)
+        history.append(loss)
+        converged = loss <= exact_loss or history[-2] - loss <= tol * abs(loss)
+    return SolverResult(*current, tuple(history), len(history) - 1, converged)
+
+
+def _iterate(
+    update: Update, loss: float, current: Parameters, first: Parameters, offsets: IntArray
+) -> tuple[float, Parameters, Parameters]:
+    """Return a loss no higher than before, its parameters, and the update of these."""
+    loss_first, second = update(first)
+    extrapolated, _ = extrapolate(current, first, second, offsets, math.inf)
+    for candidate in (extrapolated, second):
+        new_loss, updated = update(candidate)
+        if new_loss <= min(loss, loss_first):
+            return new_loss, candidate, updated
+    # at the minimum an update may raise the loss by a rounding error
+    return (loss_first, first, second) if loss_first <= loss else (loss, current, first)

@@ -12,17 +12,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
-from pmflib.level_blocks import FLOOR, normalise_blocks, spread_pairs
-from pmflib.solvers.checks import check_limits, check_nonnegative, check_start
-from pmflib.solvers.numeric.accelerated_descent import descend
-from pmflib.solvers.pairs.opening import open_start
-from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_singles
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
-from pmflib.solvers.result import SolverResult
+from pmflib.core.arrays import (
+    FLOOR,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Parameters,
+    normalise_blocks,
+    spread_pairs,
+)
+from pmflib.solvers import PseudoCounts, SolverResult, check_limits, check_nonnegative, check_start
+from pmflib.solvers.numeric.squarem import descend
+from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, open_start, read_singles
 
-# Rows of the matrix of levels worked on at a time: a panel stays in the cache.
-_PANEL = 256
+PANEL = 256
+"""Rows of the matrix of levels worked on at a time: a panel stays in the cache."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class CompositeSettings:
     """Nats: a loss at most this high is an exact fit, and what is left of it is rounding."""
     ruled_out: float = 1e-100
     """Chosen: an observed cell whose probability under the start is below this is ruled out by the start."""
-    opening_share: float = 0.01
+    start_share: float = 0.01
     """Chosen: share of the uniform prior and of the single marginals mixed into a start that rules out what was
     observed."""
 
@@ -147,9 +151,9 @@ def _pose(
         check_nonnegative("weights", weights, observed.shape)
         pair_weights *= weights
     table = marginals * spread_pairs(pair_weights, offsets)
-    held, weighted = table[table > 0], pair_weights[pair_weights > 0]
+    positive, weighted = table[table > 0], pair_weights[pair_weights > 0]
     # sum of w x log x, with x = table / w and each pair's x of sum 1
-    entropy = float(held @ np.log(held)) - float(weighted @ np.log(weighted))
+    entropy = float(positive @ np.log(positive)) - float(weighted @ np.log(weighted))
     isolated = find_isolated(pair_weights > 0, offsets)
     if pseudo_counts is None:
         pseudo_counts = PseudoCounts(np.zeros(n_levels))
@@ -173,7 +177,7 @@ def _open(
     if isolated.any():
         n_lone = int(isolated[problem.offsets[:-1]].sum())
         notes = (f"single marginals for {n_lone} variables without an observed pair",)
-    pseudo_counts, share = problem.pseudo_counts, settings.opening_share
+    pseudo_counts, share = problem.pseudo_counts, settings.start_share
     shut = pseudo_counts.levels[:, None] * (factors <= FLOOR)
     if (
         shut.any()
@@ -198,9 +202,9 @@ def _rules_out(problem: _Problem, parameters: Parameters, ruled_out: float) -> b
     """Whether the model gives an observed cell a probability below a limit."""
     prior, factors = parameters
     scaled = factors * prior
-    for first in range(0, factors.shape[0], _PANEL):
-        model = scaled[first : first + _PANEL] @ factors.T
-        if ((problem.table[first : first + _PANEL] > 0) & (model < ruled_out)).any():
+    for first in range(0, factors.shape[0], PANEL):
+        model = scaled[first : first + PANEL] @ factors.T
+        if ((problem.table[first : first + PANEL] > 0) & (model < ruled_out)).any():
             return True
     return False
 
@@ -212,17 +216,17 @@ def _update(problem: _Problem, parameters: Parameters) -> tuple[float, Parameter
     scaled = factors * prior
     pull = np.zeros_like(factors)
     likelihood = 0.0
-    for first in range(0, factors.shape[0], _PANEL):
-        last = first + _PANEL
+    for first in range(0, factors.shape[0], PANEL):
+        last = first + PANEL
         model = np.maximum(scaled[first:last] @ factors[first:].T, FLOOR)
-        held = table[first:last, first:]
-        ratio = held / model
+        counts = table[first:last, first:]
+        ratio = counts / model
         pull[first:last] += ratio @ factors[first:]
-        pull[last:] += ratio[:, _PANEL:].T @ factors[first:last]
+        pull[last:] += ratio[:, PANEL:].T @ factors[first:last]
         logs = np.log(model, out=model)
         # The square on the diagonal holds each of its pairs twice, the rest of the panel once.
-        likelihood += 2 * float(np.vdot(held, logs))
-        likelihood -= float(np.vdot(held[:, :_PANEL], logs[:, :_PANEL]))
+        likelihood += 2 * float(np.vdot(counts, logs))
+        likelihood -= float(np.vdot(counts[:, :PANEL], logs[:, :PANEL]))
     loss = problem.entropy - likelihood - 2 * problem.pseudo_counts.log_penalty(prior, factors)
     mass = scaled * pull
     # Each pair is in both triangles.

@@ -11,18 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
-from pmflib.level_blocks import (
+from pmflib.core.arrays import (
     FLOOR,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Parameters,
     normalise_blocks,
     repeat_blocks,
     spread_pairs,
     sum_blocks,
     sum_pairs,
 )
-from pmflib.solvers.checks import check_limits, check_start
+from pmflib.solvers import SolverResult, check_limits, check_start
 from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_singles
-from pmflib.solvers.result import SolverResult
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,11 @@ def fit_mirror(
     prior = np.asarray(initial[0] / initial[0].sum())
     if not n_pairs:
         return SolverResult(prior, factors, (0.0,), 0, True, ("no pair was observed",))
-    held = pairs[pairs > 0]
-    entropy = float(held @ np.log(held)) / 2
-    rows = [_Row.cut(pairs, offsets, observed, j, settings) for j in range(observed.shape[0])]
+    positive = pairs[pairs > 0]
+    entropy = float(positive @ np.log(positive)) / 2
+    rows = [_Row.make(pairs, offsets, observed, j, settings) for j in range(observed.shape[0])]
     floor = settings.cell_floor
-    history = [(entropy + _measure_prior(pairs, offsets, factors, prior, floor)[0]) / n_pairs]
+    history = [(entropy + measure_prior(pairs, offsets, factors, prior, floor)[0]) / n_pairs]
     converged = False
     while not converged and len(history) <= max_iter:
         for row in rows:
@@ -139,7 +141,7 @@ class _Row:
     settings: MirrorSettings
 
     @classmethod
-    def cut(
+    def make(
         cls,
         pairs: FloatArray,
         offsets: IntArray,
@@ -177,13 +179,30 @@ class _Row:
         factors[self.mine], _ = _descend(factors[self.mine], loss, slope, n_steps, self.settings)
 
 
-def _measure_prior(
+def measure_prior(
     pairs: FloatArray, offsets: IntArray, factors: FloatArray, prior: FloatArray, floor: float
 ) -> tuple[float, FloatArray]:
-    """Loss but for the entropy, and its slope, in the prior."""
+    """Loss of a prior, and its slope.
+
+    Parameters
+    ----------
+    pairs
+        float64 of shape (n_levels, n_levels), symmetric: tables of the observed pairs, 0 elsewhere.
+    offsets
+        int64 of shape (n_variables + 1,).
+    factors, prior
+        float64 of shapes (n_levels, rank) and (rank,).
+    floor
+        Cells of the model are raised to it.
+
+    Returns
+    -------
+    The sum of divergences over pairs but for their entropy, nats, and its derivative, (rank,), by the entries of the
+    prior: of use along the simplex, off which it is not that of the loss.
+    """
     cells = np.maximum((factors * prior) @ factors.T, floor)
-    sums, held = sum_pairs(cells, offsets), sum_pairs(pairs, offsets)
-    loss = float(np.vdot(held, np.log(sums)) - np.vdot(pairs, np.log(cells))) / 2
+    sums, masses = sum_pairs(cells, offsets), sum_pairs(pairs, offsets)
+    loss = float(np.vdot(masses, np.log(sums)) - np.vdot(pairs, np.log(cells))) / 2
     ratio = pairs / cells * spread_pairs(sums, offsets)
     return loss, -np.einsum("af,af->f", ratio @ factors, factors) / 2
 
@@ -199,10 +218,10 @@ def _descend_prior(
     floor = settings.cell_floor
 
     def loss(column: FloatArray) -> float:
-        return _measure_prior(pairs, offsets, factors, column[:, 0], floor)[0]
+        return measure_prior(pairs, offsets, factors, column[:, 0], floor)[0]
 
     def slope(column: FloatArray) -> FloatArray:
-        return _measure_prior(pairs, offsets, factors, column[:, 0], floor)[1][:, None]
+        return measure_prior(pairs, offsets, factors, column[:, 0], floor)[1][:, None]
 
     column, value = _descend(prior[:, None], loss, slope, settings.prior_steps, settings)
     return column[:, 0], value

@@ -11,15 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
-from pmflib.errors import PmfError, RankError, SchemaError
-from pmflib.level_blocks import normalise_blocks, repeat_blocks, spread_pairs, sum_blocks
-from pmflib.solvers.checks import check_rank
-from pmflib.solvers.numeric.nnls import solve_nnls
-from pmflib.solvers.numeric.simplex import solve_simplex_least_squares
-from pmflib.solvers.pairs.pair_matrix import check_pairs, read_singles
-from pmflib.solvers.pairs.splits import list_splits
-from pmflib.solvers.result import SolverResult
+from pmflib.core.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Parameters,
+    normalise_blocks,
+    repeat_blocks,
+    spread_pairs,
+    sum_blocks,
+)
+from pmflib.core.errors import PmfError, RankError, SchemaError
+from pmflib.solvers import SolverResult, check_rank
+from pmflib.solvers.numeric.least_squares import solve_nnls, solve_simplex_least_squares
+from pmflib.solvers.pairs.pair_matrix import check_pairs, list_splits, read_singles
 
 
 @dataclass(frozen=True)
@@ -246,8 +251,8 @@ def _mean_divergence(
     """Return the mean divergence of the model from the pairs, whose other cells are all 0."""
     model = np.maximum((factors * prior) @ factors.T, floor)
     # The least divergence is 0; rounding and the floor may leave it a hair below.
-    held = pairs > 0
-    divergence = float(pairs[held] @ np.log(pairs[held] / model[held]))
+    positive = pairs > 0
+    divergence = float(pairs[positive] @ np.log(pairs[positive] / model[positive]))
     return max(0.0, divergence) / max(n_pairs, 1)
 
 

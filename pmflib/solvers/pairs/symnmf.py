@@ -11,16 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.arrays import BoolArray, FloatArray, IntArray, Parameters
-from pmflib.errors import RankError
-from pmflib.level_blocks import (
+from pmflib.core.arrays import (
     FLOOR,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Parameters,
     list_owners,
     normalise_blocks,
     spread_pairs,
     sum_blocks,
 )
-from pmflib.solvers.checks import check_limits, check_rank, check_start
+from pmflib.core.errors import RankError
+from pmflib.solvers import SolverResult, check_limits, check_rank, check_start
 from pmflib.solvers.numeric.rotation import (
     draw_rotations,
     improve_root,
@@ -28,7 +31,6 @@ from pmflib.solvers.numeric.rotation import (
     rotate_nonnegative,
 )
 from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_singles
-from pmflib.solvers.result import SolverResult
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def impute_pairs(
     Returns
     -------
     float64 of shape (n_levels, n_levels), symmetric, nonnegative: observed pairs as they are. An
-    unobserved pair is filled as if independent. Then, with the variables dealt to three groups,
+    unobserved pair is filled as if independent. Then, with the variables split into three groups,
     the diagonal blocks of group M are those of X[M, R] pinv(X[L, R]) X[L, M], where L and R are the
     other two and the inverse has the given rank at most, scaled to sum 1. With two variables alone, each
     is taken to determine the state: its block is diagonal.
@@ -178,8 +180,8 @@ def impute_pairs(
         blocks = np.where(
             empty, np.diag(singles[mine]), cells / np.maximum(by_variable, FLOOR)[:, None]
         )
-        place = np.ix_(mine, mine)
-        imputed[place] = np.where(own_block[place], blocks, imputed[place])
+        group_pairs = np.ix_(mine, mine)
+        imputed[group_pairs] = np.where(own_block[group_pairs], blocks, imputed[group_pairs])
         groups = [*groups[1:], groups[0]]
     return imputed
 

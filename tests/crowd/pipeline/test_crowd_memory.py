@@ -1,12 +1,16 @@
 import numpy as np
 import pytest
 
-from pmflib.blocks import SparseBlock
+from pmflib.core.blocks import SparseBlock
+from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import count_worker_pairs
-from pmflib.crowd.left_out import PIECE_CELLS
-from pmflib.crowd.pipeline.memory import plan_label_passes, plan_pair_method, plan_worker_counts
+from pmflib.crowd.e_step import CHUNK_CELLS
+from pmflib.crowd.pipeline.block_groups import (
+    plan_label_passes,
+    plan_pair_method,
+    plan_worker_counts,
+)
 from pmflib.em.memory import plan_em
-from pmflib.errors import MemoryPlanError
 from pmflib.store.sample_blocks import BlockReference
 
 
@@ -22,7 +26,7 @@ def test_plan_label_passes__holds_votes_and_strata_of_every_thread():
     assert many - few > 2 * 100_000 * (5 * 4 + 3 * 8 * 4)
     table = plan_em(400, 4, 2).needed
     assert plan_label_passes(make_groups(100_000, 5), 100, 4, 2).needed > table
-    # a task is read whole, and cut before its votes are counted
+    # a task is read whole, and split before its votes are counted
     wide = plan_label_passes(make_groups(1 << 22, 1), 10, 1000, 1)
     assert wide.needed < 8 * 1000 * (1 << 22)
     with pytest.raises(
@@ -30,8 +34,8 @@ def test_plan_label_passes__holds_votes_and_strata_of_every_thread():
         match=r"passes over the labels would need .* above the 1.0 KiB .* votes of",
     ):
         plan_label_passes(make_groups(100_000, 5), 10, 50, 1).check(1024)  # fmt: skip
-    # two more confusion matrices of every worker, and pieces of blocks
-    calibration = 2 * 8 * 10 * 2**2 + 12 * 8 * PIECE_CELLS
+    # two more confusion matrices of every worker, and chunks of blocks
+    calibration = 2 * 8 * 10 * 2**2 + 12 * 8 * CHUNK_CELLS
     assert plan_label_passes([], 10, 2, 1).needed == plan_em(20, 2, 1).needed + calibration
 
 

@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).parents[3]
 COUNT = """
 import sys
 import numpy as np
-from pmflib.kernels.pair_scatter import add_dense
+from pmflib.kernels.scatter import add_dense
 from pmflib.kernels.llvm.saved_code import has_saved_code
 
 print(has_saved_code(add_dense), end=" ")
@@ -59,7 +59,7 @@ def test_compile_kernel__second_process_loads_what_processes_wrote_at_once(tmp_p
         assert end(process)[1:] == ["0", "True"]
     assert end(begin(tmp_path, "int8 int16")) == ["True", "2", "True"]
     # what was damaged is compiled again
-    (damaged, *others) = sorted(tmp_path.rglob("pair_scatter.add_dense.*"))
+    (damaged, *others) = sorted(tmp_path.rglob("scatter.add_dense.*"))
     assert len(others) == 1
     damaged.write_bytes(damaged.read_bytes()[:-100])
     others[0].write_bytes(b"")
@@ -141,6 +141,7 @@ def test_compile_kernel__a_numba_that_keeps_code_otherwise(
         raise ImportError("moved")
 
     assert call(double()) == 0
+    # where a part that numba does not promise to keep is imported
     monkeypatch.setattr(saved_code, "_code_class", fail)
     assert call(double()) == 0
     monkeypatch.undo()
@@ -188,9 +189,9 @@ def test_digest_sources__of_all_kernels(tmp_path: Path, monkeypatch: pytest.Monk
 
 EM = """
 import numpy as np
-from pmflib.blocks import DenseBlock
-from pmflib.em.statistics import em_statistics, take_logs
-from pmflib.kernels.em_choice import choose_row_kernels
+from pmflib.core.blocks import DenseBlock
+from pmflib.model.statistics import em_statistics, take_logs
+from pmflib.kernels.em_rows import choose_row_kernels
 
 rng = np.random.default_rng(0)
 codes = rng.integers(-1, 3, (200, 6)).astype(np.int8)

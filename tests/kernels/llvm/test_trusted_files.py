@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from pmflib.kernels.llvm import saved_code
-from pmflib.kernels.llvm.saved_code import compile_kernel, find_folder
-from pmflib.kernels.llvm.trusted_files import (
+from pmflib.kernels.llvm.saved_code import (
+    compile_kernel,
     find_distrust,
+    find_folder,
     load_description,
     read_trusted,
     write_private,

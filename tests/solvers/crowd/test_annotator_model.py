@@ -3,7 +3,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma, expit
 
-from pmflib.errors import PmfError, SchemaError
+import pmflib as pmf
+from pmflib.core.errors import SchemaError
 from pmflib.solvers.crowd.annotator_model import (
     SECOND_SUBCLASS_POWER,
     AnnotatorModel,
@@ -86,8 +87,8 @@ def test_take_logs__variational_weights_are_means_of_logarithms():
     found = update_crowd_model(mass, np.array([1.0, 1.0]), AnnotatorModel(pseudo_count=2.0))
     concentrations = found.mass[0]
     rng = np.random.default_rng(0)
-    drawn = np.log(rng.dirichlet(concentrations[:, 0], 200_000)).mean(axis=0)
-    np.testing.assert_allclose(found.take_logs()[1][:, 0], drawn, atol=0.02)
+    expected = np.log(rng.dirichlet(concentrations[:, 0], 200_000)).mean(axis=0)
+    np.testing.assert_allclose(found.take_logs()[1][:, 0], expected, atol=0.02)
     expected = digamma(concentrations) - digamma(concentrations.sum(axis=0))
     np.testing.assert_allclose(found.take_logs()[1], expected)
 
@@ -101,9 +102,9 @@ def test_update_crowd_model__pseudo_count_is_found_from_how_workers_differ(sprea
     right = 1 / (1 + 1 / (odds * np.exp(rng.normal(0, SHRINKAGE.skill_variance**0.5, (400, 1)))))
     means = pooled * ((1 - right) * (1 + odds))[:, None, :]
     means[:, range(6), range(6)] = right
-    drawn = np.stack([rng.gamma(spread * means[:, :, k] + 1e-9) for k in range(6)], axis=-1)
-    drawn /= drawn.sum(axis=1, keepdims=True)
-    labels = rng.multinomial(50, drawn.transpose(0, 2, 1)).transpose(0, 2, 1).astype(float)
+    samples = np.stack([rng.gamma(spread * means[:, :, k] + 1e-9) for k in range(6)], axis=-1)
+    samples /= samples.sum(axis=1, keepdims=True)
+    labels = rng.multinomial(50, samples.transpose(0, 2, 1)).transpose(0, 2, 1).astype(float)
     found = update_crowd_model(labels.reshape(-1, 6), np.ones(6), AnnotatorModel())
     for _ in range(150):
         found = update_crowd_model(
@@ -281,10 +282,10 @@ def test_update_crowd_model__refuses_what_does_not_fit():
         update_crowd_model(np.ones((3, 2)), np.ones(2), AnnotatorModel())
     with pytest.raises(SchemaError, match="state_mass has 3 states; 2 subclasses of every class"):
         update_crowd_model(np.ones((3, 3)), np.ones(3), AnnotatorModel(n_subclasses=2))
-    with pytest.raises(PmfError, match="pseudo_count is -1"):
+    with pytest.raises(pmf.PmfError, match="pseudo_count is -1"):
         AnnotatorModel(pseudo_count=-1.0)
-    with pytest.raises(PmfError, match="n_subclasses is 3"):
+    with pytest.raises(pmf.PmfError, match="n_subclasses is 3"):
         AnnotatorModel(n_subclasses=3)
     for other in ({"balanced": True}, {"one_coin": True}, {"pseudo_count": 0.0}):
-        with pytest.raises(PmfError, match="n_subclasses is 2, with pseudo_count"):
+        with pytest.raises(pmf.PmfError, match="n_subclasses is 2, with pseudo_count"):
             AnnotatorModel(n_subclasses=2, **other)

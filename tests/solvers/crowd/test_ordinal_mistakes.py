@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from pmflib.errors import PmfError
+import pmflib as pmf
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
-from pmflib.solvers.crowd.ordinal_mistakes import share_mistakes
-from pmflib.solvers.crowd.shrinkage import update_crowd_model
+from pmflib.solvers.crowd.shrinkage import share_mistakes, update_crowd_model
 
 STEPS = np.abs(np.arange(5)[:, None] - np.arange(5))
 
@@ -59,8 +58,8 @@ def test_share_mistakes__are_the_most_probable_of_their_prior():
         for b in np.linspace(-3, 1, 81)
         for c in concentrations
     ]
-    place = int(np.argmin(gaps))
-    chosen = np.linspace(-3, 1, 81)[place // 400], concentrations[place % 400]
+    index = int(np.argmin(gaps))
+    chosen = np.linspace(-3, 1, 81)[index // 400], concentrations[index % 400]
     assert min(gaps) < 0.01
     assert weigh(*chosen) > best - 0.5
     assert chosen[0] == pytest.approx(log_factor, abs=0.4)
@@ -100,5 +99,5 @@ def test_update_crowd_model__order_changes_how_mistakes_are_shared_and_not_how_m
 
 def test_annotator_model__refuses_an_order_that_has_no_use():
     for other in ({"one_coin": True}, {"pseudo_count": 0.0}):
-        with pytest.raises(PmfError, match="ordinal is true, with pseudo_count"):
+        with pytest.raises(pmf.PmfError, match="ordinal is true, with pseudo_count"):
             AnnotatorModel(ordinal=True, **other)

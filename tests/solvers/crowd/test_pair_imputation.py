@@ -1,11 +1,16 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import MemoryPlanError, PmfError
+import pmflib as pmf
+from pmflib.core.errors import MemoryPlanError
 from pmflib.solvers.crowd.class_matching import fit_multispa, read_confusion
-from pmflib.solvers.crowd.pair_imputation import factor_pairs, impute_by_one_pair, impute_designated
-from pmflib.solvers.crowd.worker_marginals import WorkerPairs
-from pmflib.synthetic.label_logs import draw_published_crowd
+from pmflib.solvers.crowd.worker_marginals import (
+    WorkerPairs,
+    factor_pairs,
+    impute_by_one_pair,
+    impute_designated,
+)
+from pmflib.synthetic.planted_models import draw_published_crowd
 
 K = 3
 
@@ -159,7 +164,7 @@ def test_read_confusion__worker_without_mass_guesses():
     found, prior = read_confusion(stacked, np.array([5, 1000, 5]))
     np.testing.assert_allclose(found[1], 0.5)
     np.testing.assert_allclose(prior, 0.5)
-    with pytest.raises(PmfError, match="order is 'all'"):
+    with pytest.raises(pmf.PmfError, match="order is 'all'"):
         read_confusion(stacked, np.ones(3), order="all")  # type: ignore[arg-type]
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.solvers.numeric.accelerated_descent import descend
+from pmflib.solvers.numeric.squarem import descend
 
 OFFSETS = np.array([0, 2])
 TARGET = np.array([0.2, 0.8])

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from pmflib.errors import PmfError
+import pmflib as pmf
 from pmflib.kernels.nnls import solve_columns
-from pmflib.solvers.numeric.nnls import solve_nnls
+from pmflib.solvers.numeric.least_squares import solve_nnls
 
 KKT = 1e-10
 
@@ -160,5 +160,5 @@ def test_solve_columns__counts_rows_out_of_steps():
     ],
 )
 def test_solve_nnls__refuses(gram, cross, match):
-    with pytest.raises(PmfError, match=match):
+    with pytest.raises(pmf.PmfError, match=match):
         solve_nnls(gram, cross)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from pmflib.errors import PmfError, RankError, SchemaError
+import pmflib as pmf
+from pmflib.core.errors import RankError, SchemaError
 from pmflib.solvers.numeric.rotation import (
     PUBLISHED,
     draw_rotations,
@@ -131,7 +132,7 @@ def test_rotate_nonnegative__zero_columns_and_limits():
     ],
 )
 def test_rotate_nonnegative__refuses(root, max_iter, match):
-    with pytest.raises(PmfError, match=match):
+    with pytest.raises(pmf.PmfError, match=match):
         rotate_nonnegative(root, max_iter=max_iter)
 
 

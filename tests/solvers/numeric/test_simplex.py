@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmflib.errors import PmfError
-from pmflib.solvers.numeric.simplex import (
+import pmflib as pmf
+from pmflib.solvers.numeric.least_squares import (
     SimplexSettings,
     project_simplex,
     solve_simplex_least_squares,
@@ -78,7 +78,7 @@ def test_project_simplex__tie():
     ],
 )
 def test_project_simplex__refuses(v, match):
-    with pytest.raises(PmfError, match=match):
+    with pytest.raises(pmf.PmfError, match=match):
         project_simplex(v)
 
 
@@ -185,7 +185,7 @@ def test_solve_simplex_least_squares__scale_does_not_matter(exponent):
     ],
 )
 def test_solve_simplex_least_squares__refuses(gram, cross, match):
-    with pytest.raises(PmfError, match=match):
+    with pytest.raises(pmf.PmfError, match=match):
         solve_simplex_least_squares(gram, cross)
 
 

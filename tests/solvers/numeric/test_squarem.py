@@ -3,13 +3,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pmflib.blocks import DenseBlock
-from pmflib.em.checkpoint import load_state, save_state
+import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
+from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
-from pmflib.em.statistics import em_statistics, take_logs
-from pmflib.fitting.from_samples import fit_em
+from pmflib.model.statistics import em_statistics, take_logs
+from pmflib.solvers import PseudoCounts
 from pmflib.solvers.numeric.squarem import SQUAREM, Acceleration, extrapolate
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4, 3]
@@ -147,16 +147,12 @@ def test_run_joint_pmf_em__accelerated_continues_from_a_checkpoint_to_the_same_b
     options: dict[str, Any] = {"accelerate": True, "tol": 0.0, "patience": 50}
     if validated:
         held_out = evaluate_on(case[0][:50])
-        options["judge"] = lambda model: held_out(model).log_likelihood / 50
+        options["score"] = lambda model: held_out(model).log_likelihood / 50
     whole = run(case, max_passes=12, **options)
     path = tmp_path / "state.npz"
-    run(
-        case,
-        max_passes=killed_after,
-        on_pass=lambda state: save_state(path, state),
-        **options,
-    )
-    resumed = run(case, start=load_state(path), max_passes=12, **options)
+    options["checkpoint"] = Checkpoint(path, "a fit", EMState.to_arrays, EMState.from_arrays)
+    run(case, max_passes=killed_after, **options)
+    resumed = run(case, max_passes=12, **options)
     assert resumed.factors.tobytes() == whole.factors.tobytes()
     assert resumed.prior.tobytes() == whole.prior.tobytes()
     assert resumed.loss_history == whole.loss_history
@@ -187,7 +183,7 @@ def test_fit_em__reports_what_acceleration_saved():
         "max_passes": 3000,
         "tol": 1e-8,
     }
-    result, plain = fit_em(codes, accelerate=True, **options), fit_em(codes, **options)
+    result, plain = pmf.fit_em(codes, accelerate=True, **options), pmf.fit_em(codes, **options)
     assert result.passes_saved > 0
     assert plain.passes_saved == 0
     assert len(result.loss_history) < len(plain.loss_history)

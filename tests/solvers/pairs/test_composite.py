@@ -3,11 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmflib.errors import PmfError, SchemaError
+import pmflib as pmf
+from pmflib.core.errors import SchemaError
 from pmflib.model.metrics import factor_mse
+from pmflib.solvers import PseudoCounts
 from pmflib.solvers.pairs import composite
 from pmflib.solvers.pairs.composite import CompositeSettings, fit_composite
-from pmflib.solvers.pairs.pseudo_counts import PseudoCounts
 from tests.pair_tables import (
     assert_is_model,
     divergence,
@@ -48,6 +49,7 @@ def test_fit_composite__extrapolation_and_panels_do_not_change_the_update(proble
     if not observed.any():
         return
     pseudo_counts = PseudoCounts(np.ones(offsets[-1]), 2.0)
+    # of a single update: an iteration of `fit_composite` makes three, and extrapolates
     posed = composite._pose(marginals, offsets, observed, None, pseudo_counts)
     start, _ = composite._open(posed, (prior, factors), CompositeSettings())
     loss, (found_prior, found) = composite._update(posed, start)
@@ -62,7 +64,7 @@ def test_fit_composite__extrapolation_and_panels_do_not_change_the_update(proble
     np.testing.assert_allclose(found, mass / sums, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found_prior, states / states.sum(), rtol=1e-9, atol=1e-12)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(composite, "_PANEL", 3)
+        patch.setattr(composite, "PANEL", 3)
         panel_loss, panelled = composite._update(posed, start)
     assert panel_loss == pytest.approx(loss, rel=1e-9, abs=1e-12)
     np.testing.assert_allclose(panelled[1], found, rtol=1e-9, atol=1e-12)
@@ -92,8 +94,8 @@ def test_fit_composite__unobserved_pair_is_predicted():
     start = make_model(rng, [3] * 6, 2)
     result = fit_composite(marginals, offsets, observed, initial=start, max_iter=5000, tol=0)
     model = (result.factors * result.prior) @ result.factors.T
-    wanted = (truth[1] * truth[0]) @ truth[1].T
-    np.testing.assert_allclose(model[:3, 3:6], wanted[:3, 3:6], atol=1e-4)
+    expected = (truth[1] * truth[0]) @ truth[1].T
+    np.testing.assert_allclose(model[:3, 3:6], expected[:3, 3:6], atol=1e-4)
 
 
 def test_fit_composite__variable_never_observed_level_never_seen_and_a_single_level():
@@ -205,10 +207,10 @@ def test_fit_composite__fifteen_variables_settle_in_some_hundred_iterations():
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ({"max_iter": -1}, PmfError, "max_iter is -1; give at least 0"),
-        ({"tol": -1.0}, PmfError, "tol is -1.0; give at least 0"),
+        ({"max_iter": -1}, pmf.PmfError, "max_iter is -1; give at least 0"),
+        ({"tol": -1.0}, pmf.PmfError, "tol is -1.0; give at least 0"),
         ({"weights": np.ones((3, 3))}, SchemaError, r"weights has shape \(3, 3\), not \(2, 2\)"),
-        ({"weights": -np.ones((2, 2))}, PmfError, "weights holds a negative"),
+        ({"weights": -np.ones((2, 2))}, pmf.PmfError, "weights holds a negative"),
         (
             {"pseudo_counts": PseudoCounts(np.ones(3))},
             SchemaError,
@@ -216,14 +218,14 @@ def test_fit_composite__fifteen_variables_settle_in_some_hundred_iterations():
         ),
         (
             {"pseudo_counts": PseudoCounts(np.ones(4), -1.0)},
-            PmfError,
+            pmf.PmfError,
             "pseudo_counts.state holds a negative",
         ),
         ({"initial": (np.ones(1), np.ones((3, 1)))}, SchemaError, r"initial has shapes \(1,\) and"),
-        ({"initial": (np.ones(1), np.full((4, 1), np.nan))}, PmfError, "initial factors holds"),
+        ({"initial": (np.ones(1), np.full((4, 1), np.nan))}, pmf.PmfError, "initial factors holds"),
         ({"observed": np.eye(2, dtype=bool)}, SchemaError, "observed must be symmetric"),
         ({"observed": np.eye(3, dtype=bool)}, SchemaError, r"observed \(3, 3\), not \(4, 4\)"),
-        ({"marginals": -np.ones((4, 4))}, PmfError, "marginals holds a negative"),
+        ({"marginals": -np.ones((4, 4))}, pmf.PmfError, "marginals holds a negative"),
     ],
 )
 def test_fit_composite__refuses(change, error, match):

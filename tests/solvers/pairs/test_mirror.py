@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pmflib.errors import PmfError
-from pmflib.solvers.pairs import mirror
+import pmflib as pmf
 from pmflib.solvers.pairs.composite import fit_composite
-from pmflib.solvers.pairs.mirror import MirrorSettings, fit_mirror
+from pmflib.solvers.pairs.mirror import MirrorSettings, fit_mirror, measure_prior
 from tests.pair_tables import (
     assert_is_model,
     divergence,
@@ -53,10 +52,10 @@ def test_measure_prior__slope_is_the_derivative_along_the_simplex():
     observed = every_pair(3)
     owners = np.repeat(np.arange(3), [3, 2, 4])
     pairs = np.where(owners[:, None] == owners, 0, exact_marginals(*truth, offsets, observed))
-    _, slope = mirror._measure_prior(pairs, offsets, factors, prior, 1e-6)
+    _, slope = measure_prior(pairs, offsets, factors, prior, 1e-6)
     along = np.array([1.0, -1.0, 0.0]) * 1e-6
-    high = mirror._measure_prior(pairs, offsets, factors, prior + along, 1e-6)[0]
-    low = mirror._measure_prior(pairs, offsets, factors, prior - along, 1e-6)[0]
+    high = measure_prior(pairs, offsets, factors, prior + along, 1e-6)[0]
+    low = measure_prior(pairs, offsets, factors, prior - along, 1e-6)[0]
     assert (high - low) / 2 == pytest.approx(slope @ along, rel=1e-5)
 
 
@@ -77,5 +76,5 @@ def test_fit_mirror__no_pair_and_a_lone_variable():
 
 def test_fit_mirror__refuses_a_negative_limit():
     start = (np.ones(1), np.full((4, 1), 0.5))
-    with pytest.raises(PmfError, match="max_iter is -1"):
+    with pytest.raises(pmf.PmfError, match="max_iter is -1"):
         fit_mirror(np.zeros((4, 4)), offsets_of([2, 2]), every_pair(2), initial=start, max_iter=-1)

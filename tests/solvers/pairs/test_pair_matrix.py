@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import PmfError, SchemaError
+import pmflib as pmf
+from pmflib.core.errors import SchemaError
 from pmflib.solvers.pairs.composite import fit_composite
 from pmflib.solvers.pairs.mirror import fit_mirror
 from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_singles
@@ -56,8 +57,8 @@ def spoil(name):
         ("no variable", SchemaError, r"offsets is \[0\]; must rise from 0"),
         ("shape", SchemaError, r"marginals has shape \(3, 4\) and .* not \(4, 4\) and \(2, 2\)"),
         ("diagonal", SchemaError, "observed must be symmetric and False on its diagonal"),
-        ("negative", PmfError, "marginals holds a negative or not finite entry"),
-        ("nan", PmfError, "marginals holds a negative or not finite entry"),
+        ("negative", pmf.PmfError, "marginals holds a negative or not finite entry"),
+        ("nan", pmf.PmfError, "marginals holds a negative or not finite entry"),
         ("asymmetric", SchemaError, "marginals is not symmetric"),
         ("counts", SchemaError, r"marginals block \(0, 0\) sums to 10.0, not 1; divide"),
         ("unobserved", SchemaError, r"marginals block \(0, 1\) sums to 1.0, not 0; divide"),

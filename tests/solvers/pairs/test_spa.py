@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from pmflib.arrays import FloatArray
-from pmflib.errors import PmfError, RankError, SchemaError
+import pmflib as pmf
+from pmflib.core.arrays import FloatArray
+from pmflib.core.errors import RankError, SchemaError
 from pmflib.solvers.pairs.spa import fit_spa, select_anchors
 from tests.pair_tables import assert_is_model, every_pair, exact_marginals, owners_of
 from tests.reference import offsets_of
@@ -126,7 +127,7 @@ def test_select_anchors__refuses_a_matrix_without_mass():
 
 @pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
 def test_select_anchors__refuses_entries(bad):
-    with pytest.raises(PmfError, match="must be two-dimensional, finite and nonnegative"):
+    with pytest.raises(pmf.PmfError, match="must be two-dimensional, finite and nonnegative"):
         select_anchors(np.array([[1.0, bad]]), 1)
 
 

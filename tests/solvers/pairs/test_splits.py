@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmflib.errors import RankError
-from pmflib.solvers.pairs.splits import cut_observed_pairs, list_splits, split_evenly
+from pmflib.core.errors import RankError
+from pmflib.solvers.pairs.pair_matrix import cut_observed_pairs, list_splits, split_evenly
 
 
 def complete(n_variables):

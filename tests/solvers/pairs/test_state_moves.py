@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from pmflib.errors import RankError
-from pmflib.level_blocks import spread_pairs
-from pmflib.solvers.pairs.spectral_rank import count_confirmed, scale_pairs
-from pmflib.solvers.pairs.state_moves import add_state, merge_states
+from pmflib.core.arrays import spread_pairs
+from pmflib.core.errors import RankError
+from pmflib.solvers.pairs.ranks import add_state, count_confirmed, merge_states, scale_pairs
 from tests.pair_tables import every_pair, exact_marginals, owners_of
 from tests.reference import offsets_of
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pmflib.errors import RankError
+from pmflib.core.errors import RankError
 from pmflib.model.metrics import factor_mse
 from pmflib.solvers.pairs.symnmf import fit_symnmf, impute_pairs
 from tests.pair_tables import (

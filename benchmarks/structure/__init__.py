@@ -1,0 +1,1 @@
+"""How the library is made: what takes part in simple things."""

@@ -1,6 +1,0 @@
-"""Prefect flows and the command line."""
-
-from flows.blas_threads import use_one_thread
-
-# before anything imports NumPy, which looks at the environment then
-use_one_thread()

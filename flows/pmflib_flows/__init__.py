@@ -1,0 +1,6 @@
+"""Prefect flows and the command line."""
+
+from pmflib_flows.blas_threads import use_one_thread
+
+# before anything imports NumPy, which looks at the environment then
+use_one_thread()

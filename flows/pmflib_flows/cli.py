@@ -1,0 +1,153 @@
+"""The command ``pmf``: its words, its signals, and what it prints of what stopped it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, NoReturn, TextIO
+
+import typer
+
+from pmflib.core.texts import mask_secrets
+from pmflib_flows.commands.audit import log, verify
+from pmflib_flows.commands.check import check
+from pmflib_flows.commands.copy import copy
+from pmflib_flows.commands.crowd import crowd
+from pmflib_flows.commands.doctor import doctor
+from pmflib_flows.commands.erase import erase
+from pmflib_flows.commands.history import diff, gc, history
+from pmflib_flows.commands.infer import infer
+from pmflib_flows.commands.live_model import score
+from pmflib_flows.commands.models import models, promote, rollback
+from pmflib_flows.commands.plan import plan
+from pmflib_flows.commands.query import query
+from pmflib_flows.commands.rejects import quarantine
+from pmflib_flows.commands.report import report
+from pmflib_flows.commands.run import demo, run, status
+from pmflib_flows.commands.schema_file import schema
+from pmflib_flows.console import OutputClosedError, err
+from pmflib_flows.exit_codes import INTERRUPTED, OUTPUT_CLOSED, TERMINATED, USAGE, explain
+from pmflib_flows.interruptions import is_interruption
+
+app = typer.Typer(
+    help="The joint distribution of many categorical variables, from very large logs.",
+    epilog="Start with `pmf demo`, or with `pmf infer DATA` and then `pmf run pipeline.toml`. Exit codes: 0 done, "
+    "1 defect of pmf (--debug shows where), 2 usage or configuration, 3 data or schema, 4 store, 5 memory, "
+    "6 held back by quality, 7 cluster, 130 interrupted, 141 output closed, 143 terminated.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for verb in (
+    run,
+    demo,
+    infer,
+    check,
+    doctor,
+    plan,
+    status,
+    score,
+    query,
+    report,
+    models,
+    promote,
+    rollback,
+    history,
+    diff,
+    log,
+    verify,
+    gc,
+    copy,
+    erase,
+    quarantine,
+    crowd,
+):
+    app.command()(verb)
+app.add_typer(schema, name="schema")
+
+
+@app.callback()
+def show_options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Show the traceback of an error; anywhere in the command."),
+    ] = False,
+) -> None:
+    """Name the options that `main` takes from the command before anything else is read."""
+
+
+# typer does not export the base of all errors of usage
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def main() -> None:
+    """Run the command; errors that a user can correct are one paragraph; others show a traceback with ``--debug``."""
+    words = sys.argv[1:] or ["--help"]
+    debug = "--debug" in words
+    if words == ["--version"]:
+        from importlib.metadata import version
+
+        print(f"pmf {version('pmflib')}")
+        return
+    if debug:
+        words.remove("--debug")
+    else:
+        # an error is printed once, below; Prefect stores its own log with the run
+        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    terminations: list[int] = []
+
+    def terminate(number: int, _: object) -> None:
+        terminations.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)
+    # as it stands it would be raw
+    warnings.showwarning = _warn
+    try:
+        # what typer itself prints of wrong usage would be raw
+        ending = app(words, standalone_mode=False)
+        sys.stdout.flush()
+    except USAGE_ERROR as error:
+        message = error.format_message()  # type: ignore[attr-defined]
+        _refuse([f"error: {message} --help shows what there is"], USAGE)
+    except OutputClosedError:
+        # nor may Python fail when it flushes what is left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(OUTPUT_CLOSED)
+    except Exception as error:
+        if is_interruption(error):
+            ending = INTERRUPTED
+        elif debug:
+            raise
+        else:
+            _refuse(*explain(error))
+    # what typer returns after an interruption is the exit code of one
+    if ending == INTERRUPTED:
+        # reads and writes that were under way are given up: that is what an interruption is
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        word, code = ("terminated", TERMINATED) if terminations else ("interrupted", INTERRUPTED)
+        _refuse([f"{word}: the store is valid; the same command goes on from here"], code)
+    sys.exit(ending if isinstance(ending, int) else 0)
+
+
+def _refuse(lines: Sequence[str], code: int) -> NoReturn:
+    for line in lines:
+        err.print(mask_secrets(line), style="red")
+    sys.exit(code)
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    err.print(f"warning: {mask_secrets(str(message))}", style="yellow")

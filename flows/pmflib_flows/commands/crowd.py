@@ -1,0 +1,298 @@
+"""Verb for label logs: crowd."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from enum import StrEnum
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pmflib.core.errors import ConfigError
+from pmflib.core.methods import CROWD_METHODS, select_methods
+from pmflib_flows.console import (
+    AsJson,
+    load_pipeline,
+    out,
+    print_json,
+    progress_shown,
+    show_quarantine,
+)
+from pmflib_flows.label_summary import describe_agreement, describe_known
+
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
+
+OPTIONS = {
+    "source.path": "PATH",
+    "source.sample": "--task",
+    "source.variable": "--worker",
+    "source.value": "--label",
+    "source.delimiter": "--delimiter",
+    "source.encoding": "--encoding",
+    "source.columns": "--columns",
+    "crowd.method": "--method",
+    "crowd.em": "--em/--no-em",
+    "crowd.classes": "--classes",
+    "crowd.ordinal": "--ordinal/--nominal",
+    "crowd.known": "--known",
+    "schema_.on_duplicate": "--on-repeated",
+    "seed": "--seed",
+}
+"""Option of the command for each of the configuration."""
+
+
+PATHS = ("source.path", "crowd.known")
+"""Options that are paths: in the configuration they start from its folder."""
+
+
+class OnRepeated(StrEnum):
+    """What the configuration knows for several answers of one worker to one task."""
+
+    FIRST = "first"
+    LAST = "last"
+    ERROR = "error"
+
+
+COLUMNS = {"sample": "task", "variable": "worker", "value": "label"}
+"""Names of the columns by default."""
+NOTE = (
+    "`pmf crowd` works with this file from now on, and never changes it: [source], [store], [em], [crowd], [cluster] "
+    "and seed count; schema.json is written anew from the labels"
+)
+
+
+def crowd(
+    path: Annotated[
+        str | None,
+        typer.Argument(
+            help="Labels: file, folder, glob or URL; CSV or Parquet. Default: what pipeline.toml says."
+        ),
+    ] = None,
+    output: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for labels, workers, pipeline.toml and the store; or one file for the labels, .csv or "
+            ".parquet, with all else in a folder of that name."
+        ),
+    ] = Path("crowd"),
+    task: Annotated[
+        str | None, typer.Option(help="Column that names the task.", show_default="task")
+    ] = None,
+    worker: Annotated[
+        str | None, typer.Option(help="Column that names the worker.", show_default="worker")
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that holds the label that the worker gave.", show_default="label"
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="Labels that there are: a,b,c.", show_default="all")
+    ] = None,
+    ordinal: Annotated[
+        bool | None,
+        typer.Option(
+            "--ordinal/--nominal",
+            help="Whether labels are in order, and mistakes likelier the nearer they are.",
+            show_default="nominal",
+        ),
+    ] = None,
+    known: Annotated[
+        str | None,
+        typer.Option(
+            help="File of tasks whose true label is known, with the columns for tasks and labels.",
+            show_default="none",
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{', '.join(select_methods(CROWD_METHODS, 'passes'))} pass over the tasks; "
+            f"{', '.join(select_methods(CROWD_METHODS, 'pairs'))} begin with pairs of workers.",
+            show_default="auto",
+        ),
+    ] = None,
+    on_repeated: Annotated[
+        OnRepeated | None,
+        typer.Option(
+            help="Several answers of one worker to one task: which counts; the others go to quarantine. Or stop.",
+            show_default="last",
+        ),
+    ] = None,
+    em: Annotated[
+        bool | None,
+        typer.Option(
+            "--em/--no-em", help="Whether passes follow pairs of workers.", show_default="em"
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of what is drawn.", show_default="0")
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Delimiter of CSV files; \\t is a tab.", show_default="found out"),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Encoding of CSV files, as utf-8 or cp1252.", show_default="found out"),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Names of the columns of files without a header: a,b,c.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the true labels of tasks that many workers have labelled; Parquet, or CSV by the suffix of --output.
+
+    Run it again with the same --output after labels have come in: files that were read before are not read again. A
+    pipeline.toml that is there is used as it is.
+    """
+    given: dict[str, Any] = {
+        "source.path": path if path is None or "://" in path else str(Path(path).resolve()),
+        "source.sample": task,
+        "source.variable": worker,
+        "source.value": label,
+        "source.delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
+        "source.encoding": encoding,
+        "source.columns": None if columns is None else tuple(columns.split(",")),
+        "crowd.known": known if known is None or "://" in known else str(Path(known).resolve()),
+        "crowd.ordinal": ordinal,
+        "crowd.method": method,
+        "crowd.em": em,
+        "schema_.on_duplicate": None if on_repeated is None else on_repeated.value,
+        "crowd.classes": None if classes is None else tuple(classes.split(",")),
+        "seed": seed,
+    }
+    given = {field: value for field, value in given.items() if value is not None}
+    from pmflib.store.table_files import SUFFIXES
+
+    folder = output.with_suffix("") if output.suffix.lower() in SUFFIXES else output
+    file = folder / "pipeline.toml"
+    if file.exists():
+        _check_agreement(load_pipeline(file), file, given)
+    else:
+        notes = _draft(file, given)
+        if not as_json:
+            for note in notes:
+                out.print(f"review: {note}")
+    from pmflib.crowd.pipeline.summaries import KnownSummary, LabelSummary
+    from pmflib.store.caches import find_local_path
+    from pmflib_flows.crowd import crowd_flow
+
+    with progress_shown(as_json):
+        facts = crowd_flow(str(file))
+    written = hand_over(find_local_path(facts["path"]), output, folder)
+    if as_json:
+        print_json(facts)
+        return
+    for key in ("tasks", "labels", "workers", "classes", "prior", "passes", "converged"):
+        out.print(f"{key}: {facts[key]}")
+    summary, set_known = LabelSummary.find(facts), KnownSummary.find(facts)
+    assert summary is not None
+    for line in describe_agreement(summary):
+        out.print(line)
+    out.print(f"Labels: {written}, workers: {folder / 'workers.parquet'}")
+    show_quarantine(facts)
+    if set_known is not None:
+        out.print(describe_known(set_known))
+
+
+def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
+    """Write a configuration for the options given; notes on what was found out."""
+    from pmflib.config import make_crowd, make_source
+    from pmflib.config.loading import draft_config, relate, relate_path
+    from pmflib.ingest.sniffing import sniff_source
+    from pmflib.ingest.sources import find_sources
+
+    if "source.path" not in given:
+        raise ConfigError(
+            f"no PATH is given, and there is no {str(file)!r} that names one; say where the labels are"
+        )
+    source = make_source({"layout": "long", **COLUMNS, **_take(given, "source")})
+    crowd = make_crowd(_take(given, "crowd"))
+    if crowd.known is not None:
+        crowd = crowd.model_copy(update={"known": relate_path(crowd.known, file.parent)})
+    # columns are named by the user, or have their usual names: nothing is to be found out about a header
+    known = {*_take(given, "source"), "columns", "decimal"}
+    source, notes = sniff_source(find_sources(source.path), source, known)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = draft_config(
+        relate(source, file.parent),
+        rank=1,
+        notes=[*notes, NOTE],
+        crowd=crowd,
+        on_duplicate=given.get("schema_.on_duplicate", "last"),
+        seed=given.get("seed", 0),
+    )
+    file.write_text(text, "utf-8")
+    return notes
+
+
+def _take(given: Mapping[str, Any], section: str) -> dict[str, Any]:
+    """Options of a section."""
+    start = f"{section}."
+    return {name[len(start) :]: value for name, value in given.items() if name.startswith(start)}
+
+
+def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any]) -> None:
+    """Refuse options that say something else than the configuration that is there."""
+    from pmflib.config import make_source
+
+    if config.source.layout != "long":
+        raise ConfigError(
+            f"source.layout of {str(file)!r} is {config.source.layout!r}; label logs are laid out 'long': give "
+            "--output another folder, or correct the file"
+        )
+    for field, value in given.items():
+        known: Any = attrgetter(field)(config)
+        if field in PATHS and isinstance(known, str) and "://" not in known:
+            known = str(Path(config.resolve(known)).resolve())
+        if field == "source.encoding":
+            value = make_source(
+                {**COLUMNS, "path": "x", "layout": "long", "encoding": value}
+            ).encoding
+        if known != value:
+            option, field = OPTIONS[field], field.replace("schema_", "schema")
+            raise ConfigError(
+                f"{option} is {value!r}, but {field} of {str(file)!r} is {known!r}; leave {option} out, change "
+                "the file, or give --output another folder"
+            )
+
+
+def hand_over(found: Path, output: Path, folder: Path) -> Path:
+    """Copy labels and workers from the store to where they were asked for.
+
+    Parameters
+    ----------
+    found
+        Folder of the artefact of labels, on this machine.
+    output
+        Where the labels go: a folder, which takes one file a part, or a file name, which takes all in one.
+    folder
+        Folder of the file of workers; the same as ``output`` where that is a folder.
+
+    Returns
+    -------
+    Where the labels are.
+
+    Raises
+    ------
+    StoreError
+        If a file of the artefact is damaged; nothing is written then.
+    """
+    from pmflib.store.file_digests import check_artefact
+    from pmflib.store.table_files import hold_output, join_files
+
+    check_artefact(found)
+    with hold_output(folder):
+        shutil.copyfile(found / "workers.parquet", folder / "workers.parquet")
+        if output != folder:
+            join_files(found / "labels", output, "task", in_all=True)
+            return output
+        shutil.rmtree(folder / "labels", ignore_errors=True)
+        shutil.copytree(found / "labels", folder / "labels")
+        return folder / "labels"

@@ -1,0 +1,67 @@
+"""Command that takes samples out of a store: erase."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pmflib.core.errors import ConfigError
+from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
+
+
+def erase(
+    config: ConfigPath,
+    sample: Annotated[
+        list[str] | None, typer.Option(help="Identifier of a sample; may be given several times.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Text file with an identifier in each line, UTF-8.")
+    ] = None,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Take them off the list of erased samples: raw rows are read again."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take samples out of all that the store holds, and keep them out; without any, finish what was stopped."""
+    from pmflib.operations.erasure import removal
+    from pmflib_flows.erasure_tables import show_certificate
+    from pmflib_tasks.stage import open_store
+
+    checked = load_pipeline(config)
+    if checked.source.sample is None:
+        raise ConfigError(
+            "source.sample is not set: the samples of this pipeline have no identifiers to erase them by; take their "
+            "rows out of the raw files, and delete the store"
+        )
+    store = open_store(checked)
+    samples = [*(sample or []), *(_read_lines(file) if file else [])]
+    if forget:
+        n_known = removal.forget(store, samples)
+        if as_json:
+            print_json({"forgotten": n_known})
+        else:
+            out.print(
+                f"{n_known:,} of {len(samples):,} were on the list; the next run reads all raw files again"
+            )
+        return
+    certificate = removal.erase_samples(store, samples)
+    if as_json:
+        print_json(asdict(certificate))
+    else:
+        show_certificate(certificate, str(config))
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"--file {str(path)!r} cannot be read ({error}); give a text file, UTF-8"
+        ) from error
+    return [line for line in lines if line.strip()]

@@ -1,0 +1,235 @@
+"""Commands about what a pipeline has done: history, diff, gc."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pmflib.core.errors import ConfigError, StoreError
+from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
+
+if TYPE_CHECKING:
+    from pmflib.store.artefacts import Store
+    from pmflib.store.run_records import RunRecord
+
+REASON_LETTERS = 110
+"""Letters of a reason that the history shows, at most; `--json` has all."""
+DIGITS = 12
+"""Digits of a digest that are shown."""
+HEAD = ("number", "action", "outcome", "reason", "started", "ended", "live")
+"""What is said of a run that is compared."""
+SCORE = "log_prob_per_cell"
+"""Score that the history shows."""
+
+Run = Annotated[str, typer.Argument(help="Number of a run, as `pmf history` shows it; live; last.")]
+
+
+def history(
+    config: ConfigPath,
+    last: Annotated[int, typer.Option(min=0, help="Runs to show; 0: all.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show the runs of a pipeline: when, how long, how they ended and why, rows, new files, model, score."""
+    from pmflib.store.erasures import list_erased
+    from pmflib.store.lineage import list_collected_runs
+    from pmflib.store.run_records import COLLECTIONS, list_records, name_labelling
+    from pmflib_flows.tables import make_table
+    from pmflib_tasks.stage import open_store
+
+    checked = load_pipeline(config)
+    store = open_store(checked)
+    titles = {checked.name: "Runs", name_labelling(checked.name): "Labels"}
+    histories = {title: list_records(store, name) for name, title in titles.items()}
+    collections = list_records(store, COLLECTIONS)
+    gone, erased = list_collected_runs(store), list_erased(store)
+    collected = {title: gone.get(name, set()) for name, title in titles.items()}
+    shown = {title: records[-last:] for title, records in histories.items()}
+    if as_json:
+        content: dict[str, object] = {
+            title.lower(): [
+                {
+                    **record.to_json(),
+                    "collected": record.number in collected[title],
+                    "erased": _is_erased(record, erased),
+                }
+                for record in records
+            ]
+            for title, records in shown.items()
+        }
+        print_json({**content, "collections": [record.to_json() for record in collections[-last:]]})
+        return
+    if not any(histories.values()):
+        out.print("No run has ended yet.")
+    for title, records in shown.items():
+        if not records:
+            continue
+        new = _count_new_files(histories[title])
+        since = [each for each in collections if each.started >= records[0].started]
+        # of one second, a collection is shown after the run that it kept
+        mixed = sorted([*records, *since], key=lambda each: (each.started, each.action == "gc"))
+        rows = [
+            _describe(each, new, each.number in collected[title], erased=_is_erased(each, erased))
+            for each in mixed
+        ]
+        columns = ("run", "what", "started (UTC)", "s", "outcome", "rows", "new")
+        out.print(make_table(title, (*columns, "model", "nats/cell"), rows))
+        for each in mixed:
+            what = "gc" if each.action == "gc" else f"run {each.number}"
+            out.print(f"{what}: {_shorten(each.reason)}")
+
+
+def _is_erased(record: RunRecord, erased: Collection[str]) -> bool:
+    """Whether some of what a run made is gone because it held erased samples."""
+    return any(reference.identity in erased for reference in record.stages.values())
+
+
+def _describe(
+    record: RunRecord, new: Mapping[int, int], collected: bool, *, erased: bool
+) -> list[Any]:
+    """Row of the history."""
+    from pmflib.ingest.dataset.accounts import DatasetAccount
+
+    if record.action == "gc":
+        when = record.started[:16].replace("T", " ")
+        return ["", "gc", when, "", record.outcome, "", "", "", ""]
+    took = datetime.fromisoformat(record.ended) - datetime.fromisoformat(record.started)
+    account, score = DatasetAccount.find(record.facts), record.scores.get(SCORE)
+    model = record.stages.get("model", record.live if record.action != "labels" else None)
+    return [
+        record.number,
+        record.action,
+        record.started[:16].replace("T", " "),
+        took // timedelta(seconds=1),
+        record.outcome + (", collected" if collected else ", erased" if erased else ""),
+        "" if account is None else account.rows_in,
+        new.get(record.number, ""),
+        "" if model is None else model.digest[:DIGITS],
+        "" if score is None else f"{score:.4f}",
+    ]
+
+
+def _shorten(reason: str) -> str:
+    """First line of a reason, in so many letters at most as a line has room for."""
+    line = reason.split("\n")[0]
+    return line if len(line) <= REASON_LETTERS else line[: REASON_LETTERS - 1] + "…"
+
+
+def _count_new_files(records: Sequence[RunRecord]) -> dict[int, int]:
+    """Files of each run that the run before it did not read, or read with other content, by number of the run."""
+    from pmflib.quality.run_differences import compare_files
+
+    reading = [record for record in records if record.inputs]
+    counts = {record.number: len(record.inputs) for record in reading[:1]}
+    for before, after in pairwise(reading):
+        changes = compare_files(before.inputs, after.inputs)
+        counts[after.number] = len(changes.added) + len(changes.changed)
+    return counts
+
+
+def diff(
+    config: ConfigPath,
+    first: Run,
+    second: Run,
+    top: Annotated[
+        int, typer.Option(min=1, help="Variables, pairs, levels and files to show of each.")
+    ] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show what differs between two runs: rows, files, schema, options, distributions, pairs, model, scores."""
+    from pmflib.quality.run_differences import compare_runs
+    from pmflib.store.lineage import list_collected_runs
+    from pmflib_tasks.stage import open_store
+
+    checked = load_pipeline(config)
+    store = open_store(checked)
+    name = find_recorded_name(store, checked.name)
+    runs = [find_run(store, name, each) for each in (first, second)]
+    collected = list_collected_runs(store).get(name, set())
+    found = compare_runs(store, runs[0], runs[1], collected=collected, most_pairs=top)
+    if as_json:
+        heads = [
+            {key: value for key, value in run.to_json().items() if key in HEAD} for run in runs
+        ]
+        print_json({"first": heads[0], "second": heads[1], **found.to_json()})
+        return
+    from pmflib_flows.difference_tables import make_difference_tables
+
+    for run in runs:
+        when = run.started[:19].replace("T", " ")
+        out.print(f"run {run.number}, {when}: {run.reason}")
+    for table in make_difference_tables(found, (runs[0].number, runs[1].number), top):
+        out.print(table)
+    for sentence in found.missing:
+        out.print(f"not compared: {sentence}")
+
+
+def find_recorded_name(store: Store, name: str) -> str:
+    """Name of the history of a pipeline, or of its labels if it has no other."""
+    from pmflib.store.run_records import list_histories, name_labelling
+
+    labels = name_labelling(name)
+    known = list_histories(store)
+    return labels if labels in known and name not in known else name
+
+
+def find_run(store: Store, name: str, which: str) -> RunRecord:
+    """Find a run of a history: by number, the last, or that of the live model.
+
+    Raises
+    ------
+    ConfigError
+        If it is none of these.
+    StoreError
+        If there is no such run.
+    """
+    from pmflib.store.run_records import find_last_run, find_live, find_record, find_run_of
+
+    if which.isdecimal():
+        return find_record(store, name, int(which))
+    if which == "last":
+        found = find_last_run(store, name)
+    elif which == "live":
+        live = find_live(store, name)
+        found = None if live is None else find_run_of(store, name, live)
+    else:
+        raise ConfigError(f"run {which!r} is no run; give a number, live or last")
+    if found is None:
+        raise StoreError(f"there is no {which} run; `pmf history` lists what there is")
+    return found
+
+
+def gc(
+    config: ConfigPath,
+    keep_runs: Annotated[
+        int, typer.Option(min=1, help="Runs to keep of every pipeline of the store.")
+    ] = 30,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only; delete nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete artefacts that no kept run, live model or run under way needs; records of runs stay."""
+    from pmflib.store.collection import collect
+    from pmflib_tasks.stage import open_store
+
+    found = collect(open_store(load_pipeline(config)), keep_runs, dry_run=dry_run)
+    if as_json:
+        print_json({"dry_run": dry_run, **found.to_json()})
+        return
+    from pmflib_flows.tables import make_table
+
+    kinds = sorted({*found.artefacts, *found.kept})
+    rows = [[kind, *_amounts(found.artefacts, kind), *_amounts(found.kept, kind)] for kind in kinds]
+    rows += [[kind, each.number, each.bytes, 0, 0] for kind, each in found.leftovers.items()]
+    deleted = "to delete" if dry_run else "deleted"
+    columns = ("kind", deleted, "bytes", "kept", "bytes kept")
+    out.print(make_table("Artefacts", columns, rows))
+    verb = "would be freed" if dry_run else "freed"
+    out.print(f"{found.bytes:,} bytes {verb}")
+
+
+def _amounts(amounts: Mapping[str, Any], kind: str) -> Iterable[int]:
+    amount = amounts.get(kind)
+    return (0, 0) if amount is None else (amount.number, amount.bytes)

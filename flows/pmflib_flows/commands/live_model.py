@@ -1,0 +1,195 @@
+"""Command that scores samples with the live model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pmflib.core.errors import ConfigError
+from pmflib.core.texts import list_some, show_text
+from pmflib_flows.console import AsJson, load_pipeline, out, print_json, progress_shown
+
+SAID = ("measures", "cells_made_missing", "unknown_levels", "targets_absent")
+"""Keys of an account that are said in sentences."""
+
+
+def score(
+    config: Annotated[
+        Path | None, typer.Argument(help="Pipeline configuration, pipeline.toml; or --model.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="A model alone, without a pipeline; with --data, --output.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="New samples; default: those of the pipeline.")
+    ] = None,
+    questions: Annotated[
+        str | None, typer.Option(help="File of (sample, variable[, value]) rows to answer.")
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Variable to predict; may be repeated.")
+    ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Also of every level of a target.")
+    ] = False,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="Variables that are passed through, or columns of wide files: a,b,c."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File .csv or .parquet, or a folder of Parquet files.")
+    ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="With --model: column that identifies samples.")
+    ] = None,
+    variable: Annotated[
+        str | None, typer.Option(help="With --model: column of the variable; a row is an answer.")
+    ] = None,
+    value: Annotated[str | None, typer.Option(help="With --model: column of the answer.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score samples with the live model or a model alone: how probable, how unusual, and why; or answer questions."""
+    from pmflib.scoring.unknown_levels import describe_unknown
+    from pmflib.store.table_files import check_suffix
+
+    if (config is None) == (model is None):
+        raise ConfigError(
+            "give a pipeline configuration, or --model for a model alone: one of both"
+        )
+    if questions and (data or target or probabilities or keep or model):
+        raise ConfigError(
+            "--questions goes without --model, --data, --target, --probabilities and --keep: questions are about "
+            "samples of the last run"
+        )
+    columns = {"sample": sample, "variable": variable, "value": value}
+    reading = {name: column for name, column in columns.items() if column is not None}
+    if reading and model is None:
+        raise ConfigError(f"{sorted(reading)} go with --model; a pipeline says it in [source]")
+    if probabilities and not target:
+        raise ConfigError("--probabilities are those of a target; name one by --target")
+    if output is not None and (output.suffix or questions):
+        check_suffix(output)
+    names = keep.split(",") if keep else []
+    if model is not None:
+        if data is None or output is None:
+            raise ConfigError("--model needs --data, the rows to score, and --output")
+        layout = "long" if "variable" in reading or "value" in reading else "wide"
+        requested = {"targets": target or [], "probabilities": probabilities, "keep": names}
+        answer = _score_alone(model, data, output, as_json, **requested, layout=layout, **reading)
+    else:
+        assert config is not None
+        answer = _score_live(
+            config, data, questions, tuple(target or ()), probabilities, names, output, as_json
+        )
+    if as_json:
+        print_json(answer)
+        return
+    for key, value in answer.items():
+        if key not in SAID and value not in ({}, []):
+            out.print(f"{key}: {value}", soft_wrap=True)
+    targets = answer.get("targets", ())
+    for name, files in answer.get("targets_absent", {}).items():
+        out.print(show_text(f"{name}: no column of {list_some(files)}"), soft_wrap=True)
+    for name, found in answer.get("unknown_levels", {}).items():
+        sentence = describe_unknown(name, found, is_target=name in targets)
+        out.print(show_text(sentence), soft_wrap=True)
+    for name, found in answer.get("measures", {}).items():
+        out.print(describe_measures(name, found, is_new=data is not None))
+
+
+def _score_alone(
+    model: Path, data: str, output: Path, as_json: bool, **options: Any
+) -> dict[str, Any]:
+    """Score files with a model alone."""
+    from pmflib.display.progress import report_progress
+    from pmflib.model import JointPMF
+    from pmflib.scoring.file_scoring import score_file
+
+    with progress_shown(as_json):
+        on_piece = partial(report_progress, "score")
+        return score_file(JointPMF.load(model), data, output, on_piece=on_piece, **options)
+
+
+def _score_live(
+    config: Path,
+    data: str | None,
+    questions: str | None,
+    targets: tuple[str, ...],
+    probabilities: bool,
+    names: list[str],
+    output: Path | None,
+    as_json: bool,
+) -> dict[str, Any]:
+    """Score samples with the live model of a pipeline, or answer questions about them."""
+    from pmflib.scoring.score_outputs import check_output_folder, publish_parts
+    from pmflib.store.file_digests import fetch_all
+    from pmflib.store.table_files import check_suffix, hold_output, join_files
+    from pmflib_flows.score import score_flow
+    from pmflib_tasks.stage import load_schema, open_store
+
+    checked = load_pipeline(config)
+    # before hours of work
+    if output is not None and questions:
+        check_suffix(output)
+    elif output is not None and not output.suffix:
+        check_output_folder(output)
+    columns: list[str] = []
+    if checked.source.layout == "wide" and checked.source.sample is None and names:
+        known = load_schema(checked).names
+        columns = [name for name in names if name not in known]
+    with progress_shown(as_json):
+        reference = score_flow(
+            str(config),
+            data=_absolute(data),
+            questions=_absolute(questions),
+            targets=targets,
+            probabilities=probabilities,
+            keep=tuple(name for name in names if name not in columns),
+            columns=tuple(columns),
+        )
+    store = open_store(checked)
+    entry = store.find(reference.identity)
+    assert entry is not None
+    folder = fetch_all(store.locate(reference))
+    answer = {"path": store.name_artefact(reference), "digest": reference.digest, **entry.summary}
+    if output is not None:
+        with hold_output(output):
+            if questions:
+                join_files(folder, output)
+            else:
+                answer |= publish_parts(folder, output, entry.summary["samples"])
+        answer["output"] = str(output)
+    return answer
+
+
+def describe_measures(target: str, found: Mapping[str, float], *, is_new: bool) -> str:
+    """Say how good the predictions of a target are where the truth is in the data.
+
+    Examples
+    --------
+    >>> describe_measures("car", {"judged": 0, "truth_missing": 9}, is_new=True)
+    'car: no true level is in the data: 9 samples are not judged'
+    """
+    n_judged, n_missing = int(found["judged"]), int(found["truth_missing"])
+    if not n_judged:
+        return f"{target}: no true level is in the data: {n_missing:,} samples are not judged"
+    said = [
+        f"accuracy {found['accuracy']:.4f} ± {found['accuracy_error']:.4f}",
+        f"log-loss {found['log_loss']:.4f}"
+        + (f" ± {found['log_loss_error']:.4f}" if "log_loss_error" in found else "")
+        + " nats",
+        f"on {n_judged:,} samples",
+    ]
+    if n_missing:
+        said.append(f"{n_missing:,} without a true level left out")
+    if not is_new:
+        said.append("which the model may have been fitted to: --data names new ones")
+    return f"{target}: {', '.join(said)}"
+
+
+def _absolute(path: str | None) -> str:
+    return "" if path is None else path if "://" in path else str(Path(path).resolve())

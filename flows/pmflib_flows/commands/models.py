@@ -1,0 +1,83 @@
+"""Commands about the models of a pipeline: models, promote, rollback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from pmflib.core.errors import StoreError
+from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
+
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
+
+RunNumber = Annotated[int | None, typer.Argument(min=1, help="Number of a run: `pmf models`.")]
+
+
+def models(config: ConfigPath, as_json: AsJson = False) -> None:
+    """List the models of a pipeline: which is live, which were, which were rejected or held back, and why."""
+    from pmflib.store.model_history import list_models
+    from pmflib.store.run_records import list_records
+    from pmflib_flows.model_tables import describe_standings, make_models_table
+    from pmflib_tasks.stage import open_store
+
+    checked = load_pipeline(config)
+    store = open_store(checked)
+    found = list_models(list_records(store, checked.name))
+    if as_json:
+        print_json(describe_standings(found, store))
+    elif found:
+        out.print(make_models_table(found))
+    else:
+        out.print("No run has made a model yet.")
+
+
+def promote(config: ConfigPath, run: RunNumber = None, as_json: AsJson = False) -> None:
+    """Make the model of a run live, whatever the gate said; default: the newest model that is not live."""
+    _make_live(load_pipeline(config), "promote", run, as_json)
+
+
+def rollback(config: ConfigPath, run: RunNumber = None, as_json: AsJson = False) -> None:
+    """Make a model live that was live before; default: the one before the present one."""
+    _make_live(load_pipeline(config), "rollback", run, as_json)
+
+
+def _make_live(
+    config: PipelineConfig, action: Literal["promote", "rollback"], run: int | None, as_json: bool
+) -> None:
+    from pmflib.store.model_history import check_published, find_candidate, find_previous
+    from pmflib.store.run_records import list_records
+    from pmflib_flows.recording import record_run
+    from pmflib_tasks.stage import open_store
+
+    store = open_store(config)
+    records = list_records(store, config.name)
+    find = find_candidate if action == "promote" else find_previous
+    made = find(records, run)
+    model, before = made.stages["model"], records[-1].live
+    if model == before:
+        raise StoreError(
+            f"the model of run {made.number} is live already; `pmf models` lists the others"
+        )
+    check_published(store, model)
+    said = made.reason or made.outcome
+    with record_run(config, action) as draft:
+        draft.live, draft.before = model, before
+        draft.outcome = "done"
+        draft.reason = f"the model of run {made.number}, by hand; that run said: {said}"
+        draft.facts = {
+            "run": made.number,
+            "before": None if before is None else before.digest,
+            "gate": made.facts.get("gate", {}),
+        }
+    if draft.outcome != "done":
+        raise StoreError(f"{draft.reason}; `pmf models` lists what there is")
+    path = store.name_artefact(model, "model")
+    answer: dict[str, object] = {"run": draft.number, "model": model.digest, "reason": draft.reason}
+    if as_json:
+        print_json(answer | {"live": path, "model_of_run": made.number})
+        return
+    out.print(f"Live model {model.digest[:12]}: {draft.reason}")
+    out.print(f"  {Path(path)}")

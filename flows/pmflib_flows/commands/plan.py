@@ -1,0 +1,239 @@
+"""Command that says what a run will take on a cluster: plan."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pmflib.core.errors import ConfigError, MemoryPlanError
+from pmflib_flows.console import AsJson, load_pipeline, out, print_json
+from pmflib_flows.exit_codes import EXIT_CODES
+
+if TYPE_CHECKING:
+    from pmflib.operations.planning.sizes import FitSize, LogSize
+    from pmflib.operations.planning.speeds import Speeds
+
+
+def plan(
+    config: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Pipeline configuration, pipeline.toml.",
+            show_default="sizes are given by --rows and --variables",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=100_000, help="Worker processes.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads of a worker.")] = 1,
+    memory: Annotated[str, typer.Option(help="Memory of a worker.")] = "16GiB",
+    client_memory: Annotated[str, typer.Option(help="Memory of the client.")] = "16GiB",
+    rows: Annotated[
+        float | None,
+        typer.Option(min=1, help="Rows, in place of those of the files: 1e10.", show_default=False),
+    ] = None,
+    samples: Annotated[
+        float | None, typer.Option(min=1, help="Samples of a long log.", show_default=False)
+    ] = None,
+    variables: Annotated[
+        int | None,
+        typer.Option(min=1, help="Variables, where there is no log yet.", show_default=False),
+    ] = None,
+    levels: Annotated[
+        int, typer.Option(min=1, help="Levels of a variable, where there is no log yet.")
+    ] = 5,
+    observed: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of cells, where there is no log yet.")
+    ] = 1.0,
+    files: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Raw files.", show_default="those there are, or one for a gigabyte"
+        ),
+    ] = None,
+    rank: Annotated[
+        int | None, typer.Option(min=1, help="Latent states.", show_default="as configured")
+    ] = None,
+    passes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Passes of a run of EM.", show_default="those of the last run, or 50"
+        ),
+    ] = None,
+    storage: Annotated[
+        str, typer.Option(help="What the storage gives a worker in a second.")
+    ] = "200MB",
+    storage_total: Annotated[
+        str | None,
+        typer.Option(
+            help="What it gives all workers together in a second.", show_default="no limit"
+        ),
+    ] = None,
+    request_ms: Annotated[
+        float, typer.Option(min=0, help="Milliseconds of a request to the storage.")
+    ] = 0.0,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Measure the speeds of this machine first.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a run will take on a cluster: what fits, how long, and what will be the limit; exit code 5 if none fits.
+
+    Nothing runs: sizes are those of the files, of their first rows, and of the last run, or given.
+    """
+    from pmflib.operations.planning.sizes import ClusterSize
+    from pmflib.operations.planning.speeds import Speeds
+    from pmflib.operations.planning.whole_run import RunPlan, show_seconds
+    from pmflib_flows.plan_tables import make_plan_tables
+
+    speeds = Speeds(
+        storage_bytes=read_size("--storage", storage),
+        storage_total=float("inf")
+        if storage_total is None
+        else read_size("--storage-total", storage_total),
+        request_seconds=request_ms / 1000,
+    )
+    if calibrate:
+        from pmflib.operations.planning.calibration import measure_speeds
+
+        speeds = measure_speeds(speeds)
+        if config is None and rows is None:
+            show_speeds(speeds, as_json)
+            return
+    log, fit, notes, speeds = (
+        invent_log(rows, variables, levels, observed, rank, speeds)
+        if config is None
+        else look_at_pipeline(config, speeds, calibrated=calibrate)
+    )
+    if config is not None and rows is not None:
+        log = log.scale_to(round(rows))
+    if samples is not None:
+        from pmflib.operations.planning.pipeline_sizes import with_samples
+
+        log = with_samples(log, round(samples))
+    log = log if files is None else replace(log, files=files)
+    fit = fit if rank is None else fit.with_rank(rank)
+    fit = fit if passes is None else replace(fit, passes=passes)
+    cluster = ClusterSize(
+        workers,
+        threads,
+        round(read_size("--memory", memory)),
+        round(read_size("--client-memory", client_memory)),
+    )
+    found = RunPlan(log, fit, cluster, speeds)
+    if as_json:
+        print_json({**found.to_json(), "sources": notes})
+    else:
+        for table in make_plan_tables(found):
+            out.print(table)
+        out.print()
+        for note in notes:
+            out.print(note)
+        for sentence in found.describe():
+            out.print(sentence)
+        whole, most = show_seconds(found.wall_seconds), ""
+        if (least := show_seconds(found.least_seconds)) != whole:
+            whole, most = f"{least} to {whole}", " at most"
+        out.print(
+            f"in all: {whole}, {found.worker_hours:,.2f} worker hours{most}, within a factor of two"
+        )
+    if not found.fits:
+        raise typer.Exit(EXIT_CODES[MemoryPlanError])
+
+
+def look_at_pipeline(
+    path: Path, speeds: Speeds, *, calibrated: bool
+) -> tuple[LogSize, FitSize, list[str], Speeds]:
+    """Sizes of a pipeline, notes on where they are from, and speeds corrected by its last run."""
+    from pmflib.core.machine import count_processors
+    from pmflib.operations.planning.pipeline_sizes import (
+        correct_speeds,
+        measure_fit,
+        measure_log,
+        read_last_run,
+    )
+    from pmflib.operations.planning.sizes import ClusterSize
+    from pmflib.operations.planning.whole_run import RunPlan
+    from pmflib_tasks.stage import load_schema
+
+    config = load_pipeline(path)
+    last = read_last_run(config)
+    schema = load_schema(config)
+    log, notes = measure_log(config, schema, last)
+    fit, more = measure_fit(config, schema, last)
+    notes += more
+    if last.seconds and not calibrated and not config.cluster.address:
+        then = log.scale_to(max(1, last.rows))
+        n_workers = config.cluster.workers or count_processors()
+        before = RunPlan(then, fit, ClusterSize(n_workers), speeds)
+        speeds, corrections = correct_speeds(before, last.seconds)
+        notes += corrections
+    return log, fit, notes, speeds
+
+
+def invent_log(
+    rows: float | None,
+    variables: int | None,
+    levels: int,
+    observed: float,
+    rank: int | None,
+    speeds: Speeds,
+) -> tuple[LogSize, FitSize, list[str], Speeds]:
+    """Sizes of a wide log that is not there yet."""
+    from pmflib.operations.planning.pipeline_sizes import ASSUMED_PASSES, ASSUMED_RANK
+    from pmflib.operations.planning.sizes import FitSize, LogSize
+
+    if rows is None or variables is None:
+        raise ConfigError(
+            "no pipeline.toml is given, and --rows or --variables is not either; give the one or both of the others"
+        )
+    n_rows = round(rows)
+    # a label of one character, and a comma
+    n_bytes = 2 * n_rows * variables
+    log = LogSize(
+        n_rows,
+        n_rows,
+        variables,
+        variables * levels,
+        observed,
+        max(1, n_bytes // 10**9),
+        n_bytes,
+        n_bytes,
+        code_bytes=1 if levels <= 127 else 2,
+    )
+    note = f"passes: {ASSUMED_PASSES} a run of EM are assumed; --passes gives another number"
+    return log, FitSize(rank or ASSUMED_RANK, ASSUMED_PASSES), [note], speeds
+
+
+def read_size(name: str, text: str) -> float:
+    """Read a number of bytes: 16GiB, 200MB.
+
+    Raises
+    ------
+    ConfigError
+        If it is none, or not above 0.
+    """
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    try:
+        size = float(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        size = 0.0
+    if size <= 0:
+        raise ConfigError(f"{name} is {text!r}; give a number of bytes above 0, as 16GiB or 200MB")
+    return size
+
+
+def show_speeds(speeds: Speeds, as_json: bool) -> None:
+    """Print speeds of this machine."""
+    from pmflib_flows.tables import make_table
+
+    values: dict[str, object] = {
+        name: value for name, value in asdict(speeds).items() if value != float("inf")
+    }
+    if as_json:
+        print_json(values)
+        return
+    rows = [(name, f"{value:.3g}") for name, value in values.items()]
+    out.print(make_table("Speeds", ("speed", "value"), rows))

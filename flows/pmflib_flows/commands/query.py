@@ -1,0 +1,201 @@
+"""Command that asks models questions in words."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pmflib.core.errors import ConfigError, PmfError, StoreError
+from pmflib_flows.commands.history import find_run
+from pmflib_flows.console import AsJson, ConfigPath, err, load_pipeline, out, print_json
+
+if TYPE_CHECKING:
+    from pmflib.model import JointPMF
+    from pmflib.model.questions.answers import Answer
+    from pmflib.model.questions.comparison import AnswerComparison
+    from pmflib.model.questions.evidence import Evidence
+    from pmflib.store.artefacts import Reference, Store
+
+
+WIDE = 5
+"""Columns of labels from which on a table is printed with a row for each of them."""
+
+
+def query(
+    config: ConfigPath,
+    question: Annotated[
+        str | None,
+        typer.Argument(help="For example: 'P(B | A=5, C=yes)'; others: docs/questions.md."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="File of questions, a line each; # starts a comment.")
+    ] = None,
+    run: Annotated[
+        str, typer.Option(help="Number of the run whose model is asked; live; last.")
+    ] = "live",
+    against: Annotated[
+        str | None, typer.Option(help="Run whose model is asked the same: what differs is shown.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Combinations to show.")] = 10,
+    source: Annotated[
+        str, typer.Option("--from", help="What answers: both, counts alone, or the model alone.")
+    ] = "both",
+    level: Annotated[float, typer.Option(help="Probability that the intervals hold.")] = 0.95,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Processor time for counting three variables or more, as 5s: of more samples than that is enough for, "
+            "a part is counted. Without it, all are."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a model: distributions, expected values, quantiles, information, odds, most likely completions."""
+    if (question is None) == (file is None):
+        raise ConfigError("give a question, or --file with a question on each line")
+    if source not in ("both", "counts", "model"):
+        raise ConfigError(f"--from is {source!r}; give both, counts or model")
+    seconds = _read_budget(budget)
+    asked = [("", question)] if file is None else _read_questions(file)
+    checked = load_pipeline(config)
+    from pmflib_tasks.stage import open_store
+
+    asker = _Asker(open_store(checked), checked.name, seconds)
+    names = [run] if against is None else [run, against]
+    models = [asker.open(name) for name in names]
+    _count_all(models, [text for _, text in asked], source)
+    options = {"top": top, "source": source, "level": level}
+    found = [_answer(models, text, origin, options) for origin, text in asked]
+    if as_json:
+        content = [each.to_json() for each in found]
+        print_json(content[0] if file is None else content)
+        return
+    for each in found:
+        _show(each, names, top)
+
+
+def _read_questions(path: Path) -> list[tuple[str, str]]:
+    """Questions of a file, and where each stands."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"--file {path} cannot be read ({error}); give a text in UTF-8"
+        ) from error
+    found = [
+        (f"{path.name}, line {number}: ", line.strip())
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not found:
+        raise ConfigError(f"--file {path} has no question; write one on each line")
+    return found
+
+
+def _read_budget(text: str | None) -> float | None:
+    from pmflib.config.model_sections import read_budget
+
+    if text is None:
+        return None
+    try:
+        return read_budget(text)
+    except ValueError as error:
+        raise ConfigError(f"--budget: {error}") from None
+
+
+class _Asker:
+    """Models of a pipeline by the names of runs, with what they were made from."""
+
+    def __init__(self, store: Store, name: str, budget: float | None) -> None:
+        self.store = store
+        self.name = name
+        self.budget = budget
+
+    def open(self, run: str) -> tuple[JointPMF, Evidence | None]:
+        from pmflib.model import JointPMF
+        from pmflib.model.questions.evidence import open_evidence
+
+        reference = self.find(run)
+        model = JointPMF.load(self.store.locate(reference) / "model")
+        options = {"budget": self.budget}
+        return model, open_evidence(self.store, self.name, reference, model.schema, **options)
+
+    def find(self, run: str) -> Reference:
+        from pmflib.store.run_records import find_live
+
+        if run != "live":
+            made = find_run(self.store, self.name, run)
+            if (model := made.stages.get("model")) is None:
+                raise StoreError(
+                    f"run {made.number} made no model ({made.action}, {made.outcome}); `pmf models` lists "
+                    "those that did"
+                )
+            return model
+        if (live := find_live(self.store, self.name)) is None:
+            raise StoreError(f"pipeline {self.name!r} has no live model yet; `pmf run` makes one")
+        return live
+
+
+def _count_all(
+    models: list[tuple[JointPMF, Evidence | None]], asked: list[str | None], source: str
+) -> None:
+    """Count what all questions need in one pass over the samples; one that cannot be read is refused in its turn."""
+    from pmflib.model.questions.answering import list_requests
+    from pmflib.model.questions.binding import bind_question
+    from pmflib.model.questions.notation import parse_question
+
+    for model, evidence in models:
+        if evidence is None:
+            continue
+        requests = []
+        for text in asked:
+            with suppress(PmfError):
+                bound = bind_question(parse_question(text or ""), model.schema)
+                requests += list_requests(bound, source)
+        evidence.count(requests)
+
+
+def _answer(
+    models: list[tuple[JointPMF, Evidence | None]],
+    question: str | None,
+    origin: str,
+    options: dict[str, Any],
+) -> Answer | AnswerComparison:
+    from pmflib.model.questions.answering import ask
+    from pmflib.model.questions.comparison import compare_answers
+
+    assert question is not None
+    (model, evidence), *others = models
+    try:
+        if not others:
+            return ask(model, question, evidence, **options)
+        second, other_evidence = others[0]
+        return compare_answers(model, second, question, (evidence, other_evidence), **options)
+    except PmfError as error:
+        if not origin:
+            raise
+        raise type(error)(f"{origin}{error}") from error
+
+
+def _show(found: Any, names: list[str], top: int) -> None:
+    from pmflib_flows.tables import make_table
+
+    is_one = len(names) == 1
+    title = found.question if is_one else f"{found.first.question}: {names[0]} and {names[1]}"
+    header, rows = found.header, found.rows()
+    if rows and len(found.labels[0]) > WIDE:
+        # a row for each variable, for a terminal is longer than it is wide
+        top = min(top, WIDE)
+        numbers = [str(n) for n in range(1, len(rows[:top]) + 1)]
+        out.print(make_table(title, ("", *numbers), list(zip(header, *rows[:top], strict=True))))
+    else:
+        out.print(make_table(title, header, rows[:top]))
+    if (left := len(rows) - top) > 0:
+        out.print(f"{left:,} more; --top or --json shows them")
+    for name, text in found.list_facts():
+        out.print(f"{name}: {text}")
+    for warning in found.warnings:
+        err.print(f"warning: {warning}", style="yellow")

@@ -1,0 +1,39 @@
+"""Command that writes rejected rows to a file: quarantine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pmflib.core.errors import StoreError
+from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
+
+
+def quarantine(
+    config: ConfigPath,
+    output: Annotated[Path, typer.Option(help="The file, .parquet or .csv.")] = Path(
+        "quarantine.parquet"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Write the rows that did not fit to a file, Parquet or CSV: file, row, reason, column, raw text."""
+    from pmflib.ingest.dataset.quarantine import export_quarantine
+    from pmflib.store.run_records import find_last_run, name_labelling
+    from pmflib.store.table_files import check_suffix, hold_output
+    from pmflib_tasks.stage import open_store
+
+    check_suffix(output)
+    checked = load_pipeline(config)
+    store = open_store(checked)
+    runs = [find_last_run(store, name) for name in (checked.name, name_labelling(checked.name))]
+    datasets = [run.stages["dataset"] for run in runs if run is not None]
+    if not datasets:
+        raise StoreError(f"pipeline {checked.name!r} has no complete run yet; `pmf run` makes one")
+    with hold_output(output):
+        n_rows = export_quarantine(store, datasets[0], output)
+    if as_json:
+        print_json({"rows": n_rows, "path": str(output)})
+    else:
+        out.print(f"Wrote {n_rows:,} rows to {output}")

@@ -1,0 +1,49 @@
+"""Command that writes the report of a run: report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pmflib.core.errors import StoreError
+from pmflib_flows.commands.history import find_recorded_name, find_run
+from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
+
+
+def report(
+    config: ConfigPath,
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            help="Number of a run, as `pmf history` shows it; live; last. Default: the last."
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option(help="The file; one that exists is replaced.")] = Path(
+        "report.html"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Write the report of a run: one HTML page on its data, its model or labels, scores, changes, checks, lineage."""
+    from pmflib.report.page import write_page
+    from pmflib.report.run_report import choose_run, gather_report
+    from pmflib.store.run_records import list_records
+    from pmflib_tasks.stage import open_store
+
+    checked = load_pipeline(config)
+    store = open_store(checked)
+    name = find_recorded_name(store, checked.name)
+    if run is None:
+        chosen = choose_run(list_records(store, name))
+        if chosen is None:
+            raise StoreError(
+                f"pipeline {checked.name!r} has not run yet; `pmf run` runs it, `pmf crowd` one for label logs"
+            )
+    else:
+        chosen = find_run(store, name, run)
+    n_bytes = write_page(gather_report(store, name, chosen.number), output)
+    if as_json:
+        print_json({"run": chosen.number, "path": str(output), "bytes": n_bytes})
+    else:
+        out.print(f"Wrote the report of run {chosen.number} to {output} ({n_bytes / 1e6:.1f} MB)")

@@ -1,0 +1,186 @@
+"""Commands that run pipelines: run, demo, status."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pmflib.core.errors import ConfigError, StoreError
+from pmflib_flows.console import (
+    AsJson,
+    ConfigPath,
+    load_pipeline,
+    out,
+    print_json,
+    progress_shown,
+    show_run,
+)
+from pmflib_flows.pipeline_flow import import_quickly
+
+if TYPE_CHECKING:
+    from pmflib.store.artefacts import Reference, Store
+
+
+def run(
+    config: ConfigPath,
+    accept_quality: Annotated[
+        bool,
+        typer.Option(
+            "--accept-quality", help="Take the data of this run as they are, whatever guards say."
+        ),
+    ] = False,
+    rehash: Annotated[
+        bool, typer.Option("--rehash", help="Read all sources, also those that seem unchanged.")
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help='Take a minute at most for rank = "auto", as model.rank_budget does.'
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline: ingest what is new, count, guard, fit, refine, evaluate, publish."""
+    with import_quickly():
+        from pmflib_flows.etl import etl
+
+    with progress_shown(as_json):
+        facts = etl(str(config), accept_quality=accept_quality, rehash=rehash, quick=quick)
+    show_run(facts, as_json)
+
+
+class DemoData(StrEnum):
+    """What a demonstration is about."""
+
+    ratings = "ratings"
+    survey = "survey"
+    labels = "labels"
+
+
+def demo(
+    about: Annotated[
+        DemoData, typer.Argument(help="A rating log, a survey, or a label log.")
+    ] = DemoData.ratings,
+    folder: Annotated[
+        Path, typer.Option(help="New folder for the data, the store and the answers.")
+    ] = Path("demo"),
+    users: Annotated[
+        int | None,
+        typer.Option(
+            min=100,
+            help="Samples to generate: users, people, or tasks.",
+            show_default="40000, 2000, or 500",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    data_only: Annotated[
+        bool, typer.Option("--data-only", help="Write the data and the drafts, and run nothing.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Generate dirty data with a known truth, run everything on it, and compare."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(
+            f"folder {str(folder)!r} is not empty; give --folder another name, or delete it"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with import_quickly():
+        from pmflib_flows.demo import run_demo
+
+    with progress_shown(as_json):
+        found = run_demo(about.value, folder, users, seed, data_only=data_only)
+    if as_json:
+        print_json(found.to_json())
+        return
+    from pmflib_flows.demo_tables import describe_demo
+
+    for part in describe_demo(about.value, found):
+        out.print(part)
+
+
+def status(config: ConfigPath, as_json: AsJson = False) -> None:
+    """Show the last run of a pipeline, or the labels it last found, and the artefacts of its stages."""
+    from pmflib.crowd.pipeline.summaries import LabelSummary
+    from pmflib.operations.erasure.certificates import describe_erasures
+    from pmflib.store.collection import list_unfinished
+    from pmflib.store.model_history import describe_live
+    from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
+    from pmflib_flows.erasure_tables import describe_erasure_state
+    from pmflib_flows.run_tables import make_labels_table
+    from pmflib_flows.tables import make_table
+    from pmflib_tasks.publish import locate_for_people
+    from pmflib_tasks.stage import open_store
+
+    checked = load_pipeline(config)
+    store = open_store(checked)
+    unfinished, erased = list_unfinished(store), describe_erasures(store)
+    last, live = find_last_run(store, checked.name), find_live(store, checked.name)
+    facts: dict[str, object] = {}
+    worth: dict[str, Any] = {}
+    if last is not None and live is not None:
+        facts = {"run": last.number, "outcome": last.outcome, "reason": last.reason, **last.facts}
+        facts |= locate_for_people(store, live)
+        worth = _find_worth(store, live)
+    became_live = describe_live(list_records(store, checked.name))
+    labelling = find_last_run(store, name_labelling(checked.name))
+    labels: dict[str, object] = {}
+    if labelling is not None:
+        labels = {**labelling.facts, "path": store.name_artefact(labelling.stages["labels"])}
+    known = last or labelling
+    current = known is not None and known.config == checked.digest
+    # the record of the run names them: a manifest of many nights takes minutes to read
+    stages = {} if known is None else known.stages
+    if as_json:
+        made = {stage: each.digest for stage, each in stages.items()}
+        answer: dict[str, object] = {
+            "artefacts": made,
+            "unfinished": [asdict(work) for work in unfinished],
+        }
+        answer |= {
+            "run": facts,
+            "live": {} if became_live is None else asdict(became_live),
+            "labels": labels,
+            "current": current,
+            "equivalent_samples": worth,
+        }
+        answer["erased"] = asdict(erased)
+        print_json(answer)
+        return
+    rows = [(stage, each.kind, each.digest[:12]) for stage, each in stages.items()]
+    if rows:
+        out.print(make_table("Artefacts", ("stage", "kind", "digest"), rows))
+    for work in unfinished:
+        what = f"{work.kind or 'work'} {work.identity[:12]}, since {work.since or 'some time'}"
+        out.print(f"Unfinished: {what} (UTC); the same command goes on with it")
+    for line in describe_erasure_state(erased):
+        out.print(line)
+    if (found := LabelSummary.find(labels)) is not None:
+        out.print(make_labels_table(found))
+        out.print(f"  {labels['path']}")
+    if facts:
+        show_run(facts, as_json=False)
+    if facts and became_live is not None:
+        out.print(f"  live since {became_live.since}, run {became_live.run}: {became_live.why}")
+        out.print(f"  in answers it is worth {worth['text']}")
+    if known is None:
+        out.print("No run has finished yet.")
+        return
+    if not current:
+        out.print("The configuration has changed since that run.")
+
+
+def _find_worth(store: Store, live: Reference) -> dict[str, Any]:
+    """Rows that the live model counts for in answers: as a text, and as it was learnt."""
+    from pmflib.model.questions.equivalent_samples import find_equivalent_samples
+    from pmflib.store.zarr_arrays import read_arrays
+
+    try:
+        _, attributes = read_arrays(store.locate(live) / "model", [])
+    except StoreError as error:
+        return {"text": f"what cannot be read: {error}"}
+    found = find_equivalent_samples(attributes["origin"])
+    return {"text": str(found), **found.to_json()}

@@ -1,0 +1,129 @@
+"""Parts that commands share: the terminal, common options, progress bars."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from pmflib.core.texts import show_text
+
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
+
+
+class OutputClosedError(Exception):
+    """Whoever read standard output has closed it."""
+
+
+class SafeConsole(Console):
+    """A console on which no text acts: neither as an escape sequence, nor as markup of Rich, nor as an emoji.
+
+    Texts and cells of tables are escaped by `show_text`, so that a string is one line. What else is rendered is
+    escaped once more before it is written, but for line ends.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        # texts are wrapped by the terminal, if at all: what is written to a file can be searched and copied
+        super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=True, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Text of a string, escaped."""
+        return super().render_str(show_text(text), **(options | {"markup": False, "emoji": False}))
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Segments of anything, escaped where they are not controls of Rich's own."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                text = "\n".join(map(show_text, segment.text.split("\n")))
+                yield Segment(text, segment.style)
+
+    def on_broken_pipe(self) -> None:
+        """Go on in silence where nobody reads the progress any more; end where nobody reads the results."""
+        if not self.stderr:
+            raise OutputClosedError
+        self.quiet = True
+
+
+out = SafeConsole()
+err = SafeConsole(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+ConfigPath = Annotated[Path, typer.Argument(help="Pipeline configuration, pipeline.toml.")]
+
+
+def load_pipeline(path: Path) -> PipelineConfig:
+    """Read a pipeline configuration; what that needs is imported here, and not for ``--help``."""
+    from pmflib.config import load_config
+
+    return load_config(path)
+
+
+@contextmanager
+def progress_shown(as_json: bool) -> Iterator[None]:
+    """Unless the output is JSON, show progress while a flow runs."""
+    from pmflib.display.progress_bars import draw_progress
+
+    with draw_progress(SafeConsole(stderr=True, quiet=as_json)):
+        yield
+
+
+def print_json(value: Any) -> None:
+    """Print JSON on standard output: exact, and with escapes for what its encoding cannot hold."""
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=1)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise OutputClosedError from None
+
+
+def show_run(facts: Mapping[str, Any], as_json: bool) -> None:
+    """Print the facts of a run: tables, or JSON."""
+    from pmflib_flows.run_tables import make_run_tables
+
+    if as_json:
+        print_json(facts)
+        return
+    for table in make_run_tables(facts):
+        out.print(table)
+    if facts["scores"].get("target"):
+        from pmflib.scoring.target_report import TargetReport
+        from pmflib_flows.target_tables import make_target_tables
+
+        for table in make_target_tables(TargetReport.from_json(facts["scores"]["target"])):
+            out.print(table)
+    out.print()
+    out.print(f"Run {facts['run']}: {facts['reason']}")
+    out.print(f"Live model {facts['live_model'][:12]}:")
+    out.print(f"  {facts['live']}")
+    show_quarantine(facts)
+
+
+def show_quarantine(facts: Mapping[str, Any]) -> None:
+    """Say how rejected rows can be read, if a run has any."""
+    from pmflib.ingest.dataset.accounts import DatasetAccount
+
+    account = DatasetAccount.find(facts)
+    if account is not None and account.reasons:
+        reasons = ", ".join(f"{reason} {n:,}" for reason, n in account.reasons.items())
+        out.print(
+            f"Quarantined rows: {account.rows_quarantined:,} ({reasons}); "
+            "`pmf quarantine` writes them to a Parquet file"
+        )

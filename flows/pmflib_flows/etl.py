@@ -1,0 +1,231 @@
+"""The flow that a schedule runs, and its first parts: each flow runs the stages up to its own.
+
+A stage whose result is in the manifest returns at once, so a flow continues where an earlier one stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from pmflib.config import PipelineConfig, load_config
+from pmflib.fitting.refit import plan_refit
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.operations.planning.width import check_run_width
+from pmflib.quality.findings import accept, condense, find_recorded, hold_back, refuse_empty
+from pmflib.running.workers import share_workers
+from pmflib.store.artefacts import Reference
+from pmflib.store.run_records import find_last_run, find_run_of, list_records
+from pmflib_flows.pipeline_flow import pipeline_flow
+from pmflib_flows.recording import RunDraft, follow_run, record_run
+from pmflib_tasks.choose import choose
+from pmflib_tasks.count import count
+from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.fit import fit
+from pmflib_tasks.fit_traits import fit_traits
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.publish import locate_for_people, publish
+from pmflib_tasks.quality import check_quality, read_findings
+from pmflib_tasks.refine import refine
+from pmflib_tasks.select import select, settle
+from pmflib_tasks.small_runs import is_small
+from pmflib_tasks.stage import load_schema, open_store
+from pmflib_tasks.trait_fits import explain_refusal, has_traits
+
+
+@pipeline_flow(name="ingest")
+def ingest_flow(config: str) -> Reference:
+    """Encode the sources of a pipeline configuration file into partitions."""
+    checked = load_config(config)
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
+        return ingest(checked, address, base=find_base(checked).get("dataset"))
+
+
+@pipeline_flow(name="marginals")
+def marginals_flow(config: str) -> Reference:
+    """Count the co-occurrences of all pairs."""
+    checked = load_config(config)
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
+        check_run_width(checked, load_schema(checked))
+        base = find_base(checked)
+        dataset = ingest(checked, address, base=base.get("dataset"))
+        return count(checked, dataset, address, name_counted(base))
+
+
+@pipeline_flow(name="fit")
+def fit_flow(config: str) -> Reference:
+    """Fit a model to the marginals, and refine it by EM."""
+    checked = load_config(config)
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
+        stages: dict[str, Reference] = {}
+        run_to_counts(checked, address, stages)
+        run_to_model(checked, address, stages, {})
+        return stages["model"]
+
+
+@pipeline_flow(name="etl")
+def etl(
+    config: str, accept_quality: bool = False, rehash: bool = False, quick: bool = False
+) -> dict[str, Any]:
+    """Ingest, count, guard, fit, refine, evaluate, publish.
+
+    Parameters
+    ----------
+    config
+        Path of a pipeline configuration file.
+    accept_quality
+        Whether what guards of quality would stop is accepted, this once.
+    rehash
+        Whether to read the bytes of all sources, also of those that seem not to have changed.
+    quick
+        Whether to take a minute at most for the choice of the rank.
+
+    Returns
+    -------
+    Facts of the run for people: those of its record, its outcome and reason, and where the live model is.
+    """
+    checked = load_config(config)
+    if quick:
+        checked = checked.hurry()
+    with (
+        record_run(checked) as run,
+        share_workers(checked.cluster, alone=is_small(checked)) as address,
+    ):
+        stages = run.stages
+        run_to_counts(checked, address, stages, rehash=rehash)
+        guard(checked, run, accepted=accept_quality)
+        run_to_model(checked, address, stages, run.facts)
+        stages["scores"] = evaluate(
+            checked, stages["dataset"], stages["counts"], stages["model"], address
+        )
+        decision = publish(checked, stages, address)
+        run.outcome, run.reason = decision.outcome, decision.reason
+        run.live, run.before = decision.live, decision.before
+        run.facts |= decision.facts
+    assert run.live is not None
+    paths = locate_for_people(open_store(checked), run.live)
+    found = {"run": run.number, "outcome": run.outcome, "reason": run.reason}
+    return {**found, **run.facts, **paths}
+
+
+def find_base(config: PipelineConfig) -> dict[str, Reference]:
+    """References by stage of the last complete run, for the next one to build upon; none if there is no such run."""
+    last = find_last_run(open_store(config), config.name)
+    return {} if last is None else last.stages
+
+
+def name_counted(base: dict[str, Reference]) -> tuple[Reference, Reference] | None:
+    """Dataset of an earlier run and its counts; None if there is none."""
+    return (base["dataset"], base["counts"]) if base else None
+
+
+def run_to_counts(
+    config: PipelineConfig, address: str, stages: dict[str, Reference], *, rehash: bool = False
+) -> None:
+    """Run the stages that new data go through before anything is fitted; references are added as stages are reached."""
+    check_run_width(config, load_schema(config))
+    base = find_base(config)
+    dataset = stages["dataset"] = ingest(config, address, base=base.get("dataset"), rehash=rehash)
+    stages["counts"] = count(config, dataset, address, name_counted(base))
+
+
+def guard(config: PipelineConfig, run: RunDraft, *, accepted: bool) -> None:
+    """Run the guards on the dataset and the counts of a run.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    run
+        Run under way; its facts get the findings.
+    accepted
+        Whether the run goes on whatever guards say.
+
+    Raises
+    ------
+    SourceError
+        If there is nothing to learn from: this is never accepted.
+    QualityError
+        If a guard holds the run back.
+    """
+    store, stages = open_store(config), run.stages
+    live_run = None if run.live is None else find_run_of(store, config.name, run.live)
+    stages["quality"] = check_quality(
+        config, stages["dataset"], stages["counts"], live_run, find_last_run(store, config.name)
+    )
+    findings = read_findings(config, stages["quality"])
+    if accepted:
+        findings = accept(findings)
+    run.facts["quality"] = [asdict(each) for each in condense(findings)]
+    entry = store.find(stages["dataset"].identity)
+    if entry is not None:
+        refuse_empty(DatasetAccount.from_json(entry.summary))
+    hold_back(findings)
+
+
+def run_to_model(
+    config: PipelineConfig, address: str, stages: dict[str, Reference], facts: dict[str, object]
+) -> None:
+    """Run the stages from the counts to the refined model; facts are added as they are known.
+
+    A model is fitted from scratch, from starts that are made of the counts, or warm, from the live model. Traits are
+    fitted to the samples; warm, with what was chosen for the live model. Where traits and latent classes are compared,
+    a fit from scratch makes both, and a warm one goes on with what the live model is.
+    """
+    dataset, counts = stages["dataset"], stages["counts"]
+    store = open_store(config)
+    refit = plan_refit(
+        store,
+        config,
+        load_schema(config),
+        list_records(store, config.name),
+        {"dataset": dataset, "counts": counts},
+        find_recorded(facts),
+        datetime.now(UTC),
+    )
+    facts["refit"] = refit.to_json()
+    start = refit.start
+    goes_on = start is not None and has_traits(config, start)
+    refusal = ""
+    if config.compares_traits and (start is None or goes_on):
+        refusal = explain_refusal(config, dataset, start, address)
+    if config.compares_traits and (start is None or (goes_on and refusal)):
+        run_to_choice(config, address, stages, refusal)
+    elif config.has_traits or goes_on:
+        stages |= {} if start is None else {"start": start}
+        stages["model"] = fit_traits(config, dataset, start, address)
+    else:
+        run_to_classes(config, address, stages, start)
+
+
+def run_to_classes(
+    config: PipelineConfig, address: str, stages: dict[str, Reference], start: Reference | None
+) -> None:
+    """Run the stages from the counts to refined latent classes, from scratch or from a model of them."""
+    dataset, counts = stages["dataset"], stages["counts"]
+    if start is None:
+        if config.model.rank == "auto":
+            stages["rank"] = select(config, dataset, counts, address)
+            config = settle(config, stages["rank"])
+        start = fit(config, counts, stages.get("rank"))
+    stages["start"] = start
+    stages["model"] = refine(config, dataset, counts, start, address)
+
+
+def run_to_choice(
+    config: PipelineConfig, address: str, stages: dict[str, Reference], refusal: str
+) -> None:
+    """Fit latent classes and, unless there is a reason to refuse them, traits; and take the better model.
+
+    Start and rank are stages of the run where the model is of latent classes: they are what it came from.
+    """
+    dataset, classes = stages["dataset"], dict(stages)
+    run_to_classes(config, address, classes, None)
+    stages["classes"] = classes["model"]
+    if not refusal:
+        stages["traits"] = fit_traits(config, dataset, None, address)
+    both = stages["classes"], stages.get("traits")
+    stages["model"] = choose(config, dataset, *both, refusal, address)
+    if not has_traits(config, stages["model"]):
+        stages |= {name: each for name, each in classes.items() if name not in stages}

@@ -1,0 +1,78 @@
+"""Exit codes of the command, by what has stopped it, and what it says then.
+
+0 done; 1 a defect of ours, shown with ``--debug``; 2 wrong usage or configuration; 3 the data do not fit: source or
+schema; 4 the store: an artefact is missing or damaged; 5 it would not fit in memory; 6 held back by a guard of quality;
+7 the cluster: no scheduler, or no workers; 130 interrupted; 141 whoever read the output closed it; 143 terminated.
+What goes wrong before this file can be imported is said by `pmflib_flows.__main__`, with the same codes.
+"""
+
+from __future__ import annotations
+
+from pmflib.core.errors import (
+    ClusterError,
+    ConfigError,
+    MemoryPlanError,
+    PmfError,
+    QualityError,
+    QuestionError,
+    RankError,
+    SchemaError,
+    SourceError,
+    StoreError,
+)
+
+DEFECT = 1
+"""Exit code of an error that no user can correct."""
+USAGE = 2
+"""Exit code of wrong usage, and of errors of no class that has one."""
+INTERRUPTED = 130
+"""Exit code of an interruption, as shells have it for SIGINT."""
+OUTPUT_CLOSED = 141
+"""Exit code where whoever read the output has closed it, as shells have it for SIGPIPE."""
+TERMINATED = 143
+"""Exit code of a termination, as shells have it for SIGTERM."""
+
+EXIT_CODES: dict[type[PmfError], int] = {
+    ConfigError: USAGE,
+    ClusterError: 7,
+    RankError: USAGE,
+    SourceError: 3,
+    SchemaError: 3,
+    StoreError: 4,
+    MemoryPlanError: 5,
+    QualityError: 6,
+}
+"""Exit code of the command by the class of the error."""
+
+
+def find_exit_code(error: type[PmfError]) -> int:
+    """Exit code of a class of errors: that of the nearest class it is made from that has one."""
+    return next((EXIT_CODES[each] for each in error.__mro__ if each in EXIT_CODES), USAGE)
+
+
+def explain(error: Exception) -> tuple[list[str], int]:
+    """Say what stopped a command.
+
+    Parameters
+    ----------
+    error
+        What was raised, and is no interruption.
+
+    Returns
+    -------
+    Lines to print, as they are: secrets in them are not masked. And the exit code.
+    """
+    if isinstance(error, PmfError):
+        message = f"error: {error}"
+        # options that are wrong, findings, and the question and the carets under it, are lines of their own
+        has_lines = isinstance(error, ConfigError | QuestionError | QualityError)
+        lines = message.split("\n") if has_lines else [message]
+        return lines, find_exit_code(type(error))
+    if isinstance(error, MemoryError):
+        said = "error: the memory is exhausted; give more, or set cluster.memory_limit"
+        return [said], EXIT_CODES[MemoryPlanError]
+    if isinstance(error, OSError) and error.errno is not None:
+        said = f"error: the system refused what is needed ({error}); see to it, then run again"
+        return [said], EXIT_CODES[StoreError]
+    defect = f"defect: {type(error).__name__}: {error}"
+    return [defect, "run again with --debug for a traceback"], DEFECT

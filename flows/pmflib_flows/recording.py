@@ -1,0 +1,229 @@
+"""What every run leaves behind, however it ends: a record in the history of its pipeline, and events of lineage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.core.errors import PmfError, QualityError, StoreError
+from pmflib.core.texts import mask_secrets
+from pmflib.display.progress import listen
+from pmflib.operations.lineage.run_events import RunEvents
+from pmflib.operations.lineage.transports import open_transport
+from pmflib.store.artefacts import Reference, refuse_unwritable
+from pmflib.store.dataset import list_sources
+from pmflib.store.erasures import keep_erasures_out
+from pmflib.store.leases import hold_lease
+from pmflib.store.run_records import (
+    Action,
+    InputFile,
+    Outcome,
+    RunRecord,
+    append_record,
+    describe_environment,
+    find_live,
+    name_labelling,
+    now,
+)
+from pmflib_flows.run_log import log_run, publish_report
+from pmflib_tasks.prefect_runs import find_flow_run_id
+from pmflib_tasks.stage import open_store
+from pmflib_tasks.stage_events import StageRun
+
+
+@dataclass
+class RunDraft:
+    """What is known of a run under way; it becomes a `RunRecord` when the run ends.
+
+    Parameters
+    ----------
+    action
+        What is being done.
+    live
+        Model that is live; the run replaces it if its own is promoted.
+    before
+        Model that was live when the run decided about its own.
+    outcome, reason
+        How the run ends: "failed" until it has decided about its model.
+    stages, inputs, facts
+        As in `RunRecord`; stages are added as they are reached.
+    number
+        Number of the record, once it is written.
+    """
+
+    action: Action
+    live: Reference | None
+    before: Reference | None
+    outcome: Outcome = "failed"
+    reason: str = ""
+    stages: dict[str, Reference] = field(default_factory=dict)
+    inputs: list[InputFile] = field(default_factory=list)
+    facts: dict[str, object] = field(default_factory=dict)
+    number: int = 0
+
+    def settle(self, record: RunRecord, live: Reference | None) -> RunRecord:
+        """Record of a run whose pipeline has this live model by now: what became live meanwhile is not undone."""
+        if self.live == self.before:
+            return replace(record, live=live)
+        if live in (self.before, self.live):
+            return record
+        now_live = "no model" if live is None else f"model {live.digest[:12]}"
+        reason = f"kept the live model: {now_live} became live while this was decided; run again to compare with it"
+        return replace(record, live=live, outcome="kept", reason=reason)
+
+
+@contextmanager
+def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDraft]:
+    """Write the record of a run when it ends: also where it fails, is held back or interrupted.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    action
+        What is being done.
+
+    Yields
+    ------
+    The draft, for the run to fill in; once the record is written, with its outcome, reason, live model and number.
+    """
+    store, started = open_store(config), now()
+    name = name_labelling(config.name) if action == "labels" else config.name
+    live = find_live(store, name)
+    draft = RunDraft(action, live, live)
+
+    def write(events: RunEvents) -> None:
+        draft.facts["timings"] = [
+            {"stage": stage, "seconds": took} for stage, took in events.list_seconds().items()
+        ]
+        dataset = draft.stages.get("dataset")
+        draft.inputs = draft.inputs or [
+            replace(file, name=mask_secrets(file.name)) for file in list_sources(store, dataset)
+        ]
+        # account of rows of the dataset that the run has reached
+        entry = None if dataset is None else store.find(dataset.identity)
+        if entry is not None and entry.summary:
+            draft.facts.setdefault("rows", entry.summary)
+        record = RunRecord(
+            action=action,
+            outcome=draft.outcome,
+            reason=draft.reason,
+            started=started,
+            ended=now(),
+            config=config.digest,
+            stages=draft.stages,
+            live=draft.live,
+            inputs=draft.inputs,
+            facts=draft.facts,
+            environment=describe_environment(),
+            options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
+        )
+        try:
+            record = append_record(store, name, record, draft.settle)
+        finally:
+            log_run(name, record)
+        publish_report(store, name, record)
+        draft.outcome, draft.reason = record.outcome, record.reason
+        draft.live, draft.number = record.live, record.number
+
+    # to the end: what the run has made is anybody's to clear up until the record says that it is needed
+    with (
+        keep_erasures_out(store),
+        hold_lease(store.objects, f"{action} of pipeline {config.name}"),
+        emit_events(config, name) as events,
+    ):
+        try:
+            with refuse_unwritable(store.root):
+                yield draft
+        except BaseException as error:
+            draft.outcome, draft.live = "interrupted", draft.before
+            if isinstance(error, Exception):
+                draft.outcome = "held back" if isinstance(error, QualityError) else "failed"
+            known = isinstance(error, PmfError)
+            draft.reason = mask_secrets(str(error) if known else f"{type(error).__name__}: {error}")
+            # the error of the run says more than that its record could not be written either
+            with suppress(StoreError):
+                write(events)
+            _end(events, draft, error)
+            raise
+        write(events)
+        _end(events, draft)
+
+
+def _mask(value: Any) -> Any:
+    """Plain JSON types without the secrets that URLs in them may hold."""
+    if isinstance(value, dict):
+        return {key: _mask(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mask(item) for item in value]
+    return mask_secrets(value) if isinstance(value, str) else value
+
+
+def _end(events: RunEvents, draft: RunDraft, error: BaseException | None = None) -> None:
+    """Say how a run has ended."""
+    events.end_run(
+        draft.outcome,
+        reason=draft.reason,
+        error=error,
+        live=draft.live,
+        inputs=draft.inputs,
+        facts=draft.facts,
+        number=draft.number,
+    )
+
+
+@contextmanager
+def emit_events(config: PipelineConfig, name: str) -> Iterator[RunEvents]:
+    """Send the event of a run that starts, and those of its stages while the context lasts.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    name
+        Name of the job: of the pipeline, or of what else is run.
+
+    Yields
+    ------
+    The events, for the one that ends the run. Their run has the id of the flow run in Prefect.
+
+    Raises
+    ------
+    ConfigError
+        If the transport cannot be set up.
+    """
+    store = open_store(config)
+    with open_transport(config.lineage, store) as transport:
+        events = RunEvents(
+            transport.send,
+            store,
+            config.lineage.namespace,
+            name,
+            config.source_paths,
+            find_flow_run_id(),
+        )
+        events.start_run()
+
+        def follow(stage: StageRun) -> None:
+            if stage.is_over:
+                events.end_stage(stage.stage, stage.run_id, stage.made, stage.error)
+            else:
+                events.start_stage(stage.stage, stage.run_id)
+
+        with listen(follow, StageRun):
+            yield events
+
+
+@contextmanager
+def follow_run(config: PipelineConfig) -> Iterator[None]:
+    """Send the events of a run that decides about no model, and leaves no record."""
+    with keep_erasures_out(open_store(config)), emit_events(config, config.name) as events:
+        try:
+            yield
+        except BaseException as error:
+            events.end_run("failed" if isinstance(error, Exception) else "interrupted", error=error)
+            raise
+        events.end_run("done")

@@ -1,0 +1,160 @@
+"""What Prefect shows of a flow run: a log that says what the command line says, and a link to its report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from pmflib.display.progress_bars import draw_progress
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.store.artefacts import Store
+from pmflib.store.run_records import RunRecord
+from pmflib_flows.console import SafeConsole
+from pmflib_flows.run_tables import ROWS, make_labels_table, make_run_tables
+from pmflib_flows.tables import format_value
+from pmflib_tasks.prefect_runs import is_flow_run, make_artifact_key
+
+LOG_SECONDS = 30.0
+"""Seconds between lines on a running stage: logs of scheduled runs are kept, and stay short."""
+
+LOG_WIDTH = 120
+"""Columns of tables in the log."""
+
+
+class _LogLines:
+    """A file for a console: every line becomes a message of a logger."""
+
+    def __init__(self, logger: logging.Logger | logging.LoggerAdapter[Any]) -> None:
+        self._logger, self._rest = logger, ""
+
+    def write(self, text: str) -> int:
+        """Log the lines that are whole."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            if line.strip():
+                self._logger.info("%s", line.rstrip())
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: a line is logged when it is whole."""
+
+
+@contextmanager
+def log_progress() -> Iterator[None]:
+    """Log the progress of stages while the context lasts, in a flow run; outside one, nothing is logged."""
+    if not is_flow_run():
+        yield
+        return
+    with draw_progress(_open_console(), LOG_SECONDS):
+        yield
+
+
+def log_line(text: str) -> None:
+    """Log a line in a flow run; outside one, do nothing."""
+    if is_flow_run():
+        _open_console().print(text)
+
+
+def log_run(name: str, record: RunRecord) -> None:
+    """Log how a run has ended, and show it in Prefect as an artifact; outside a flow run, do nothing.
+
+    Parameters
+    ----------
+    name
+        Name of the pipeline.
+    record
+        Its record; number 0 if it could not be written.
+    """
+    if not is_flow_run():
+        return
+    facts, console = record.facts, _open_console()
+    if {"rows", "model", "scores"} <= facts.keys():
+        for table in make_run_tables(facts):
+            console.print(table)
+    elif record.action == "labels":
+        # with it comes scipy, which a quiet night has no use for
+        from pmflib.crowd.pipeline.summaries import LabelSummary
+
+        if (found := LabelSummary.find(facts)) is not None:
+            console.print(make_labels_table(found))
+    account = DatasetAccount.find(facts)
+    sentence = "" if account is None else describe_account(account)
+    rows = {"run": record.number, "outcome": record.outcome, "reason": record.reason}
+    rows |= {"rows": sentence} if sentence else {}
+    rows |= {} if record.live is None else {"live model": record.live.digest[:24]}
+    for what, value in rows.items():
+        console.print(f"{what}: {value}")
+    shown = [{"what": what, "value": str(value)} for what, value in rows.items()]
+    title = f"run {record.number}: {record.outcome}"
+    try:
+        from prefect.artifacts import create_table_artifact
+
+        create_table_artifact(key=make_artifact_key(name, "run"), table=shown, description=title)
+    except Exception as error:
+        # the run is over, and its record is in the store: a server that is gone changes nothing about that
+        console.print(f"the artifact of the run could not be stored: {error}")
+
+
+def publish_report(store: Store, name: str, record: RunRecord) -> None:
+    """Write the page of a run that Prefect has, and link to it; outside a flow run, do nothing.
+
+    Parameters
+    ----------
+    store
+        Store of the pipeline.
+    name
+        Name of the pipeline.
+    record
+        Record of the run, written. Where nothing was new, the page of the run before says it all, and none is written.
+    """
+    if not is_flow_run() or record.action not in ("run", "labels"):
+        return
+    if record.outcome == "unchanged":
+        return
+    try:
+        from prefect.artifacts import create_link_artifact
+
+        from pmflib.report.page import render_page
+        from pmflib.report.run_report import gather_report
+        from pmflib.store.run_records import keep_page
+
+        page = render_page(gather_report(store, name, record.number)).encode("utf-8", "replace")
+        path = keep_page(store, name, record.number, page)
+        create_link_artifact(
+            key=make_artifact_key(name, "report"),
+            link=path if "://" in path else Path(path).as_uri(),
+            link_text=f"Report of run {record.number}: {path}",
+            description=f"report of run {record.number}",
+        )
+    except Exception as error:
+        # the run is over, and its record is in the store: `pmf report` writes the page at any time
+        log_line(f"the report of the run was not written: {error}")
+
+
+def describe_account(account: DatasetAccount) -> str:
+    """Sentence on an account of rows: read, used, in quarantine by reason.
+
+    Examples
+    --------
+    >>> from collections import Counter
+    >>> describe_account(DatasetAccount(rows_in=9, rows_encoded=7, reasons=Counter(ragged=2)))
+    '9 rows read, 7 rows used, 0 rows of variables left out, 0 rows outside the window, 0 rows of erased samples, \
+2 rows in quarantine (ragged 2)'
+    """
+    said = [f"{format_value(getattr(account, key))} {text}" for key, text in _COUNTED.items()]
+    if account.reasons:
+        said[-1] += f" ({format_value(account.reasons)})"
+    return ", ".join(said)
+
+
+_COUNTED = {key: text for key, text in ROWS.items() if key.startswith("rows_")}
+
+
+def _open_console() -> SafeConsole:
+    from prefect.logging import get_run_logger
+
+    lines = cast(IO[str], _LogLines(get_run_logger()))
+    return SafeConsole(file=lines, width=LOG_WIDTH, color_system=None, force_terminal=False)

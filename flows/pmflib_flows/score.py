@@ -1,0 +1,101 @@
+"""Scoring: predictions of the live model for samples, or answers to questions about them."""
+
+from __future__ import annotations
+
+from pmflib.config import load_config
+from pmflib.core.errors import StoreError
+from pmflib.model.score_tables import ScoreOptions
+from pmflib.running.workers import share_workers
+from pmflib.scoring.rows_to_score import soften_policy
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_run_of
+from pmflib_flows.pipeline_flow import pipeline_flow
+from pmflib_flows.recording import follow_run
+from pmflib_tasks.answer import answer
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.reference import reference
+from pmflib_tasks.score import score
+from pmflib_tasks.score_files import score_files
+from pmflib_tasks.small_runs import is_small
+from pmflib_tasks.stage import open_store
+
+
+@pipeline_flow(name="score")
+def score_flow(
+    config: str,
+    data: str = "",
+    questions: str = "",
+    targets: tuple[str, ...] = (),
+    probabilities: bool = False,
+    keep: tuple[str, ...] = (),
+    columns: tuple[str, ...] = (),
+) -> Reference:
+    """Score samples, or answer questions, with the live model.
+
+    Parameters
+    ----------
+    config
+        Path of a pipeline configuration file.
+    data
+        New samples, laid out as the pipeline's source; by default the samples of the last run, or, where samples have
+        no identifiers, the rows of the pipeline's files.
+    questions
+        A file of questions about the samples of the last run; instead of scoring samples.
+    targets
+        Variables to predict.
+    probabilities
+        Whether the probability of every level of a target is asked for.
+    keep
+        Variables that are passed through.
+    columns
+        Other columns that are passed through, of wide files without identifiers.
+
+    Returns
+    -------
+    Reference to the predictions, or to the answers.
+
+    Raises
+    ------
+    StoreError
+        If the pipeline has no live model yet.
+    """
+    checked = load_config(config)
+    store = open_store(checked)
+    last, live = find_last_run(store, checked.name), find_live(store, checked.name)
+    if last is None or live is None:
+        raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
+    made = find_run_of(store, checked.name, live)
+    dataset = _choose_samples(store, last, made)
+    requested = ScoreOptions(tuple(targets), probabilities, tuple(keep))
+    number = 0 if made is None else made.number
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
+        if questions:
+            return answer(checked, dataset, live, questions, address)
+        reference_scores = reference(
+            checked, _choose_reference(store, dataset, made), live, address
+        )
+        if data:
+            source = checked.source.model_copy(update={"path": data})
+            checked = checked.model_copy(update={"source": source})
+        if checked.source.layout == "wide" and checked.source.sample is None:
+            return score_files(checked, live, reference_scores, requested, number, tuple(columns))
+        if data:
+            policy = soften_policy(checked.schema_)
+            dataset = ingest(checked.model_copy(update={"schema_": policy}), address)
+        rest = live, reference_scores, requested, number, address
+        return score(checked, dataset, *rest, is_new=bool(data))
+
+
+def _choose_samples(store: Store, last: RunRecord, made: RunRecord | None) -> Reference:
+    """Samples of the last run; where the schema has changed and the live model has not, those that it was made from."""
+    datasets = [run.stages["dataset"] for run in (last, made) if run is not None]
+    entries = [store.find(dataset.identity) for dataset in datasets]
+    schemas = {entry.options.get("schema") for entry in entries if entry is not None}
+    return datasets[0 if len(schemas) == 1 else -1]
+
+
+def _choose_reference(store: Store, dataset: Reference, made: RunRecord | None) -> Reference:
+    """Samples of the run that made the live model, so that percentiles stay the same; others where they are gone."""
+    if made is None or store.find(made.stages["dataset"].identity) is None:
+        return dataset
+    return made.stages["dataset"]

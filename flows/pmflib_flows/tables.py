@@ -1,0 +1,49 @@
+"""Tables of values under their titles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from pmflib.core.texts import show_text
+
+
+def make_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    narrow: bool = False,
+) -> Group:
+    """Table of values under its title; numbers are shortened and aligned to the right.
+
+    A narrow one has no lines between its columns: for many of them on 80 characters.
+    """
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)) if narrow else Table()
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
+        table.add_column(
+            Text(show_text(column)), justify="right" if numeric else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(show_text(format_value(value))) for value in row))
+    # a title of the table itself would be cut to the table's width
+    return Group("", Text(show_text(title), style="bold"), table)
+
+
+def format_value(value: Any) -> str:
+    """Text of a value: thousands are grouped, fractions have six digits."""
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() else f"{value:.6g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {format_value(item)}" for key, item in value.items())
+    return str(value)

@@ -1,0 +1,118 @@
+"""What this process may use of its machine: processors, memory; and signs of life while it works."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def count_processors() -> int:
+    """Number of processors, at least 1: those the process is bound to, where the system reports them."""
+    # macOS and Windows do not bind processes
+    bound = getattr(os, "sched_getaffinity", None)
+    return len(bound(0)) if bound else os.cpu_count() or 1
+
+
+GROUP_FILES = (
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    "/sys/fs/cgroup/memory/memory.soft_limit_in_bytes",
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory.high",
+)
+"""Files in which Linux holds the limits of the control group of a process, versions 1 and 2."""
+
+USED_SHARE = 0.7
+"""Share of what is free, or of a limit, that data may take: the rest is for what nobody plans."""
+
+
+def find_memory_limit() -> int:
+    """Bytes that a plan may use on this machine: 70 % of the free memory, and of the limit on this process.
+
+    Dask finds the same limits; importing it takes half a second, and small runs do without it.
+    """
+    import psutil
+
+    return int(USED_SHARE * min([psutil.virtual_memory().available, *_list_limits()]))
+
+
+@dataclass(frozen=True)
+class MachineMemory:
+    """Memory of a machine, as a process there sees it.
+
+    Parameters
+    ----------
+    available
+        Bytes that nobody holds.
+    resident
+        Bytes that the process holds.
+    limit
+        Bytes that the system allows the process; 2^63 without a limit.
+    """
+
+    available: int
+    resident: int
+    limit: int
+
+    @classmethod
+    def read(cls) -> MachineMemory:
+        """Memory of the machine that this process runs on."""
+        import psutil
+
+        limit = min([1 << 63, *_list_limits()])
+        return cls(psutil.virtual_memory().available, psutil.Process().memory_info().rss, limit)
+
+
+def _list_limits() -> list[int]:
+    """Limits of the control group, and of the resident set of the process, bytes."""
+    limits = []
+    for name in GROUP_FILES:
+        try:
+            text = Path(name).read_text("ascii").strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            limits.append(int(text))
+    if sys.platform != "win32":
+        import resource
+
+        limits.append(resource.getrlimit(resource.RLIMIT_RSS)[1])
+    return [limit for limit in limits if limit > 0]
+
+
+@contextmanager
+def call_regularly(function: Callable[[], None] | None, seconds: float) -> Iterator[None]:
+    """Call a function from a thread of its own, every so many seconds, while the context lasts.
+
+    The thread has the caller's context variables: who listens to the caller hears what the function reports.
+
+    Parameters
+    ----------
+    function
+        What to call; never after the context has ended. None calls nothing.
+    seconds
+        Time between calls, above 0.
+    """
+    if function is None:
+        yield
+        return
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.wait(seconds):
+            function()
+
+    thread = threading.Thread(
+        target=copy_context().run, args=(go_on,), daemon=True, name="heartbeat"
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,321 @@
+"""Pairs of blocks counted, each by the kernel that suits it by a rule of cost; all give the same integers.
+
+``scatter``
+    One pass into the whole table, compiled in a moment: the oracle of the tests, and small jobs.
+``planes``
+    Bit planes in vector code: the time depends on levels, not on what is observed. For dense blocks; where vector code
+    does not work, the scatter counts them.
+``tiles``
+    Scatter into tiles: the time depends on what is observed, not on the levels. For sparse blocks, and for dense blocks
+    where little is observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
+from pmflib.kernels.readiness import (
+    Compiled,
+    compile_in_background,
+    fold_planes_work,
+    is_compiled,
+    planes_work,
+)
+
+if TYPE_CHECKING:
+    from pmflib.kernels.planes import PlaneCounter
+
+
+Method: TypeAlias = Literal["scatter", "planes", "tiles"]
+
+TILE_ROWS = 65_535
+"""Rows that the tiles count between two visits to the table."""
+SAMPLED_ROWS = 256
+"""Rows in which observed cells are counted, at most about twice as many."""
+CACHED_TABLE = 1 << 20
+"""Bytes of a table that a scatter visits at full speed."""
+COMPILE_NS: dict[Compiled, float] = {"planes": 1.4e9, "fold planes": 3e9, "tiles": 1.1e9}
+"""What the first call on a machine costs, over that of the scatter, nanoseconds."""
+LOAD_NS = 1e8
+"""The same where another process has left its compiled code."""
+
+FOLD_GROUP_ROWS = 512
+"""Rows of a fold that bit planes count in the time of one."""
+
+_saved: dict[Compiled, float] = {}
+
+
+@dataclass(frozen=True)
+class CountingWork:
+    """What the time of counting a block depends on.
+
+    Parameters
+    ----------
+    n_rows
+        Samples.
+    n_levels, n_variables
+        Size of the schema.
+    n_observed
+        Observed cells of a row, on average.
+    n_pairs
+        Pairs of observed cells of a row, each with itself included, on average.
+    n_planes
+        Bit planes that have to be multiplied; None where codes are neither int8 nor int16, or are not given.
+    sparse
+        Whether level indices are given.
+    """
+
+    n_rows: int
+    n_levels: int
+    n_variables: int
+    n_observed: float
+    n_pairs: float
+    n_planes: int | None
+    sparse: bool
+
+
+def measure_work(block: Block, offsets: IntArray) -> CountingWork:
+    """Measure evenly spaced rows of a block.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+    """
+    n_levels, n_variables = int(offsets[-1]), offsets.size - 1
+    n_planes = None
+    step = max(1, block.n_rows // SAMPLED_ROWS)
+    if isinstance(block, DenseBlock):
+        observed = block.codes[::step] >= 0
+        lengths = np.count_nonzero(observed, axis=1)
+        if block.codes.dtype in (np.int8, np.int16):
+            n_planes = n_levels - int(observed.all(axis=0).sum())
+    else:
+        lengths = block.indptr[1::step] - block.indptr[:-1:step]
+    n_observed, n_squared = (
+        (float(lengths.mean()), float((lengths * lengths).mean())) if lengths.size else (0, 0)
+    )
+    return CountingWork(
+        n_rows=block.n_rows,
+        n_levels=n_levels,
+        n_variables=n_variables,
+        n_observed=n_observed,
+        n_pairs=(n_squared + n_observed) / 2,
+        n_planes=n_planes,
+        sparse=not isinstance(block, DenseBlock),
+    )
+
+
+def estimate_costs(work: CountingWork, *, sweeps: float = 1.0) -> dict[Method, float]:
+    """Nanoseconds that each method would take, once compiled.
+
+    Parameters
+    ----------
+    work
+        What there is to count.
+    sweeps
+        Visits of the whole table that are on the account of this block, for tiles.
+
+    Returns
+    -------
+    Costs by method, of the methods that can count it.
+
+    Notes
+    -----
+    The constants were fitted to one core of a processor with AVX-512; elsewhere planes are two to four times
+    slower, which moves the border to the scatters but seldom the choice.
+    """
+    table = float(work.n_levels) ** 2
+    visit = 0.9 if 8 * table <= CACHED_TABLE else 4.0
+    sweep = 2 * table * sweeps
+    read = 5 + 2 * work.n_observed if work.sparse else 1.5 * work.n_variables
+    costs: dict[Method, float] = {"scatter": work.n_rows * (read + visit * work.n_pairs)}
+    n_groups = 1 + work.n_levels // 1024
+    tiles = 8 + (0.7 + 0.3 * n_groups) * work.n_pairs
+    if work.sparse:
+        costs["tiles"] = work.n_rows * tiles + sweep
+    elif work.n_planes is not None:
+        find = 5 + 0.45 * work.n_variables
+        costs["tiles"] = work.n_rows * (find + tiles) + sweep
+        products = 0.0006 * work.n_planes**2
+        costs["planes"] = work.n_rows * (0.04 * work.n_levels + products) + table
+    return costs
+
+
+def choose_method(block: Block, offsets: IntArray) -> Method:
+    """Choose how to count a block.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+
+    Returns
+    -------
+    A method that can count this block; the scatter while `is_ready` says that the best is not.
+    """
+    work = measure_work(block, offsets)
+    # blocks of a group share visits to the table
+    costs = estimate_costs(work, sweeps=min(1.0, 2 * block.n_rows / TILE_ROWS))
+    best = min(costs, key=costs.__getitem__)
+    if best == "scatter" or not is_ready(best, costs["scatter"] - costs[best]):
+        return "scatter"
+    return best if best == "tiles" or planes_work() else "scatter"
+
+
+def choose_fold_planes(codes: IntArray, offsets: IntArray, n_folds: int) -> bool:
+    """Choose whether bit planes count rows that are still to be assigned to folds.
+
+    Parameters
+    ----------
+    codes
+        Integers of shape (n_rows, n_variables), -1 missing, not checked yet.
+    offsets
+        int64 of shape (n_variables + 1,).
+    n_folds
+        Number of folds.
+
+    Returns
+    -------
+    Whether they are the best method, and ready.
+    """
+    step = max(1, len(codes) // SAMPLED_ROWS)
+    # every integer can be turned into one that planes can be made of
+    sample = measure_work(DenseBlock(codes[::step].astype(np.int16)), offsets)
+    costs = estimate_costs(replace(sample, n_rows=len(codes)))
+    n_padded = max(len(codes), n_folds * FOLD_GROUP_ROWS)
+    planes = estimate_costs(replace(sample, n_rows=n_padded))["planes"]
+    return (
+        planes < costs["scatter"]
+        and planes < costs["tiles"]
+        and is_ready("fold planes", costs["scatter"] - planes)
+        and fold_planes_work()
+    )
+
+
+def is_ready(method: Compiled, saving: float) -> bool:
+    """Whether a method is to be called now, or the scatter goes on.
+
+    A kernel is compiled by the first process that calls it, and loaded by others. It is loaded where it saves as much
+    as that costs. It is compiled beside the work from the second call on, for the first one may compile the scatter;
+    and in place of the work where it saves more than compiling costs. So a small job never waits for a compiler.
+
+    Parameters
+    ----------
+    method
+        A method that is cheaper than the scatter, once compiled.
+    saving
+        Nanoseconds that it would save now.
+    """
+    is_first = method not in _saved
+    # threads that race here lose a saving, and compile a block later
+    _saved[method] = _saved.get(method, 0.0) + saving
+    if _saved[method] < min(LOAD_NS, COMPILE_NS[method]):
+        return False
+    if saving >= COMPILE_NS[method] or is_compiled(method):
+        return True
+    return not is_first and compile_in_background(method)
+
+
+JOINED_BYTES = 8 << 20
+"""Level indices that wait at most, bytes: two blocks' worth."""
+
+
+def add_block(block: Block, offsets: IntArray, table: IntArray) -> None:
+    """Add the pairs of a block to a table, in place.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+    table
+        int64 of shape (n_levels, n_levels); its upper triangle grows.
+
+    Notes
+    -----
+    The kernel is chosen by `pmflib.counting.block_counting`. Memory beyond the block: at most 2 KiB a level and half a
+    table.
+    """
+    add_blocks([block], offsets, table)
+
+
+def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> None:
+    """Add the pairs of several blocks to a table, in place: the same as one by one, and faster.
+
+    Parameters
+    ----------
+    blocks
+        Valid samples; taken one at a time.
+    offsets, table
+        As for `add_block`.
+
+    Notes
+    -----
+    Level indices of several blocks, at most ``JOINED_BYTES`` of them, wait for one visit to the table.
+    """
+    counter: PlaneCounter | None = None
+    waiting: list[SparseBlock] = []
+    for block in blocks:
+        method = choose_method(block, offsets)
+        if method == "scatter":
+            _scatter(block, offsets, table)
+        elif method == "planes":
+            from pmflib.kernels.planes import PlaneCounter  # numba loads on first use
+
+            counter = counter or PlaneCounter(offsets)
+            counter.add(block.to_codes(offsets), table)
+        else:
+            sparse = _to_sparse(block, offsets)
+            n_rows = sum(part.n_rows for part in waiting) + sparse.n_rows
+            n_bytes = sum(part.nbytes for part in waiting) + sparse.nbytes
+            if waiting and (n_rows > TILE_ROWS or n_bytes > JOINED_BYTES):
+                _add_waiting(waiting, offsets, table)
+                waiting = []
+            waiting.append(sparse)
+    if counter:
+        counter.flush(table)
+    if waiting:
+        _add_waiting(waiting, offsets, table)
+
+
+def _scatter(block: Block, offsets: IntArray, table: IntArray) -> None:
+    from pmflib.kernels.scatter import add_dense, add_sparse
+
+    if isinstance(block, SparseBlock):
+        add_sparse(block.indptr, block.indices, table)
+    else:
+        add_dense(block.codes, offsets, table)
+
+
+def _to_sparse(block: Block, offsets: IntArray) -> SparseBlock:
+    if isinstance(block, SparseBlock):
+        return block
+    from pmflib.kernels.em_rows import find_observed
+
+    return SparseBlock(*find_observed(np.ascontiguousarray(block.codes), offsets))
+
+
+def _add_waiting(waiting: list[SparseBlock], offsets: IntArray, table: IntArray) -> None:
+    joined = waiting[0]
+    if len(waiting) > 1:
+        joined = concatenate_blocks(waiting, offsets).to_sparse(offsets)
+    costs = estimate_costs(measure_work(joined, offsets))
+    if costs["scatter"] < costs["tiles"]:
+        # too few came to be worth a visit to the whole table
+        _scatter(joined, offsets, table)
+    else:
+        from pmflib.kernels.scatter import add_tiles
+
+        add_tiles(joined.indptr, joined.indices, offsets, table)

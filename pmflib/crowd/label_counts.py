@@ -1,0 +1,123 @@
+"""What a label log says of itself: how far workers agree, with the votes and with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray
+from pmflib.core.blocks import SparseBlock
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCounts:
+    """Sums over tasks, of which those of any parts of a log add up.
+
+    Parameters
+    ----------
+    coincidences
+        float64 of shape (n_classes, n_classes): pairs of labels of the same task, each task's divided by its number of
+        labels less one, so that every label counts once.
+    n_labelled, n_agreeing
+        Tasks with a label whose true one was found, and not known; of these, tasks whose true label has as many votes
+        as any other.
+    given
+        int64 of shape (n_workers, n_classes): labels that each worker gave.
+    right
+        float64 of shape (n_workers,): labels that were right, as far as is known: posteriors of the classes given.
+    """
+
+    coincidences: FloatArray
+    n_labelled: int
+    n_agreeing: int
+    given: IntArray
+    right: FloatArray
+
+    @classmethod
+    def zero(cls, n_workers: int, n_classes: int) -> LabelCounts:
+        """Sums over no tasks."""
+        given = np.zeros((n_workers, n_classes), np.int64)
+        return cls(np.zeros((n_classes, n_classes)), 0, 0, given, np.zeros(n_workers))
+
+    @classmethod
+    def from_labels(
+        cls,
+        labels: SparseBlock,
+        posterior: FloatArray,
+        n_workers: int,
+        is_known: BoolArray | None = None,
+    ) -> LabelCounts:
+        """Sum up tasks.
+
+        Parameters
+        ----------
+        labels
+            Tasks as rows, labels as levels ``worker * n_classes + class``.
+        posterior
+            float64 of shape (n_tasks, n_classes).
+        n_workers
+            Number of workers.
+        is_known
+            Which tasks' true label was known, (n_tasks,); None is of no task.
+        """
+        n_tasks, n_classes = posterior.shape
+        workers, classes = np.divmod(labels.indices.astype(np.int64), n_classes)
+        tasks = np.repeat(np.arange(n_tasks), np.diff(labels.indptr))
+        votes = np.bincount(tasks * n_classes + classes, minlength=posterior.size)
+        votes = votes.reshape(posterior.shape).astype(float)
+        n_votes = votes.sum(axis=1)
+        several = n_votes > 1
+        pairable, weights = votes[several], 1 / (n_votes[several] - 1)
+        pairs = (pairable * weights[:, None]).T @ pairable
+        pairs[np.diag_indices(n_classes)] -= weights @ pairable
+        chosen = votes[np.arange(n_tasks), posterior.argmax(axis=1)]
+        is_found = n_votes > 0
+        if is_known is not None:
+            is_found &= ~is_known
+        given = np.bincount(labels.indices, minlength=n_workers * n_classes)
+        right = np.bincount(workers, posterior[tasks, classes], minlength=n_workers).astype(float)
+        agrees = is_found & (chosen == votes.max(axis=1, initial=0))
+        return cls(
+            pairs, int(is_found.sum()), int(agrees.sum()), given.reshape(n_workers, -1), right
+        )
+
+    @staticmethod
+    def merge(parts: Sequence[LabelCounts]) -> LabelCounts:
+        """Add up sums, at least one, in the order given: equal order, equal bits."""
+
+        def add(one: LabelCounts, other: LabelCounts) -> LabelCounts:
+            return LabelCounts(
+                one.coincidences + other.coincidences,
+                one.n_labelled + other.n_labelled,
+                one.n_agreeing + other.n_agreeing,
+                one.given + other.given,
+                one.right + other.right,
+            )
+
+        return reduce(add, parts)
+
+    @property
+    def alpha(self) -> float | None:
+        """Krippendorff's alpha of nominal labels: 1 is agreement, 0 what chance gives; None where it is not defined.
+
+        Only labels of tasks with at least two count. Not defined where there are none, or all are the same.
+
+        References
+        ----------
+        Krippendorff (2019), Content Analysis, section 12.3: canonical form, any number of observers, missing data.
+        """
+        margins = self.coincidences.sum(axis=1)
+        total = margins.sum()
+        expected = total**2 - (margins**2).sum()
+        if total <= 1 or expected <= 0:
+            return None
+        observed = total - np.trace(self.coincidences)
+        return float(1 - (total - 1) * observed / expected)
+
+    @property
+    def majority_agreement(self) -> float | None:
+        """Share of labelled tasks whose true label, where it was not known, has as many votes as any other; or None."""
+        return self.n_agreeing / self.n_labelled if self.n_labelled else None

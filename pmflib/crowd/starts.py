@@ -1,0 +1,191 @@
+"""Where passes start: the likeliest of a given crowd model, the votes, and both with classes split and merged.
+
+Short runs of passes from several starts are compared, and the likeliest goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, count
+
+import numpy as np
+from scipy.special import xlogy
+
+from pmflib.core.arrays import FloatArray
+from pmflib.core.defaults import LABEL_LIMITS
+from pmflib.crowd.e_step import LogWeights
+from pmflib.crowd.passes import CrowdFit, run_passes, start_from_votes
+from pmflib.em.checkpoint import Checkpoint
+from pmflib.model.statistics import Evaluate
+from pmflib.solvers.crowd.annotator_model import CrowdModel
+from pmflib.solvers.crowd.class_matching import match_columns
+
+
+@dataclass(frozen=True)
+class Screening:
+    """Parameters of the comparison of starts; tests/crowd/test_likeliest_start.py has crowds that need them.
+
+    Parameters
+    ----------
+    n_passes
+        Passes from each start before they are compared: after ten, one that ends higher may still be behind.
+    max_rounds
+        Limit of how often classes are split and merged.
+    n_splits
+        Random splits of each class that are tried.
+    margin
+        Nats by which all labels must be likelier from another start for it to be preferred.
+    split_spread
+        Standard deviation of the logarithms by which the halves of a class differ at first.
+    """
+
+    n_passes: int = 50
+    max_rounds: int = 5
+    n_splits: int = 2
+    margin: float = 1.0
+    split_spread: float = 0.5
+
+
+SCREENING = Screening()
+
+
+def find_likeliest_start(
+    evaluate: Evaluate[LogWeights],
+    model: CrowdModel,
+    rng: np.random.Generator,
+    *,
+    max_passes: int = LABEL_LIMITS.max_passes,
+    tol: float = LABEL_LIMITS.tol,
+    open_checkpoint: Callable[[int], Checkpoint[CrowdFit]] | None = None,
+    on_pass: Callable[[CrowdFit], None] | None = None,
+) -> CrowdFit:
+    """Make the first passes, from where they make the labels likeliest.
+
+    50 passes are made from the model, and 50 from the shares of the votes. From where the likelier of them end, each
+    class is split in two at random, twice, and those two of the others are merged whose merging costs least; 50 passes
+    are made from each of these. The likeliest goes on, and so forth, until no such change is likelier than going on
+    without.
+
+    Parameters
+    ----------
+    evaluate
+        Statistics of all tasks.
+    model
+        Crowd model, such as from `fit_worker_pairs`.
+    rng
+        Draws how the halves of a class differ.
+    max_passes, tol
+        Limits of the passes that these begin; as for `run_passes`.
+    open_checkpoint
+        Gives the checkpoint of each run, by its number in the order in which they are made; None keeps none.
+    on_pass
+        Called after each pass of each run: progress.
+
+    Returns
+    -------
+    The passes from the likeliest start, to go on from.
+
+    Notes
+    -----
+    Passes climb to the nearest maximum. Co-occurrences of few labels are noise, and passes from the votes do better.
+    With rare classes both may lead to where a frequent class is split and rare ones are merged: no small step leads out
+    of there, but splitting and merging does. It takes three classes.
+
+    50 passes for each start; and up to five times, most often once, 100 for each class and 50 for going on. They are
+    fewer where passes settle before.
+
+    References
+    ----------
+    Biernacki, Celeux, Govaert (2003), Computational Statistics & Data Analysis 41, for short runs from several starts;
+    Ueda, Nakano, Ghahramani, Hinton (2000), Neural Computation 12, for splitting and merging.
+    """
+    numbers = count(1)
+
+    def run(start: CrowdFit | None, n_passes: int) -> CrowdFit:
+        """Make passes from a start, or from the votes."""
+        number = next(numbers)
+        sizes = model.n_workers, model.n_classes
+        return run_passes(
+            evaluate,
+            start or partial(start_from_votes, evaluate, *sizes, model.annotator_model),
+            max_passes=min(n_passes, max_passes),
+            tol=tol,
+            checkpoint=None if open_checkpoint is None else open_checkpoint(number),
+            on_pass=on_pass,
+        )
+
+    first = SCREENING.n_passes
+    best = _take_likeliest([run(CrowdFit.from_model(model), first), run(None, first)])
+    for _ in range(SCREENING.max_rounds):
+        longer = run(best, best.n_passes + first)
+        changed = [
+            _match_classes(run(CrowdFit.from_model(start), first))
+            for start in _split_and_merge(longer.model, rng)
+        ]
+        best = _take_likeliest([longer, *changed])
+        if best is longer:
+            break
+    return best
+
+
+def _take_likeliest(fits: Sequence[CrowdFit]) -> CrowdFit:
+    """The fit that makes the labels likeliest; the first if no other does by a margin."""
+    best = max(fits, key=_total_log_likelihood)
+    ahead = _total_log_likelihood(best) > _total_log_likelihood(fits[0]) + SCREENING.margin
+    return best if ahead else fits[0]
+
+
+def _total_log_likelihood(fit: CrowdFit) -> float:
+    """Log-likelihood of all tasks before the last pass, nats."""
+    return fit.log_likelihoods[-1] * float(fit.model.states.sum())
+
+
+def _split_and_merge(model: CrowdModel, rng: np.random.Generator) -> Iterator[CrowdModel]:
+    """Models with one class after the other split, its second half in the place of one of two others, merged."""
+    mass, states = model.mass, model.states
+    costs = {
+        pair: _cost_merging(mass, states, *pair) for pair in combinations(range(states.size), 2)
+    }
+    for split in np.repeat(range(states.size if states.size > 2 else 0), SCREENING.n_splits):
+        kept, freed = min((pair for pair in costs if split not in pair), key=costs.__getitem__)
+        new, sizes = mass.copy(), states.copy()
+        new[:, :, kept] += mass[:, :, freed]
+        sizes[kept] += states[freed]
+        drawn = rng.normal(0.0, SCREENING.split_spread, mass.shape[:2])
+        new[:, :, split] = _tilt(mass[:, :, split] / 2, drawn)
+        new[:, :, freed] = _tilt(mass[:, :, split] / 2, -drawn)
+        sizes[[split, freed]] = states[split] / 2
+        yield replace(model, mass=new, states=sizes)
+
+
+def _cost_merging(mass: FloatArray, states: FloatArray, one: int, other: int) -> float:
+    """How much likelier, in nats, labels and classes are with two classes than with one for both."""
+
+    def measure(labels: FloatArray, size: float) -> float:
+        totals = labels.sum(axis=1)
+        return float(xlogy(labels, labels).sum() - xlogy(totals, totals).sum() + xlogy(size, size))
+
+    first, second = mass[:, :, one], mass[:, :, other]
+    separate = measure(first, states[one]) + measure(second, states[other])
+    return separate - measure(first + second, states[one] + states[other])
+
+
+def _tilt(labels: FloatArray, logs: FloatArray) -> FloatArray:
+    """As many labels of each worker, (n_workers, n_classes), but more of some classes and fewer of others."""
+    tilted = labels * np.exp(logs)
+    totals = tilted.sum(axis=1, keepdims=True)
+    ratio = labels.sum(axis=1, keepdims=True) / np.where(totals > 0, totals, 1.0)
+    return np.asarray(tilted * ratio)
+
+
+def _match_classes(fit: CrowdFit) -> CrowdFit:
+    """Put the classes in the order in which workers are best on the whole: halves of a class have no name yet."""
+    # loading it takes longer than most label logs
+
+    model = fit.model
+    gains = np.einsum("mac,m->ac", model.confusion, model.mass.sum(axis=(1, 2)))
+    columns = match_columns(gains)
+    ordered = replace(model, mass=model.mass[:, :, columns], states=model.states[columns])
+    return replace(fit, model=ordered, label_mass=fit.label_mass[:, columns])

@@ -1,1 +1,0 @@
-"""Support of a model by counts, and standard errors of its parameters."""

@@ -1,1 +1,0 @@
-"""What differs between two runs: files, rows, schemas, options, distributions, pairs, models, scores."""

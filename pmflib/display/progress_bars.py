@@ -1,0 +1,249 @@
+"""Progress as a person sees it: bars in a terminal or a notebook, lines where there is neither."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Column
+from rich.text import Text
+
+from pmflib.core.errors import PmfError
+from pmflib.core.machine import call_regularly
+from pmflib.core.texts import show_text
+from pmflib.display.progress import Listener, Progress, listen
+
+Shown = Literal["auto", "lines"]
+
+LINE_SECONDS = 4.5
+"""Seconds between lines on a running stage, where there is no terminal: whoever waits sees one every five seconds."""
+
+REMINDER_SECONDS = 0.5
+"""Seconds between looks at whether a line is due."""
+
+DRAW_SECONDS = 0.5
+"""Seconds between drawings: each is a message to the browser."""
+
+
+@contextmanager
+def progress(to: Shown | Listener = "auto") -> Iterator[None]:
+    """Show how far functions of the library are, while the context lasts; without it they say nothing.
+
+    Covers `count_pairs` of batches, `fit`, `fit_em`, `fit_triples`, `distil`, `select_rank` and `crowd.aggregate`.
+
+    Parameters
+    ----------
+    to
+        "auto" draws bars where a person looks, in a notebook or a terminal, and takes them away at the end; in a batch
+        job it prints nothing. "lines" prints a line every few seconds on standard error, for logs of batch jobs. Or a
+        function, called with a `Progress` (its ``stage``, ``done``, ``total`` and ``text``) at every report, also from
+        another thread.
+
+    Raises
+    ------
+    PmfError
+        If ``to`` is none of these.
+
+    Examples
+    --------
+    >>> import numpy as np, pmflib as pmf
+    >>> counts = pmf.count_pairs(np.array([[0, 1], [1, 0]] * 20), [2, 2])
+    >>> with pmf.progress(lambda each: print(each.stage, each.done, "of", each.total)):
+    ...     result = pmf.fit(counts, rank=2, method="spa")
+    fit 0 of 1
+    fit 1 of 1
+    """
+    if callable(to):
+        with listen(to):
+            yield
+        return
+    if to not in ("auto", "lines"):
+        raise PmfError(f"to is {to!r}; give 'auto', 'lines', or a function")
+    options: dict[str, Any] = {"stderr": True, "markup": False, "emoji": False, "highlight": False}
+    if to == "lines":
+        options |= {"force_terminal": False, "force_jupyter": False, "soft_wrap": True}
+    console = Console(**options)
+    if console.is_jupyter:
+        with draw_in_notebook():
+            yield
+    elif to == "lines" or console.is_terminal:
+        with draw_progress(console, transient=True):
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def draw_progress(
+    console: Console, line_seconds: float = LINE_SECONDS, *, transient: bool = False
+) -> Iterator[None]:
+    """Draw bars for what this thread reports while the context lasts; plain lines where the console is no terminal.
+
+    Parameters
+    ----------
+    console
+        Where to draw.
+    line_seconds
+        Seconds between lines on what is still going on.
+    transient
+        Whether the bars are gone at the end; lines stay.
+    """
+    if not console.is_terminal:
+        printer = LinePrinter(console, line_seconds)
+        with call_regularly(printer.remind, REMINDER_SECONDS), listen(printer):
+            yield
+        return
+    columns = (
+        TextColumn("{task.description:>16}", markup=False),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7)),
+        # the text gives way where the terminal is narrow
+        TextColumn(
+            "{task.fields[text]}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        ),
+    )
+    with (
+        Bars(*columns, console=console, expand=True, transient=transient) as bars,
+        listen(_BarDrawer(bars)),
+    ):
+        yield
+
+
+@contextmanager
+def draw_in_notebook() -> Iterator[_ListDrawer]:
+    """Draw a bar for all that this thread reports while the context lasts, and leave the cell clean.
+
+    By IPython's own display, for Rich draws in notebooks only where ipywidgets is installed.
+
+    Yields
+    ------
+    What takes the reports, and writes them.
+    """
+    ipython = importlib.import_module("IPython.display")
+    handle = ipython.display(ipython.HTML(""), display_id=True)
+    drawer = _ListDrawer()
+
+    def draw() -> None:
+        handle.update(ipython.HTML(drawer.write()))
+
+    try:
+        with call_regularly(draw, DRAW_SECONDS), listen(drawer):
+            yield drawer
+    finally:
+        handle.update(ipython.HTML(""))
+
+
+class LinePrinter:
+    """A line when a stage is done, and in a long one every few seconds, whether it reports something or not."""
+
+    def __init__(self, console: Console, line_seconds: float = LINE_SECONDS) -> None:
+        self._console, self._seconds = console, line_seconds
+        self._started: dict[str, float] = {}
+        self._last: dict[str, Progress] = {}
+        self._printed = time.monotonic()
+        # reports come from the threads of stages, reminders from another
+        self._lock = threading.Lock()
+
+    def __call__(self, progress: Progress) -> None:
+        """Take a report."""
+        with self._lock:
+            self._started.setdefault(progress.stage, time.monotonic())
+            self._last[progress.stage] = progress
+            if not progress.is_over:
+                self._print_due()
+                return
+            self._print(progress)
+            # a stage may run again, as when the live model is evaluated
+            del self._started[progress.stage], self._last[progress.stage]
+
+    def remind(self) -> None:
+        """Print the last report again where nothing was printed for long."""
+        with self._lock:
+            self._print_due()
+
+    def _print_due(self) -> None:
+        """Print a line on the stage that reported last, if one is due."""
+        if not self._last:
+            return
+        stage, progress = next(reversed(self._last.items()))
+        if time.monotonic() >= max(self._started[stage], self._printed) + self._seconds:
+            self._print(progress)
+
+    def _print(self, progress: Progress) -> None:
+        now = time.monotonic()
+        spent = now - self._started[progress.stage]
+        line = f"{progress.stage}: {progress.done:,} of {progress.total:,}, {spent:,.0f} s"
+        text = f", {progress.text}" if progress.text else ""
+        self._console.print(Text(show_text(line + text)))
+        self._printed = now
+
+
+class _BarDrawer:
+    """A bar per stage; one that runs again starts its bar again."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._known: dict[str, TaskID] = {}
+        self._ended: set[str] = set()
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.stage not in self._known:
+            self._known[progress.stage] = self._bars.add_task(progress.stage, total=None, text="")
+        if progress.stage in self._ended:
+            self._bars.reset(self._known[progress.stage])
+        (self._ended.add if progress.is_over else self._ended.discard)(progress.stage)
+        # a single unit has no progress: the bar moves to and fro
+        known = progress.total > 1 or progress.done
+        self._bars.update(
+            self._known[progress.stage],
+            completed=progress.done,
+            total=progress.total if known else None,
+            text=show_text(progress.text),
+        )
+
+
+class _ListDrawer:
+    """Keeps the last report of every function, and writes them as elements of HTML that show progress."""
+
+    def __init__(self) -> None:
+        self._started: dict[str, float] = {}
+        self._last: dict[str, tuple[Progress, float]] = {}
+        # reports and drawings come from different threads
+        self._lock = threading.Lock()
+
+    def __call__(self, progress: Progress) -> None:
+        """Take a report."""
+        now = time.monotonic()
+        with self._lock:
+            before = self._last.get(progress.stage)
+            if before is None or before[0].is_over:
+                self._started[progress.stage] = now
+            self._last[progress.stage] = progress, now
+
+    def write(self) -> str:
+        """Write a line per function: its name, a bar, the time, details."""
+        with self._lock:
+            return "".join(self._write_line(*last) for last in self._last.values())
+
+    def _write_line(self, progress: Progress, at: float) -> str:
+        spent = (at if progress.is_over else time.monotonic()) - self._started[progress.stage]
+        numbers: dict[str, object] = {}
+        # a single unit has no progress: the bar moves to and fro
+        if progress.total > 1 or progress.done:
+            numbers = {"value": progress.done, "max": max(progress.total, 1)}
+        attributes = "".join(f' {name}="{value}"' for name, value in numbers.items())
+        count = f"{progress.done:,} of {progress.total:,}, " if progress.total > 1 else ""
+        text = f"{count}{spent:,.0f} s" + (f", {progress.text}" if progress.text else "")
+        name, details = (escape(show_text(each)) for each in (progress.stage, text))
+        return f"<div>{name} <progress{attributes}></progress> <small>{details}</small></div>"

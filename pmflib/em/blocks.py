@@ -1,0 +1,163 @@
+"""What passes need of one block: equal rows merged into one with a weight, and scores under averages of models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray, Parameters
+from pmflib.core.blocks import Block, DenseBlock, weigh_rows
+from pmflib.core.hashing import HashArray, mix_hashes
+from pmflib.model.statistics import take_logs
+
+ScoreRows: TypeAlias = Callable[[Block], FloatArray]
+"""Log-probability of every row of a block of valid samples under one model, nats: float64 of shape (n_rows,)."""
+
+AddScores: TypeAlias = Callable[..., FloatArray]
+"""`score_average` or `score_difference`."""
+
+
+def score_under(model: Parameters, offsets: IntArray) -> ScoreRows:
+    """Scores of rows under a mixture of independent variables; its logarithms are taken once."""
+    return partial(_score_states, offsets, *take_logs(*model))
+
+
+def _score_states(
+    offsets: IntArray, log_prior: FloatArray, log_factors: FloatArray, block: Block
+) -> FloatArray:
+    from pmflib.model.row_tables import score_block
+
+    scores, nothing = np.empty(block.n_rows), np.empty((block.n_rows, 0))
+    score_block(block, offsets, log_prior, log_factors, scores, nothing)
+    return scores
+
+
+def score_rows(
+    block: Block, offsets: IntArray, models: Sequence[ScoreRows], target: int | None = None
+) -> FloatArray:
+    """Score rows under the mean of models' probabilities, without forming a model of their summed rank.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+    models
+        Scores under each model, at least one.
+    target
+        Variable whose log-likelihood given the others is requested; None is that of all of them.
+
+    Returns
+    -------
+    Log-likelihoods, nats, float64 of shape (n_rows,); 0 for a row without the target, or with nothing observed.
+    """
+    if not block.n_rows:
+        return np.zeros(0)
+    scores = _average(block, models)
+    if target is None:
+        return scores
+    return scores - _average(block.hide(target, offsets), models)
+
+
+def score_average(
+    block: Block, offsets: IntArray, models: Sequence[ScoreRows], target: int | None = None
+) -> FloatArray:
+    """Log-likelihood of samples, as `score_rows` has it, nats, and their number: float64 of shape (2,)."""
+    weights = weigh_rows(block)
+    return np.array([weights @ score_rows(block, offsets, models, target), weights.sum()])
+
+
+def score_difference(
+    block: Block,
+    offsets: IntArray,
+    first: Sequence[ScoreRows],
+    second: Sequence[ScoreRows],
+    target: int | None = None,
+) -> FloatArray:
+    """Number of samples, and the sums of what they gain by the first average over the second, and of its square."""
+    weights = weigh_rows(block)
+    gains = score_rows(block, offsets, first, target) - score_rows(block, offsets, second, target)
+    return np.array([weights.sum(), weights @ gains, weights @ gains**2])
+
+
+def merge_scores(parts: Sequence[FloatArray]) -> FloatArray:
+    """Sum of what was added up over parts of the samples, at least one, in the order of the parts."""
+    return np.asarray(sum(parts))
+
+
+def _average(block: Block, models: Sequence[ScoreRows]) -> FloatArray:
+    """Logarithms of the mean of the probabilities that models give the rows of a block."""
+    total = models[0](block)
+    for score in models[1:]:
+        total = np.logaddexp(total, score(block))
+    return total - math.log(len(models))
+
+
+MIN_ROWS = 256
+"""Least number of rows of a block that is merged: smaller ones are left as they are."""
+SAMPLE_ROWS = 4096
+"""Rows, about, of the sample that decides whether all are compared."""
+WORTH_BELOW = 0.8
+"""Share of distinct rows below which merging pays: it costs about as much as one or two EM passes."""
+
+
+def merge_duplicates(block: Block) -> Block:
+    """Merge equal rows, if enough of them are equal.
+
+    A sample of rows is hashed first, and all of them where that sample has enough equal rows. The result depends on the
+    block's samples alone.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+
+    Returns
+    -------
+    The block itself, or one with its distinct rows, in the order in which they first occur, and weights.
+    """
+    n_rows = block.n_rows
+    if n_rows < MIN_ROWS:
+        return block
+    sampled = np.arange(0, n_rows, max(1, n_rows // SAMPLE_ROWS))
+    if np.unique(_hash_rows(block.take(sampled))).size >= WORTH_BELOW * sampled.size:
+        return block
+    _, first, inverse = np.unique(_hash_rows(block), return_index=True, return_inverse=True)
+    # two rows of one hash that differ: never seen, and then nothing is merged
+    if first.size >= WORTH_BELOW * n_rows or not _are_equal(block, first[inverse]).all():
+        return block
+    weights = np.bincount(inverse, block.weights, minlength=first.size).astype(np.float64)
+    order = np.argsort(first)
+    return replace(block.take(first[order]), weights=weights[order])
+
+
+def _hash_rows(block: Block) -> HashArray:
+    """Sum of random multiples of what a row holds, modulo 2**64."""
+    if isinstance(block, DenseBlock):
+        hashes = np.zeros(block.n_rows, np.uint64)
+        multipliers = mix_hashes(np.arange(block.codes.shape[1]))
+        for variable, multiplier in enumerate(multipliers):
+            hashes += block.codes[:, variable].astype(np.uint64) * multiplier
+        return hashes
+    ends = np.zeros(block.n_observed + 1, np.uint64)
+    np.cumsum(mix_hashes(block.indices), out=ends[1:])
+    sums: HashArray = ends[block.indptr[1:]] - ends[block.indptr[:-1]]
+    return sums
+
+
+def _are_equal(block: Block, others: IntArray) -> BoolArray:
+    """Whether each row holds the same as another."""
+    if isinstance(block, DenseBlock):
+        equal: BoolArray = (block.codes == block.codes[others]).all(axis=1)
+        return equal
+    selected = block.take(others)
+    if not np.array_equal(selected.indptr, block.indptr):
+        return np.zeros(1, bool)
+    same: BoolArray = selected.indices == block.indices
+    return same

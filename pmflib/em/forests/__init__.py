@@ -1,0 +1,1 @@
+"""EM of latent classes whose variables hang together by forests."""

@@ -1,0 +1,1 @@
+"""EM of continuous traits: people who differ by degree."""

@@ -1,0 +1,280 @@
+"""Samples that trait models are fitted to, and cells held out of known people, by which choices are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray, list_owners
+from pmflib.core.blocks import Block, SparseBlock, concatenate_blocks
+from pmflib.core.hashing import HashArray, mix_hashes
+from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource, iterate_distinct
+from pmflib.em.blocks import merge_duplicates
+from pmflib.em.traits.passes import (
+    PassModel,
+    TraitSums,
+    count_sum_bytes,
+    split_level_indices,
+    sum_traits,
+)
+from pmflib.schema import Schema
+from pmflib.store.sample_blocks import BlockGroup, iterate_blocks
+
+HELD_OUT_SHARE = 0.1
+CHOICE_CELLS = 1_000_000
+"""Observed cells of the people that a choice is made by, at most about: differences are clear by then."""
+BATCH_NUMBERS = 1 << 23
+"""Probabilities in memory at a time while held-out cells are predicted."""
+
+Predict = Callable[[SparseBlock, IntArray, IntArray], FloatArray]
+"""PMFs of cells given all that is observed in their rows: of a block, rows and variables, as
+`pmflib.model.traits.trait_model.TraitModel.predict_cells`."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutCells:
+    """People with some of their cells taken out, to be predicted from the others.
+
+    Parameters
+    ----------
+    block
+        What is left.
+    rows, variables, codes
+        int64 of shape (n_cells,): the cells, by row, and their levels.
+    """
+
+    block: SparseBlock
+    rows: IntArray
+    variables: IntArray
+    codes: IntArray
+
+    @classmethod
+    def draw(cls, block: SparseBlock, offsets: IntArray, seed: int) -> HeldOutCells | None:
+        """Hold out a tenth of the cells of people with two or more; None where there are none.
+
+        They are those of the least hashes of row and variable. Rows that count for several samples are one person here.
+        """
+        lengths = np.diff(block.indptr)
+        people = np.repeat(np.arange(block.n_rows), lengths)
+        variables = list_owners(offsets)[block.indices]
+        free = np.flatnonzero(lengths[people] > 1)
+        n_hidden = round(HELD_OUT_SHARE * free.size)
+        if not n_hidden:
+            return None
+        hashes = mix_hashes(people[free] * (offsets.size - 1) + variables[free], seed)
+        hidden = np.sort(free[np.argpartition(hashes, n_hidden - 1)[:n_hidden]])
+        kept = np.ones(block.n_observed, bool)
+        kept[hidden] = False
+        ends = np.concatenate([[0], np.cumsum(kept)])[block.indptr]
+        return cls(
+            SparseBlock(ends.astype(np.int64), block.indices[kept], block.weights),
+            people[hidden],
+            variables[hidden],
+            block.indices[hidden] - offsets[variables[hidden]],
+        )
+
+    def score(self, predict: Predict, n_each: int) -> FloatArray:
+        """Log-probability of each cell, nats.
+
+        Parameters
+        ----------
+        predict
+            Gives the PMFs.
+        n_each
+            Numbers that it holds for a row of the block, or for a cell, if these are more.
+        """
+        cells = -(-self.codes.size // self.block.n_rows)
+        n_rows = max(1, BATCH_NUMBERS // (n_each * cells))
+        logs = np.empty(self.codes.size)
+        for start in range(0, self.block.n_rows, n_rows):
+            stop = min(start + n_rows, self.block.n_rows)
+            first, last = np.searchsorted(self.rows, [start, stop])
+            own = slice(first, last)
+            part = self.block.cut(start, stop)
+            chances = predict(part, self.rows[own] - start, self.variables[own])
+            found = chances[np.arange(last - first), self.codes[own]]
+            logs[own] = np.log(np.maximum(found, FLOOR))
+        return logs
+
+
+MARGIN = 6.0
+"""Standard deviations by which more people are looked at than are needed, so that there are hardly ever fewer."""
+ALL = 2**64 - 1
+
+
+class SampledPeople(NamedTuple):
+    """Some people who have anything observed.
+
+    Parameters
+    ----------
+    hashes
+        uint64 of shape (n_people,), increasing.
+    block
+        Their samples.
+    """
+
+    hashes: HashArray
+    block: SparseBlock
+
+
+class Draw(NamedTuple):
+    """Which people are drawn: those of the least hashes.
+
+    Parameters
+    ----------
+    requested
+        Their number, at most.
+    limit
+        Largest hash that is looked at.
+    seed
+        Seed of the hashes.
+    """
+
+    requested: int
+    limit: int
+    seed: int
+
+    @classmethod
+    def plan(cls, requested: int, n_people: int, seed: int) -> Draw:
+        """Draw a number of people from so many."""
+        enough = requested + MARGIN * (requested**0.5 + MARGIN)
+        limit = ALL if enough >= n_people else int(enough / n_people * ALL)
+        return cls(requested, limit, seed)
+
+    def take(self, block: Block, first: int, offsets: IntArray) -> SampledPeople:
+        """Draw from a block whose rows have their positions from ``first`` on."""
+        hashes = mix_hashes(np.arange(first, first + block.n_rows), self.seed)
+        near = np.flatnonzero(hashes <= np.uint64(self.limit))
+        part = block.take(near).to_sparse(offsets)
+        known = np.flatnonzero(np.diff(part.indptr) > 0)
+        return self._keep(hashes[near[known]], part.take(known))
+
+    def merge(self, parts: Sequence[SampledPeople], offsets: IntArray) -> SampledPeople:
+        """Draw from what was drawn from parts, at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        block = concatenate_blocks([part.block for part in parts], offsets)
+        hashes = np.concatenate([part.hashes for part in parts])
+        return self._keep(hashes, block.to_sparse(offsets))
+
+    def _keep(self, hashes: HashArray, block: SparseBlock) -> SampledPeople:
+        order = np.argsort(hashes)[: self.requested]
+        return SampledPeople(hashes[order], block.take(order))
+
+
+BLOCK_CELLS = 100_000
+"""Observed cells of a block in memory, about: some hundredths of a second of work, which is worth a thread."""
+NOBODY = SparseBlock(np.zeros(1, np.int64), np.empty(0, np.int32))
+
+
+class LevelCounts(NamedTuple):
+    """How often each level was observed, and of how many people; additive over samples.
+
+    Parameters
+    ----------
+    levels
+        float64 of shape (n_levels,).
+    n_people
+        Number of samples with anything observed.
+    """
+
+    levels: FloatArray
+    n_people: float
+
+
+@dataclass(frozen=True, eq=False)
+class TraitSamples:
+    """What a fit of traits asks of its samples, in memory or in a store.
+
+    Parameters
+    ----------
+    source
+        Blocks of the samples.
+    schema
+        Variables.
+    n_known
+        Rows with anything observed, where a row may count for several samples; None where each is one.
+    """
+
+    source: BlockSource
+    schema: Schema
+    n_known: int | None = None
+
+    @classmethod
+    def load(cls, block: SparseBlock, schema: Schema) -> TraitSamples:
+        """Samples in memory, cut in blocks that depend on them alone."""
+        n_blocks = max(1, min(MAX_BLOCKS, block.n_observed // BLOCK_CELLS, block.n_rows))
+        ends = [number * block.n_rows // n_blocks for number in range(n_blocks + 1)]
+        blocks = [merge_duplicates(block.cut(start, stop)) for start, stop in pairwise(ends)]
+        source = BlocksInMemory(blocks, schema.offsets, rows=block, n_observed=block.n_observed)
+        return cls(source, schema, int(np.count_nonzero(np.diff(block.indptr))))
+
+    @property
+    def n_observed(self) -> int:
+        """Number of observed cells."""
+        return self.source.n_observed
+
+    def digest(self) -> str:
+        """SHA-256 that other samples do not have, in hexadecimal."""
+        return self.source.digest()
+
+    def count(self) -> LevelCounts:
+        """Count the levels, and load stored blocks that are kept; a row of a weight counts for so many samples."""
+        shared = self.schema.n_levels, self.schema.offsets
+        return self.source.map_in_turn(count_group_levels, merge_counts, *shared, name="count")
+
+    def run_pass(self, model: PassModel) -> TraitSums:
+        """Statistics of all samples."""
+        size = count_sum_bytes(model.scores, model.n_traits)
+        return self.source.map_blocks(
+            add_group, TraitSums.merge, model, result_bytes=size, name="pass"
+        )
+
+    def draw(self, n_people: int, counts: LevelCounts, seed: int) -> SparseBlock:
+        """So many people who have anything observed, or all, in the order of the hashes of their positions.
+
+        Stored blocks are read, and few rows of each are kept; a row of a weight is one of the people here.
+        """
+        offsets = self.schema.offsets
+        n_known = round(counts.n_people) if self.n_known is None else self.n_known
+        draw = Draw.plan(n_people, n_known, seed)
+        merge = partial(draw.merge, offsets=offsets)
+        drawn: SampledPeople = self.source.map_rows(draw_from_group, merge, draw, offsets)
+        return drawn.block
+
+
+def count_group_levels(group: BlockGroup, n_levels: int, offsets: IntArray) -> LevelCounts:
+    """Count the levels of a group of blocks."""
+    counts = [LevelCounts(np.zeros(n_levels), 0.0)]
+    for part in split_level_indices(iterate_distinct(group), offsets):
+        lengths = np.diff(part.indptr)
+        weights = np.ones(part.n_rows) if part.weights is None else part.weights
+        levels = np.bincount(part.indices, np.repeat(weights, lengths), n_levels)
+        people = float(weights[lengths > 0].sum())
+        counts = [merge_counts([*counts, LevelCounts(levels.astype(np.float64), people)])]
+    return counts[0]
+
+
+def merge_counts(parts: Sequence[LevelCounts]) -> LevelCounts:
+    """Sum of counts, at least one."""
+    levels, people = zip(*parts, strict=True)
+    return LevelCounts(np.sum(levels, axis=0), sum(people))
+
+
+def add_group(group: BlockGroup, model: PassModel) -> TraitSums:
+    """Statistics of a group of blocks."""
+    return sum_traits(iterate_distinct(group), model)
+
+
+def draw_from_group(group: BlockGroup, first: int, draw: Draw, offsets: IntArray) -> SampledPeople:
+    """Draw people from a group of blocks, the first of whom has a position."""
+    parts = []
+    for block in iterate_blocks(group):
+        parts.append(draw.take(block, first, offsets))
+        first += block.n_rows
+    return draw.merge(parts or [draw.take(NOBODY, 0, offsets)], offsets)

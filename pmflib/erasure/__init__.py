@@ -1,1 +1,0 @@
-"""Erasure: samples are taken out of everything that a store holds."""

@@ -1,0 +1,267 @@
+"""How far the data carry a model: support of the pairs, rank above the noise, conditioning, standard errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray, repeat_blocks, spread_pairs
+from pmflib.core.errors import SchemaError
+from pmflib.counting.marginals import Marginals, estimate_singles
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.model import JointPMF
+from pmflib.model.jackknife import estimate_standard_errors
+from pmflib.solvers.pairs.pair_matrix import cut_observed_pairs
+
+NEAR_ZERO = 0.01
+"""A level (nearly) rules a state out where the state's posterior given the level is below."""
+
+MAX_HALVINGS = 8
+"""Halvings of the folds at most that the noise is measured by; it is their median."""
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """How well counts support a model.
+
+    Parameters
+    ----------
+    n_pairs, n_observed
+        Pairs of variables, and those that some sample holds.
+    least_support, median_support
+        Samples that hold a pair: over the observed pairs the least, over all pairs the median; 0 without pairs.
+    singular_values
+        float64, falling: of the marginals across a split of the variables, each cell over the root of its margins.
+    noise
+        What the largest singular value would be of sampling noise alone; 0 if nothing could be compared.
+    effective_rank
+        Singular values above the noise, at least 1: states that the pairs can distinguish. None where a single fold
+        leaves no noise to compare with.
+    rank
+        Latent states of the model.
+    n_parameters, n_moments
+        Free parameters of the model, and free numbers in the observed pairs.
+    condition_numbers
+        Condition numbers of the factors on both sides of the split, the second times the prior; infinite where states
+        coincide.
+    purity
+        float64 of shape (rank,): best posterior of each state that a single level gives. Near 1 for all states is
+        what CNMF-SPA builds on (separability).
+    n_ruled_out
+        int64 of shape (rank,): levels that (nearly) rule each state out. At least rank - 1 for all states is necessary
+        for the factors to be sufficiently scattered.
+    prior_errors, factor_errors
+        Jackknife standard errors, of shapes (rank,) and (n_levels, rank); None if they were not asked for.
+    warnings
+        One sentence for each thing that a careful user should know.
+    rank_warnings
+        Those among them that say that there may be too many states: void where held-out samples have chosen the rank.
+    """
+
+    n_pairs: int
+    n_observed: int
+    least_support: int
+    median_support: float
+    singular_values: FloatArray
+    noise: float
+    effective_rank: int | None
+    rank: int
+    n_parameters: int
+    n_moments: int
+    condition_numbers: tuple[float, float]
+    purity: FloatArray
+    n_ruled_out: IntArray
+    prior_errors: FloatArray | None
+    factor_errors: FloatArray | None
+    warnings: tuple[str, ...]
+    rank_warnings: tuple[str, ...] = ()
+
+    @property
+    def coverage(self) -> float:
+        """Share of the pairs that some sample holds; 1 without pairs."""
+        return self.n_observed / self.n_pairs if self.n_pairs else 1.0
+
+    def to_json(self) -> dict[str, object]:
+        """Summary in plain JSON types, without the arrays."""
+        return {
+            "coverage": self.coverage,
+            "least_support": self.least_support,
+            "median_support": self.median_support,
+            "effective_rank": self.effective_rank,
+            "parameters": self.n_parameters,
+            "moments": self.n_moments,
+            "warnings": list(self.warnings),
+            "rank_warnings": list(self.rank_warnings),
+        }
+
+    def __str__(self) -> str:
+        known = "unknown" if self.effective_rank is None else f"{self.effective_rank}"
+        lines = [
+            f"pairs observed     {self.n_observed} of {self.n_pairs} ({self.coverage:.1%}); support "
+            f"least {self.least_support}, median {self.median_support:g}",
+            f"effective rank     {known} (noise {self.noise:.3g}); the model has {self.rank} states",
+            f"parameters         {self.n_parameters} free, from {self.n_moments} free numbers in the pairs",
+            "condition numbers  " + " and ".join(f"{each:.3g}" for each in self.condition_numbers),
+            f"purest levels      posterior {self.purity.min():.2f} to {self.purity.max():.2f}; "
+            f"states ruled out by {self.n_ruled_out.min()} to {self.n_ruled_out.max()} levels",
+        ]
+        if self.prior_errors is not None and self.factor_errors is not None:
+            lines.append(
+                f"standard errors    prior up to {self.prior_errors.max():.2g}; conditional "
+                f"probabilities median {np.median(self.factor_errors):.2g}, up to {self.factor_errors.max():.2g}"
+            )
+        return "\n".join([*lines, *(f"warning: {each}" for each in self.warnings)])
+
+
+def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = False) -> Diagnosis:
+    """Report how well counts support a model's states.
+
+    Parameters
+    ----------
+    counts
+        Counts of the training samples; several folds, for the noise to be seen.
+    model
+        Model of the counts' schema.
+    standard_errors
+        Whether to fit again without each fold: see `estimate_standard_errors`.
+
+    Raises
+    ------
+    SchemaError
+        If the schemas differ, or errors are asked for and fewer than two folds hold samples.
+
+    Notes
+    -----
+    Noise is seen by comparing halves of the folds: half their difference has the spread of the whole. Without standard
+    errors the cost is a few singular value decompositions of the marginals, no pass over the samples.
+    """
+    if counts.schema.digest != model.schema.digest:
+        raise SchemaError("model and counts are of different schemas; take both from one run")
+    marginals = Marginals.from_counts(counts)
+    upper = np.triu_indices(marginals.observed.shape[0], 1)
+    support, observed = marginals.support[upper], marginals.observed[upper]
+    split = cut_observed_pairs(np.diff(marginals.offsets), marginals.observed)
+    values, noise, effective_rank = _measure_rank(counts, marginals, split)
+    rows = repeat_blocks(split, marginals.offsets)
+    conditions = (_condition(model.factors[rows]), _condition(model.factors[~rows] * model.prior))
+    posteriors = _invert(model)
+    errors = estimate_standard_errors(counts, model) if standard_errors else (None, None)
+    n_moments = count_moments(marginals)
+    rank_warnings = _warn_of_rank(model, effective_rank, n_moments)
+    return Diagnosis(
+        n_pairs=support.size,
+        n_observed=int(observed.sum()),
+        least_support=int(support[observed].min(initial=support.max(initial=0))),
+        median_support=float(np.median(support)) if support.size else 0.0,
+        singular_values=values,
+        noise=noise,
+        effective_rank=effective_rank,
+        rank=model.rank,
+        n_parameters=model.n_parameters,
+        n_moments=n_moments,
+        condition_numbers=conditions,
+        purity=posteriors.max(axis=0),
+        n_ruled_out=np.sum(posteriors < NEAR_ZERO, axis=0, dtype=np.int64),
+        prior_errors=errors[0],
+        factor_errors=errors[1],
+        warnings=(*rank_warnings, *_warn(marginals, model)),
+        rank_warnings=rank_warnings,
+    )
+
+
+def count_moments(marginals: Marginals) -> int:
+    """Free numbers in the observed marginals: levels but one of each variable, and their products in each pair."""
+    free = np.diff(marginals.offsets) - 1
+    seen = np.diagonal(marginals.support) > 0
+    pairs = np.triu(np.outer(free, free) * marginals.observed, 1)
+    return int(free[seen].sum()) + int(pairs.sum())
+
+
+def _measure_rank(
+    counts: PairCounts, marginals: Marginals, split: BoolArray
+) -> tuple[FloatArray, float, int | None]:
+    """Singular values across the split, the noise's largest, and how many are above it."""
+    if not marginals.observed.any():
+        return np.zeros(0), 0.0, 1
+    singles = estimate_singles(counts)
+    scaled = _scale(marginals, singles, split)
+    values = np.asarray(np.linalg.svd(scaled, compute_uv=False), np.float64)
+    filled = np.flatnonzero(counts.n_rows > 0)
+    noises = []
+    for pattern in range(1, min(len(filled), MAX_HALVINGS + 1)):
+        # balanced and different halves, as the rows of a Hadamard matrix
+        side = np.array([(index & pattern).bit_count() % 2 for index in range(len(filled))])
+        halves = [
+            _scale(Marginals.from_counts(counts.select_folds(filled[side == s])), singles, split)
+            for s in (0, 1)
+        ]
+        noises.append(float(np.linalg.norm(halves[0] - halves[1], 2)) / 2)
+    if not noises:
+        return values, 0.0, None
+    noise = float(np.median(noises))
+    return values, noise, max(1, int(np.sum(values > noise)))
+
+
+def _scale(marginals: Marginals, singles: FloatArray, split: BoolArray) -> FloatArray:
+    """Marginals across the split over the roots of their margins: noise is alike in all cells of a pair."""
+    observed = spread_pairs(marginals.observed, marginals.offsets)
+    rows = repeat_blocks(split, marginals.offsets)
+    across = np.ix_(rows, ~rows)
+    independent = np.outer(singles, singles)
+    scaled: FloatArray = (np.where(observed, marginals.pairs, independent) / np.sqrt(independent))[
+        across
+    ]
+    return scaled
+
+
+def _condition(matrix: FloatArray) -> float:
+    """Ratio of the largest to the smallest singular value; infinite with more columns than rows."""
+    if matrix.shape[0] < matrix.shape[1]:
+        return np.inf
+    values = np.linalg.svd(matrix, compute_uv=False)
+    return float(values[0] / values[-1]) if values[-1] > 0 else np.inf
+
+
+def _invert(model: JointPMF) -> FloatArray:
+    """Posterior of the states given each level: (n_levels, rank); the prior where the model rules a level out."""
+    joint = model.factors * model.prior
+    totals = joint.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, joint / np.where(totals > 0, totals, 1.0), model.prior)
+
+
+def _warn_of_rank(model: JointPMF, effective_rank: int | None, n_moments: int) -> tuple[str, ...]:
+    """What speaks for fewer states, by the pairs alone."""
+    warnings = []
+    if effective_rank is not None and model.rank > effective_rank:
+        warnings.append(
+            f"the model has {model.rank} states, the pairs distinguish {effective_rank} from noise: states beyond "
+            "rest on the samples' higher order, or on chance; compare held-out likelihoods"
+        )
+    if model.n_parameters > n_moments:
+        warnings.append(
+            f"{model.n_parameters} free parameters are more than the {n_moments} free numbers in the observed pairs: "
+            "pairs alone cannot settle them; lower the rank, or refine by EM on the samples"
+        )
+    return tuple(warnings)
+
+
+def _warn(marginals: Marginals, model: JointPMF) -> tuple[str, ...]:
+    """What a careful user should know of the data."""
+    warnings = []
+    unseen = [
+        name
+        for name, seen in zip(model.schema.names, np.diagonal(marginals.support), strict=True)
+        if not seen
+    ]
+    if unseen:
+        warnings.append(
+            f"{len(unseen)} variables were never observed ({', '.join(unseen[:5])}): their PMFs are uniform"
+        )
+    n_variables = len(marginals.observed)
+    n_missing = n_variables * (n_variables - 1) // 2 - int(marginals.observed.sum()) // 2
+    if n_missing:
+        warnings.append(
+            f"{n_missing} pairs were never observed together: the model fills them by itself"
+        )
+    return tuple(warnings)

@@ -1,0 +1,175 @@
+"""From counts to a model: pairwise counts by any method, and triple counts, the classical rival of pairs."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Literal, get_args
+
+import numpy as np
+
+from pmflib.core.arrays import check_counts
+from pmflib.core.errors import ConvergenceWarning, PmfError
+from pmflib.core.methods import PAIR_METHODS, document_methods
+from pmflib.core.texts import suggest
+from pmflib.counting.marginals import estimate_singles
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.triple_counts import TripleCounts, TripleMarginals
+from pmflib.display.progress import reports_progress
+from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.pair_fits import fit_by_method
+from pmflib.fitting.ranks.by_pairs import select_rank
+from pmflib.model import JointPMF
+from pmflib.solvers import check_rank, warn_of_rank
+from pmflib.solvers.pairs.pair_matrix import start_random
+from pmflib.solvers.triples import fit_ctd, fit_ctd_kl
+
+
+@document_methods(PAIR_METHODS)
+@reports_progress
+def fit(
+    counts: PairCounts,
+    rank: int | Literal["auto"],
+    *,
+    method: str = "auto",
+    rng: np.random.Generator | int = 0,
+) -> FitResult:
+    """Fit a model to pairwise co-occurrence counts; the cost does not depend on the number of samples.
+
+    Parameters
+    ----------
+    counts
+        Co-occurrence counts; "auto" holds folds out to choose, the other methods add them up.
+    rank
+        Number of latent states, at least 1; "auto" has `pmflib.select_rank` choose it, and the result's comparisons and
+        notes say how.
+    method
+        A name of `pmflib.core.methods.PAIR_METHODS`:
+        {methods}
+    rng
+        Generator, or a seed for one; spa does not use it.
+
+    Returns
+    -------
+    The model and how it was reached. With pseudo-counts the loss holds their share too.
+
+    Raises
+    ------
+    RankError
+        If the rank is below 1, or (spa, symnmf) above what the variables and their counts can carry.
+    PmfError
+        If the method is not known, or needs pairs where there is a single variable.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If a solver (opt, mirror, symnmf) stops at its limit of iterations; auto only says so in its result.
+    RankWarning
+        If the rank is above the number of samples, before anything is computed.
+
+    References
+    ----------
+    Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals".
+    """
+    check_counts(counts, PairCounts)
+    if rank != "auto":
+        check_rank(rank)
+        warn_of_rank(rank, int(counts.n_rows.sum()))
+        return fit_by_method(counts, rank, method, rng)
+    seed = int(np.random.default_rng(rng).integers(2**31))
+    choice = select_rank(counts, rng=seed)
+    result = fit_by_method(counts, choice.rank, method, seed)
+    return replace(
+        result,
+        notes=(choice.reason, *choice.notes, *result.notes),
+        comparisons=(*choice.comparisons, *result.comparisons),
+    )
+
+
+Loss = Literal["kl", "squares"]
+
+
+@reports_progress
+def fit_triples(
+    counts: TripleCounts,
+    rank: int,
+    *,
+    loss: Loss = "kl",
+    rng: np.random.Generator | int = 0,
+) -> FitResult:
+    """Fit a model to triple counts from a random start, on one machine.
+
+    Pairs are fitted faster and from far fewer samples (`pmflib.fit`); triples distinguish more states where few
+    variables have few levels.
+
+    Parameters
+    ----------
+    counts
+        Counts of at least three variables.
+    rank
+        Number of latent states, at least 1.
+    loss
+        "kl": the triples' composite likelihood. "squares": least squares.
+    rng
+        Generator of the start, or a seed for one.
+
+    Raises
+    ------
+    RankError
+        If the rank is below 1.
+    PmfError
+        If the loss is not known, or there are fewer than three variables.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the solver stops at its limit of iterations.
+
+    References
+    ----------
+    Kargas, Sidiropoulos and Fu (2018), IEEE Transactions on Signal Processing 66; Yeredor and Haardt (2019), IEEE
+    Signal Processing Letters 26.
+    """
+    check_counts(counts, TripleCounts)
+    check_rank(rank)
+    if loss not in get_args(Loss):
+        raise PmfError(
+            f"loss is {loss!r}; give one of {get_args(Loss)}{suggest(loss, get_args(Loss))}"
+        )
+    if counts.schema.n_variables < 3:
+        raise PmfError(
+            f"there are {counts.schema.n_variables} variables, and triples need three; fit pairs instead"
+        )
+    marginals = TripleMarginals.from_counts(counts)
+    # half a pseudo-count rules out nothing that no sample held: multiplicative updates never leave a zero
+    singles = estimate_singles(counts)
+    initial = start_random(singles, marginals.offsets, rank=rank, rng=np.random.default_rng(rng))
+    if loss == "kl":
+        found = fit_ctd_kl(
+            marginals.triples,
+            marginals.offsets,
+            marginals.observed,
+            marginals.singles,
+            initial=initial,
+            weights=marginals.support,
+        )
+    else:
+        found = fit_ctd(
+            marginals.triples,
+            marginals.offsets,
+            marginals.observed,
+            marginals.singles,
+            initial=initial,
+        )
+    method = f"triples-{loss}"
+    if not found.converged:
+        warnings.warn(
+            f"{method} stopped after {found.n_iter} iterations before it converged; go on from its "
+            "model with EM",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    model = JointPMF(found.prior, found.factors, counts.schema, {"method": method})
+    return FitResult(
+        model, found.loss_history, (), found.n_iter, found.converged, method, found.notes
+    )

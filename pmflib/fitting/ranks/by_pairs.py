@@ -1,0 +1,182 @@
+"""How many latent states? Chosen by folds of counts: no pass over the samples is needed.
+
+Counts of folds subtract: a rank is fitted to the total minus some folds, and scored by the
+log-likelihood of their pairs. Ranks are compared by the differences of their scores fold by fold,
+whose spread is far below that of the scores, and of ranks that cannot be distinguished the least wins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pmflib.core.arrays import check_counts
+from pmflib.core.defaults import RANKS_BY_PAIRS
+from pmflib.core.errors import PmfError, RankError
+from pmflib.counting.groups import narrow_counts, pick_variables
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.display.progress import find_report, reports_progress
+from pmflib.fitting.composite_likelihood import hold_out_rounds
+from pmflib.fitting.ranks.choice import OnRankProgress, RankChoice, report_ranks
+from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET, FitRuns, WorkBudget, limit_levels
+from pmflib.fitting.ranks.folds import RankFold
+from pmflib.fitting.ranks.pair_search import RankSearch, make_rank_grid
+
+N_ROUNDS = 4
+"""Fits of each rank, each with a quarter of the folds held out."""
+
+MAX_LEVELS = 600
+"""Larger tables are evaluated on the variables that are observed most."""
+
+VERSION = 2
+"""Raised when fits change: those that were kept before are not gone on from."""
+
+
+@reports_progress
+def select_rank(
+    counts: PairCounts,
+    *,
+    ranks: Sequence[int] | None = None,
+    pseudo_counts: Sequence[float] = RANKS_BY_PAIRS,
+    max_rank: int | None = None,
+    rng: np.random.Generator | int = 0,
+    client: Any = None,
+    budget: float = DEFAULT_BUDGET,
+    checkpoint: Path | None = None,
+    on_progress: OnRankProgress | None = None,
+) -> RankChoice:
+    """Choose the number of latent states, and the pseudo-counts, by the pairs of held-out folds.
+
+    Parameters
+    ----------
+    counts
+        Co-occurrence counts of at least two variables, in at least two folds.
+    ranks
+        The ranks to compare, each at least 1. None searches: from the number of directions in the
+        pairs that held-out pairs confirm, up and down while the score rises.
+    pseudo_counts
+        Mean pseudo-counts per level and state to compare, each at least 0. The first is what ranks
+        are compared under; where another does better at the rank found, they are compared again.
+    max_rank
+        Limit of the search; None is what pairs can distinguish, `Schema.max_pairs_rank`.
+    rng
+        Generator, or a seed for one; the same seed gives the same choice.
+    client
+        Dask client for the fits of a step, which do not depend on each other; None does them one after
+        another in this thread, to the same bits.
+    budget
+        Seconds of processor time that fits may take, by a model of what they cost (`pmflib.fitting.ranks.fit_runs`),
+        and not by a clock: what is compared does not depend on the machine. What is left out for it is among the notes.
+    checkpoint
+        Folder for the fits: the same call goes on from those that it finds there, to the same bits. None keeps none.
+    on_progress
+        Called with a `RankProgress` after every fit, and every other second meanwhile, then from another thread; None
+        reports to `pmflib.progress`.
+
+    Returns
+    -------
+    The choice, all ranks with their scores and errors, and the reason.
+
+    Raises
+    ------
+    RankError
+        If a rank is below 1.
+    PmfError
+        If fewer than two folds hold a pair, a pseudo-count is negative, or there is nothing to compare.
+
+    Notes
+    -----
+    Each rank costs four fits of the composite likelihood, a few thousand products of (n_levels,
+    n_levels) by (n_levels, rank) in all, whatever the number of samples. Fits start from symmetric
+    NMF, from the next rank less with a state added where the pairs fit worst, and from the next
+    rank more with two states made one; ranks between which the choice lies are fitted again until
+    the choice no longer changes. The rank that is best for samples may be larger: pairs do not show what three
+    variables have in common.
+
+    References
+    ----------
+    Breiman, Friedman, Olshen and Stone (1984), section 3.4.3, for the rule of one standard error.
+
+    Examples
+    --------
+    >>> from pmflib import count_pairs
+    >>> rng = np.random.default_rng(0)
+    >>> side = rng.integers(2, size=(4000, 1))
+    >>> codes = np.where(rng.random((4000, 5)) < 0.9, side, 1 - side)
+    >>> select_rank(count_pairs(codes, [2] * 5)).rank
+    2
+    """
+    check_counts(counts, PairCounts)
+    _check(ranks, pseudo_counts, max_rank)
+    seed = int(np.random.default_rng(rng).integers(2**31))
+    allowed = WorkBudget(budget)
+    notes: tuple[str, ...] = ()
+    most = limit_levels(budget, MAX_LEVELS)
+    if counts.schema.n_levels > most:
+        kept = pick_variables(counts.schema, counts.count_levels(), most)
+        notes = (
+            f"judged on the {kept.size} of {counts.schema.n_variables} variables that are observed most",
+        )
+        counts = narrow_counts(counts, kept)
+    folds = [RankFold.of_round(split) for split in hold_out_rounds(counts, N_ROUNDS)]
+    if len(folds) < 2:
+        raise PmfError(
+            f"counts has {counts.n_folds} folds and pairs to fit and to hold out in "
+            f"{len(folds)} rounds of them; a choice takes 2: count with n_folds=16, or give a rank"
+        )
+    schema = counts.schema
+    limit = max_rank or schema.max_pairs_rank
+    grid = make_rank_grid(limit) if ranks is None else sorted(set(ranks))
+    choice = ""
+    if checkpoint is not None:
+        choice = _digest(counts, [VERSION, grid, ranks is None, list(pseudo_counts), seed, budget])
+    if on_progress is None and (report := find_report()) is not None:
+        on_progress = partial(report_ranks, report)
+    runs = FitRuns(allowed, client, checkpoint, choice, on_progress)
+    search = RankSearch(folds, grid, float(pseudo_counts[0]), seed, runs)
+    if ranks is None:
+        search.start(sorted(fold.guess for fold in folds)[len(folds) // 2])
+    else:
+        search.fit(grid)
+    rank = search.settle()
+    compared, gain = search.compare_pseudo_counts(rank, [float(each) for each in pseudo_counts[1:]])
+    pseudo_count = float(compared.chosen.settings["pseudo_count"])
+    if gain >= search.margin:
+        # so large a gain may change the order of the ranks
+        search = search.restart(pseudo_count)
+        rank = search.settle()
+    return RankChoice(
+        rank,
+        pseudo_count,
+        search.compare(),
+        compared if len(compared.points) > 1 else None,
+        (*notes, *search.notes),
+    )
+
+
+def _digest(counts: PairCounts, options: Sequence[Any]) -> str:
+    """SHA-256 of what the fits of a choice depend on."""
+    total = hashlib.sha256(json.dumps([counts.schema.digest, *options]).encode())
+    total.update(np.ascontiguousarray(counts.tables).tobytes())
+    return total.hexdigest()
+
+
+def _check(
+    ranks: Sequence[int] | None, pseudo_counts: Sequence[float], max_rank: int | None
+) -> None:
+    """Refuse a grid that cannot be compared."""
+    if ranks is not None and not isinstance(ranks, Sequence | range | np.ndarray):
+        raise RankError(f"ranks is {ranks!r}; give a list of ranks to compare, as range(1, 9)")
+    if ranks is not None and (not ranks or min(ranks) < 1):
+        raise RankError(f"ranks is {list(ranks)}; give at least one rank, each at least 1")
+    if max_rank is not None and max_rank < 1:
+        raise RankError(f"max_rank is {max_rank}; give at least 1")
+    if not pseudo_counts or not all(0 <= each < math.inf for each in pseudo_counts):
+        raise PmfError(f"pseudo_counts is {list(pseudo_counts)}; give pseudo-counts of at least 0")

@@ -1,0 +1,375 @@
+"""Ranks evaluated on held-out samples: pairs do not show what three variables and more have in common.
+
+The rank that is best for density may be many times the one that pairs choose. From that one on, ranks are doubled,
+fitted by EM that stops where the held-out samples do, and compared sample by sample, by what the model is for: as many
+models averaged as will be, and the target, where there is one. Where the model will be fitted for its target, ranks are
+doubled from the number of its levels, and each is fitted in that way: EM alone would say little of these fits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pmflib.core.comparison import PairedDifference, compare_candidates, compare_samples
+from pmflib.core.defaults import RANKS_BY_SAMPLES
+from pmflib.core.errors import PmfError, RankError
+from pmflib.counting.marginals import estimate_singles
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.fitting.ranks.choice import OnRankProgress, RankChoice
+from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET, USUAL_PASSES, FitRuns, RankFit, WorkBudget
+from pmflib.fitting.ranks.sample_fits import (
+    SAVED_SECONDS,
+    RankSamples,
+    SampleJob,
+    TargetFits,
+    TargetJob,
+    fit_for_target,
+    fit_samples,
+)
+from pmflib.fitting.target_fit import TOLERATED
+
+MAX_RANK = 512
+"""The doubling ends here."""
+
+MAX_ENTRIES = 4_000_000
+"""Entries of the factors above which a rank is not tried: 32 MB, and EM keeps a few such tables."""
+
+PATIENCE = 2
+"""Doublings without gain that end the search: after one, the next may well gain."""
+
+MAX_MEMBERS = 4
+"""Models that are averaged at most where ranks are compared: most of what an average gains it gains by these."""
+
+VERSION = 2
+"""Raised when fits change: those that were kept before are not gone on from."""
+
+
+def select_rank_by_samples(
+    codes: object,
+    held_out: object,
+    counts: PairCounts,
+    *,
+    first: int,
+    pseudo_counts: Sequence[float] = RANKS_BY_SAMPLES,
+    max_rank: int = MAX_RANK,
+    members: int = 1,
+    target: str | int | None = None,
+    rng: np.random.Generator | int = 0,
+    client: Any = None,
+    budget: float = DEFAULT_BUDGET,
+    checkpoint: Path | None = None,
+    on_progress: OnRankProgress | None = None,
+) -> RankChoice:
+    """Double the rank until held-out samples have not become more likely, by more than the standard error, twice.
+
+    Parameters
+    ----------
+    codes, held_out
+        Samples to fit and others to evaluate on: codes of shape (n_rows, n_variables), -1 missing, or what
+        the schema can encode.
+    counts
+        Co-occurrence counts of samples without the held-out ones, which every rank starts from.
+    first
+        Rank to start from, at least 1: what `select_rank` found.
+    pseudo_counts
+        Mean pseudo-counts per level and state, each at least 0; every rank is fitted with each.
+    max_rank
+        Limit of the rank.
+    members
+        Models that will be averaged, at least 1: averages of as many, ``MAX_MEMBERS`` at most, are compared.
+    target
+        Variable, by name or position, that the model is to predict: ranks are compared by its log-likelihood given the
+        others. None compares the log-likelihood of all variables.
+    rng
+        Generator, or a seed for one.
+    client, budget, checkpoint, on_progress
+        As for `select_rank`.
+
+    Returns
+    -------
+    The choice, all fits with their scores, and the reason, which names what was left out.
+
+    Raises
+    ------
+    RankError
+        If first is below 1 or above max_rank.
+    PmfError
+        If there is nothing to fit or evaluate on, no pseudo-count, members is below 1, or budget is not above 0.
+    SchemaError
+        If there is no such target.
+    """
+    schema = counts.schema
+    samples = RankSamples(
+        schema,
+        schema.encode(codes),
+        schema.encode(held_out),
+        counts,
+        np.arange(schema.n_variables),
+        estimate_singles(counts),
+        None if target is None else schema.position(target),
+    )
+    return compare_on_samples(
+        samples,
+        first=first,
+        pseudo_counts=pseudo_counts,
+        max_rank=max_rank,
+        members=members,
+        seed=int(np.random.default_rng(rng).integers(2**31)),
+        client=client,
+        budget=budget,
+        checkpoint=checkpoint,
+        on_progress=on_progress,
+    )
+
+
+def compare_on_samples(
+    samples: RankSamples,
+    *,
+    first: int,
+    lower: Sequence[int] = (),
+    pseudo_counts: Sequence[float],
+    max_rank: int = MAX_RANK,
+    members: int = 1,
+    seed: int = 0,
+    client: Any = None,
+    budget: float = DEFAULT_BUDGET,
+    checkpoint: Path | None = None,
+    on_progress: OnRankProgress | None = None,
+    for_target: TargetFits | None = None,
+) -> RankChoice:
+    """Do `select_rank_by_samples` with samples that are encoded, and counts of some of the variables alone.
+
+    Ranks of ``lower``, each below first, are compared as well. With ``for_target`` ranks are doubled first from the
+    number of the target's levels, as they are fitted for it; those of EM follow only where these have not settled the
+    choice, and the best of all is taken, as in `pmflib.fitting.ranks.by_target`.
+    """
+    _check(samples, first, max_rank, pseudo_counts, members)
+    choice = "" if checkpoint is None else _digest(samples, members, seed, for_target)
+    runs = FitRuns(WorkBudget(budget), client, checkpoint, choice, on_progress)
+    shared = SampleJob(1, 1.0, min(members, MAX_MEMBERS), seed, checkpoint, choice)
+    search = _Doubling(samples, tuple(pseudo_counts), shared, runs, for_target)
+    search.run(first, lower, max_rank)
+    return search.conclude()
+
+
+def _check(
+    samples: RankSamples, first: int, max_rank: int, pseudo_counts: Sequence[float], members: int
+) -> None:
+    """Refuse what cannot be compared."""
+    if not 1 <= first <= max_rank:
+        raise RankError(f"first is {first}, outside [1, {max_rank}]; give a rank within")
+    if not pseudo_counts:
+        raise PmfError("pseudo_counts is empty; give at least one pseudo-count")
+    if members < 1:
+        raise PmfError(f"members is {members}; give at least 1")
+    validation = samples.held_out
+    if not len(validation):
+        raise PmfError("held_out has no rows; hold out at least one sample, or use select_rank")
+    if not len(samples.codes):
+        raise PmfError("codes has no rows; EM needs at least one sample")
+    if samples.target is not None and not (validation[:, samples.target] >= 0).any():
+        name = samples.schema.names[samples.target]
+        raise PmfError(
+            f"target {name!r} is missing in all {len(validation)} held-out rows; hold out rows that have it, or "
+            "give no target"
+        )
+
+
+def _digest(samples: RankSamples, members: int, seed: int, for_target: TargetFits | None) -> str:
+    """SHA-256 of what the fits of a choice depend on."""
+    options = [VERSION, samples.schema.digest, samples.target, members, seed]
+    options += [] if for_target is None else [list(for_target.pseudo_counts)]
+    options += samples.variables.tolist()
+    total = hashlib.sha256(json.dumps(options).encode())
+    for array in (samples.codes, samples.held_out, samples.counts.tables, samples.singles):
+        total.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
+
+
+class _Doubling:
+    """Fits of ranks, each twice the one before."""
+
+    def __init__(
+        self,
+        samples: RankSamples,
+        pseudo_counts: tuple[float, ...],
+        shared: SampleJob,
+        runs: FitRuns,
+        for_target: TargetFits | None = None,
+    ) -> None:
+        self._for_target = for_target
+        self._samples, self._pseudo_counts = samples, pseudo_counts
+        self._shared, self._members, self._runs = shared, shared.members, runs
+        self._fits: dict[tuple[int, float], RankFit] = {}
+        self._left_out = ""
+        self._first = 1
+
+    def run(self, first: int, lower: Sequence[int], max_rank: int) -> None:
+        """Double the rank until it has not gained ``PATIENCE`` times, or may not grow."""
+        if self._for_target is not None:
+            self._double_for_target(self._for_target, max_rank)
+            if self._has_settled or self._left_out:
+                return
+            # what is not fitted for the target is fitted by EM, and has to be better than what is
+            most = max(self._ranks)
+            lower = [each for each in lower if each > most]
+            first = max(first, min(2 * most, max_rank))
+            if first == most:
+                self._left_out = f"ranks above {most} were not tried: {max_rank} is the largest"
+                return
+        self._first = first
+        # so many are needed in any case: their fits do not wait for each other
+        doubled = [first]
+        while len(doubled) <= PATIENCE and (rank := self._double(doubled, max_rank)):
+            doubled.append(rank)
+        self._fit([*lower, *doubled])
+        while not self._has_settled and not self._left_out:
+            rank = self._double(self._ranks, max_rank)
+            if not rank:
+                break
+            self._fit([rank])
+
+    def _double_for_target(self, fits: TargetFits, max_rank: int) -> None:
+        """Fit ranks for the target, each twice the one before, from the number of its levels."""
+        self._first = rank = fits.least
+        while rank <= min(fits.most, max_rank) and not self._has_settled:
+            cost = fits.estimate(rank)
+            if self._fits and not self._runs.budget.affords(cost):
+                self._left_out = self._describe_cost(rank // 2, rank, cost)
+                return
+            job = TargetJob(rank, self._shared.seed)
+            (fit,) = self._runs.do(
+                fit_for_target,
+                [fits],
+                [job],
+                [job.name],
+                [cost],
+                criterion="samples",
+                doing=f"rank {rank}, for its target",
+                ranks=[*self._ranks, rank],
+            )
+            self._fits[rank, fit.pseudo_count] = fit
+            self._runs.budget.spend(fits.estimate(rank, fit.n_steps))
+            rank *= 2
+
+    def conclude(self) -> RankChoice:
+        """Report all fits, and the least rank that cannot be distinguished from the best; for a target the best."""
+        points = list(self._fits)
+        scores = [self._score(point) for point in points]
+        top = points[int(np.argmax(scores))]
+        least = (
+            rank for rank in self._ranks if not self._compare(top, self._best_of(rank)).is_distinct
+        )
+        rank = next(least) if self._for_target is None else top[0]
+        chosen = self._best_of(rank)
+        compared = compare_candidates(
+            "sample",
+            [{"rank": rank, "pseudo_count": pseudo_count} for rank, pseudo_count in points],
+            scores,
+            subtract=lambda best, other: self._compare(points[best], points[other]),
+            rule="least" if self._for_target is None else "best",
+            chosen=points.index(chosen),
+        )
+        ended = self._left_out if not self._has_settled else ""
+        if ended:
+            compared = replace(compared, reason=f"{compared.reason}; {ended}")
+        return RankChoice(rank, chosen[1], compared)
+
+    def _double(self, tried: Sequence[int], max_rank: int) -> int:
+        """Next rank; 0 where it may not grow, and why is noted."""
+        last = max(tried)
+        rank = min(2 * last, max_rank)
+        planned = [each for each in tried if (each, self._pseudo_counts[0]) not in self._fits]
+        cost = sum(map(self._estimate, [*planned, rank]))
+        above = f"ranks above {last} were not tried"
+        if rank == last:
+            self._left_out = f"{above}: {max_rank} is the largest"
+        elif self._samples.schema.n_levels * rank * self._members > MAX_ENTRIES:
+            self._left_out = f"{above}: their factors would have more than {MAX_ENTRIES:,} entries"
+        elif not self._runs.budget.affords(cost):
+            self._left_out = self._describe_cost(last, rank, self._estimate(rank))
+        else:
+            return rank
+        return 0
+
+    def _describe_cost(self, last: int, rank: int, cost: float) -> str:
+        """Say that the budget has ended the doubling."""
+        return (
+            f"ranks above {last} were not tried: rank {rank} would take about {cost:,.0f} s of processor time, more "
+            "than the budget has left; set model.rank_budget"
+        )
+
+    def _fit(self, ranks: Sequence[int]) -> None:
+        """Fit ranks under every pseudo-count."""
+        points = [(rank, each) for rank in ranks for each in self._pseudo_counts]
+        jobs = [self._make_job(*point) for point in points]
+        what = f"rank {', '.join(map(str, ranks))}"
+        if self._members > 1:
+            what += f", averages of {self._members}"
+        found = self._runs.do(
+            fit_samples,
+            [self._samples],
+            jobs,
+            [job.name for job in jobs],
+            [self._estimate_fit(job) for job in jobs],
+            criterion="samples",
+            doing=what,
+            ranks=sorted({*self._ranks, *ranks}),
+        )
+        for point, job, fit in zip(points, jobs, found, strict=True):
+            self._fits[point] = fit
+            samples, budget = self._samples, self._runs.budget
+            budget.spend(samples.estimate_start(job) + fit.n_steps * samples.estimate_pass(job))
+
+    def _make_job(self, rank: int, pseudo_count: float) -> SampleJob:
+        job = replace(self._shared, rank=rank, pseudo_count=pseudo_count)
+        # what takes a few seconds is done again in a few seconds
+        return replace(job, folder=None) if self._estimate_fit(job) < SAVED_SECONDS else job
+
+    def _estimate_fit(self, job: SampleJob) -> float:
+        """Seconds of a fit, by the model of costs."""
+        samples = self._samples
+        return samples.estimate_start(job) + USUAL_PASSES * samples.estimate_pass(job)
+
+    def _estimate(self, rank: int) -> float:
+        """Seconds of the fits of a rank, by the model of costs."""
+        job = replace(self._shared, rank=rank)
+        return len(self._pseudo_counts) * self._estimate_fit(job)
+
+    @property
+    def _ranks(self) -> list[int]:
+        """Ranks that are fitted, in order."""
+        return sorted({rank for rank, _ in self._fits})
+
+    @property
+    def _has_settled(self) -> bool:
+        """Whether the last doublings have gained nothing over the best before them."""
+        best, stale = 0, 0
+        for rank in self._ranks:
+            if not best or self._gains(rank, best):
+                best, stale = rank, 0
+            elif rank > self._first:
+                stale += 1
+        return stale >= PATIENCE
+
+    def _gains(self, rank: int, best: int) -> bool:
+        """Whether a rank is better than the best so far by more than its standard error, for a target half of that."""
+        gain, error = self._compare(self._best_of(rank), self._best_of(best))
+        return gain > (1.0 if self._for_target is None else TOLERATED) * error
+
+    def _best_of(self, rank: int) -> tuple[int, float]:
+        """The fit of a rank under the best pseudo-count, the first of them."""
+        return max((point for point in self._fits if point[0] == rank), key=self._score)
+
+    def _score(self, point: tuple[int, float]) -> float:
+        return float(self._fits[point].scores.mean())
+
+    def _compare(self, better: tuple[int, float], worse: tuple[int, float]) -> PairedDifference:
+        return compare_samples(self._fits[better].scores, self._fits[worse].scores)

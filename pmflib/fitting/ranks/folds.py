@@ -1,0 +1,185 @@
+"""One rank, some folds held out: the fit of the other folds' counts, and its score on theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray, Parameters, spread_pairs
+from pmflib.counting.marginals import Marginals, estimate_singles
+from pmflib.fitting.composite_likelihood import TrainingRound, raise_likelihood, score_pairs
+from pmflib.fitting.ranks.fit_runs import RankFit
+from pmflib.solvers import SolverResult
+from pmflib.solvers.numeric.rotation import improve_root, root_of, rotate_nonnegative
+from pmflib.solvers.pairs.pair_matrix import open_start, start_random
+from pmflib.solvers.pairs.ranks import add_state, count_confirmed, merge_states
+from pmflib.solvers.pairs.symnmf import impute_pairs, read_parameters
+
+
+@dataclass(frozen=True)
+class RankFitSettings:
+    """Limits of the fits that ranks are evaluated by: ranks need to be put in order, not fitted to the last digit.
+
+    All are this library's own choices, tried on planted ranks (``benchmarks/rank.py``).
+
+    Parameters
+    ----------
+    tried_iterations
+        Updates that each start gets before the best of them goes on alone.
+    iterations
+        Limit of the updates of that one.
+    tol
+        Relative fall of the loss below which it has converged.
+    root_steps, rotation_tol
+        Limits of the start by symmetric NMF, which need not settle to be a good one: steps toward the best root, and
+        the relative change that its rotation stops at.
+    opened_share
+        Share of perturbed marginals that is mixed into that start, so that states that came out equal part again.
+    """
+
+    tried_iterations: int = 6
+    iterations: int = 60
+    tol: float = 5e-5
+    root_steps: int = 3
+    rotation_tol: float = 1e-4
+    opened_share: float = 0.02
+
+
+SETTINGS = RankFitSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class RankFold:
+    """Counts to fit, and counts of other samples to evaluate the fit on.
+
+    Parameters
+    ----------
+    marginals
+        Marginals of the training folds.
+    singles
+        float64 of shape (n_levels,), PMF of each variable in the training folds, positive.
+    held_out
+        int64 of shape (n_parts, n_levels, n_levels), upper triangles without their diagonal blocks:
+        each held-out fold that has a pair.
+    guess
+        Number of directions in the training pairs that the held-out ones confirm.
+    """
+
+    marginals: Marginals
+    singles: FloatArray
+    held_out: IntArray
+    guess: int
+
+    @classmethod
+    def of_round(cls, split: TrainingRound) -> RankFold:
+        """Take what a round of folds has to fit and to hold out."""
+        rest = split.training
+        return cls(
+            Marginals.from_counts(rest), estimate_singles(rest), split.held_out, _guess_rank(split)
+        )
+
+    @property
+    def n_pairs(self) -> IntArray:
+        """Pairs of each held-out part: int64 of shape (n_parts,)."""
+        return np.asarray(self.held_out.sum(axis=(1, 2)))
+
+
+def _guess_rank(split: TrainingRound) -> int:
+    """Count the directions that held-out pairs confirm across two splits of the variables, and take the larger."""
+    offsets = split.training.schema.offsets
+    training, held_out = split.training.tables.sum(axis=0), split.held_out.sum(axis=0)
+    variables = np.arange(offsets.size - 1)
+    splits = [variables % 2 == 0, variables < variables.size // 2]
+    both = training + training.T, held_out + held_out.T
+    return max(count_confirmed(*both, offsets, first) for first in splits)
+
+
+@dataclass(frozen=True, eq=False)
+class RankJob:
+    """Work of `fit_rank` on a fold.
+
+    Parameters
+    ----------
+    rank
+        Latent states, at least 1.
+    pseudo_count
+        Mean pseudo-count per level and state, at least 0.
+    near
+        Fits of the same training folds at this rank and near it: states are added or merged until
+        they have this rank.
+    seed
+        Seed of the random starts.
+    """
+
+    rank: int
+    pseudo_count: float
+    near: tuple[Parameters, ...]
+    seed: int
+
+
+def fit_rank(work: tuple[RankFold, RankJob]) -> RankFit:
+    """Fit the training folds at a rank from several starts, and score the fit of the least loss.
+
+    Parameters
+    ----------
+    work
+        What to fit and to evaluate the fit on, and how: one argument, for maps on Dask.
+
+    Returns
+    -------
+    The fit. Starts are those near it and, where none has the rank itself, symmetric NMF, or perturbed
+    marginals where that cannot have the rank.
+    """
+    fold, job = work
+    rank = job.rank
+    starts = [_move(fold, each, rank) for each in job.near]
+    if not any(each[0].size == rank for each in job.near):
+        starts.append(_start_from_symnmf(fold, rank, job.seed))
+    tried = [_raise(fold, start, job.pseudo_count, SETTINGS.tried_iterations) for start in starts]
+    best = min(tried, key=lambda each: each.loss_history[-1])
+    found = _raise(fold, (best.prior, best.factors), job.pseudo_count, SETTINGS.iterations)
+    parameters = found.prior, found.factors
+    # an iteration is three updates, and each fit begins with one
+    n_steps = sum(3 * each.n_iter + 1 for each in (*tried, found))
+    scores = score_pairs(fold.held_out, parameters)
+    return RankFit(parameters, found.loss_history[-1], scores, n_steps)
+
+
+def _start_from_symnmf(fold: RankFold, rank: int, seed: int) -> Parameters:
+    """Symmetric NMF, opened by perturbed marginals; these alone where it cannot have the rank."""
+    rng = np.random.default_rng([seed, rank])
+    marginals, offsets = fold.marginals, fold.marginals.offsets
+    uniform, perturbed = start_random(fold.singles, offsets, rank=rank, rng=rng)
+    if not 1 < rank <= offsets[-1]:
+        return uniform, perturbed
+    filled = impute_pairs(marginals.pairs, offsets, marginals.observed, rank=rank)
+    known = spread_pairs(marginals.observed, offsets)
+    root = root_of(filled, rank)
+    for _ in range(SETTINGS.root_steps):
+        root = improve_root(np.where(known, filled, root @ root.T), root)
+    rotated, _ = rotate_nonnegative(root, tol=SETTINGS.rotation_tol)
+    found = read_parameters(rotated, offsets, fold.singles)
+    share = SETTINGS.opened_share
+    return open_start(found, perturbed, prior_share=share, factor_share=share)
+
+
+def _move(fold: RankFold, parameters: Parameters, rank: int) -> Parameters:
+    """Add or merge states until there are as many as requested."""
+    marginals = fold.marginals
+    while parameters[0].size > rank:
+        parameters = merge_states(parameters)
+    while parameters[0].size < rank:
+        weights = spread_pairs(
+            np.where(marginals.observed, marginals.support, 0), marginals.offsets
+        )
+        parameters = add_state(
+            parameters, marginals.pairs, weights, marginals.offsets, fold.singles
+        )
+    return parameters
+
+
+def _raise(fold: RankFold, start: Parameters, pseudo_count: float, max_iter: int) -> SolverResult:
+    return raise_likelihood(
+        fold.marginals, fold.singles, start, pseudo_count, max_iter=max_iter, tol=SETTINGS.tol
+    )

@@ -1,0 +1,305 @@
+"""One rank evaluated by held-out samples, or by a target of them: EM from starts of pairs, alone or averaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray, Parameters
+from pmflib.counting.groups import list_levels
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.display.progress import working
+from pmflib.em.members import Runs
+from pmflib.em.samples import SamplesInMemory
+from pmflib.fitting.candidates import START_METHODS, Options
+from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.pair_fits import fit_by_method
+from pmflib.fitting.ranks import fit_runs
+from pmflib.fitting.ranks.fit_runs import RankFit
+from pmflib.fitting.starts import open_for_em
+from pmflib.fitting.target_fit import MAX_STEPS, TARGET_CELLS, TARGET_WORK
+from pmflib.model import JointPMF
+from pmflib.schema import Schema
+
+BLOCK_RANK = 64
+"""Rank that blocks of samples are cut for: the same blocks for all ranks."""
+
+START_UPDATES = 150
+"""Updates of a start, at most: see `pmflib.fitting.auto_method.run_pairs`."""
+
+SAVED_SECONDS = 5.0
+"""Seconds of a fit, by the model of costs, from which the state after each of its passes is saved."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankSamples:
+    """Samples that ranks are fitted to and evaluated on.
+
+    Parameters
+    ----------
+    schema
+        All variables.
+    codes, held_out
+        Codes of shape (n_rows, n_variables), -1 missing: training samples, and those to evaluate on.
+    counts
+        Co-occurrence counts that starts are made of, of all variables or some.
+    variables
+        int64, positions of the variables of the counts, in order.
+    singles
+        float64 of shape (n_levels,), PMF of each variable.
+    target
+        Position of the variable whose log-likelihood given the others models are evaluated by; None is that of all.
+    start_method
+        Method of `fit` that starts are made by: "pairs" or "random".
+    """
+
+    schema: Schema
+    codes: IntArray
+    held_out: IntArray
+    counts: PairCounts
+    variables: IntArray
+    singles: FloatArray
+    target: int | None = None
+    start_method: str = "pairs"
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is sent to workers: threads are not."""
+        hidden = ("training", "validation")
+        return {name: value for name, value in self.__dict__.items() if name not in hidden}
+
+    @cached_property
+    def n_observed(self) -> int:
+        """Observed cells of the training samples."""
+        return int(np.count_nonzero(self.codes >= 0))
+
+    @cached_property
+    def training(self) -> SamplesInMemory:
+        """Training samples for EM."""
+        return SamplesInMemory(self.codes, self.schema.offsets, BLOCK_RANK)
+
+    @cached_property
+    def validation(self) -> SamplesInMemory:
+        """Held-out samples for EM."""
+        return SamplesInMemory(self.held_out, self.schema.offsets, BLOCK_RANK, self.target)
+
+    def start(self, rank: int, seed: int, number: int) -> Parameters:
+        """Start of EM number so many; variables that are not counted have their own PMFs."""
+        rng = np.random.default_rng([seed, number])
+        with working("fit"):
+            model = fit_by_method(self.counts, rank, self.start_method, rng).model
+        factors = np.repeat(self.singles[:, None], rank, axis=1)
+        factors[list_levels(self.schema, self.variables)] = model.factors
+        return open_for_em((model.prior, factors), self.singles)
+
+    def score(self, parameters: Parameters) -> FloatArray:
+        """Log-likelihood of each held-out sample, or of its target given the rest where that was observed, nats."""
+        model = JointPMF(*parameters, self.schema, {})
+        if self.target is None:
+            return model.log_prob(self.held_out)
+        known = self.held_out[self.held_out[:, self.target] >= 0]
+        rest = known.copy()
+        rest[:, self.target] = -1
+        return model.log_prob(known) - model.log_prob(rest)
+
+    def estimate_pass(self, job: SampleJob) -> float:
+        """Seconds of a pass of a fit, by the model of costs."""
+        return fit_runs.estimate_pass(self.n_observed, self.schema.n_levels, job.members * job.rank)
+
+    def estimate_start(self, job: SampleJob) -> float:
+        """Seconds of the starts of a fit, by the model of costs."""
+        if self.start_method == "random":
+            return 0.0
+        update = fit_runs.estimate_update(self.counts.schema.n_levels, job.rank)
+        return job.members * START_UPDATES * update
+
+
+@dataclass(frozen=True, eq=False)
+class SampleJob:
+    """Work of `fit_samples`.
+
+    Parameters
+    ----------
+    rank
+        Latent states of each model, at least 1.
+    pseudo_count
+        Mean pseudo-count per level and state.
+    members
+        Models to average, at least 1.
+    seed
+        Seed of the starts.
+    folder
+        Folder for the states of EM; None saves none.
+    choice
+        Digest of the choice that the fit is part of.
+    """
+
+    rank: int
+    pseudo_count: float
+    members: int
+    seed: int
+    folder: Path | None = None
+    choice: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name that no other fit of its choice has."""
+        return f"samples-{self.pseudo_count:g}-{self.rank}"
+
+
+def fit_samples(work: tuple[RankSamples, SampleJob]) -> RankFit:
+    """Fit a rank to samples by EM, until held-out samples stop it, and score them.
+
+    Parameters
+    ----------
+    work
+        Samples and settings: one argument, for maps on Dask.
+
+    Returns
+    -------
+    The fit, without its parameters: only its scores are compared.
+    """
+    samples, job = work
+    runs = Runs(
+        samples.training,
+        samples.validation,
+        samples.schema.offsets,
+        samples.singles,
+        checkpoint=job.folder,
+        options=job.choice,
+    )
+    starts = [samples.start(job.rank, job.seed, number) for number in range(job.members)]
+    state = runs.run(job.name, starts, job.pseudo_count)
+    assert state.best_prior is not None
+    assert state.best_factors is not None
+    scores = samples.score((state.best_prior, state.best_factors))
+    nothing = np.empty(0), np.empty((0, 0))
+    return RankFit(nothing, -max(state.held_out), scores, state.n_passes)
+
+
+MAX_TABLE_LEVELS = 2000
+"""Levels up to which ranks are fitted for their target: starts are made of all pairs, some seconds of counting."""
+
+USUAL_STEPS = 600
+"""Steps of all candidates of a rank, mostly: shares and pseudo-counts."""
+
+STEP_PASSES = 2.5
+"""Passes of EM that a step takes: the objective needs one with the target and one without, and is found anew where a
+step was too long."""
+
+
+@dataclass(frozen=True, eq=False)
+class TargetFits:
+    """Samples that ranks are fitted to for a target.
+
+    Parameters
+    ----------
+    samples
+        Training samples, and those to evaluate on.
+    pseudo_counts
+        Mean pseudo-counts per level and state, as the options of the fit list them.
+    least, most
+        Ranks that are fitted for the target: the number of its levels at least.
+    """
+
+    samples: RankSamples
+    pseudo_counts: tuple[float, ...]
+    least: int
+    most: int
+
+    @classmethod
+    def plan(
+        cls,
+        samples: RankSamples,
+        n_rows: int,
+        n_observed: int,
+        pseudo_counts: tuple[float, ...],
+    ) -> TargetFits | None:
+        """Plan fits for a target of as many samples and observed cells as the model will be fitted to.
+
+        Parameters
+        ----------
+        samples
+            Some of these samples, and those to evaluate on, with a target.
+        n_rows, n_observed
+            All training samples and their observed cells.
+        pseudo_counts
+            Those to compare, or the one that is given.
+
+        Returns
+        -------
+        None where the model will be fitted by EM alone.
+        """
+        schema, target = samples.schema, samples.target
+        assert target is not None
+        least, most = schema[target].cardinality, TARGET_WORK // max(n_observed, 1)
+        is_large = n_rows * schema.n_variables > TARGET_CELLS or schema.n_levels > MAX_TABLE_LEVELS
+        if is_large or not 1 < least <= most:
+            return None
+        return cls(samples, pseudo_counts, least, most)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What is sent to workers: threads are not."""
+        return {name: value for name, value in self.__dict__.items() if name != "validation"}
+
+    @cached_property
+    def validation(self) -> SamplesInMemory:
+        """Held-out samples for the steps."""
+        samples = self.samples
+        return SamplesInMemory(samples.held_out, samples.schema.offsets, BLOCK_RANK, samples.target)
+
+    def estimate(self, rank: int, n_steps: int = USUAL_STEPS) -> float:
+        """Seconds of so many steps, by the model of costs."""
+        schema: Schema = self.samples.schema
+        one = fit_runs.estimate_pass(self.samples.n_observed, schema.n_levels, rank)
+        return STEP_PASSES * n_steps * one
+
+
+@dataclass(frozen=True)
+class TargetJob:
+    """Work of `fit_for_target`: a rank, and the seed of its start."""
+
+    rank: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Name that no other fit of its choice has."""
+        return f"target-{self.rank}"
+
+
+def fit_for_target(work: tuple[TargetFits, TargetJob]) -> RankFit:
+    """Fit a rank for its target, in the way that is best on held-out samples, and score these.
+
+    Parameters
+    ----------
+    work
+        Samples and settings: one argument, for maps on Dask.
+
+    Returns
+    -------
+    The fit, without its parameters: only its scores are compared.
+    """
+    given, job = work
+    samples = given.samples
+    codes: IntArray = samples.codes
+    fit = EMFit(
+        samples.schema,
+        job.rank,
+        Options(START_METHODS, given.pseudo_counts),
+        job.seed,
+        Passes(MAX_STEPS, 0.0, 1),
+        samples.target,
+    )
+    training = SamplesInMemory(codes, samples.schema.offsets, job.rank)
+    starts = fit.make_starts(fit.count(codes))
+    runs = fit.for_target.try_candidates(training, given.validation, starts)
+    specification, result = fit.for_target.report_best(runs, given.validation)
+    n_steps = sum(len(run.losses) for run in runs.values())
+    model = result.model.prior, result.model.factors
+    nothing = np.empty(0), np.empty((0, 0))
+    return RankFit(
+        nothing, -max(result.held_out), samples.score(model), n_steps, specification.pseudo_count
+    )

@@ -1,0 +1,438 @@
+"""Fitting continuous traits to samples, in memory or stored, and compiling them into a joint PMF."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray, check_whole, name_type
+from pmflib.core.blocks import Block, DenseBlock, SparseBlock
+from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
+from pmflib.core.errors import PmfError, SchemaError
+from pmflib.counting.folds import infer_schema
+from pmflib.display.progress import report_step, reports_progress
+from pmflib.em.checkpoint import Checkpoint, digest_fit
+from pmflib.em.memory import PassMemory, choose_tasks
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.em.traits.fit import (
+    DIMENSIONS,
+    PASSES,
+    SHRINKAGES,
+    TraitChoice,
+    TraitFit,
+    TraitSettings,
+    TraitState,
+    choose_settings,
+)
+from pmflib.em.traits.passes import PART_CELLS, count_sum_bytes
+from pmflib.em.traits.samples import (
+    BATCH_NUMBERS,
+    CHOICE_CELLS,
+    HELD_OUT_SHARE,
+    HeldOutCells,
+    TraitSamples,
+)
+from pmflib.fitting.fit_result import FitResult
+from pmflib.model.joint_pmf import JointPMF
+from pmflib.model.row_tables import score_block
+from pmflib.model.statistics import take_logs
+from pmflib.model.traits.level_scores import LevelScores
+from pmflib.model.traits.trait_model import TraitModel
+from pmflib.running.clients import count_threads
+from pmflib.running.memory import MemoryPlan
+from pmflib.running.task_plans import plan_tasks
+from pmflib.schema import Schema
+from pmflib.store.sample_blocks import group_blocks, weigh_blocks
+
+
+@reports_progress
+def fit_traits(
+    samples: object,
+    schema: Schema | None = None,
+    *,
+    dimensions: int | Literal["auto"] = "auto",
+    n_states: int | Literal["auto"] = "auto",
+    shrinkage: float | Literal["auto"] = "auto",
+    passes: int | Literal["auto"] = "auto",
+    rng: np.random.Generator | int = 0,
+    checkpoint: Path | None = None,
+) -> FitResult:
+    """Fit continuous traits, on which people differ by degree, and compile them into latent states.
+
+    A person has a bias of level and one of extremeness toward ordered levels, and a position on some more dimensions;
+    the probabilities of all levels follow from these: see `pmflib.model.traits.trait_model.TraitModel`. Suits ratings
+    and attitudes, also where most cells are missing. The model is a `JointPMF` of equally probable states, and has the
+    trait model: `JointPMF.traits` gives scores with standard errors.
+
+    What is left to "auto" is chosen on a tenth of the cells, held out of their people and predicted from the others;
+    then all cells are fitted. Of a long log, so many people are drawn for the choice that they have about a million
+    observed cells. The notes say what was compared.
+
+    Parameters
+    ----------
+    samples
+        A frame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; for long logs, a
+        `pmflib.core.blocks.SparseBlock` of what was observed; or `StoredSamples`, whose blocks each pass maps over, so
+        that memory does not grow with their number.
+    schema
+        Variables; by default those of stored samples, or inferred from the table. Those with values, or with bins,
+        have ordered levels.
+    dimensions
+        Traits besides the biases, at least 0; "auto" compares ``DIMENSIONS``.
+    n_states
+        Latent states of the joint PMF, at least 1; "auto" takes the least of ``STATES`` that is within one standard
+        error of the best.
+    shrinkage
+        Share of their estimated variance that slopes are taken to have a priori, in (0, 1]; "auto" compares
+        ``SHRINKAGES``.
+    passes
+        Passes of EM over the samples, at least 1; "auto" compares ``PASSES``.
+    rng
+        Generator, or a seed for one: starts, held-out cells, and whose traits become states.
+    checkpoint
+        Folder for what was chosen and the state after each pass; a fit that was interrupted goes on from there, to the
+        same bits.
+
+    Returns
+    -------
+    The model and how it was reached; the losses are of the trait model, by Laplace's approximation.
+
+    Raises
+    ------
+    PmfError
+        If there are no samples, an option is out of range, or the checkpoint is one of another fit.
+    SchemaError
+        If samples do not fit the schema.
+
+    References
+    ----------
+    Bock and Aitkin (1981), Psychometrika 46(4); Bishop, Svensen and Williams (1998), Neural Computation 10(1), for
+    latent variables as a cloud of states.
+    """
+    _check_options(dimensions, n_states, shrinkage, passes)
+    fitted = _open_samples(samples, schema)
+    counts = fitted.count()
+    seed = int(np.random.default_rng(rng).integers(2**32))
+    requested = (dimensions, shrinkage, passes, n_states)
+    chosen: Checkpoint[TraitChoice] | None = None
+    kept: Checkpoint[TraitState] | None = None
+    if checkpoint is not None:
+        of_fit = digest_fit(fitted.digest(), fitted.schema.digest, requested, seed)
+        choice_arrays = TraitChoice.to_arrays, TraitChoice.from_arrays
+        chosen = Checkpoint(checkpoint / "choice.npz", of_fit, *choice_arrays)
+        state_arrays = TraitState.to_arrays, TraitState.from_arrays
+        kept = Checkpoint(checkpoint / "traits.npz", of_fit, *state_arrays)
+    known = None if chosen is None else chosen.load()
+    is_open = "auto" in requested and known is None
+    n_people = n_scored = round(counts.n_people)
+    if fitted.n_observed > CHOICE_CELLS:
+        n_scored = max(1, n_people * CHOICE_CELLS // fitted.n_observed)
+    most_states = STATES[-1] if n_states == "auto" else n_states
+    people = fitted.draw(max(most_states, n_scored if is_open else 0), counts, seed)
+    held_out: HeldOutCells | None = None
+    if is_open:
+        scored = people.cut(0, min(n_scored, people.n_rows))
+        held_out = HeldOutCells.draw(scored, fitted.schema.offsets, seed)
+    choice = known or _choose(held_out, fitted.schema, *requested, seed)
+    if chosen is not None:
+        chosen.save(choice)
+    settings = choice.settings
+
+    def report(state: TraitState) -> None:
+        if state.n_passes < settings.passes:
+            report_step(state.n_passes, settings.passes, f"pass {state.n_passes}")
+
+    fit = TraitFit(fitted, counts, settings, seed, kept, report)
+    state = fit.go_on(fit.start, settings.passes)
+    traits = fit.make_model(state)
+    origin = {"method": "traits", "n_traits": traits.n_traits, **settings.to_json()}
+    losses = tuple(-each / max(counts.n_people, 1) for each in state.log_likelihoods)
+    notes = tuple(comparison.reason for comparison in choice.comparisons)
+    if "auto" in requested and not notes:
+        notes = ("nobody has two observed cells or more: nothing could be held out to choose by",)
+    return FitResult(
+        model=compile_states(traits, people, choice.n_states, seed, origin),
+        loss_history=losses,
+        held_out=(),
+        best_pass=settings.passes,
+        converged=True,
+        method="traits",
+        notes=notes,
+        comparisons=choice.comparisons,
+        log_likelihoods=tuple(-loss for loss in losses),
+    )
+
+
+def compile_states(
+    traits: TraitModel,
+    samples: Block,
+    n_states: int,
+    seed: int,
+    origin: Mapping[str, Any] | None = None,
+) -> JointPMF:
+    """Joint PMF whose states are people: equally probable points of the traits, each with its PMFs.
+
+    The first states are the posterior means of people, all of them or as many as there are states, in their order; of
+    fewer people than states, the others are drawn from the people's posteriors. Points at the posterior means did
+    better than points drawn from the prior or the posteriors: what few ratings leave open is noise of the cloud.
+
+    Parameters
+    ----------
+    traits
+        The model.
+    samples
+        People with anything observed are taken; where there are none, points are drawn from the prior.
+    n_states
+        Number of states, at least 1.
+    seed
+        Integer of at least 0.
+    origin
+        Facts on the fit, as in `JointPMF`.
+
+    Returns
+    -------
+    The model; it carries the trait model.
+
+    Raises
+    ------
+    PmfError
+        If there are no states.
+    """
+    if n_states < 1:
+        raise PmfError(f"n_states is {n_states}; give at least 1")
+    points = draw_points(traits, samples, n_states, np.random.default_rng(seed))
+    prior = np.full(n_states, 1.0 / n_states)
+    return JointPMF(prior, traits.find_factors(points), traits.schema, dict(origin or {}), traits)
+
+
+def draw_points(
+    traits: TraitModel, samples: Block, n_states: int, rng: np.random.Generator
+) -> FloatArray:
+    """Points of the traits where people are: float64 of shape (n_states, n_traits)."""
+    sparse = samples.to_sparse(traits.schema.offsets)
+    people = np.flatnonzero(np.diff(sparse.indptr))
+    if not people.size:
+        root = np.linalg.cholesky(traits.covariance) if traits.n_traits else traits.covariance
+        noise = rng.standard_normal((n_states, traits.n_traits))
+        drawn: FloatArray = traits.mean + np.einsum("fg,ng->nf", root, noise)
+        return drawn
+    # round after round through all people: no one is chosen twice before everybody was once
+    n_rounds = -(-n_states // people.size)
+    chosen = np.tile(people, n_rounds)[:n_states]
+    noise = rng.standard_normal((n_states, traits.n_traits))
+    noise[: people.size] = 0.0
+    points = np.empty((n_states, traits.n_traits))
+    order = np.argsort(chosen, kind="stable")
+    for rows, folded in traits.fold_in(sparse.take(chosen[order])):
+        own = order[rows]
+        # of few dimensions, and row by row: LAPACK gives the same bits wherever a batch begins
+        roots = np.linalg.cholesky(folded.covariances) if traits.n_traits else folded.covariances
+        points[own] = folded.modes + np.einsum("nfg,ng->nf", roots, noise[own])
+    return points
+
+
+STATES = (100, 300, 1000)
+"""Numbers of states that are compared."""
+
+
+def _choose(
+    held_out: HeldOutCells | None,
+    schema: Schema,
+    dimensions: int | str,
+    shrinkage: float | str,
+    passes: int | str,
+    n_states: int | str,
+    seed: int,
+) -> TraitChoice:
+    """Choose what is open by held-out cells; without any, what is usual."""
+    grids = (
+        DIMENSIONS if isinstance(dimensions, str) else (dimensions,),
+        SHRINKAGES if isinstance(shrinkage, str) else (shrinkage,),
+        PASSES if isinstance(passes, str) else (passes,),
+    )
+    if held_out is None:
+        usual = PASSES[1] if passes == "auto" else grids[2][0]
+        settings = TraitSettings(grids[0][0], grids[1][0], usual)
+        return TraitChoice(settings, STATES[0] if isinstance(n_states, str) else n_states)
+    settings, model, comparison = choose_settings(held_out, schema, grids, seed, _report_choice)
+    if not isinstance(n_states, str):
+        return TraitChoice(settings, n_states, (comparison,))
+    of_states = _compare_states(model, held_out)
+    best = int(of_states.chosen.settings["states"])
+    return TraitChoice(settings, best, (comparison, of_states))
+
+
+def _open_samples(samples: object, schema: Schema | None) -> TraitSamples:
+    """Samples to fit to, at least one."""
+    if schema is not None and not isinstance(schema, Schema):
+        raise SchemaError(
+            f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
+            "pmflib.Schema.from_cardinalities([2, 3])"
+        )
+    if isinstance(samples, StoredSamples):
+        n_rows, found = samples.n_rows, TraitSamples(samples.source, samples.schema)
+    else:
+        if isinstance(samples, SparseBlock):
+            if schema is None:
+                raise SchemaError("schema is None and samples is a SparseBlock; give its schema")
+            block = samples
+        else:
+            schema = infer_schema(samples) if schema is None else schema
+            block = DenseBlock(schema.encode(samples)).to_sparse(schema.offsets)
+        n_rows, found = block.n_rows, TraitSamples.load(block, schema)
+    if not n_rows:
+        raise PmfError("samples has no rows; a fit needs at least one")
+    return found
+
+
+def _report_choice(text: str) -> None:
+    report_step(0, 1, f"choosing, {text}")
+
+
+def _compare_states(traits: TraitModel, held_out: HeldOutCells) -> Comparison:
+    """Compare numbers of states by the held-out cells, predicted by the states alone."""
+    most, logs = int(traits.schema.cardinalities.max()), []
+    for n_states in STATES:
+        model = compile_states(traits, held_out.block, n_states, 0)
+        logs.append(held_out.score(partial(predict_by_states, model), max(n_states, most)))
+    return compare_candidates(
+        "cell",
+        [{"states": n_states} for n_states in STATES],
+        [float(each.mean()) for each in logs],
+        subtract=lambda a, b: compare_samples(logs[a], logs[b]),
+        rule="least",
+    )
+
+
+def predict_by_states(
+    model: JointPMF, block: SparseBlock, rows: IntArray, variables: IntArray
+) -> FloatArray:
+    """PMFs of some cells given all that is observed in their rows, by latent states: (n_cells, largest cardinality)."""
+    schema = model.schema
+    posteriors = np.empty((block.n_rows, model.rank))
+    logs = take_logs(model.prior, model.factors)
+    score_block(block, schema.offsets, *logs, np.empty(block.n_rows), posteriors)
+    chances = np.zeros((rows.size, int(schema.cardinalities.max())))
+    for position in np.unique(variables):
+        cells = np.flatnonzero(variables == position)
+        factor = model.factor(int(position))
+        chances[cells, : len(factor)] = posteriors[rows[cells]] @ factor.T
+    return chances
+
+
+def _check_options(dimensions: object, n_states: object, shrinkage: object, passes: object) -> None:
+    for name, number, least in (
+        ("dimensions", dimensions, 0),
+        ("n_states", n_states, 1),
+        ("passes", passes, 1),
+    ):
+        if isinstance(number, str) and number == "auto":
+            continue
+        check_whole(name, number)
+        assert isinstance(number, int | np.integer)
+        if number < least:
+            raise PmfError(f"{name} is {number}; give at least {least}, or 'auto'")
+    if shrinkage != "auto" and not (
+        isinstance(shrinkage, int | float) and 0 < float(shrinkage) <= 1
+    ):
+        raise PmfError(f"shrinkage is {shrinkage!r}, outside (0, 1]; give a number, or 'auto'")
+
+
+UPDATE_TABLES = 10
+"""Size of what the client holds while it updates the coefficients, as a multiple of the sums of a pass, which are
+packed."""
+CELL_BYTES = 24
+"""Memory of an observed cell of the people that a choice is made by, about: its level, drawn, joined, cut."""
+PART_BYTES = 64
+"""Memory of a cell while codes are turned into level indices."""
+
+
+def plan_fit_traits(
+    samples: StoredSamples,
+    *,
+    dimensions: int | Literal["auto"] = "auto",
+    n_states: int | Literal["auto"] = "auto",
+    n_threads: int = 1,
+) -> MemoryPlan:
+    """Plan the memory that `pmflib.fit_traits` would need on a worker of stored samples, and here.
+
+    It does not grow with the number of samples: blocks are read again for each pass where they do not fit.
+
+    Parameters
+    ----------
+    samples
+        Samples, with the client that they would be fitted with.
+    dimensions, n_states
+        As for `pmflib.fit_traits`.
+    n_threads
+        Threads of the worker.
+    """
+    schema = samples.schema
+    return plan_trait_memory(
+        LevelScores.make(schema, np.zeros(schema.n_levels)),
+        [weigh_blocks(group) for group in group_blocks(samples.blocks)],
+        samples.n_rows,
+        samples.n_observed,
+        dimensions=dimensions,
+        n_states=n_states,
+        n_threads=n_threads,
+        n_all_threads=count_threads(samples.client),
+    )
+
+
+def plan_trait_memory(
+    scores: LevelScores,
+    costs: Sequence[int],
+    n_rows: int,
+    n_observed: int,
+    *,
+    dimensions: int | Literal["auto"] = "auto",
+    n_states: int | Literal["auto"] = "auto",
+    n_threads: int = 1,
+    n_all_threads: int = 1,
+) -> MemoryPlan:
+    """Plan the same from sizes alone.
+
+    Parameters
+    ----------
+    scores
+        Directions of the variables; counts have no part in it.
+    costs
+        Cost of each group of blocks, as `pmflib.store.sample_blocks.weigh_blocks` has it; there may be none.
+    n_rows, n_observed
+        Samples, and their observed cells.
+    dimensions, n_states, n_threads
+        As for `plan_fit_traits`.
+    n_all_threads
+        Threads of all workers.
+    """
+    n_levels = scores.log_marginals.size
+    # two biases of people come on top
+    n_traits = 2 + (DIMENSIONS[-1] if dimensions == "auto" else dimensions)
+    most_states = STATES[-1] if n_states == "auto" else n_states
+    sums = count_sum_bytes(scores, n_traits)
+    n_waiting = plan_tasks(costs or [0], choose_tasks(costs, n_all_threads), sums).n_waiting
+    mean_cells = n_observed // max(n_rows, 1) + 1
+    drawn = min(n_observed, max(CHOICE_CELLS, most_states * mean_cells))
+    n_tried = len(PASSES) * (len(DIMENSIONS) + 2)
+    # levels held out, logarithms of their probabilities under all settings, and the probabilities themselves
+    chosen = round(HELD_OUT_SHARE * drawn) * 8 * (n_tried + 3) + 3 * 8 * BATCH_NUMBERS
+    return PassMemory(
+        "fit_traits",
+        'Merge levels, use fewer threads, raise cluster.memory_limit, or take model.method = "auto".',
+        ("sums of a pass", sums),
+        worker={
+            f"parameters of {n_levels} levels x {n_traits} traits": 16 * n_levels * (n_traits + 1)
+        },
+        thread={"people who are drawn": 2 * CELL_BYTES * drawn},
+        rows=PART_BYTES * PART_CELLS,
+        client={
+            "coefficients of all variables, before and after a pass": UPDATE_TABLES * sums,
+            "the choice by held-out cells": 2 * CELL_BYTES * drawn + chosen,
+            f"factors of {most_states} states": 2 * 8 * n_levels * most_states,
+        },
+    ).plan(n_threads, n_waiting)

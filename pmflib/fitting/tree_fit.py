@@ -1,0 +1,248 @@
+"""One fit of latent classes with forests: starts, sharing and shrinkage, all chosen on held-out samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray
+from pmflib.core.comparison import Comparison, compare_candidates
+from pmflib.core.defaults import Limits
+from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
+from pmflib.em.forests.samples import TreeSamples
+from pmflib.model.forests.statistics import TreeParameters, tree_m_step
+from pmflib.solvers import PseudoCounts
+from pmflib.solvers.pairs.pair_matrix import start_random
+
+MOST_STARTS = 12
+"""Random starts that are compared at most, next to the model without edges."""
+LEAST_STARTS = 2
+"""Random starts that are compared at least: many states leave less to a start."""
+START_ROWS = 20_000
+"""Distinct rows, about, that starts are compared on."""
+START_WORK = 30_000_000
+"""Observed cells times rank, over all random starts, from which on there are fewer."""
+ROUNDS = ((12, 6), (30, 3))
+"""Passes that all runs make, and how many of them, the best, go on; and again."""
+PLAIN_PASSES = 3
+"""Passes without edges that a random start makes before the forests are first looked for."""
+CLIMB_PATIENCE = 4
+"""Passes without a rise of the held-out log-likelihood, at most, where an option of a fit that is good is varied."""
+PENALTIES = (1.0, 0.5)
+"""Costs of a parameter of an edge that are compared: the second where held-out samples gain clearly."""
+EDGE_PSEUDO_COUNTS = (1.0, 4.0, 16.0, 64.0)
+POOLED_SHARES = (0.0, 0.5, 0.8)
+PSEUDO_COUNTS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0, 20.0)
+"""Pseudo-counts that are compared, neighbours of the best in turn; rising."""
+
+
+@dataclass(frozen=True, eq=False)
+class TreeFit:
+    """What a fit of latent classes with forests is given.
+
+    Parameters
+    ----------
+    training, held_out
+        Samples to fit and to evaluate on.
+    singles
+        float64 of shape (n_levels,), PMF of each variable.
+    rank
+        Number of latent states of a member.
+    seed
+        Seed of the starts.
+    limits
+        When a run ends.
+    on_pass
+        Called with the name of a run and its state after each pass.
+    """
+
+    training: TreeSamples
+    held_out: TreeSamples
+    singles: FloatArray
+    rank: int
+    seed: int
+    limits: Limits
+    on_pass: Callable[[str, TreeState], None] | None = None
+
+    def fit(
+        self, plain: TreeParameters | None, first: TreeOptions
+    ) -> tuple[TreeRun, list[Comparison]]:
+        """Fit one model: starts and sharing are compared after some passes, then shrinkage of the best.
+
+        Parameters
+        ----------
+        plain
+            Model without edges to start from, too.
+        first
+            Options to begin with.
+        """
+        runs = self._try_starts(plain, first)
+        longer = self._go_on(runs, self.limits)
+        comparisons = [
+            self._choose({f"{name}, {_SHARING[kind]}": run for (name, kind), run in longer.items()})
+        ]
+        best = self._take(longer, comparisons[0])
+        for field, values in (
+            ("penalty", PENALTIES),
+            ("edge_pseudo_count", EDGE_PSEUDO_COUNTS),
+            ("pooled_share", POOLED_SHARES),
+            ("pseudo_count", PSEUDO_COUNTS),
+        ):
+            best = self._climb(best, field, values, comparisons)
+        return best, comparisons
+
+    def find_best_start(self, first: TreeOptions) -> TreeRun:
+        """Fit one model from the best of some starts, with the options that are given: as good as ranks need it."""
+        runs = self._try_starts(None, first)
+        best = max(runs, key=lambda each: runs[each].score)
+        return self._go_on({best: runs[best]}, self.limits)[best]
+
+    def _try_starts(
+        self, plain: TreeParameters | None, first: TreeOptions
+    ) -> dict[tuple[str, bool], TreeRun]:
+        """Starts that are best after some passes, with one forest for all states, and with a forest per state."""
+        # what distinguishes starts shows on fewer samples
+        trial = replace(
+            self, training=self.training.thin(START_ROWS), held_out=self.held_out.thin(START_ROWS)
+        )
+        n_starts = count_starts(trial.training.n_observed, trial.rank)
+        starts = {f"random {k}": trial._open(k, first) for k in range(n_starts)}
+        if plain is not None and plain.prior.size == self.rank:
+            starts = {"without edges": plain} | starts
+        runs = {
+            (name, shared): TreeRun.begin(start, first._replace(shared=shared))
+            for name, start in starts.items()
+            for shared in ((True, False) if self.rank > 1 else (True,))
+        }
+        for n_passes, n_kept in ROUNDS:
+            limits = self.limits._replace(max_passes=min(n_passes, self.limits.max_passes))
+            runs = _take_best(trial._go_on(runs, limits), n_kept)
+        return runs
+
+    def _go_on(
+        self, runs: dict[tuple[str, bool], TreeRun], limits: Limits
+    ) -> dict[tuple[str, bool], TreeRun]:
+        """Continue runs, each from its best model."""
+        return {
+            key: self._run(key[0], run.parameters, run.options, limits) for key, run in runs.items()
+        }
+
+    def fit_member(self, k: int, options: TreeOptions) -> TreeRun:
+        """Fit one more model from a start of its own, with the options of another."""
+        return self._run(f"member {k}", self._open(MOST_STARTS + k, options), options, self.limits)
+
+    def _climb(
+        self, best: TreeRun, field: str, values: Sequence[float], comparisons: list[Comparison]
+    ) -> TreeRun:
+        """Try the neighbouring values of one option, as long as held-out samples gain."""
+        tried = {getattr(best.options, field): best}
+        grid = sorted({*values, getattr(best.options, field)})
+        for step in (1, -1):
+            while True:
+                here = max(tried, key=lambda value: tried[value].score)
+                index = grid.index(here) + step
+                if not 0 <= index < len(grid) or grid[index] in tried:
+                    break
+                options = best.options._replace(**{field: grid[index]})
+                tried[grid[index]] = self._run(
+                    f"{field} {grid[index]}",
+                    tried[here].parameters,
+                    options,
+                    self.limits._replace(patience=min(CLIMB_PATIENCE, self.limits.patience)),
+                    keeps_start=False,
+                )
+        ordered = sorted(tried)
+        chosen = max(tried, key=lambda value: tried[value].score)
+        if field == "penalty":
+            # edges are kept few where held-out samples do not clearly want more
+            gain, error = self.held_out.compare([tried[chosen].parameters], [best.parameters])
+            chosen = chosen if gain > error else getattr(best.options, field)
+        comparisons.append(
+            compare_candidates(
+                "sample",
+                [{field: value} for value in ordered],
+                [tried[value].score for value in ordered],
+                chosen=ordered.index(chosen),
+            )
+        )
+        return tried[chosen]
+
+    def _choose(self, runs: dict[str, TreeRun]) -> Comparison:
+        """Compare runs; of equals, one with a forest for all states is taken."""
+        names = sorted(runs, key=lambda each: (not runs[each].options.shared, -runs[each].score))
+        found = [runs[name] for name in names]
+
+        def subtract(first: int, second: int) -> tuple[float, float]:
+            return self.held_out.compare([found[first].parameters], [found[second].parameters])
+
+        scores = [each.score for each in found]
+        return compare_candidates(
+            "sample", [{"start": name} for name in names], scores, subtract=subtract, rule="best"
+        )
+
+    def _take(self, runs: dict[tuple[str, bool], TreeRun], comparison: Comparison) -> TreeRun:
+        chosen = comparison.chosen.settings["start"]
+        return next(
+            run for (name, kind), run in runs.items() if f"{name}, {_SHARING[kind]}" == chosen
+        )
+
+    def _open(self, k: int, options: TreeOptions) -> TreeParameters:
+        """Random start, after some passes without edges."""
+        rng = np.random.default_rng([self.seed, k])
+        offsets = self.training.offsets
+        prior, factors = start_random(self.singles, offsets, rank=self.rank, rng=rng)
+        found = TreeParameters.plain(prior, factors, offsets)
+        pseudo_counts = PseudoCounts.shaped_by(self.singles, offsets, options.pseudo_count)
+        for _ in range(PLAIN_PASSES):
+            found = tree_m_step(
+                self.training.add_up(found), found, pseudo_counts, options.edge_pseudo_count
+            )
+        return found
+
+    def _run(
+        self,
+        name: str,
+        start: TreeParameters,
+        options: TreeOptions,
+        limits: Limits,
+        *,
+        keeps_start: bool = True,
+    ) -> TreeRun:
+        def report_pass(state: TreeState) -> None:
+            if self.on_pass is not None:
+                self.on_pass(name, state)
+
+        return run_tree_em(
+            self.training,
+            start,
+            options,
+            self.singles,
+            held_out=self.held_out,
+            keeps_start=keeps_start,
+            on_pass=report_pass,
+            **limits._asdict(),
+        )
+
+
+def count_starts(n_observed: float, rank: int) -> int:
+    """Number of random starts of a fit of a rank to samples of so many observed cells."""
+    if rank == 1:
+        return 1
+    affordable = START_WORK // max(round(n_observed * rank), 1)
+    return max(LEAST_STARTS, min(MOST_STARTS, affordable))
+
+
+def _take_best(
+    runs: dict[tuple[str, bool], TreeRun], number: int
+) -> dict[tuple[str, bool], TreeRun]:
+    """The best runs, and the best with one forest and with a forest per state, for these are found later."""
+    ordered = sorted(runs, key=lambda each: -runs[each].score)
+    kept = set(ordered[:number])
+    for shared in (True, False):
+        kept.update([each for each in ordered if each[1] == shared][:1])
+    return {each: runs[each] for each in ordered if each in kept}
+
+
+_SHARING = {True: "one forest", False: "a forest per state"}

@@ -1,1 +1,0 @@
-"""Whether everything is there that a pipeline needs: facts are gathered, and checks make lines of them."""

@@ -1,0 +1,323 @@
+"""Rows of a CSV file: exact numbers, ragged rows and undecodable bytes kept, quoted delimiters, decimal commas."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from pmflib.config import SourceConfig
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import SourceError
+from pmflib.ingest.chunks import FileChunk, RawRows, find_columns
+from pmflib.ingest.csv import byte_stream
+from pmflib.ingest.csv.byte_stream import (
+    UNIT_SEPARATOR,
+    CsvFeed,
+    StreamPart,
+    Utf8Stream,
+    choose_separator,
+    restore_bytes,
+)
+from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
+
+DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$"
+"""A text that is wholly a number with a decimal comma."""
+
+
+def restore_values(
+    columns: Sequence[pa.BinaryArray], names: Sequence[str], config: SourceConfig
+) -> list[pa.BinaryArray]:
+    """Give values the delimiters back that they hold, and numbers a decimal point.
+
+    Parameters
+    ----------
+    columns, names
+        Binary, of length n_rows each, and their names.
+    config
+        Delimiter, sign before the decimals, and the columns of names, whose values are no numbers.
+    """
+    out = list(columns)
+    if len(config.delimiter) > 1:
+        out = [
+            pc.replace_substring(each, UNIT_SEPARATOR.encode(), config.separator.encode())
+            for each in out
+        ]
+    if config.decimal == ",":
+        identifiers = {config.sample, config.variable}
+        out = [
+            each
+            if name in identifiers
+            else pc.replace_substring_regex(each, DECIMAL_COMMA.encode(), rb"\1.\2")
+            for name, each in zip(names, out, strict=True)
+        ]
+    return out
+
+
+HEADER_BYTES = 1 << 20
+"""Within how many bytes the header must end."""
+
+_FOREIGN = {
+    b"PAR1": "a Parquet file; name it .parquet, or set source.format = 'parquet'",
+    b"\x1f\x8b": "packed with gzip; name it .gz",
+    b"\x28\xb5\x2f\xfd": "packed with zstd; name it .zst",
+    b"\xfd7zXZ": "packed with xz; name it .xz",
+    b"BZh": "packed with bzip2; name it .bz2",
+    b"PK\x03\x04": "a zip archive or a spreadsheet; unpack it, or save it as CSV",
+    b"\xff\xfe": "in UTF-16; set source.encoding = 'utf-16'",
+    b"\xfe\xff": "in UTF-16; set source.encoding = 'utf-16'",
+}
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_header(source: Source, config: SourceConfig) -> list[str]:
+    """Names of a CSV file's columns: the configured ones, or else its first row.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or its first row is no header.
+    """
+    with open_source(source) as stored:
+        return _split_head(source, config, open_text(source, config, stored))[0]
+
+
+def find_data(source: Source, config: SourceConfig) -> int:
+    """Find the first byte after the header of a file in UTF-8, or in an encoding with one byte for a character.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or its first row is no header.
+    """
+    with open_source(source) as stored:
+        _, head, n_consumed = _split_head(source, config, open_text(source, config, stored))
+    consumed = head[:n_consumed]
+    return len(consumed if config.encoding == "utf-8" else consumed.decode("utf-8"))
+
+
+def open_text(source: Source, config: SourceConfig, stored: IO[bytes]) -> Utf8Stream:
+    """Stream of an open CSV file in UTF-8, its fields separated by one character.
+
+    Raises
+    ------
+    SourceError
+        When it is read, if it begins as files of another format do.
+    """
+    wide = config.encoding.startswith(("utf-16", "utf-32"))
+
+    def check(head: bytes) -> None:
+        for magic, what in _FOREIGN.items():
+            if head.startswith(magic) and not (wide and "UTF-16" in what):
+                raise SourceError(f"{source.name}: read as CSV, but it is {what}")
+
+    return Utf8Stream(stored, config, check)
+
+
+def read_csv_rows(
+    source: Source, config: SourceConfig, columns: Sequence[str], chunk: FileChunk | None = None
+) -> Iterator[RawRows]:
+    """Read some columns of a CSV file, or of a chunk of one; see `read_rows`."""
+    part = None if chunk is None else chunk.bytes
+    with open_source(source, check=part is None) as stored:
+        stream = open_text(source, config, stored)
+        separator = choose_separator(config.delimiter)
+        header, head, n_consumed = _split_head(source, config, stream)
+        head = head[n_consumed:]
+        indices = find_columns(source, header, columns)
+        first = 0
+        if chunk is not None and part is not None:
+            stored.seek(part[0])
+            # rows are numbered from the beginning of the chunk, and shown from that of the file
+            stream, head, first = (
+                Utf8Stream(StreamPart(stored, part), config),
+                b"",
+                chunk.first_row - 1,
+            )
+        # a row that cannot fit: if it is not the last ragged row, an open quotation mark has swallowed it
+        sentinel = separator * len(header) + "pmf-end-of-file"
+        feed = CsvFeed(stream, head, sentinel.encode(), ord(separator))
+        ragged: list[tuple[int, str]] = []
+        batches = _parse(source, separator, header, indices, feed, ragged, first)
+        cursor = 1
+        for batch in batches:
+            rows = _number_rows(cursor, batch.num_rows, ragged)
+            if rows.size:
+                cursor = int(rows[-1]) + 1
+            before = [row for row in ragged if row[0] < cursor]
+            del ragged[: len(before)]
+            mangled = feed.take_mangled(cursor)
+            if keep := [row not in mangled for row in rows.tolist()] if mangled else []:
+                # their fields are in the wrong columns, even if there are as many fields as columns
+                before += [(row, mangled[row]) for row in rows.tolist() if row in mangled]
+                batch, rows = batch.filter(pa.array(keep)), rows[keep]
+            restored = _restore(batch, columns, config)
+            yield RawRows(restored, rows + first, _restore_ragged(before, config, first))
+        if not ragged or ragged[-1][1] != sentinel:
+            raise SourceError(
+                f"{source.name}: a quotation mark in row {first + (ragged[-1][0] if ragged else cursor - 1)} "
+                "is never closed, and the rest of the file would be its text; correct that row, or copy the file again"
+            )
+        n_rows = ragged[-1][0] - 1
+        if chunk is not None and chunk.n_rows not in (None, n_rows):
+            raise SourceError(
+                f"{source.name}: {n_rows} rows from row {first + 1} on, where {chunk.n_rows} were counted before; "
+                "it has changed while it was read: run again when the file is complete"
+            )
+        if ragged[:-1]:
+            empty = pa.RecordBatch.from_arrays(
+                [pa.array([], pa.binary())] * len(columns), names=list(columns)
+            )
+            yield RawRows(empty, np.empty(0, np.int64), _restore_ragged(ragged[:-1], config, first))
+
+
+def _parse(
+    source: Source,
+    delimiter: str,
+    header: Sequence[str],
+    indices: Sequence[int],
+    feed: CsvFeed,
+    ragged: list[tuple[int, str]],
+    first: int,
+) -> Iterator[pa.RecordBatch]:
+    """Parse what a feed gives; ``first`` rows of the file are before it."""
+    names = [str(index) for index in range(len(header))]
+    included = [names[index] for index in indices]
+
+    def keep(row: pyarrow.csv.InvalidRow) -> str:
+        ragged.append((row.number, byte_stream.restore_text(row.text.encode("utf-8"))))
+        return "skip"
+
+    done = first
+    try:
+        reader = pyarrow.csv.open_csv(
+            feed,
+            # only without threads are rows numbered, and batches split, alike everywhere
+            pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=byte_stream.CSV_BYTES, column_names=names
+            ),
+            pyarrow.csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
+            ),
+            pyarrow.csv.ConvertOptions(
+                include_columns=included,
+                column_types=dict.fromkeys(included, pa.binary()),
+                strings_can_be_null=False,
+                check_utf8=False,
+            ),
+        )
+        for batch in reader:
+            yield batch
+            done += batch.num_rows
+    except pa.ArrowInvalid as error:
+        if "straddl" not in str(error):
+            raise SourceError(
+                f"{source.name}: cannot be read as CSV after {done} rows ({error}); check source.delimiter"
+            ) from error
+        raise SourceError(
+            f"{source.name}: a row after row {done + len(ragged)} does not end within {byte_stream.CSV_BYTES} bytes; "
+            "is a quotation mark never closed there?"
+        ) from error
+    except DAMAGED as error:
+        spare_transient(error)
+        raise _truncated(source, error) from error
+
+
+def _truncated(source: Source, error: BaseException) -> SourceError:
+    return SourceError(
+        f"{source.name}: cannot be unpacked to its end, so it was cut short or damaged ({error}); "
+        "copy the file again"
+    )
+
+
+def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) -> IntArray:
+    """Numbers of the next rows that fit: those from the cursor on that are not ragged."""
+    rows = np.arange(cursor, cursor + n_rows, dtype=np.int64)
+    gaps = np.array([number for number, _ in ragged], np.int64)
+    # the k-th gap moves every row at or after it by one
+    rows += np.searchsorted(gaps - np.arange(gaps.size), rows, side="right")
+    return rows
+
+
+def _split_head(
+    source: Source, config: SourceConfig, stream: Utf8Stream
+) -> tuple[list[str], bytes, int]:
+    """Read column names; give the first bytes in UTF-8 as well, and how many of them are a mark and the header."""
+    if not config.delimiter.isascii():
+        raise SourceError(
+            f"{source.name}: source.delimiter {config.delimiter!r} is not ASCII; files with it are not read: "
+            "write them with a comma or a tab"
+        )
+    try:
+        head = _read_full(stream, HEADER_BYTES)
+    except DAMAGED as error:
+        spare_transient(error)
+        raise _truncated(source, error) from error
+    whole, head = head, head.removeprefix(_BOM)
+    n_mark = len(whole) - len(head)
+    if config.columns is not None:
+        return list(config.columns), whole, n_mark
+    used = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal used
+        text = io.TextIOWrapper(io.BytesIO(head), "utf-8", "surrogateescape", newline="")
+        for line in text:
+            used += len(line.encode("utf-8", "surrogateescape"))
+            yield line
+
+    try:
+        rows = csv.reader(lines(), delimiter=choose_separator(config.delimiter))
+        header = next((row for row in rows if row), None)
+    except csv.Error as error:
+        raise SourceError(
+            f"{source.name}: its header cannot be read as CSV ({error}); check source.delimiter"
+        ) from error
+    if header is None or len(head) == used >= HEADER_BYTES - len(_BOM):
+        raise SourceError(
+            f"{source.name}: no header in its first {len(head)} bytes; "
+            "add one, or name the columns in source.columns"
+        )
+    try:
+        [name.encode() for name in header]
+    except UnicodeEncodeError:
+        shown = [name.encode("utf-8", "surrogateescape") for name in header[:8]]
+        raise SourceError(
+            f"{source.name}: its header {shown} is not in the encoding {config.encoding}; set source.encoding, as to "
+            "'cp1252' or 'latin-1' (pmf infer: --encoding), or save the file as UTF-8"
+        ) from None
+    if len(config.delimiter) > 1:
+        header = [name.replace(UNIT_SEPARATOR, config.separator) for name in header]
+    return header, whole, n_mark + used
+
+
+def _read_full(stream: Utf8Stream, n_bytes: int) -> bytes:
+    parts = []
+    while n_bytes > 0 and (part := stream.read(n_bytes)):
+        parts.append(bytes(part))
+        n_bytes -= len(part)
+    return b"".join(parts)
+
+
+def _restore(batch: pa.RecordBatch, columns: Sequence[str], config: SourceConfig) -> pa.RecordBatch:
+    """Values of every column as the file means them."""
+    restored = [restore_bytes(column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(
+        restore_values(restored, columns, config), names=list(columns)
+    )
+
+
+def _restore_ragged(
+    ragged: Sequence[tuple[int, str]], config: SourceConfig, first: int
+) -> tuple[tuple[int, str], ...]:
+    """Numbers in the file and texts of ragged rows in their order, with the delimiters of the file."""
+    ragged = [(first + row, text) for row, text in ragged]
+    if len(config.delimiter) > 1:
+        ragged = [(row, text.replace(UNIT_SEPARATOR, config.separator)) for row, text in ragged]
+    return tuple(sorted(ragged))

@@ -1,0 +1,375 @@
+"""Second pass: some buckets of all spills become samples, and superseded rows go to quarantine."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray
+from pmflib.core.blocks import SPARSE_BELOW, Block, DenseBlock, SparseBlock
+from pmflib.core.errors import SchemaError, SourceError, StoreError
+from pmflib.core.hashing import HashArray
+from pmflib.ingest.dataset.accounts import Account, StepSummary
+from pmflib.ingest.dataset.identifiers import find_buckets, hash_identifiers, make_keys
+from pmflib.ingest.dataset.quarantine import (
+    QUARANTINE,
+    QUARANTINE_HASHES,
+    QuarantineWriter,
+    raw_text,
+)
+from pmflib.ingest.dataset.spill_lists import find_levels
+from pmflib.ingest.dataset.spills import Spill
+from pmflib.schema import Schema
+from pmflib.store.sample_blocks import SampleWriter
+
+
+def assemble_buckets(
+    spills: Sequence[Path],
+    names: Sequence[str],
+    buckets: tuple[int, int],
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    *,
+    n_buckets: int,
+    n_folds: int,
+    folder: Path,
+    since: float = -math.inf,
+) -> StepSummary:
+    """Make the samples of some buckets from the spills of all files; memory is that of the buckets.
+
+    Each spill is opened once. Samples are in the order of their identifiers' bytes. Of several answers of a sample to a
+    variable, or several wide rows of a sample, one is kept: by ``policy.on_duplicate`` the last or the first, by time,
+    then file, then row. The others go to quarantine; their raw text is written from what they were encoded to, by
+    label. A row whose value is missing supersedes nothing and is not superseded.
+
+    Parameters
+    ----------
+    spills, names
+        Folder of each spill, and the name of the file that it is of, in the order of the files and of their rows.
+    buckets
+        The first bucket, and the one after the last.
+    schema, source_config, policy
+        The same as for the spills; a spill that names its levels may have been encoded with a part of the schema.
+    n_buckets, n_folds
+        Buckets that the files were spilled to, and folds: samples of bucket b belong to fold b % n_folds.
+    folder
+        Folder, made if need be; ``samples`` (sparse where less than ``SPARSE_BELOW`` is observed) and
+        ``quarantine.parquet`` are written into it.
+    since
+        Rows with an earlier time are skipped: they are outside the window.
+
+    Returns
+    -------
+    The account of the rows that the spills encoded, none of which has a cell made missing here, and what was written.
+    See `combine_accounts`.
+
+    Raises
+    ------
+    SchemaError
+        If there are duplicates and the policy is to stop.
+    SourceError
+        If the times of one file are numbers and those of another instants.
+    StoreError
+        If a spill is incomplete or was made with another schema.
+    """
+    rows = _read_rows(
+        spills,
+        names,
+        schema,
+        source_config.layout,
+        since,
+        lambda spill: spill.read_buckets(*buckets),
+    )
+    return _assemble(rows, schema, source_config, policy, n_buckets, n_folds, folder)
+
+
+def assemble_samples(
+    spills: Sequence[Path],
+    names: Sequence[str],
+    keys: HashArray,
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    *,
+    n_buckets: int,
+    n_folds: int,
+    folder: Path,
+    since: float = -math.inf,
+) -> StepSummary:
+    """Make the samples of some keys, whichever buckets they are in, as `assemble_buckets` would make them.
+
+    Parameters
+    ----------
+    spills, names, schema, source_config, policy, n_buckets, n_folds, folder, since
+        As for `assemble_buckets`.
+    keys
+        uint64, sorted: see `make_keys`. Samples with other keys are not read.
+
+    Returns
+    -------
+    As `assemble_buckets`.
+
+    Raises
+    ------
+    SchemaError, SourceError, StoreError
+        As `assemble_buckets`.
+    """
+    rows = _read_rows(
+        spills, names, schema, source_config.layout, since, lambda spill: spill.read_samples(keys)
+    )
+    return _assemble(rows, schema, source_config, policy, n_buckets, n_folds, folder)
+
+
+def _assemble(
+    rows: _Rows,
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    n_buckets: int,
+    n_folds: int,
+    folder: Path,
+) -> StepSummary:
+    """Make samples of rows, and write them."""
+    identifiers, rank = _rank_samples(rows.samples)
+    block: Block
+    if source_config.layout == "long":
+        kept, lost, keys = _choose_answers(rows, rank, schema, policy)
+        block = _join_answers(rows, rank, kept, len(identifiers))
+    else:
+        kept, lost, keys = _choose(np.arange(rank.size), [rank], policy)
+        block = DenseBlock(rows.values[kept])
+
+    def describe(indices: IntArray) -> list[str]:
+        write = _describe_answers if rows.values.ndim == 1 else _describe_rows
+        return write(rows, indices, schema, source_config)
+
+    if lost.size and policy.on_duplicate == "error":
+        raise _duplicate_error(rows, lost, keys)
+    lost = lost[np.lexsort((rows.numbers[lost], rows.files[lost]))]
+    folder.mkdir(parents=True, exist_ok=True)
+    with QuarantineWriter(folder / QUARANTINE) as quarantine:
+        files = [rows.names[file] for file in rows.files[lost].tolist()]
+        quarantine.add_all(files, rows.numbers[lost].tolist(), "duplicate", None, describe(lost))
+    hashes = hash_identifiers(pa.array(identifiers, pa.binary()))
+    np.save(folder / QUARANTINE_HASHES, hashes[rank[lost]])
+    account = Account(rank.size, rank.size - lost.size, reasons=Counter(duplicate=lost.size))
+    # a row number means something only where there is one file
+    single = rows.values.ndim == 2 and len({*rows.names}) == 1
+    origins = rows.numbers[kept] if single else np.full(block.n_rows, -1, np.int64)
+    sizes = [np.bincount(part, minlength=len(identifiers)) for part in (rank, rank[lost])]
+    observed = (
+        len(block.indices) if isinstance(block, SparseBlock) else int((block.codes >= 0).sum())
+    )
+    sparse = observed < SPARSE_BELOW * block.n_rows * schema.n_variables
+    samples = SampleWriter(folder / "samples", schema, sparse=sparse)
+    if block.n_rows:
+        folds = find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)
+        counts = np.column_stack(sizes)
+        samples.append(block, folds.astype(np.int64), origins, identifiers, counts)
+    return StepSummary(account, written=samples.close())
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of some buckets, spill after spill, each in its order.
+
+    ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
+    (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's spill and
+    its number in the file.
+    """
+
+    samples: pa.BinaryArray
+    values: IntArray
+    times: FloatArray | None
+    files: IntArray
+    numbers: IntArray
+    names: Sequence[str]
+
+
+def _read_rows(
+    spills: Sequence[Path],
+    names: Sequence[str],
+    schema: Schema,
+    layout: str,
+    since: float,
+    read: Callable[[Spill], pa.Table],
+) -> _Rows:
+    if len(spills) != len(names) or not spills:
+        raise StoreError(
+            f"{len(spills)} spills for {len(names)} names; give one name per spill, at least one"
+        )
+    tables = []
+    formats: dict[str, str] = {}
+    for spill, name in zip(spills, names, strict=True):
+        levels = find_levels(spill, schema)
+        whole_schema = {} if levels is not None else {"schema": schema.digest}
+        opened = Spill(spill, {"layout": layout, **whole_schema}, since)
+        table = read(opened)
+        if levels is not None:
+            column = table.schema.get_field_index("level")
+            stored = pa.array(levels[table["level"].to_numpy()], pa.int32())
+            table = table.set_column(column, table.schema.field(column), stored)
+        if (written := opened.metadata.get("time", "None")) != "None":
+            formats.setdefault(written, name)
+        tables.append(table)
+    if len(formats) > 1:
+        raise SourceError(
+            f"times of {formats['number']} are numbers, those of {formats['instant']} are ISO 8601; "
+            "they cannot be compared: write all in one format"
+        )
+    whole = pa.concat_tables(tables)
+    if layout == "long":
+        values = whole["level"].to_numpy()
+    else:
+        values = unpack_codes(whole["codes"], schema)
+    return _Rows(
+        whole["sample"].combine_chunks(),
+        values,
+        whole["time"].to_numpy() if "time" in whole.column_names else None,
+        np.repeat(np.arange(len(tables)), [table.num_rows for table in tables]),
+        whole["row"].to_numpy(),
+        names,
+    )
+
+
+def unpack_codes(column: pa.ChunkedArray, schema: Schema) -> IntArray:
+    """Codes of wide rows of a spill: shape (n_rows, n_variables)."""
+    dtype = schema.code_dtype.newbyteorder("<")
+    parts = [np.empty((0, schema.n_variables), dtype)]
+    for chunk in column.chunks:
+        # the buffer of a page is padded to whole words
+        stop = (chunk.offset + len(chunk)) * schema.n_variables
+        content = np.frombuffer(chunk.buffers()[1], dtype)[:stop] if len(chunk) else parts[0]
+        parts.append(content.reshape(-1, schema.n_variables)[chunk.offset :])
+    return np.concatenate(parts).astype(schema.code_dtype)
+
+
+def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], IntArray]:
+    """Distinct identifiers in the order of their bytes, and each row's index among them."""
+    coded = samples.dictionary_encode()
+    order = pc.sort_indices(coded.dictionary).to_numpy().astype(np.int64)
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    identifiers = np.empty(order.size, object)
+    identifiers[:] = coded.dictionary.take(pa.array(order)).to_pylist()
+    return identifiers, rank[coded.indices.to_numpy()]
+
+
+def _choose_answers(
+    rows: _Rows, rank: IntArray, schema: Schema, policy: SchemaConfig
+) -> tuple[IntArray, IntArray, list[IntArray]]:
+    answered = np.flatnonzero(rows.values >= 0)
+    variable_of = np.repeat(np.arange(schema.n_variables), schema.cardinalities)
+    variable = np.zeros(rank.size, np.int64)
+    variable[answered] = variable_of[rows.values[answered]]
+    if rows.times is not None:
+        answered = answered[np.argsort(rows.times[answered], kind="stable")]
+    return _choose(answered, [rank, variable], policy)
+
+
+def _choose(
+    indices: IntArray, keys: list[IntArray], policy: SchemaConfig
+) -> tuple[IntArray, IntArray, list[IntArray]]:
+    """Choose the last or the first of the rows with equal keys.
+
+    Returns
+    -------
+    Chosen rows, sorted by keys; the others; and the keys.
+    """
+    for key in reversed(keys):
+        indices = indices[_stable_order(key[indices])]
+    # whether a row has the same keys as the one after it
+    same: BoolArray = np.ones(max(indices.size - 1, 0), np.bool_)
+    for key in keys:
+        ordered = key[indices]
+        same &= ordered[1:] == ordered[:-1]
+    edge = np.zeros(1, np.bool_)
+    lost = np.concatenate([edge, same] if policy.on_duplicate == "first" else [same, edge])
+    lost = lost[: indices.size]
+    return indices[~lost], indices[lost], keys
+
+
+def _stable_order(key: IntArray) -> IntArray:
+    """Order of integers at least 0; radix sort, 16 bits at a time."""
+    order: IntArray = np.argsort((key & 0xFFFF).astype(np.uint16), kind="stable")
+    shift = 16
+    while key.size and int(key.max()) >> shift:
+        digit = ((key[order] >> shift) & 0xFFFF).astype(np.uint16)
+        order = order[np.argsort(digit, kind="stable")]
+        shift += 16
+    return order
+
+
+def _join_answers(rows: _Rows, rank: IntArray, kept: IntArray, n_samples: int) -> SparseBlock:
+    indptr = np.zeros(n_samples + 1, np.int64)
+    np.cumsum(np.bincount(rank[kept], minlength=n_samples), out=indptr[1:])
+    return SparseBlock(indptr, rows.values[kept].astype(np.int32))
+
+
+def _describe_answers(
+    rows: _Rows, indices: IntArray, schema: Schema, config: SourceConfig
+) -> list[str]:
+    # a sample, and a level's variable and label, are written once, not once a row
+    labels = {}
+    for level in np.unique(rows.values[indices]).tolist():
+        variable = int(np.searchsorted(schema.offsets, level, side="right")) - 1
+        label = schema[variable].levels[level - int(schema.offsets[variable])]
+        labels[level] = raw_text(["", schema[variable].name, label], config.separator)
+    coded = rows.samples.take(pa.array(indices)).dictionary_encode()
+    samples = [raw_text([sample], config.separator) for sample in coded.dictionary.to_pylist()]
+    pairs = zip(coded.indices.to_pylist(), rows.values[indices].tolist(), strict=True)
+    texts = [samples[sample] + labels[level] for sample, level in pairs]
+    if rows.times is None:
+        return texts
+    times = rows.times[indices].tolist()
+    return [
+        text + raw_text(["", time], config.separator)
+        for text, time in zip(texts, times, strict=True)
+    ]
+
+
+def _describe_rows(
+    rows: _Rows, indices: IntArray, schema: Schema, config: SourceConfig
+) -> list[str]:
+    samples = rows.samples.take(pa.array(indices)).to_pylist()
+    texts = []
+    for sample, codes in zip(samples, rows.values[indices].tolist(), strict=True):
+        labels = [
+            variable.levels[code] if code >= 0 else ""
+            for variable, code in zip(schema.variables, codes, strict=True)
+        ]
+        texts.append(raw_text([*labels, sample], config.separator))
+    return texts
+
+
+def _duplicate_error(rows: _Rows, lost: IntArray, keys: list[IntArray]) -> SchemaError:
+    """Say where the first duplicate is, in the order of the files, and a row it collides with; not whose they are."""
+    first_lost = int(lost[np.lexsort((rows.numbers[lost], rows.files[lost]))[0]])
+    twins = np.ones(rows.numbers.size, np.bool_)
+    for key in keys:
+        twins &= key == key[first_lost]
+    twins[first_lost] = False
+    if rows.values.ndim == 1:
+        twins &= rows.values >= 0
+    other = int(np.flatnonzero(twins)[0])
+    first, second = (
+        f"{rows.names[rows.files[p]]} row {rows.numbers[p]}"
+        for p in sorted((first_lost, other), key=lambda p: (rows.files[p], rows.numbers[p]))
+    )
+    what = (
+        "answer the same variable for the same sample" if len(keys) > 1 else "are the same sample"
+    )
+    return SchemaError(
+        f"{first} and {second} {what} "
+        f"({lost.size} such rows in this partition). Remove one, or set schema.on_duplicate to 'last' or 'first'"
+    )

@@ -1,0 +1,423 @@
+"""From raw files to a dataset in a store: rows encoded or in quarantine, samples of a window in partitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from pmflib.config import PipelineConfig
+from pmflib.core.errors import PmfError
+from pmflib.core.hashing import HashArray
+from pmflib.ingest.dataset.accounts import (
+    DatasetAccount,
+    StepSummary,
+    carry_account,
+    combine_accounts,
+)
+from pmflib.ingest.dataset.build_steps import (
+    VERSION,
+    BuildJob,
+    assemble_increment,
+    assemble_partition,
+    encode_file,
+    recall,
+    spill_file,
+)
+from pmflib.ingest.dataset.erased_samples import ErasedSamples
+from pmflib.ingest.dataset.identifiers import (
+    choose_buckets,
+    estimate_csv_bytes,
+    group_buckets,
+    list_keys,
+)
+from pmflib.ingest.dataset.layering import (
+    Base,
+    find_touched,
+    join_keys,
+    open_base,
+    split_keys,
+    supersede_samples,
+)
+from pmflib.ingest.dataset.spill_lists import list_spills
+from pmflib.ingest.dataset.spills import Spill
+from pmflib.ingest.sources import (
+    Source,
+    attempt,
+    find_digest,
+    find_sources,
+    keep_readable,
+    recall_digest,
+)
+from pmflib.ingest.splitting import FilePart, split_files
+from pmflib.running.clients import Client, check_workers
+from pmflib.running.item_maps import map_items, recall_items
+from pmflib.running.maps import listen_to_counts
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
+from pmflib.store.caches import find_local_path
+from pmflib.store.dataset import FileStep, open_layer, write_dataset, write_layers
+from pmflib.store.objects.addresses import StoreAccess
+
+DAY = {"number": 86_400.0, "instant": 86_400e6}
+"""A day in the units of times: numbers are seconds, instants are microseconds."""
+R = TypeVar("R")
+OnStep: TypeAlias = Callable[[str, int, int, int], None]
+"""Called with the name of a step, how many of its items are done, how many there are, and the rows read so far."""
+
+
+def build_dataset(
+    client: Client,
+    store: Store,
+    config: PipelineConfig,
+    schema: Schema,
+    *,
+    label_names: Mapping[str, Reference] | None = None,
+    base: Reference | None = None,
+    rehash: bool = False,
+    on_step: OnStep = lambda *_: None,
+) -> Entry:
+    """Build a dataset from raw files. Artefacts of an earlier call on the same bytes are not built again.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread; the dataset is the same bytes.
+    store
+        Store for the artefacts, on storage that all workers share.
+    config
+        Sections ``source``, ``schema`` and ``store``: the files, their layout, the policy for rows that do not fit,
+        numbers of folds and buckets.
+    schema
+        Variables and levels.
+    label_names
+        For label logs, the names in each file, by the file's digest: a file is encoded with its own workers and
+        labels, and not again when other files bring others. The samples are the same.
+    base
+        Dataset to build upon, of the same store: only samples with rows in files that are new, changed or removed are
+        assembled again, from the spills, and its other samples are referred to. The samples are those of a dataset
+        built afresh, whose partitions are others. One that differs in schema, layout, folds or buckets is not used.
+    rehash
+        Whether to read the bytes of all files, also of those that seem not to have changed: see `find_digest`.
+    on_step
+        Progress.
+
+    Returns
+    -------
+    Entry of the dataset; its summary is the account of rows, as `combine_accounts` gives it, and ``files_skipped``:
+    names of files that were skipped, each with the reason.
+
+    Raises
+    ------
+    ConfigError
+        If a worker does not see the store.
+    SourceError
+        If a file is missing, empty, cut short or of another format, or has changed while it was read: all files that
+        are at fault are named.
+    SchemaError
+        If the data do not fit the schema, and the policy is to stop.
+    """
+    rule, skipped = config.source.on_unreadable_file, dict[str, str]()
+    sources = find_sources(
+        config.source_paths,
+        config.source.suffixes,
+        skip_empty=config.source.on_empty_file == "skip",
+        skipped=skipped,
+    )
+    n_folds, root = config.store.folds, store.address
+    # rows without identifiers are nobody's
+    erased = None if config.source.sample is None else ErasedSamples.of_store(store)
+    job = BuildJob(
+        root, schema, config.source, config.schema_, n_folds, 0, label_names or {}, erased=erased
+    )
+    check_workers(client, StoreAccess(root))
+    known: list[Any] = recall_items(partial(attempt, build=recall_digest), sources, root, rehash)
+    find: Callable[..., str | PmfError] = partial(attempt, build=find_digest)
+    digests: list[str | PmfError] = map_items(client, find, sources, root, rehash, known=known)
+    files = [
+        (
+            replace(source, digest=digest),
+            store.record_source(source.name, digest, {"bytes": source.size}).reference,
+        )
+        for source, digest in keep_readable(sources, digests, rule, skipped)
+    ]
+    parts = split_files(client, store, config.source, files)
+    found = keep_readable([source for source, _ in files], parts, rule, skipped)
+    if config.source.sample is None:
+        tried = _try_all(client, "encode files", encode_file, found, job, on_step)
+        steps, partitions = _list_steps(found, tried, rule, skipped)
+        account = combine_accounts([], _summarise(partitions), files_skipped=skipped)
+        return _publish_fresh(store, job, steps, partitions, None, account)
+    earlier = None
+    if base is not None:
+        earlier = open_base(store, base, job.origin, config.store.buckets)
+    n_buckets = config.store.buckets or (
+        earlier.n_buckets if earlier else choose_buckets(estimate_csv_bytes(sources), n_folds)
+    )
+    job = replace(job, n_buckets=n_buckets)
+    tried = _try_all(client, "read files", spill_file, found, job, on_step)
+    steps, spills = _list_steps(found, tried, rule, skipped)
+    job = replace(job, since=find_start(spills, config.window.days))
+    # the number of a wide row means something where there is one file, and then it is stored
+    if earlier is not None and (
+        config.source.layout == "long" or _is_single(steps) == _is_single(earlier.files)
+    ):
+        return _build_upon(client, store, earlier, job, steps, spills, skipped, on_step)
+    listed = list_spills(store, steps).reference
+    groups = group_buckets(estimate_csv_bytes(sources), n_buckets)
+    partitions = _build_all(
+        client, "sort partitions", assemble_partition, groups, job, on_step, listed
+    )
+    account = combine_accounts(
+        _summarise(spills),
+        _summarise(partitions),
+        count_outside(client, store, spills, job.since),
+        files_skipped=skipped,
+    )
+    keys = [(list_keys(first)[0], list_keys(stop - 1)[1]) for first, stop in groups]
+    return _publish_fresh(store, job, steps, partitions, keys, account, listed)
+
+
+def find_start(spills: Sequence[Entry], days: float | None) -> float:
+    """Find the time at which the window begins: some days before the newest row of all files.
+
+    Parameters
+    ----------
+    spills
+        Entries of all spills.
+    days
+        Length of the window; None for no window.
+
+    Returns
+    -------
+    The time, in the unit of the log; minus infinity without a window, or where no row has a time.
+    """
+    if days is None:
+        return -math.inf
+    ends = [
+        times.newest - days * DAY[times.format]
+        for times in (each.times for each in _summarise(spills))
+        if times is not None and times.newest is not None and times.format is not None
+    ]
+    return max(ends, default=-math.inf)
+
+
+def _summarise(entries: Sequence[Entry]) -> list[StepSummary]:
+    """Summaries of steps, as the manifest has them."""
+    return [StepSummary.from_json(entry.summary) for entry in entries]
+
+
+def count_outside(client: Client, store: Store, spills: Sequence[Entry], start: float) -> int:
+    """Count the rows before a window; only files that are partly in it are opened."""
+    n_past, paths = 0, []
+    for spill, summary in zip(spills, _summarise(spills), strict=True):
+        if _has_times(summary, -math.inf, start):
+            if _has_times(summary, start, math.inf):
+                paths.append(store.address_artefact(spill.reference))
+            else:
+                n_past += summary.account.rows_encoded
+    return n_past + sum(map_items(client, _count_rows, paths, start))
+
+
+def _has_times(summary: StepSummary, first: float, stop: float) -> bool:
+    """Whether the times of a file, from its oldest to its newest, reach into the interval [first, stop)."""
+    times = summary.times
+    if times is None or times.newest is None or times.oldest is None:
+        return False
+    return times.newest >= first and times.oldest < stop
+
+
+def _count_rows(spill: str, stop: float) -> int:
+    return Spill(find_local_path(spill), {}).count_rows(stop)
+
+
+def find_moved(
+    client: Client, store: Store, spills: Sequence[Entry], before: float, start: float
+) -> list[HashArray]:
+    """Keys of samples with rows between the beginnings of two windows, from each file that has such rows."""
+    first, last = sorted((before, start))
+    paths = [
+        store.address_artefact(spill.reference)
+        for spill, summary in zip(spills, _summarise(spills), strict=True)
+        if _has_times(summary, first, last)
+    ]
+    return map_items(client, _read_keys_between, paths, first, last) if first < last else []
+
+
+def _read_keys_between(spill: str, start: float, stop: float) -> HashArray:
+    return Spill(find_local_path(spill), {}).read_keys_between(start, stop)
+
+
+def _is_single(steps: Sequence[FileStep]) -> bool:
+    return len({step.name for step in steps}) == 1
+
+
+def _build_upon(
+    client: Client,
+    store: Store,
+    base: Base,
+    job: BuildJob,
+    steps: Sequence[FileStep],
+    spills: Sequence[Entry],
+    skipped: Mapping[str, str],
+    on_step: OnStep,
+) -> Entry:
+    """Build a dataset upon another: assemble the samples whose rows have changed, and refer to the others."""
+    references = [step.step for step in steps]
+    same = job.since == base.since and skipped == base.account.files_skipped
+    if same and list(steps) == list(base.files):
+        return base.entry
+    moved = find_moved(client, store, spills, base.since, job.since)
+    touched = join_keys([find_touched(client, store, base, references), *moved])
+    left = supersede_samples(client, base, touched)
+    carried = carry_account(base.account, left.lost)
+    n_rows = sum(spill.summary["rows_encoded"] for spill in spills) - carried.account.rows_in
+    listed = list_spills(store, steps).reference
+    items = split_keys(left.keys, n_rows)
+    built = _build_all(client, "sort partitions", assemble_increment, items, job, on_step, listed)
+    account = combine_accounts(
+        _summarise(spills),
+        [carried, *_summarise(built)],
+        count_outside(client, store, spills, job.since),
+        files_skipped=skipped,
+    )
+    layers = list(left.layers)
+    for entry, keys in zip(built, items, strict=True):
+        if entry.summary["samples"]:
+            layers.append(open_layer(store, entry.reference, (int(keys[0]), int(keys[-1]))))
+    account = replace(account, blocks=sum(len(layer.blocks) for layer in layers))
+    content = account.to_json()
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        write_layers(
+            folder, layers, content, steps, {**job.origin, **job.window, "buckets": job.n_buckets}
+        )
+        return content
+
+    return store.build(
+        "dataset",
+        inputs={
+            "base": base.entry.reference,
+            "spills": listed,
+            **number_inputs("samples", [layer.partition for layer in layers]),
+        },
+        options={"schema": job.schema.digest, "skipped": content["files_skipped"]},
+        version=VERSION,
+        write=write,
+    )
+
+
+def _list_steps(
+    files: Sequence[tuple[Source, Sequence[FilePart]]],
+    tried: Sequence[list[Entry] | PmfError],
+    rule: str,
+    skipped: dict[str, str],
+) -> tuple[list[FileStep], list[Entry]]:
+    """Chunks of files that could be read, each with the artefact of its rows."""
+    raw = {source.name: parts[0].raw for source, parts in files}
+    read = keep_readable([source for source, _ in files], tried, rule, skipped)
+    pairs = [(source.name, entry) for source, entries in read for entry in entries]
+    steps = [FileStep(name, raw[name], entry.reference) for name, entry in pairs]
+    return steps, [entry for _, entry in pairs]
+
+
+def _try_all(
+    client: Client,
+    name: str,
+    build: Callable[[Any, BuildJob], Entry],
+    files: Sequence[tuple[Source, Sequence[FilePart]]],
+    job: BuildJob,
+    on_step: OnStep,
+) -> list[list[Entry] | PmfError]:
+    """Do `_build_all` for the chunks of files, and give the error of a file that cannot be used in place of these."""
+    tried: Iterator[Entry | PmfError] = iter(
+        _build_all(
+            client,
+            name,
+            partial(attempt, build=build),
+            [part for _, parts in files for part in parts],
+            job,
+            on_step,
+        )
+    )
+    out: list[list[Entry] | PmfError] = []
+    for _, parts in files:
+        mine = [next(tried) for _ in parts]
+        entries = [each for each in mine if isinstance(each, Entry)]
+        # the first one: errors are in the order of the rows
+        errors = [each for each in mine if isinstance(each, PmfError)]
+        out.append(errors[0] if errors else entries)
+    return out
+
+
+def _build_all(
+    client: Client,
+    name: str,
+    build: Callable[..., R],
+    items: Sequence[Any],
+    job: BuildJob,
+    on_step: OnStep,
+    *shared: Any,
+) -> list[R]:
+    """Build artefacts on the workers, one per item, and report how many there are and the rows read for them."""
+    n_items, n_done, n_rows = len(items), 0, 0
+
+    def show() -> None:
+        # the last report is below, with the rows of all items
+        if n_done < n_items:
+            on_step(name, n_done, n_items, n_rows)
+
+    def on_rows(count: int) -> None:
+        nonlocal n_rows
+        n_rows += count
+        show()
+
+    def on_result(done: int) -> None:
+        nonlocal n_done
+        n_done = done
+        show()
+
+    known = recall_items(partial(recall, build=build), items, job, *shared)
+    n_done = sum(entry is not None for entry in known)
+    show()
+    # where there is nothing to build, no worker has to start
+    with listen_to_counts(client if n_done < n_items else None, on_rows) as topic:
+        heard = replace(job, topic=topic)
+        entries = map_items(client, build, items, heard, *shared, known=known, on_result=on_result)
+    # items that an earlier run built were not read again, but their rows count
+    done = [entry for entry in entries if isinstance(entry, Entry)]
+    on_step(name, n_items, n_items, sum(entry.summary["rows_in"] for entry in done))
+    return entries
+
+
+def _publish_fresh(
+    store: Store,
+    job: BuildJob,
+    steps: Sequence[FileStep],
+    partitions: Sequence[Entry],
+    keys: Sequence[tuple[int, int]] | None,
+    account: DatasetAccount,
+    spills: Reference | None = None,
+) -> Entry:
+    """Publish a dataset of whole partitions."""
+    references = [entry.reference for entry in partitions]
+    content = account.to_json()
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        origin = {**job.origin, **job.window, "buckets": job.n_buckets}
+        write_dataset(folder, store, references, content, keys=keys, files=steps, origin=origin)
+        return content
+
+    return store.build(
+        "dataset",
+        inputs={
+            **({} if spills is None else {"spills": spills}),
+            **number_inputs("samples", references),
+        },
+        options={"schema": job.schema.digest, "skipped": content["files_skipped"]},
+        version=VERSION,
+        write=write,
+    )

@@ -1,0 +1,224 @@
+"""Workers and labels of a file: the schema of a label log, in memory that does not grow with the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.config import SourceConfig
+from pmflib.core.errors import SchemaError
+from pmflib.core.json_files import parse_json
+from pmflib.ingest.long_draft import MAX_VARIABLES
+from pmflib.ingest.readers import read_rows
+from pmflib.ingest.sources import Source, find_digest
+from pmflib.schema import Schema, Variable
+from pmflib.schema.drafting.level_order import natural_key
+from pmflib.schema.variable import as_text
+from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.file_digests import read_checked
+
+VERSION = 1
+"""Version of the artefact: raised when its content changes."""
+NAMES_FILE = "census.json"
+"""File of the names in the folder of its artefact, whose kind is "census": both are names in stores there are."""
+MAX_CLASSES = 1000
+"""Most distinct labels: with more it is not the label column."""
+
+
+@dataclass(frozen=True)
+class LogNames:
+    """Names in a file.
+
+    Parameters
+    ----------
+    workers, labels
+        Distinct texts, in natural order ("2" before "10").
+    """
+
+    workers: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @staticmethod
+    def merge(parts: Iterable[LogNames]) -> LogNames:
+        """Names in any of the files."""
+        workers: set[str] = set()
+        labels: set[str] = set()
+        for part in parts:
+            workers.update(part.workers)
+            labels.update(part.labels)
+        return LogNames(_sort(workers), _sort(labels))
+
+    def save(self, path: Path) -> None:
+        """Write the names as JSON."""
+        path.write_text(json.dumps(asdict(self), ensure_ascii=False), "utf-8")
+
+    @staticmethod
+    def load(path: Path) -> LogNames:
+        """Read what `save` wrote."""
+        content = parse_json(read_checked(path))
+        return LogNames(tuple(content["workers"]), tuple(content["labels"]))
+
+
+def find_log_names(source: Source, config: SourceConfig) -> LogNames:
+    """List the workers and labels of one file.
+
+    Parameters
+    ----------
+    source
+        The file.
+    config
+        Laid out long: ``variable`` is the worker's column, ``value`` the label's.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, or lacks a column.
+    SchemaError
+        If a column has too many distinct values to be what it should be.
+    """
+    assert config.variable is not None
+    assert config.value is not None
+    workers: set[str] = set()
+    labels: set[str] = set()
+    columns = list(dict.fromkeys([config.variable, config.value]))
+    for raw in read_rows(source, config, columns):
+        workers.update(_distinct(raw.batch.column(config.variable)))
+        labels.update(_distinct(raw.batch.column(config.value)))
+        for column, found, most in (
+            (config.variable, workers, MAX_VARIABLES),
+            (config.value, labels, MAX_CLASSES),
+        ):
+            if len(found) > most:
+                raise SchemaError(
+                    f"{source.name}: column {column!r} has more than {most} distinct values; check which columns hold "
+                    "the worker and the label"
+                )
+    missing = {text.strip() for text in config.missing}
+    return LogNames(_sort(workers - {""}), _sort(labels - missing))
+
+
+def build_log_names(source: Source, config: SourceConfig, root: str) -> Entry:
+    """Build the names in one file as an artefact; a file whose names are in the store is not read again.
+
+    Parameters
+    ----------
+    source, config
+        As for `find_log_names`.
+    root
+        Folder of the store.
+    """
+    store = Store(root)
+    source = replace(source, digest=find_digest(source, root))
+    raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        names = find_log_names(source, config)
+        names.save(folder / NAMES_FILE)
+        return {"workers": len(names.workers), "labels": len(names.labels)}
+
+    return store.build(
+        "census",
+        inputs={"source": raw},
+        options={
+            "name": source.name,
+            "source": {**config.reading, "missing": list(config.missing)},
+        },
+        version=VERSION,
+        write=write,
+    )
+
+
+def load_log_names(store: Store, parts: Iterable[Reference]) -> LogNames:
+    """Read the names in several files, and join them."""
+    return LogNames.merge(LogNames.load(store.locate(names) / NAMES_FILE) for names in parts)
+
+
+def make_label_schema(
+    names: LogNames, config: SourceConfig, classes: Sequence[str] | None = None
+) -> Schema:
+    """Schema of a label log: a variable for each worker, whose levels are the classes.
+
+    Parameters
+    ----------
+    names
+        Names in all files.
+    config
+        Names the texts that mean "not given".
+    classes
+        Labels that there are; None for all that were given.
+
+    Raises
+    ------
+    SchemaError
+        If there is no worker or no label.
+    """
+    levels = tuple(classes) if classes is not None else names.labels
+    if not names.workers or not levels:
+        raise SchemaError(
+            f"{len(names.workers)} workers and {len(levels)} labels were found; check the names of the columns"
+        )
+    return Schema(tuple(Variable(name, levels, missing=config.missing) for name in names.workers))
+
+
+def check_label_schema(schema: Schema) -> Schema:
+    """Check that a schema is one of a label log, and return it.
+
+    Raises
+    ------
+    SchemaError
+        If the workers' labels are not the same for all.
+    """
+    if any(variable.levels != schema[0].levels for variable in schema):
+        raise SchemaError("the workers have different labels; let `pmf crowd` write the schema")
+    return schema
+
+
+def narrow_schema(schema: Schema, names: LogNames, config: SourceConfig) -> Schema:
+    """Schema of one file of a label log: its own workers and labels, in their own order, whoever else there is.
+
+    What is encoded with it stays as it is when workers come in with other files.
+
+    Parameters
+    ----------
+    schema
+        From `make_label_schema`, of all files.
+    names
+        Names in this file.
+    config
+        As for `make_label_schema`.
+
+    Returns
+    -------
+    A part of the schema, or all of it where the file has no worker or none of the labels.
+    """
+    levels = schema[0].levels
+    codes = {schema[0].encode_value(label) for label in names.labels}
+    labels = _sort({levels[code] for code in codes if code >= 0})
+    workers = tuple(name for name in names.workers if name in schema)
+    if not workers or not labels:
+        return schema
+    return make_label_schema(LogNames(workers, labels), config)
+
+
+def _distinct(column: pa.Array) -> set[str]:
+    """Texts of a column; what is not UTF-8 is for the quarantine."""
+    texts = set()
+    for value in pc.unique(column).to_pylist():
+        if value is None:
+            continue
+        try:
+            text = value.decode("utf-8") if isinstance(value, bytes) else as_text(value)
+        except UnicodeDecodeError:
+            continue
+        texts.add(text.strip())
+    return texts
+
+
+def _sort(texts: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(texts, key=lambda text: (natural_key(text), text)))

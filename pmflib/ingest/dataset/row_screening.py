@@ -1,0 +1,204 @@
+"""Rows of one file that do not fit: they are put in quarantine, or an error is raised."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.config.data_sections import REASONS
+from pmflib.core.arrays import BoolArray, IntArray
+from pmflib.core.errors import SchemaError, SourceError
+from pmflib.ingest.chunks import RawRows
+from pmflib.ingest.dataset.accounts import Account
+from pmflib.ingest.dataset.quarantine import QuarantineWriter, field_text, raw_text
+from pmflib.ingest.sources import Source
+from pmflib.schema import Variable
+
+FINE = len(REASONS)
+"""Decision on a row that fits; other decisions are indices of ``REASONS``, and the smaller one prevails."""
+
+PROBLEMS = {
+    "ragged": "has too few or too many fields, or text after a closing quotation mark",
+    "undecodable": "is not UTF-8",
+    "no_sample": "is no sample identifier: it is empty",
+    "unknown_variable": "is no variable of the schema",
+    "bad_time": "is no time in the format of this column: a number, or ISO 8601",
+}
+"""What is wrong with a row, by reason; of an unknown level, its variable says it."""
+
+
+class RowDecisions:
+    """Decisions on the rows of one batch.
+
+    Parameters
+    ----------
+    n_rows
+        Number of rows; all are fine at first.
+    """
+
+    def __init__(self, n_rows: int) -> None:
+        self.reasons: npt.NDArray[np.uint8] = np.full(n_rows, FINE, np.uint8)
+        self._columns: npt.NDArray[np.int32] = np.zeros(n_rows, np.int32)
+
+    def mark(self, where: BoolArray, reason: str, column: int) -> None:
+        """Mark rows, unless they already have a decision that prevails or the same one from an earlier column.
+
+        Parameters
+        ----------
+        where
+            Booleans of shape (n_rows,).
+        reason
+            One of ``REASONS``.
+        column
+            Index in the batch of the column at fault.
+        """
+        code = REASONS.index(reason)
+        worse = where & (self.reasons > code)
+        self.reasons[worse] = code
+        self._columns[worse] = column
+
+    @property
+    def fits(self) -> BoolArray:
+        """Mask of the rows that fit, bool of shape (n_rows,)."""
+        fits: BoolArray = self.reasons == FINE
+        return fits
+
+    def get(self, row: int) -> tuple[str, int]:
+        """Reason and column of a row that is not fine."""
+        return REASONS[self.reasons[row]], int(self._columns[row])
+
+
+class Screen:
+    """Sends the rows of one file that do not fit to quarantine, or stops, and keeps the account.
+
+    Parameters
+    ----------
+    source
+        The file.
+    config, policy
+        Layout of the file, and the policy for rows that do not fit.
+    quarantine
+        Writer for rejected rows; the caller closes it.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        config: SourceConfig,
+        policy: SchemaConfig,
+        quarantine: QuarantineWriter,
+    ) -> None:
+        self.account = Account()
+        self._source = source
+        self._delimiter = config.separator
+        self._sample = config.sample
+        self._policy = policy
+        self._quarantine = quarantine
+
+    def leave_out(self, n_rows: int) -> None:
+        """Count rows of variables that are left out on purpose."""
+        self.account += Account(n_rows, rows_left_out=n_rows)
+
+    def pass_over(self, n_rows: int) -> None:
+        """Count rows of samples that were erased."""
+        self.account += Account(n_rows, rows_erased=n_rows)
+
+    def count_cells(self, cells: Mapping[str, int]) -> None:
+        """Count values that are no level and count as missing, by variable."""
+        self.account += Account(cells_made_missing=Counter(cells))
+
+    def sift(
+        self, raw: RawRows, decisions: RowDecisions, variable_of: Callable[[int, int], Variable]
+    ) -> IntArray:
+        """Reject the rows that do not fit, in the order of the file.
+
+        Parameters
+        ----------
+        raw
+            The batch.
+        decisions
+            Decisions on its rows.
+        variable_of
+            Variable whose level a row lacks, given the row's index in the batch and the column's.
+
+        Returns
+        -------
+        int64: indices in the batch of the rows that fit.
+
+        Raises
+        ------
+        SourceError, SchemaError
+            If a row does not fit and the policy is to stop.
+        """
+        reasons: Counter[str] = Counter()
+        for broken in self._list_broken(raw, decisions, variable_of):
+            self._refuse(broken)
+            self._quarantine.add(
+                self._source.name, broken.number, broken.reason, broken.column, broken.raw
+            )
+            reasons[broken.reason] += 1
+        kept = np.flatnonzero(decisions.fits)
+        n_rows = raw.batch.num_rows + len(raw.ragged)
+        self.account += Account(n_rows, kept.size, reasons=reasons)
+        return kept
+
+    def _list_broken(
+        self, raw: RawRows, decisions: RowDecisions, variable_of: Callable[[int, int], Variable]
+    ) -> list[_Broken]:
+        """Rows that do not fit, in the order of the file."""
+        out = [_Broken(number, "ragged", None, text, text) for number, text in raw.ragged]
+        bad = np.flatnonzero(~decisions.fits)
+        if bad.size:
+            names = raw.batch.schema.names
+            fields = zip(*raw.batch.take(pa.array(bad)).to_pydict().values(), strict=True)
+            for row, values in zip(bad.tolist(), fields, strict=True):
+                reason, column = decisions.get(row)
+                text = raw_text(values, self._delimiter)
+                broken = _Broken(
+                    int(raw.rows[row]), reason, names[column], field_text(values[column]), text
+                )
+                if reason == "unknown_level":
+                    broken = replace(broken, variable=variable_of(row, column))
+                out.append(broken)
+        return sorted(out, key=lambda broken: broken.number)
+
+    def _refuse(self, broken: _Broken) -> None:
+        """Raise an error for a row if the policy is to stop."""
+        where = f"{self._source.name}, row {broken.number}"
+        if broken.column is not None:
+            where += f", column {broken.column!r}"
+        # errors are kept in the history, where nobody's identifier belongs
+        names = broken.column in (None, self._sample) and broken.reason != "no_sample"
+        shown = "it" if names else repr(broken.value[:200])
+        if broken.variable is not None:
+            if self._policy.on_unknown_level == "error":
+                levels = broken.variable.levels
+                listed = list(levels[:12]) + (["..."] if len(levels) > 12 else [])
+                raise SchemaError(
+                    f"{where}: {shown} is no level of {broken.variable.name!r}; levels are {listed}. Correct the file, "
+                    "add the level to the schema, or set schema.on_unknown_level to 'quarantine' or 'missing'"
+                )
+        elif self._policy.on_malformed == "error":
+            error = SchemaError if broken.reason == "unknown_variable" else SourceError
+            raise error(
+                f"{where}: {shown} {PROBLEMS[broken.reason]}. "
+                "Correct the file, or set schema.on_malformed to 'quarantine'"
+            )
+
+
+@dataclass(frozen=True)
+class _Broken:
+    """A row that does not fit; ``variable`` is the one whose level it lacks."""
+
+    number: int
+    reason: str
+    column: str | None
+    value: str
+    raw: str
+    variable: Variable | None = None

@@ -1,0 +1,377 @@
+"""Spills: the encoded rows of one file, sorted by sample and split into pages, between the two passes."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pmflib.core.arrays import BoolArray
+from pmflib.core.errors import StoreError
+from pmflib.core.hashing import HashArray
+from pmflib.ingest.dataset.identifiers import find_buckets, hash_identifiers, list_keys, make_keys
+from pmflib.store.file_digests import read_checked, read_ranges
+
+SPILL_BYTES = 32 << 20
+"""Encoded rows that wait in memory before they are sorted and written, bytes."""
+PAGE_ROWS = 1024
+"""Rows of a page, at most: about 30 kB of a long log, of which the frame of a page is one hundredth."""
+PAGES_AT_ONCE = 256
+"""Pages that are read at once where all are: some 8 MB."""
+
+ROWS_FILE = "rows.pages"
+"""Pages end to end; each is an Arrow record batch of rows of one bucket, sorted by the keys of their samples."""
+KEYS_FILE = "keys.pages"
+"""Distinct keys of each page, ascending, page after page: little-endian uint64."""
+INDEX_FILE = "pages.index"
+"""A record for each page, in order of their buckets: see ``PAGE``."""
+FIELDS_FILE = "fields.arrow"
+"""Arrow schema of the rows; its metadata say how they were encoded, and where the sections of the index are."""
+SECTIONS = "sections"
+"""Metadata: for each section of the index, the number of records up to its end, and the CRC-32 of its records."""
+MOST_SECTIONS = 64
+"""Sections of an index, at most: each has the pages of about as many buckets. Who reads some buckets reads their
+sections alone."""
+
+PAGE = np.dtype(
+    [
+        ("bucket", "<i8"),
+        ("n_rows", "<i8"),
+        ("start", "<i8"),
+        ("stop", "<i8"),
+        ("checksum", "<u4"),
+        ("first_key", "<i8"),
+        ("last_key", "<i8"),
+        ("keys_checksum", "<u4"),
+        ("oldest", "<f8"),
+        ("newest", "<f8"),
+    ]
+)
+"""Bucket and number of rows of a page; its first byte in ``ROWS_FILE``, and the one after its last, and their CRC-32;
+the positions of its first key in ``KEYS_FILE`` and after its last, and the CRC-32 of these keys; the first and the last
+time of its rows, not a number where they have none."""
+
+_POSITION_BITS = 22
+"""Bits for the position of a row among those that are sorted at once, below the 42 of its key."""
+
+
+class SpillWriter:
+    """Writes a spill: rows sorted by sample, in pages that can be read one by one.
+
+    Memory is ``SPILL_BYTES``, whatever the numbers of rows and buckets, and two files are open: rows are sorted
+    whenever as many are waiting. Rows of one sample stay in the order of their file. Equal calls of `append` give equal
+    bytes. Use it in a ``with`` block: a spill that was not closed has no index and is refused.
+
+    Parameters
+    ----------
+    folder
+        Folder for the files.
+    fields
+        Schema of the rows.
+    n_buckets
+        At most 4096.
+    """
+
+    def __init__(self, folder: Path, fields: pa.Schema, n_buckets: int) -> None:
+        self.metadata: dict[str, str] = {"buckets": str(n_buckets)}
+        self._folder = folder
+        self._fields = fields
+        self._n_buckets = n_buckets
+        self._waiting: list[pa.RecordBatch] = []
+        self._n_bytes = self._n_rows = 0
+        self._keys: list[HashArray] = []
+        self._pages: list[tuple[float, ...]] = []
+        self._rows_file: IO[bytes] | None = None
+        self._keys_file: IO[bytes] | None = None
+
+    def append(self, hashes: HashArray, batch: pa.RecordBatch) -> None:
+        """Add rows to the buckets that their hashes, uint64 of shape (n_rows,), belong to."""
+        self._waiting.append(batch)
+        self._keys.append(make_keys(hashes, self._n_buckets))
+        self._n_bytes += batch.nbytes
+        self._n_rows += batch.num_rows
+        # the second limit is one of the bits that number rows: rows of less than 16 bytes are rare
+        if self._n_bytes >= SPILL_BYTES or self._n_rows >= 1 << (_POSITION_BITS - 1):
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        keys = np.concatenate(self._keys)
+        # a key and a position in one integer: sorting integers is faster than sorting positions by key
+        keys <<= np.uint64(_POSITION_BITS)
+        keys |= np.arange(keys.size, dtype=np.uint64)
+        keys.sort()
+        order = (keys & np.uint64((1 << _POSITION_BITS) - 1)).view(np.int64)
+        rows = pa.concat_batches(self._waiting).take(pa.array(order))
+        self._waiting.clear()
+        self._keys.clear()
+        self._n_bytes = self._n_rows = 0
+        keys >>= np.uint64(_POSITION_BITS)
+        new = np.ones(keys.size, np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=new[1:])
+        firsts = np.array(
+            [list_keys(bucket)[0] for bucket in range(self._n_buckets + 1)], np.uint64
+        )
+        edges = np.searchsorted(keys, firsts).tolist()
+        for bucket, (first, last) in enumerate(pairwise(edges)):
+            for start in range(first, last, PAGE_ROWS):
+                part = slice(start, min(start + PAGE_ROWS, last))
+                new[start] = True
+                page = rows.slice(part.start, part.stop - part.start)
+                self._write(bucket, page, keys[part][new[part]])
+
+    def _write(self, bucket: int, rows: pa.RecordBatch, keys: HashArray) -> None:
+        assert self._rows_file is not None
+        assert self._keys_file is not None
+        content, names = rows.serialize(), keys.astype("<u8", copy=False).tobytes()
+        start, first = map(int, (self._pages[-1][3], self._pages[-1][6]) if self._pages else (0, 0))
+        self._rows_file.write(content)
+        self._keys_file.write(names)
+        stop, checksum = start + content.size, zlib.crc32(content)
+        key_range = first, first + keys.size, zlib.crc32(names)
+        times = math.nan, math.nan
+        if "time" in rows.schema.names:
+            column = rows.column("time").to_numpy()
+            times = float(column.min()), float(column.max())
+        self._pages.append((bucket, rows.num_rows, start, stop, checksum, *key_range, *times))
+
+    def __enter__(self) -> SpillWriter:
+        self._rows_file = (self._folder / ROWS_FILE).open("wb")
+        self._keys_file = (self._folder / KEYS_FILE).open("wb")
+        return self
+
+    def __exit__(self, error_type: object, *error: object) -> None:
+        assert self._rows_file is not None
+        assert self._keys_file is not None
+        with self._rows_file, self._keys_file:
+            if error_type is None:
+                self._flush()
+        if error_type is None:
+            # metadata are complete by now: they may depend on the first rows
+            pages = np.array(self._pages, PAGE)
+            pages = pages[np.argsort(pages["bucket"], kind="stable")]
+            sections = list_sections(self._n_buckets)
+            ends = np.searchsorted(pages["bucket"], [stop for _, stop in sections]).tolist()
+            parts = [pages[start:stop] for start, stop in pairwise([0, *ends])]
+            index = [
+                [end, zlib.crc32(part.tobytes())] for end, part in zip(ends, parts, strict=True)
+            ]
+            fields = self._fields.with_metadata({**self.metadata, SECTIONS: json.dumps(index)})
+            (self._folder / FIELDS_FILE).write_bytes(fields.serialize())
+            (self._folder / INDEX_FILE).write_bytes(pages.tobytes())
+
+
+class Spill:
+    """A spill, opened for reading: of its index, only what is asked for is read.
+
+    Parameters
+    ----------
+    folder
+        Its folder.
+    expected
+        Metadata that it must have.
+    since
+        Rows with an earlier time are not read.
+
+    Raises
+    ------
+    StoreError
+        If the spill is incomplete or damaged, or was made with another schema or layout. Its methods raise one if a
+        page is damaged.
+    """
+
+    def __init__(self, folder: Path, expected: Mapping[str, str], since: float = -math.inf) -> None:
+        self._folder = folder
+        self._since = since
+        try:
+            fields = pa.ipc.read_schema(pa.py_buffer(read_checked(folder / FIELDS_FILE)))
+            self.metadata = {k.decode(): v.decode() for k, v in fields.metadata.items()}
+            self._n_buckets = int(self.metadata["buckets"])
+            self._index = [(int(end), int(crc)) for end, crc in json.loads(self.metadata[SECTIONS])]
+            if len(self._index) != len(list_sections(self._n_buckets)):
+                raise ValueError(f"its index has {len(self._index)} sections")
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._refuse(error) from error
+        del self.metadata[SECTIONS]
+        self._fields = fields.remove_metadata()
+        found = {key: self.metadata.get(key) for key in expected}
+        if wrong := {key: value for key, value in found.items() if value != expected[key]}:
+            raise StoreError(
+                f"spill {folder.name!r} has {wrong}, expected {dict(expected)}; spill its file again"
+            )
+
+    def read_buckets(self, start: int, stop: int) -> pa.Table:
+        """Read the rows of the buckets in [start, stop); those of a sample are in the order of the file.
+
+        Raises
+        ------
+        StoreError
+            If the spill has no such buckets.
+        """
+        if not 0 <= start < stop <= self._n_buckets:
+            raise StoreError(
+                f"buckets {start} to {stop - 1} are outside [0, {self._n_buckets}) of spill {self._folder.name!r}; "
+                "assemble with the number of buckets it was spilled with"
+            )
+        return self._read_rows(self._find_pages(start, stop))
+
+    def read_pages(self) -> Iterator[pa.RecordBatch]:
+        """Read all rows, page by page; those of a sample are in the order of the file."""
+        try:
+            for first in range(0, self._pages.size, PAGES_AT_ONCE):
+                yield from self._read_some(self._pages[first : first + PAGES_AT_ONCE])
+        except (OSError, pa.ArrowException) as error:
+            raise self._refuse(error) from error
+
+    def read_samples(self, keys: HashArray) -> pa.Table:
+        """Read the rows of samples with some keys, uint64, sorted; those of a sample are in the order of the file.
+
+        Of the index, only the sections of their buckets are read, and pages without any of them are not.
+        """
+        pages = np.empty(0, PAGE)
+        if keys.size:
+            first, last = find_buckets(keys[[0, -1]]).tolist()
+            pages = self._find_pages(first, last + 1)
+        found = np.zeros(pages.size, np.bool_)
+        matches = is_among(self._read_keys(pages), keys)
+        if matches.any():
+            sizes = pages["last_key"] - pages["first_key"]
+            found = np.logical_or.reduceat(matches, np.cumsum(sizes) - sizes)
+        rows = self._read_rows(pages[found])
+        if not rows.num_rows:
+            return rows
+        hashes = hash_identifiers(_join_chunks(rows["sample"]))
+        return rows.filter(pa.array(is_among(make_keys(hashes, self._n_buckets), keys)))
+
+    def read_keys(self) -> HashArray:
+        """Read the distinct keys of all samples: uint64, sorted."""
+        return np.unique(self._read_keys(self._pages))
+
+    def count_rows(self, stop: float) -> int:
+        """Count the rows with a time before another."""
+        past = self._pages["newest"] < stop
+        partly = ~past & (self._pages["oldest"] < stop)
+        times = self._read_pages(self._pages[partly])["time"].to_numpy()
+        return int(self._pages["n_rows"][past].sum()) + int(np.count_nonzero(times < stop))
+
+    def read_keys_between(self, start: float, stop: float) -> HashArray:
+        """Read the distinct keys of samples that have rows with times in [start, stop): uint64, sorted."""
+        pages = (self._pages["newest"] >= start) & (self._pages["oldest"] < stop)
+        rows = self._read_pages(self._pages[pages])
+        times = rows["time"].to_numpy()
+        rows = rows.filter(pa.array((times >= start) & (times < stop)))
+        hashes = hash_identifiers(_join_chunks(rows["sample"]))
+        return np.unique(make_keys(hashes, self._n_buckets))
+
+    def _read_keys(self, pages: npt.NDArray[Any]) -> HashArray:
+        """Keys of some pages, page after page."""
+        try:
+            ranges = [
+                (8 * start, 8 * stop)
+                for start, stop in zip(
+                    pages["first_key"].tolist(), pages["last_key"].tolist(), strict=True
+                )
+            ]
+            parts = read_ranges(self._folder / KEYS_FILE, ranges)
+        except OSError as error:
+            raise self._refuse(error) from error
+        for part, checksum in zip(parts, pages["keys_checksum"].tolist(), strict=True):
+            if zlib.crc32(part) != checksum:
+                raise self._refuse("keys of a page fail their checksum")
+        return np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False)
+
+    @property
+    def n_buckets(self) -> int:
+        """Buckets that rows are assigned to."""
+        return self._n_buckets
+
+    @property
+    def fields(self) -> pa.Schema:
+        """Schema of the rows."""
+        return self._fields
+
+    @cached_property
+    def _pages(self) -> npt.NDArray[Any]:
+        """Records of all pages, in the order in which they were written."""
+        pages = self._find_pages(0, self._n_buckets)
+        return pages[np.argsort(pages["start"])]
+
+    def _find_pages(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Records of the pages of the buckets in [start, stop), in the order of these."""
+        sections = list_sections(self._n_buckets)
+        needed = [k for k, (a, b) in enumerate(sections) if a < stop and b > start]
+        ends = [0, *(end for end, _ in self._index)]
+        ranges = [(PAGE.itemsize * ends[k], PAGE.itemsize * ends[k + 1]) for k in needed]
+        try:
+            found = read_ranges(self._folder / INDEX_FILE, ranges)
+        except OSError as error:
+            raise self._refuse(error) from error
+        parts = [np.empty(0, PAGE)]
+        for section, content in zip(needed, found, strict=True):
+            if zlib.crc32(content) != self._index[section][1]:
+                raise self._refuse("a section of its index fails its checksum")
+            parts.append(np.frombuffer(content, PAGE))
+        pages = np.concatenate(parts)
+        return pages[(pages["bucket"] >= start) & (pages["bucket"] < stop)]
+
+    def _read_rows(self, pages: npt.NDArray[Any]) -> pa.Table:
+        """Rows of some pages that are not too old."""
+        rows = self._read_pages(pages[~(pages["newest"] < self._since)])
+        if (pages["oldest"] < self._since).any():
+            rows = rows.filter(pa.array(rows["time"].to_numpy() >= self._since))
+        return rows
+
+    def _read_pages(self, records: npt.NDArray[Any]) -> pa.Table:
+        try:
+            pages = self._read_some(records)
+        except (OSError, pa.ArrowException) as error:
+            raise self._refuse(error) from error
+        return pa.Table.from_batches(pages, self._fields)
+
+    def _read_some(self, pages: npt.NDArray[Any]) -> list[pa.RecordBatch]:
+        ranges = list(zip(pages["start"].tolist(), pages["stop"].tolist(), strict=True))
+        parts = read_ranges(self._folder / ROWS_FILE, ranges)
+        return list(map(self._read_page, parts, pages))
+
+    def _read_page(self, content: bytes, page: Any) -> pa.RecordBatch:
+        if zlib.crc32(content) != page["checksum"]:
+            raise self._refuse(f"the page at byte {page['start']} fails its checksum")
+        batch = pa.ipc.read_record_batch(pa.py_buffer(content), self._fields)
+        if batch.num_rows != page["n_rows"]:
+            raise self._refuse(f"the page at byte {page['start']} has {batch.num_rows} rows")
+        return batch
+
+    def _refuse(self, problem: object) -> StoreError:
+        return StoreError(
+            f"spill {self._folder.name!r} cannot be read ({problem}); delete its folder, and its file is spilled again"
+        )
+
+
+def list_sections(n_buckets: int) -> Sequence[tuple[int, int]]:
+    """First bucket of each section of an index and the one after its last: ``MOST_SECTIONS``, or one per bucket."""
+    n_sections = min(n_buckets, MOST_SECTIONS)
+    return list(pairwise(n_buckets * section // n_sections for section in range(n_sections + 1)))
+
+
+def _join_chunks(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one array, also one of no chunks."""
+    return pa.concat_arrays([pa.array([], column.type), *column.chunks])
+
+
+def is_among(keys: HashArray, known: HashArray) -> BoolArray:
+    """Whether each key is among some others, which are sorted: bool of the shape of keys."""
+    if not known.size:
+        return np.zeros(keys.shape, np.bool_)
+    positions: npt.NDArray[np.intp] = np.minimum(np.searchsorted(known, keys), known.size - 1)
+    found: BoolArray = known[positions] == keys
+    return found

@@ -1,0 +1,322 @@
+"""Wide files: a row is a sample, a column a variable, and what is neither is kept as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import ConfigError, SchemaError
+from pmflib.core.hashing import assign_folds
+from pmflib.core.texts import list_near
+from pmflib.ingest.chunks import FileChunk, RawRows
+from pmflib.ingest.dataset.accounts import StepSummary
+from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
+from pmflib.ingest.dataset.identifiers import as_binary
+from pmflib.ingest.dataset.quarantine import QuarantineWriter
+from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
+from pmflib.ingest.dataset.spills import SpillWriter
+from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.sources import Source
+from pmflib.schema import MISSING, Schema
+from pmflib.schema.variable import UNDECODABLE, UNKNOWN
+from pmflib.store.dataset import LEVEL_COUNTS
+from pmflib.store.sample_blocks import SampleWriter
+
+
+def encode_wide(
+    source: Source,
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    *,
+    n_folds: int,
+    seed: int,
+    folder: Path,
+    on_rows: Callable[[int], None] | None = None,
+    chunk: FileChunk | None = None,
+) -> StepSummary:
+    """Encode one file whose rows are samples without identifiers.
+
+    Columns that are no variable are ignored.
+
+    Parameters
+    ----------
+    source
+        The file.
+    schema
+        Variables and levels; each variable must be a column of the file.
+    source_config, policy
+        Layout of the file, and the policy for rows that do not fit.
+    n_folds
+        Folds that rows are assigned to, by a hash of row number and seed.
+    seed
+        Made from the file's name, so that rows of different files are assigned differently.
+    folder
+        Folder, made if need be; ``samples`` (dense), ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
+    on_rows
+        Called with the number of rows of each batch when it is done: progress.
+    chunk
+        Part of the file that is read; None reads all.
+
+    Returns
+    -------
+    The account of its rows, none of which is left out or erased, and what was written.
+
+    Raises
+    ------
+    SchemaError
+        If a variable is no column of the file, or a value is no level and the policy is to stop.
+    SourceError
+        If the file cannot be read, or a row is malformed and the policy is to stop.
+    ConfigError
+        If the source is not laid out wide, or its samples have identifiers.
+    """
+    if source_config.sample is not None:
+        raise ConfigError(
+            f"source.sample is {source_config.sample!r}; samples with identifiers are spilled "
+            "to buckets (spill_wide) and assembled (assemble_buckets)"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    ignored = list_ignored(source, schema, source_config)
+    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
+    samples = SampleWriter(folder / "samples", schema, sparse=False)
+    with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
+        screen = Screen(source, source_config, policy, quarantine)
+        names = schema.names
+        for raw in read_rows(
+            source, source_config, names, on_rows=on_rows, chunk=chunk, coded=names
+        ):
+            kept, codes = encoder.encode(raw, RowDecisions(raw.batch.num_rows), screen)
+            level_counts += encoder.count_levels(codes)
+            if kept.size:
+                rows = raw.rows[kept]
+                samples.append(DenseBlock(codes), assign_folds(rows, n_folds, seed), rows)
+    np.save(folder / LEVEL_COUNTS, level_counts)
+    return StepSummary(screen.account, source.name, ignored, written=samples.close())
+
+
+def spill_wide(
+    source: Source,
+    schema: Schema,
+    source_config: SourceConfig,
+    policy: SchemaConfig,
+    *,
+    n_buckets: int,
+    folder: Path,
+    on_rows: Callable[[int], None] | None = None,
+    erased: ErasedSamples | None = None,
+    chunk: FileChunk | None = None,
+) -> StepSummary:
+    """Encode one file whose rows are samples with identifiers, and assign them to buckets by their hash.
+
+    Parameters
+    ----------
+    source, schema, source_config, policy
+        As in `encode_wide`.
+    n_buckets
+        The same for all files of a dataset: see `choose_buckets`.
+    folder
+        Folder, made if need be; the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
+    on_rows
+        Called with the number of rows of each batch when it is done: progress.
+    erased
+        Samples whose rows are skipped.
+    chunk
+        Part of the file that is read; None reads all.
+
+    Returns
+    -------
+    The account of its rows, none of which is left out. The rows encoded here enter `assemble_buckets`: see
+    `combine_accounts`.
+
+    Raises
+    ------
+    SchemaError, SourceError
+        As in `encode_wide`.
+    ConfigError
+        If the source is not laid out wide, or names no sample column.
+    """
+    if source_config.sample is None:
+        raise ConfigError("source.sample is not set; rows without identifiers go to encode_wide")
+    folder.mkdir(parents=True, exist_ok=True)
+    ignored = list_ignored(source, schema, source_config)
+    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
+    columns = list(dict.fromkeys([*schema.names, source_config.sample]))
+    index = columns.index(source_config.sample)
+    width = schema.n_variables * schema.code_dtype.itemsize
+    fields = [("sample", pa.binary()), ("codes", pa.binary(width)), ("row", pa.int64())]
+    spill = SpillWriter(folder, pa.schema(fields), n_buckets)
+    with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
+        screen = Screen(source, source_config, policy, quarantine)
+        spill.metadata |= {"layout": "wide", "schema": schema.digest, "identifier": str(index)}
+        coded = [name for name in schema.names if name != source_config.sample]
+        for raw in read_rows(
+            source, source_config, columns, on_rows=on_rows, chunk=chunk, coded=coded
+        ):
+            raw, identifiers, n_erased = pass_over(raw, index, erased, source_config.separator)
+            screen.pass_over(n_erased)
+            decisions = RowDecisions(raw.batch.num_rows)
+            decisions.mark(identifiers.undecodable, "undecodable", index)
+            decisions.mark(identifiers.absent, "no_sample", index)
+            kept, codes = encoder.encode(raw, decisions, screen)
+            level_counts += encoder.count_levels(codes)
+            arrays = [
+                identifiers.texts.take(pa.array(kept)),
+                _pack(codes, width),
+                pa.array(raw.rows[kept]),
+            ]
+            if kept.size:
+                rows = pa.RecordBatch.from_arrays(arrays, names=["sample", "codes", "row"])
+                spill.append(identifiers.hashes[kept], rows)
+    np.save(folder / LEVEL_COUNTS, level_counts)
+    return StepSummary(screen.account, source.name, ignored)
+
+
+def list_ignored(
+    source: Source, schema: Schema, config: SourceConfig, optional: Sequence[str] = ()
+) -> list[str]:
+    """Columns of a wide file that are neither variables nor identifiers.
+
+    Parameters
+    ----------
+    source, schema, config
+        As in `encode_wide`.
+    optional
+        Variables that the file need not have.
+
+    Raises
+    ------
+    ConfigError
+        If the source is not laid out wide.
+    SchemaError
+        If a variable is no column of the file.
+    """
+    if config.layout != "wide":
+        raise ConfigError(f"source.layout is {config.layout!r}; encoding rows needs 'wide'")
+    header = read_columns(source, config)
+    for name in schema.names:
+        if name not in header and name not in optional:
+            close = list_near(name, header)
+            raise SchemaError(
+                f"{source.name}: variable {name!r} is no column of the file, which has {header[:12]} "
+                f"({len(header)} columns)"
+                + (f"; did you mean {close}?" if close else ".")
+                + " Rename the column or the variable, or take the variable out of the schema"
+            )
+    used = {*schema.names, config.sample}
+    return [name for name in header if name not in used]
+
+
+class WideEncoder:
+    """Encodes batches of rows whose first columns are the schema's variables; several threads may share it.
+
+    Parameters
+    ----------
+    schema
+        Variables and levels.
+    policy
+        What happens to what does not fit.
+    lenient
+        Variables whose unknown levels count as missing whatever the policy says.
+    """
+
+    def __init__(self, schema: Schema, policy: SchemaConfig, lenient: Sequence[str] = ()) -> None:
+        self._schema = schema
+        self._lenient = schema.names if policy.on_unknown_level == "missing" else lenient
+
+    def encode(
+        self,
+        raw: RawRows,
+        decisions: RowDecisions,
+        screen: Screen,
+        on_unknown: Callable[[str, pa.Array], None] | None = None,
+    ) -> tuple[IntArray, IntArray]:
+        """Encode a batch.
+
+        Parameters
+        ----------
+        raw, decisions
+            The rows, and what is decided of them already.
+        screen
+            Takes the rows that do not fit, and counts the cells that are made missing.
+        on_unknown
+            Called with the name of each variable that has such cells, and their raw values.
+
+        Returns
+        -------
+        Indices of the rows that fit, int64, and their codes of shape (n_kept, n_variables).
+        """
+        variables = self._schema.variables
+        codes = np.empty((raw.batch.num_rows, len(variables)), self._schema.code_dtype)
+        unknown: list[tuple[int, npt.NDArray[np.intp]]] = []
+        for index, variable in enumerate(variables):
+            column = variable.encode_column(raw.batch.column(index))
+            if column.size and column.min() < MISSING:
+                decisions.mark(column == UNDECODABLE, "undecodable", index)
+                if variable.name in self._lenient:
+                    unknown.append((index, np.flatnonzero(column == UNKNOWN)))
+                else:
+                    decisions.mark(column == UNKNOWN, "unknown_level", index)
+                column = np.maximum(column, MISSING)
+            codes[:, index] = column
+        kept = screen.sift(raw, decisions, lambda row, column: variables[column])
+        made_missing = {index: rows[decisions.fits[rows]] for index, rows in unknown}
+        names = self._schema.names
+        screen.count_cells({names[index]: rows.size for index, rows in made_missing.items()})
+        if on_unknown is not None:
+            for index, rows in made_missing.items():
+                if rows.size:
+                    on_unknown(names[index], raw.batch.column(index).take(pa.array(rows)))
+        return kept, codes if kept.size == len(codes) else codes[kept]
+
+    def count_levels(self, codes: IntArray) -> IntArray:
+        """Number of rows that hold each level, int64 of shape (n_levels,)."""
+        counts = np.zeros(self._schema.n_levels, np.int64)
+        for index, size in enumerate(self._schema.cardinalities.tolist()):
+            # missing cells are counted first, and dropped
+            counted = np.bincount(codes[:, index] + 1, minlength=size + 1)[1:]
+            counts[self._schema.rows_of(index)] = counted
+        return counts
+
+
+def _pack(codes: IntArray, width: int) -> pa.FixedSizeBinaryArray:
+    """Rows of codes as values of a fixed number of bytes, little-endian."""
+    content = np.ascontiguousarray(codes, codes.dtype.newbyteorder("<"))
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(width), len(codes), [None, pa.py_buffer(content)]
+    )
+
+
+def read_texts(column: pa.Array) -> pa.StringArray:
+    """Texts of a column of a raw file.
+
+    Parameters
+    ----------
+    column
+        Arrow values of any type that is read from files.
+
+    Returns
+    -------
+    Texts of the same length; null where there is none, or it does not decode.
+    """
+    texts = as_binary(column)
+    texts = pc.if_else(pc.equal(pc.binary_length(texts), 0), None, texts)
+    try:
+        return texts.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_decode(text) for text in texts.to_pylist()], pa.string())
+
+
+def _decode(text: bytes | None) -> str | None:
+    try:
+        return None if text is None else text.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,186 @@
+"""A long log for a draft: a row is one answer, and every value of the variable column may be a variable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.config import SourceConfig
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import SchemaError
+from pmflib.ingest.draft_values import (
+    CountedValues,
+    check_target_column,
+    describe_undecodable,
+    read_all,
+)
+from pmflib.ingest.sources import Source
+from pmflib.schema.drafting.level_order import natural_key
+from pmflib.schema.drafting.missing_codes import CodeProposal, propose_codes
+from pmflib.schema.drafting.value_counts import ValueCounts, find_strays
+from pmflib.schema.variable import as_text
+
+MAX_VARIABLES = 200_000
+"""Distinct values of a long log's variable column; with more it is not the variable column."""
+LONG_TRACKED = 1024
+"""Distinct values that are counted per variable of a long log; more are not counted."""
+
+
+def count_long(
+    sources: Sequence[Source],
+    config: SourceConfig,
+    target: str | None,
+    min_count: int,
+    max_levels: int,
+    notes: list[str],
+) -> CountedValues:
+    """Count the answers to the variables, without those that have few, and share the levels of numeric ones."""
+    everything = count_answers(sources, config, notes)
+    if target is not None:
+        check_target_column(target, list(everything), None)
+    value_counts = _drop_rare(everything, config, min_count, notes)
+    if target is not None and target not in value_counts:
+        raise SchemaError(
+            f"target {target!r} has fewer than {min_count} answers; lower --min-count"
+        )
+    left_out = [name for name in everything if name not in value_counts]
+    codes = propose_codes(value_counts, config.missing)
+    scales = _share_levels(value_counts, config, codes, max_levels, notes)
+    return CountedValues(value_counts, codes, scales, left_out)
+
+
+def count_answers(
+    sources: Sequence[Source], config: SourceConfig, notes: list[str]
+) -> dict[str, ValueCounts]:
+    """Count values by variable, in natural order of the variables."""
+    assert config.variable is not None
+    assert config.value is not None
+    assert config.sample is not None
+    value_counts: dict[str, ValueCounts] = {}
+    undecodable = 0
+    columns = list(dict.fromkeys([config.variable, config.value, config.sample]))
+    for raw in read_all(sources, config, columns, notes):
+        names, variable = _distinct(raw.batch.column(config.variable))
+        values, value = _distinct(raw.batch.column(config.value))
+        pairs, counts = _count_pairs(variable * len(values) + value, len(names) * len(values))
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            which, what = divmod(pair, len(values))
+            name, text = names[which], values[what]
+            if name is None or text is None:
+                undecodable += count
+            elif name:
+                value_counts.setdefault(name, ValueCounts()).count(text, count, LONG_TRACKED)
+        if len(value_counts) > MAX_VARIABLES:
+            raise SchemaError(
+                f"column {config.variable!r} has more than {MAX_VARIABLES} distinct values; "
+                "is source.variable the column that names the question?"
+            )
+    if undecodable:
+        notes.append(describe_undecodable(undecodable, "answers", config))
+    return dict(sorted(value_counts.items(), key=lambda item: natural_key(item[0])))
+
+
+def _distinct(column: pa.Array) -> tuple[list[str | None], IntArray]:
+    """Distinct texts of a column, None where not UTF-8, and each row's index among them."""
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    texts: list[str | None] = []
+    for value in [*coded.dictionary.to_pylist(), None]:
+        try:
+            text = value.decode("utf-8") if isinstance(value, bytes) else value
+            texts.append("" if text is None else as_text(text).strip())
+        except UnicodeDecodeError:
+            texts.append(None)
+    indices = coded.indices.cast(pa.int64()).fill_null(len(texts) - 1)
+    return texts, indices.to_numpy(zero_copy_only=False)
+
+
+def _count_pairs(pairs: IntArray, size: int) -> tuple[IntArray, IntArray]:
+    """Distinct pairs and how often each occurs."""
+    if size > 4 * pairs.size + 1024:
+        distinct, counts = np.unique(pairs, return_counts=True)
+        return distinct, counts
+    table = np.bincount(pairs, minlength=size)
+    present = np.flatnonzero(table)
+    return present, table[present]
+
+
+def _drop_rare(
+    value_counts: Mapping[str, ValueCounts], config: SourceConfig, min_count: int, notes: list[str]
+) -> dict[str, ValueCounts]:
+    missing = {text.strip() for text in config.missing}
+    kept: dict[str, ValueCounts] = {}
+    n_answers = 0
+    for name, counted in value_counts.items():
+        count = sum(n for text, n in counted.counts.items() if text not in missing)
+        if count >= min_count:
+            kept[name] = counted
+        else:
+            n_answers += count
+    if rare := len(value_counts) - len(kept):
+        notes.append(
+            f"{rare} variables with fewer than {min_count} answers ({n_answers} in all) are left out: the schema names "
+            "them in left_out, and their rows will be counted, but neither used nor put in quarantine"
+        )
+    return kept
+
+
+def _share_levels(
+    value_counts: Mapping[str, ValueCounts],
+    config: SourceConfig,
+    codes: Mapping[str, Sequence[CodeProposal]],
+    max_levels: int,
+    notes: list[str],
+) -> set[str]:
+    """Add the levels of all numeric variables to each of them, counted zero times, and name these variables."""
+    missing = {text.strip() for text in config.missing}
+    union: dict[float, str] = {}
+    group: dict[str, dict[float, str]] = {}
+    for name, counted in value_counts.items():
+        own_codes = {each.text for each in codes.get(name, ())}
+        given = {
+            text: n
+            for text, n in counted.counts.items()
+            if text not in missing and text not in own_codes
+        }
+        astray = find_strays(given)
+        texts = [text for text in given if text not in astray]
+        numbers = [_finite(text) for text in texts]
+        if counted.overflowed or any(number is None for number in numbers):
+            continue
+        own = {
+            number: text for number, text in zip(numbers, texts, strict=True) if number is not None
+        }
+        if 0 < len(own) <= max_levels:
+            group[name] = own
+            for number, text in own.items():
+                # "5" rather than "5.0", whichever was read first
+                union[number] = min(text, union.get(number, text), key=lambda t: (len(t), t))
+    if len(union) > max_levels:
+        notes.append(
+            f"numeric variables have {len(union)} distinct values together, more than max_levels={max_levels}: "
+            "each keeps its own levels; a level that does not occur in the data is not among them"
+        )
+        return set(group)
+    widened = 0
+    for name, own in group.items():
+        widened += len(own) < len(union)
+        for number, text in union.items():
+            if number not in own:
+                value_counts[name].counts[text] = 0
+    if widened:
+        notes.append(
+            f"{widened} of {len(group)} numeric variables were not given every level from "
+            f"{union[min(union)]} to {union[max(union)]}: all share the union of the levels"
+        )
+    return set(group)
+
+
+def _finite(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,269 @@
+"""Stars of a forest: a variable, its centre, and some of its children, whose levels are looked up at once.
+
+A star has an entry for each combination of what its variables hold: the digit of a variable is 0 where it is missing,
+and its code + 1 where it is observed; where no sample has a gap, it is the code. The entry is the probability of what
+is observed of the children given the level of the centre; entries that differ in the digit of the centre alone lie
+next to each other, and are 1 where that is missing. A child's own star, if it is small and has all that is below, is
+looked up with it: digits of the child and of what is below it are digits of the star, and what is missing in between
+is summed out once, for all rows. Roots are children of one more variable, ``n_variables``, of one level that every
+row holds.
+
+So the product over the stars of a state is the probability of a row without missing centres, whatever else it does not
+hold; messages go along the forest only where a centre is missing (`pmflib.kernels.star_passes`). Masses are added to
+entries, and taken apart once for all rows.
+
+Probabilities of a level that is observed are divided by the largest that it has in any state: entries are at most 1.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pmflib.core.arrays import IntArray
+from pmflib.kernels.em_arguments import INNER, OUTER
+from pmflib.kernels.llvm.saved_code import compile_kernel
+
+
+class Stars(NamedTuple):
+    """Stars of all states, those of a state together, each after the stars of its children's children."""
+
+    first_stars: IntArray
+    """int32 of shape (rank + 1,): first star of each state."""
+    states: IntArray
+    """int32 of shape (n_stars,)."""
+    centres: IntArray
+    """int32 of shape (n_stars,): the variable that the children of each star hang from."""
+    bases: IntArray
+    """int64 of shape (n_stars + 1,): first entry of each star."""
+    first_children: IntArray
+    """int32 of shape (n_stars + 1,)."""
+    children: IntArray
+    """int32 of shape (rank * n_variables,)."""
+    steps: IntArray
+    """int64 of the same shape: entries between two digits of a child, or between two entries of its own star."""
+    inner: IntArray
+    """int32 of the same shape: the star of each child that is looked up with it, -1 where there is none."""
+    first_digits: IntArray
+    """int32 of shape (n_stars + 1,)."""
+    digits: IntArray
+    """int32 of shape (n_digits,): the variables of each star, with those of the stars looked up with it."""
+    digit_steps: IntArray
+    """int64 of the same shape: entries between two digits of each."""
+    first_outer: IntArray
+    """int32 of shape (rank + 1,): first outer centre of each state, the one that every row holds last."""
+    outer: IntArray
+    """int32 of shape (n_centres,): centres whose stars are not looked up with others, children first."""
+    begins: IntArray
+    """int32 of shape (n_centres,): first star of each of these."""
+    ends: IntArray
+    """int32 of shape (n_centres,): the star after the last."""
+    gap: int
+    """1, the digit of code 0 where levels may be missing; 0 where none is, and the digit is the code."""
+
+
+@compile_kernel(saved=False, **INNER)
+def _place_children(  # type: ignore[no-untyped-def]
+    c, head, following, radices, width, limit, stars, n_stars, n_children, inner_stars, base
+):
+    """Put the children of a centre into stars, the ones of most entries first, each where there is room.
+
+    Returns the numbers of stars and children then, and the first entry that is free.
+    """
+    first_child, n = n_children, head
+    while n >= 0:
+        at = n_children
+        while at > first_child and radices[stars.children[at - 1]] < radices[n]:
+            stars.children[at] = stars.children[at - 1]
+            at -= 1
+        stars.children[at] = n
+        n_children += 1
+        n = following[n]
+    # taken together by star, in turn
+    n_placed = first_child
+    while n_placed < n_children:
+        stars.centres[n_stars], stars.bases[n_stars], stars.first_children[n_stars] = (
+            c,
+            base,
+            n_placed,
+        )
+        entries = width
+        for q in range(n_placed, n_children):
+            n = stars.children[q]
+            if entries > width and entries * radices[n] > limit:
+                continue
+            for k in range(q, n_placed, -1):
+                stars.children[k] = stars.children[k - 1]
+            stars.children[n_placed], stars.steps[n_placed] = n, entries
+            stars.inner[n_placed] = inner_stars[n]
+            n_placed += 1
+            entries *= radices[n]
+        base += entries
+        n_stars += 1
+    return n_stars, n_children, base
+
+
+@compile_kernel(saved=False, **INNER)
+def _list_digits(s, n_digits, stars):  # type: ignore[no-untyped-def]
+    """List the variables of a star but for its centre, with those of the stars in it; returns their number so far."""
+    stars.first_digits[s] = n_digits
+    for q in range(stars.first_children[s], stars.first_children[s + 1]):
+        stars.digits[n_digits], stars.digit_steps[n_digits] = stars.children[q], stars.steps[q]
+        n_digits += 1
+        inner = stars.inner[q]
+        if inner >= 0:
+            for k in range(stars.first_digits[inner], stars.first_digits[inner + 1]):
+                stars.digits[n_digits] = stars.digits[k]
+                stars.digit_steps[n_digits] = stars.digit_steps[k] * stars.steps[q]
+                n_digits += 1
+    return n_digits
+
+
+@compile_kernel(**OUTER)
+def arrange_stars(parents, order, sizes, limit, stars):  # type: ignore[no-untyped-def]
+    """Arrange the variables of forests in stars of at most ``limit`` entries, or of one child.
+
+    parents, order: int32 (rank, n_variables), as in `pmflib.kernels.forests`. sizes: int64 (n_variables + 1,), numbers
+    of levels, 1 at last. stars: `Stars` that is filled, its arrays as long as they may have to be.
+    """
+    gap, (rank, n_variables) = stars.gap, parents.shape
+    heads, following = np.empty(n_variables + 1, np.int32), np.empty(n_variables, np.int32)
+    radices, inner_stars = np.empty(n_variables, np.int64), np.empty(n_variables, np.int32)
+    is_open = np.empty(n_variables + 1, np.uint8)
+    n_centres = n_stars = n_children = n_digits = 0
+    base = np.int64(0)
+    for f in range(rank):
+        stars.first_outer[f], stars.first_stars[f] = n_centres, n_stars
+        heads[:] = -1
+        is_open[:] = 0
+        for n in range(n_variables - 1, -1, -1):
+            parent = parents[f, n] if parents[f, n] >= 0 else n_variables
+            following[n] = heads[parent]
+            heads[parent] = n
+        for k in range(n_variables - 1, -2, -1):
+            c = order[f, k] if k >= 0 else n_variables
+            if c < n_variables:
+                radices[c], inner_stars[c] = sizes[c] + gap, -1
+            if heads[c] < 0:
+                continue
+            first_star, start = n_stars, base
+            n_stars, n_children, base = _place_children(
+                c,
+                heads[c],
+                following,
+                radices,
+                sizes[c] + gap,
+                limit,
+                stars,
+                n_stars,
+                n_children,
+                inner_stars,
+                base,
+            )
+            stars.first_children[n_stars], stars.bases[n_stars] = n_children, base
+            for s in range(first_star, n_stars):
+                stars.states[s] = f
+                n_digits = _list_digits(s, n_digits, stars)
+                stars.first_digits[s + 1] = n_digits
+            if c < n_variables:
+                parent = parents[f, c] if parents[f, c] >= 0 else n_variables
+                is_alone = n_stars - first_star == 1 and not is_open[c]
+                if is_alone and (sizes[parent] + gap) * (base - start) <= limit:
+                    radices[c], inner_stars[c] = base - start, first_star
+                    continue
+                is_open[parent] = 1
+            stars.outer[n_centres] = c
+            stars.begins[n_centres], stars.ends[n_centres] = first_star, n_stars
+            n_centres += 1
+    stars.first_outer[rank], stars.first_stars[rank] = n_centres, n_stars
+
+
+@compile_kernel(saved=False, **INNER)
+def find_chance(tables, row, size, messages, at, step):  # type: ignore[no-untyped-def]
+    """Probability of what is observed below a missing variable: the sum over its levels."""
+    chance = 0.0
+    for j in range(size):
+        chance += tables[row + j] * messages[at + j * step]
+    return chance
+
+
+@compile_kernel(**OUTER)
+def fill_stars(stars, starts, sizes, tables, scaled, values):  # type: ignore[no-untyped-def]
+    """Fill the entries of all stars, values (n_star_entries,), from tables, (n_entries,), and these by their scales."""
+    gains, gap = np.empty(sizes.max()), stars.gap
+    for s in range(stars.bases.size - 1):
+        f, base, width = stars.states[s], stars.bases[s], sizes[stars.centres[s]] + gap
+        for j in range(width):
+            values[base + j] = 1.0
+        for q in range(stars.first_children[s], stars.first_children[s + 1]):
+            n, step, inner = stars.children[q], stars.steps[q], stars.inner[q]
+            size, start = sizes[n], starts[f, n]
+            within = stars.bases[inner] if inner >= 0 else np.int64(0)
+            radix = stars.bases[inner + 1] - within if inner >= 0 else size + gap
+            # the entries of the first digit, last, from which all others are made
+            for e in range(radix - 1, gap - 1, -1):
+                code = e % (size + gap) - gap
+                for j in range(width - gap):
+                    row = start + j * size
+                    if code < 0:
+                        gains[j] = find_chance(tables, row, size, values, within + e + 1, 1)
+                    else:
+                        gains[j] = scaled[row + code]
+                        if inner >= 0:
+                            gains[j] *= values[within + e]
+                to = base + e * step
+                for b in range(0, step, width):
+                    if gap:
+                        values[to + b] = 1.0
+                    for j in range(gap, width):
+                        values[to + b + j] = values[base + b + j] * gains[j - gap]
+
+
+@compile_kernel(**OUTER)
+def collect_stars(  # type: ignore[no-untyped-def]
+    stars, starts, sizes, offsets, tables, values, log_scales, by_entry, mass, state_mass
+):
+    """Add the masses of the entries of all stars to those of tables, (n_entries,), and of states; by_entry is used up.
+
+    Returns the sum of masses times log_scales, (n_levels,): what was taken out of the levels observed, nats.
+    """
+    weighted = 0.0
+    found, gap = np.empty(sizes.max()), stars.gap
+    for s in range(stars.bases.size - 2, -1, -1):
+        f, base, width = stars.states[s], stars.bases[s], sizes[stars.centres[s]] + gap
+        for q in range(stars.first_children[s + 1] - 1, stars.first_children[s] - 1, -1):
+            n, step, inner = stars.children[q], stars.steps[q], stars.inner[q]
+            size, start = sizes[n], starts[f, n]
+            within = stars.bases[inner] if inner >= 0 else np.int64(0)
+            radix = stars.bases[inner + 1] - within if inner >= 0 else size + gap
+            # summed over the digits of the child, into the entries of the first
+            for e in range(gap, radix):
+                code, at, total = e % (size + gap) - gap, base + e * step, 0.0
+                for j in range(width - gap):
+                    found[j] = 0.0
+                for b in range(0, step, width):
+                    for j in range(gap, width):
+                        found[j - gap] += by_entry[at + b + j]
+                        if e > 0:
+                            by_entry[base + b + j] += by_entry[at + b + j]
+                for j in range(width - gap):
+                    row = start + j * size
+                    total += found[j]
+                    if code >= 0:
+                        mass[row + code] += found[j]
+                    elif found[j] > 0.0:
+                        below = within + e + 1
+                        chance = find_chance(tables, row, size, values, below, 1)
+                        share = found[j] / max(chance, 1e-300)
+                        for i in range(size):
+                            added = share * tables[row + i] * values[below + i]
+                            mass[row + i] += added
+                            by_entry[below + i] += added
+                if code >= 0:
+                    weighted += total * log_scales[offsets[n] + code]
+                    if inner >= 0:
+                        by_entry[within + e] += total
+    for f in range(state_mass.size):
+        # every row adds to the first star of the centre that all rows hold
+        last = stars.first_outer[f + 1] - 1
+        state_mass[f] += by_entry[stars.bases[stars.begins[last]] + gap]
+    return weighted

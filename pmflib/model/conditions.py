@@ -1,0 +1,218 @@
+"""Conditions: levels that variables are given to have, and what is left of a mixture of those who have them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray, name_type
+from pmflib.core.errors import SchemaError
+from pmflib.core.texts import abridge_names, list_near
+from pmflib.display.summary import name_missing
+from pmflib.model.statistics import take_logs
+from pmflib.schema import Schema, Variable
+from pmflib.schema.variable import MISSING, as_text
+
+LevelSet: TypeAlias = str | int | Collection[str] | Collection[int] | Collection[str | int]
+Given: TypeAlias = Mapping[str | int, LevelSet] | Mapping[str, LevelSet] | Mapping[int, LevelSet]
+"""Variable by name or position, and what it is given to be: a label, a code, or a collection of these."""
+Conditions: TypeAlias = Mapping[int, tuple[int, ...]]
+"""Codes that each variable is given to have one of, by position; in order."""
+
+SHOWN = 6
+"""Levels of a condition that a message names."""
+
+
+def encode_level(variable: Variable, level: str | int) -> int:
+    """Code of a level of a variable: a label, or a code.
+
+    Raises
+    ------
+    SchemaError
+        If the variable has no such level.
+    """
+    is_code = isinstance(level, int | np.integer)
+    code = int(level) if is_code else find_code(variable, level)
+    if isinstance(level, bool) and (truth := find_code(variable, as_text(level))) >= 0:
+        code = truth
+    if not 0 <= code < variable.cardinality:
+        raise SchemaError(explain_no_level(variable, level))
+    return code
+
+
+def find_code(variable: Variable, text: object) -> int:
+    """Code of a text as `Variable.encode_value` gives it; "True", as Python writes it, is also the level "true"."""
+    code = variable.encode_value(text)
+    written = as_text(text).strip().casefold()
+    if written in ("true", "false") and (code < 0 or variable.levels[code] == variable.other):
+        alike = [n for n, each in enumerate(variable.levels) if each.casefold() == written]
+        return alike[0] if len(alike) == 1 else code
+    return code
+
+
+def explain_no_level(variable: Variable, level: object) -> str:
+    """Sentence that a variable has no such level: what it may be, or that it was declared missing."""
+    text = as_text(level)
+    if isinstance(level, str) and variable.encode_value(text) == MISSING:
+        return (
+            f"variable {variable.name!r} has no level {level!r}: it was declared missing, as "
+            f"{name_missing(variable.missing)} are; take it out of its missing codes to make it a level, or leave the "
+            "condition out"
+        )
+    close = list_near(text, variable.levels)
+    hint = f"did you mean {close}? Its levels" if close else "levels"
+    return (
+        f"variable {variable.name!r} has no level {level!r}; {hint} are "
+        f"{abridge_names(variable.levels, 12)}"
+    )
+
+
+def encode_conditions(schema: Schema, given: Given | None) -> dict[int, tuple[int, ...]]:
+    """Codes that variables are given to have one of, by position.
+
+    Parameters
+    ----------
+    schema
+        The schema.
+    given
+        Level of each variable, or a collection of levels that it has one of: labels or codes. None is no condition.
+
+    Raises
+    ------
+    SchemaError
+        If given is no mapping, a variable or level is unknown, a variable occurs twice, or a collection is empty.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise SchemaError(
+            f"given is {given!r}, {name_type(given)}; give a level by variable, as {{'smokes': 'yes'}}"
+        )
+    conditions: dict[int, tuple[int, ...]] = {}
+    for name, levels in (given or {}).items():
+        position = schema.position(name)
+        # what is no collection is taken for a level, and refused as such
+        single = isinstance(levels, str) or not isinstance(levels, Collection)
+        requested: Any = [levels] if single else levels
+        codes = {encode_level(schema[position], each) for each in requested}
+        if not codes or position in conditions:
+            raise SchemaError(
+                f"given[{name!r}] is {levels!r}: each may occur once, with a level or some levels"
+            )
+        conditions[position] = tuple(sorted(codes))
+    return conditions
+
+
+def list_few(conditions: Conditions) -> Iterator[tuple[int, ...]]:
+    """List each position, and then each pair of them."""
+    yield from ((position,) for position in conditions)
+    yield from combinations(conditions, 2)
+
+
+def find_unseen(table: IntArray, offsets: IntArray, conditions: Conditions) -> tuple[int, ...]:
+    """Find conditions that no row of the data meets together, by counts of pairs.
+
+    Parameters
+    ----------
+    table
+        int64 of shape (n_levels, n_levels), symmetric: co-occurrence counts of all levels, each level with itself on
+        the diagonal.
+    offsets
+        int64 of shape (n_variables + 1,): first row of each variable.
+    conditions
+        As from `encode_conditions`.
+
+    Returns
+    -------
+    Places of one variable or two; empty where each pair was seen, which says nothing of three.
+    """
+    for positions in list_few(conditions):
+        if not count_meeting(table, offsets, conditions, positions):
+            return positions
+    return ()
+
+
+def count_meeting(
+    table: IntArray, offsets: IntArray, conditions: Conditions, positions: Sequence[int]
+) -> int:
+    """Count the rows that meet one condition or two; see `find_unseen`."""
+    rows = [int(offsets[position]) + np.array(conditions[position]) for position in positions]
+    if len(rows) == 1:
+        return int(table[rows[0], rows[0]].sum())
+    return int(table[np.ix_(*rows)].sum())
+
+
+def describe_conditions(
+    schema: Schema, conditions: Conditions, positions: Sequence[int] | None = None
+) -> str:
+    """Conditions in words: ``A=5 and C in {x, y}``; those of some positions, or all."""
+    said = []
+    for position in conditions if positions is None else positions:
+        variable, codes = schema[position], conditions[position]
+        levels = [variable.levels[code] for code in codes[:SHOWN]]
+        if len(codes) == 1:
+            said.append(f"{variable.name}={levels[0]}")
+        else:
+            more = ", ..." if len(codes) > SHOWN else ""
+            said.append(f"{variable.name} in {{{', '.join(levels)}{more}}}")
+    return " and ".join(said)
+
+
+def find_able_states(
+    prior: FloatArray, factors: FloatArray, offsets: IntArray, conditions: Conditions
+) -> BoolArray:
+    """Find the states with mass in which each of some conditions can be met.
+
+    Parameters
+    ----------
+    prior, factors
+        float64 of shapes (rank,) and (n_levels, rank).
+    offsets
+        int64 of shape (n_variables + 1,): first row of each variable.
+    conditions
+        Codes that each variable is given to have one of, by position.
+
+    Returns
+    -------
+    bool of shape (rank,).
+    """
+    able = np.asarray(prior > FLOOR)
+    for position, codes in conditions.items():
+        able &= (factors[int(offsets[position]) + np.array(codes)] > FLOOR).any(axis=0)
+    return able
+
+
+def condition_states(
+    prior: FloatArray, factors: FloatArray, offsets: IntArray, conditions: Conditions
+) -> tuple[FloatArray, FloatArray, float]:
+    """Condition a mixture of independent variables on levels that somebody can have.
+
+    Parameters
+    ----------
+    prior, factors, offsets, conditions
+        As for `find_able_states`.
+
+    Returns
+    -------
+    Prior and factors given the conditions, and the log-probability of the conditions, nats.
+    """
+    factors = factors.copy()
+    masses = np.empty((len(conditions), prior.size))
+    for mass, (position, codes) in zip(masses, conditions.items(), strict=True):
+        block = factors[offsets[position] : offsets[position + 1]]
+        kept = np.zeros((len(block), 1))
+        kept[list(codes)] = 1.0
+        if len(codes) == len(block):
+            mass[:] = 1.0
+            continue
+        mass[:] = block[list(codes)].sum(axis=0)
+        # a state without mass there has none of the prior either
+        block[:] = np.where(mass > FLOOR, block * kept / np.maximum(mass, FLOOR), kept / kept.sum())
+        block /= block.sum(axis=0)
+    log_prior, log_masses = take_logs(prior, masses)
+    logs: FloatArray = log_prior + log_masses.sum(axis=0)
+    logs[(prior <= FLOOR) | (masses <= FLOOR).any(axis=0)] = -np.inf
+    weights = np.exp(logs - logs.max())
+    log_probability = float(logs.max() + np.log(weights.sum()))
+    return weights / weights.sum(), factors, log_probability

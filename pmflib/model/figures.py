@@ -1,0 +1,456 @@
+"""Figures and summaries of a model: states, associations, a variable's PMF, traits of people, forests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray, check_whole
+from pmflib.core.comparison import name_setting
+from pmflib.core.errors import PmfError
+from pmflib.display.drawing import (
+    DIVERGING,
+    DIVERGING_EDGES,
+    FAINT,
+    INK,
+    MAIN,
+    PAPER,
+    Axes,
+    clear_frame,
+    colour_cells,
+    label_rows,
+    open_axes,
+    write_text,
+)
+from pmflib.display.summary import (
+    MOST_ROWS,
+    Summary,
+    SummaryTable,
+    cut,
+    decimal,
+    format_count,
+    percent,
+)
+from pmflib.model.associations import Associations, measure_associations
+from pmflib.model.conditions import Given, describe_conditions, encode_conditions
+from pmflib.model.mixture import Mixture
+from pmflib.model.state_descriptions import (
+    StateDescription,
+    StateProfiles,
+    describe_states,
+    profile_states,
+)
+from pmflib.model.traits.level_scores import read_values
+from pmflib.schema import Schema
+
+MOST_STATE_ROWS = 36
+"""Levels that the figure of the states shows, at most."""
+MOST_POINTS = 5000
+"""People that are drawn, at most: the first ones."""
+LEAST_SHARE = 0.2
+"""Share of the samples from which on an edge is drawn by default."""
+
+
+def plot_states(
+    model: Mixture,
+    *,
+    per_state: int | None = None,
+    level_counts: IntArray | None = None,
+    descriptions: Sequence[StateDescription] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw what distinguishes the latent states: a row per level, a column per state, the largest first.
+
+    Parameters
+    ----------
+    model
+        The model.
+    per_state
+        Levels to take of each state, at least 1; None takes as many as a page has room for.
+    level_counts
+        As for `pmflib.model.state_descriptions.describe_states`.
+    descriptions
+        What that function gave, where it is known already.
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The Axes; states are numbered as in the model. Numbers in cells are probabilities given the state,
+    in per cent; colours say how many times as probable as over all samples (one from 1.2 times on, one from 2, one from
+    4), or as many times less.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed, or an argument is out of range.
+    """
+    if per_state is not None and per_state < 1:
+        raise PmfError(f"per_state is {per_state}; give at least 1")
+    requested = per_state or max(1, min(4, MOST_STATE_ROWS // model.rank))
+    if descriptions is None:
+        descriptions = describe_states(model, most=requested, level_counts=level_counts)
+    rows: dict[tuple[str, str], int] = {}
+    for described in descriptions:
+        # a state that lacks what others have is distinguished by what it has less often
+        for each in (described.frequent or described.rare)[:requested]:
+            variable = model.schema[each.variable]
+            row = model.schema.rows_of(each.variable).start + variable.levels.index(each.level)
+            rows.setdefault((each.variable, each.level), row)
+    order = [each.state for each in descriptions]
+    ax = open_axes(ax, (2.9 + 0.62 * len(order), 1.1 + 0.27 * max(len(rows), 1)))
+    if not rows:
+        ax.text(0.5, 0.5, "No level distinguishes a state.", ha="center", transform=ax.transAxes)
+        ax.set_axis_off()
+        return ax
+    positions = list(rows.values())
+    given = model.factors[positions][:, order]
+    overall = (model.factors[positions] @ model.prior)[:, None]
+    lifts = np.log2(np.maximum(given, 1e-12) / np.maximum(overall, 1e-12))
+    colour_cells(ax, lifts, DIVERGING_EDGES, DIVERGING)
+    for row, column in np.ndindex(given.shape):
+        ax.text(
+            column,
+            row,
+            f"{100 * given[row, column]:.0f}",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=PAPER if abs(lifts[row, column]) >= DIVERGING_EDGES[-1] else INK,
+        )
+    label_rows(ax, [f"{write_text(name, 26)} = {write_text(level, 22)}" for name, level in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    heads = [f"{each.state}\n{100 * each.prior:.0f} %" for each in descriptions]
+    ax.set_xticks(range(len(heads)), heads)
+    ax.tick_params(axis="x", length=0)
+    ax.xaxis.tick_top()
+    ax.xaxis.set_label_position("top")
+    ax.set_xlabel("state, and its share of the samples")
+    return clear_frame(ax, ("top", "right", "left", "bottom"))
+
+
+def plot_associations(
+    model: Mixture | Associations,
+    *,
+    most: int = 20,
+    support: IntArray | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the pairs of variables with the most mutual information, the largest on top.
+
+    Parameters
+    ----------
+    model
+        The model, or the associations that were measured under it.
+    most
+        Pairs to draw, at most; at least 1.
+    support
+        Samples that hold each pair, as for `Associations.rank_pairs`.
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The Axes: a bar per pair, nats.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed, or an argument is out of range.
+    """
+    if most < 1:
+        raise PmfError(f"most is {most}; give at least 1")
+    found = model if isinstance(model, Associations) else measure_associations(model)
+    pairs = found.rank_pairs(most, support)
+    values = [found.mutual_information[pair] for pair in pairs]
+    ax = open_axes(ax, (6.4, 0.8 + 0.25 * max(len(pairs), 1)))
+    ax.barh(range(len(pairs)), values, color=MAIN)
+    names = [[write_text(found.names[position], 24) for position in pair] for pair in pairs]
+    label_rows(ax, [" and ".join(pair) for pair in names])
+    ax.set_xlabel("mutual information, nats")
+    return clear_frame(ax)
+
+
+def plot_marginal(
+    model: Mixture,
+    variable: str | int,
+    *,
+    given: Given | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the PMF of a variable; with a condition, next to the one without.
+
+    Parameters
+    ----------
+    model
+        The model.
+    variable
+        Name or position.
+    given
+        Levels of other variables, as for `JointPMF.marginal`.
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The Axes: a bar per level, per cent.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed.
+    SchemaError
+        If a variable or level is unknown.
+    """
+    known = model.schema[variable]
+    pmf = 100 * model.marginal([variable])
+    ax = open_axes(ax, (5.6, 0.8 + 0.28 * pmf.size))
+    positions = np.arange(pmf.size)
+    if given:
+        condition = describe_conditions(model.schema, encode_conditions(model.schema, given))
+        ax.barh(
+            positions - 0.2,
+            100 * model.marginal([variable], given),
+            0.4,
+            color=MAIN,
+            label=write_text(f"given {condition}", 60),
+        )
+        ax.barh(positions + 0.2, pmf, 0.4, color=FAINT, label="of all samples")
+        for text in ax.legend(frameon=False).get_texts():
+            text.set_parse_math(False)
+    else:
+        ax.barh(positions, pmf, color=MAIN)
+    label_rows(ax, known.levels)
+    ax.set_xlabel("probability, %")
+    ax.set_title(write_text(known.name, 60), loc="left", parse_math=False)
+    return clear_frame(ax)
+
+
+def plot_traits(
+    schema: Schema,
+    codes: IntArray,
+    scores: FloatArray,
+    errors: FloatArray,
+    *,
+    trait: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw scores of people on a trait, with standard errors, against the mean value of their answers.
+
+    The first trait is close to that mean where people answer much, and is drawn toward the mean of all where they
+    answer little: the errors say how far it can be trusted. Other traits have less to do with it.
+
+    Parameters
+    ----------
+    schema
+        The variables.
+    codes
+        Shape (n_rows, n_variables), -1 missing: what the people answered.
+    scores, errors
+        float64 of shape (n_rows, n_traits): see `JointPMF.traits`.
+    trait
+        Place of the trait, from 0.
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The axes. A point per person with an answer to a variable with values; of many people, the first ones.
+
+    Raises
+    ------
+    PmfError
+        If there is no such trait, no variable has values, or matplotlib is not installed.
+    """
+    check_whole("trait", trait)
+    n_traits = scores.shape[1]
+    if not 0 <= trait < n_traits:
+        raise PmfError(f"trait is {trait}, outside [0, {n_traits}); the first is 0")
+    total, number = np.zeros((2, len(codes)))
+    for position, variable in enumerate(schema):
+        values = read_values(variable)
+        if values is not None:
+            own = np.flatnonzero(codes[:, position] >= 0)
+            total[own] += np.array(values)[codes[own, position]]
+            number[own] += 1
+    people = np.flatnonzero(number)[:MOST_POINTS]
+    if not people.size:
+        raise PmfError("no answer of the table has a value; give the schema's variables values")
+    ax = open_axes(ax, (6.0, 4.5))
+    ax.errorbar(
+        total[people] / number[people],
+        scores[people, trait],
+        yerr=errors[people, trait],
+        fmt="o",
+        markersize=2.5,
+        color=MAIN,
+        ecolor=MAIN,
+        elinewidth=0.5,
+        alpha=0.4,
+    )
+    ax.axhline(0, color=INK, linewidth=0.6)
+    ax.set_xlabel("mean value of the answers")
+    ax.set_ylabel(f"trait {trait + 1}, score and standard error")
+    return clear_frame(ax)
+
+
+def plot_forest(
+    names: Sequence[str],
+    edges: Sequence[tuple[str, str, float]],
+    *,
+    least_share: float = LEAST_SHARE,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the edges between variables: a tree from left to right below each other, wide lines where most samples are.
+
+    Parameters
+    ----------
+    names
+        Variables, in order.
+    edges
+        Those that `JointPMF.edges` gives them: names of both variables, and the share of the samples in such states.
+    least_share
+        Edges of states with a smaller share of all samples are left out; in [0, 1].
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The Axes. Variables without such an edge are left out. Where states have different forests, edges that would close a
+    circle are drawn dotted.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed, the share is out of range, or no edge is left.
+    """
+    if not 0 <= least_share <= 1:
+        raise PmfError(f"least_share is {least_share}; give a share in [0, 1]")
+    shown = [
+        (names.index(first), names.index(second), share)
+        for first, second, share in edges
+        if share >= least_share
+    ]
+    if not shown:
+        raise PmfError(
+            f"no edge is in states of {least_share:g} of the samples; the model has {len(edges)} edges: give a "
+            "smaller least_share"
+        )
+    positions, inner = _lay_out(shown, len(names))
+    linked = np.flatnonzero(positions[:, 0] >= 0)
+    across, down = positions.max(axis=0).tolist()
+    ax = open_axes(ax, (2.0 + 1.8 * across, 1.5 + 0.42 * down))
+    for first, second, share in shown:
+        ends = positions[[first, second]]
+        is_inner = (first, second) in inner
+        style = {"color": MAIN, "linewidth": 0.5 + 3 * share, "zorder": 1}
+        ax.plot(ends[:, 0], -ends[:, 1], linestyle="-" if is_inner else ":", **style)
+    box = {"boxstyle": "round,pad=0.3", "facecolor": PAPER, "edgecolor": INK, "linewidth": 0.6}
+    for node in linked.tolist():
+        style = {"ha": "center", "va": "center", "fontsize": 8, "color": INK, "bbox": box}
+        across, down = positions[node].tolist()
+        ax.text(across, -down, write_text(names[node]), parse_math=False, **style)
+    ax.set_axis_off()
+    ax.margins(0.12)
+    return ax
+
+
+def _lay_out(
+    edges: list[tuple[int, int, float]], n_variables: int
+) -> tuple[FloatArray, set[tuple[int, int]]]:
+    """Places of variables, (n_variables, 2), -1 where there is none, and the edges that their tree has."""
+    near: dict[int, list[int]] = {}
+    groups: IntArray = np.arange(n_variables)
+    inner: set[tuple[int, int]] = set()
+    for first, second, _ in edges:
+        if groups[first] != groups[second]:
+            groups[groups == groups[second]] = groups[first]
+            inner.add((first, second))
+            near.setdefault(first, []).append(second)
+            near.setdefault(second, []).append(first)
+    positions = np.full((n_variables, 2), -1.0)
+    row = 0
+    # a tree starts from the variable with the most edges
+    for root in sorted(near, key=lambda each: (-len(near[each]), each)):
+        if positions[root, 0] >= 0:
+            continue
+        waiting = [(root, 0)]
+        while waiting:
+            node, depth = waiting.pop()
+            children = [each for each in near[node] if positions[each, 0] < 0]
+            positions[node] = depth, row
+            waiting += [(each, depth + 1) for each in reversed(children)]
+            row += not children
+    return positions, inner
+
+
+SHOWN_LEVELS = 4
+"""Levels of a state that are listed."""
+
+
+NAMED_FACTS = {"best": "best of, models", "mean": "mean of, models", "final": "fitted to all rows"}
+"""Facts on the origin of a model whose keys do not speak for themselves."""
+
+
+def summarise_model(model: Mixture) -> Summary:
+    """Latent states by size with what distinguishes each, and how the model was fitted."""
+    facts = [
+        (
+            "variables",
+            f"{format_count(model.schema.n_variables)}, of {format_count(model.schema.n_levels)} levels",
+        ),
+        ("latent states", format_count(model.rank)),
+        ("free parameters", format_count(model.n_parameters)),
+    ]
+    facts += [
+        (cut(NAMED_FACTS.get(name, name_setting(str(name)))), cut(_format_fact(value)))
+        for name, value in list(model.origin.items())[:12]
+        if isinstance(value, str | int | float)
+    ]
+    n_variables, rank = format_count(model.schema.n_variables), format_count(model.rank)
+    headline = f"Joint PMF of {n_variables} variables, {rank} latent states"
+    return Summary(headline, tuple(facts), (), (tabulate_states(model),))
+
+
+def _format_fact(value: str | int | float) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else f"{value:,.6g}"
+
+
+def tabulate_states(model: Mixture) -> SummaryTable:
+    """List the states by size, each with the levels that distinguish it and how much likelier they are there."""
+    profiles = profile_states(
+        model.prior, model.factors, model.schema.offsets, n_shown=SHOWN_LEVELS
+    )
+    rows = [
+        (
+            str(profiles.states[row]),
+            percent(float(profiles.sizes[row])),
+            _describe_levels(model.schema, profiles, row),
+        )
+        for row in range(min(model.rank, MOST_ROWS))
+    ]
+    return SummaryTable(
+        "Latent states by size, with the levels that are likelier there (times as likely as in all)",
+        (">state", ">share", "what distinguishes it"),
+        rows,
+        model.rank,
+        "model.prior, model.factor(name)",
+    )
+
+
+def _describe_levels(schema: Schema, profiles: StateProfiles, row: int) -> str:
+    """Levels of a state, as in "smokes=yes 83 % (2.1 times)"."""
+    parts = []
+    for column, level in enumerate(profiles.levels[row].tolist()):
+        if level < 0:
+            break
+        position = int(profiles.variables[row, column])
+        variable = schema[position]
+        label = variable.levels[level - int(schema.offsets[position])]
+        share = percent(float(profiles.probabilities[row, column]))
+        lift = decimal(float(profiles.lifts[row, column]), 2)
+        parts.append(f"{cut(variable.name, 24)}={cut(label, 24)} {share} ({lift} times)")
+    return ", ".join(parts) or "nothing: as all are"

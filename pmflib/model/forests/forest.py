@@ -1,0 +1,199 @@
+"""Forests of variables, one per latent state: who is whose parent, and where the tables lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.core.errors import PmfError
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """A forest of the variables for each latent state.
+
+    Parameters
+    ----------
+    parents
+        int32 of shape (rank, n_variables): position of the parent of each variable in each state; -1 is none.
+    offsets
+        int64 of shape (n_variables + 1,).
+
+    Raises
+    ------
+    PmfError
+        If shapes do not agree, a parent is no position of a variable, or variables follow one another in a circle.
+    """
+
+    parents: IntArray
+    offsets: IntArray
+
+    def __post_init__(self) -> None:
+        n_variables = self.offsets.size - 1
+        if self.parents.ndim != 2 or not len(self.parents) or self.parents.shape[1] != n_variables:
+            raise PmfError(
+                f"parents has shape {self.parents.shape}; give (rank, {n_variables}), rank at least 1"
+            )
+        if self.parents.min() < -1 or self.parents.max() >= n_variables:
+            raise PmfError(
+                f"parents spans [{self.parents.min()}, {self.parents.max()}]; give positions in [0, {n_variables}), "
+                "or -1"
+            )
+        object.__setattr__(self, "parents", np.ascontiguousarray(self.parents, np.int32))
+        # a circle shows where the order is made
+        assert self.order.size
+
+    @classmethod
+    def without_edges(cls, rank: int, offsets: IntArray) -> Forest:
+        """Forest of independent variables given the state."""
+        return cls(np.full((rank, offsets.size - 1), -1, np.int32), offsets)
+
+    @staticmethod
+    def join(forests: Sequence[Forest]) -> Forest:
+        """Forests of the states of several models of one schema, one after the other."""
+        return Forest(np.concatenate([each.parents for each in forests]), forests[0].offsets)
+
+    @property
+    def rank(self) -> int:
+        """Number of latent states."""
+        return len(self.parents)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges, over all states."""
+        return int((self.parents >= 0).sum())
+
+    @cached_property
+    def is_shared(self) -> bool:
+        """Whether all states have the same parents."""
+        return bool((self.parents == self.parents[0]).all())
+
+    @cached_property
+    def order(self) -> IntArray:
+        """Variables with every parent before its children: int32 of shape (rank, n_variables)."""
+        positions = np.arange(self.parents.shape[1])
+        depths = np.zeros(self.parents.shape, np.int64)
+        above = self.parents
+        for _ in positions:
+            is_below = above >= 0
+            if not is_below.any():
+                break
+            depths += is_below
+            above = np.where(
+                is_below, np.take_along_axis(self.parents, np.maximum(above, 0), 1), -1
+            )
+        if (above >= 0).any():
+            state = int(np.flatnonzero((above >= 0).any(axis=1))[0])
+            raise PmfError(
+                f"parents has a circle of variables in state {state}: {self.parents[state].tolist()}; leave an edge out"
+            )
+        return np.argsort(depths, axis=1, kind="stable").astype(np.int32)
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """First entry of the table of each variable in each state: int64 of shape (rank, n_variables)."""
+        ends = np.cumsum(self._n_entries.ravel())
+        return (ends - self._n_entries.ravel()).reshape(self.parents.shape)
+
+    @property
+    def n_entries(self) -> int:
+        """Entries of the tables of all states."""
+        return int(self._n_entries.sum())
+
+    @property
+    def arrays(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Parents, order and starts, as the kernels take them."""
+        return self.parents, self.order, self.starts
+
+    @cached_property
+    def _n_entries(self) -> IntArray:
+        sizes = np.diff(self.offsets)
+        above = np.where(self.parents >= 0, sizes[np.maximum(self.parents, 0)], 1)
+        return np.asarray(above * sizes, np.int64)
+
+    def view_table(self, entries: FloatArray, state: int, variable: int) -> FloatArray:
+        """Table of a variable in a state, of shape (cardinality of the parent or 1, cardinality): a view of entries."""
+        start = int(self.starts[state, variable])
+        size = int(self.offsets[variable + 1] - self.offsets[variable])
+        return entries[start : start + int(self._n_entries[state, variable])].reshape(-1, size)
+
+    @cached_property
+    def rows(self) -> IntArray:
+        """First entry of each row of the tables, a PMF each: int64 of shape (n_rows,)."""
+        sizes = np.broadcast_to(np.diff(self.offsets), self.parents.shape).ravel()
+        n_each = self._n_entries.ravel() // sizes
+        first = np.repeat(self.starts.ravel(), n_each)
+        within = np.arange(n_each.sum()) - np.repeat(np.cumsum(n_each) - n_each, n_each)
+        return np.asarray(first + within * np.repeat(sizes, n_each), np.int64)
+
+    @cached_property
+    def row_sizes(self) -> IntArray:
+        """Entries of each row of the tables: int64 of shape (n_rows,)."""
+        return np.diff(np.append(self.rows, self.n_entries))
+
+    @cached_property
+    def levels(self) -> IntArray:
+        """Level of the variable that each entry is of, in [0, n_levels): int64 of shape (n_entries,)."""
+        owners = np.repeat(np.tile(self.offsets[:-1], self.rank), self._n_entries.ravel())
+        return owners + np.arange(self.n_entries) - np.repeat(self.rows, self.row_sizes)
+
+    @cached_property
+    def states(self) -> IntArray:
+        """State that each entry is of: int64 of shape (n_entries,)."""
+        return np.repeat(np.arange(self.rank), self._n_entries.sum(axis=1))
+
+    @cached_property
+    def has_parent(self) -> IntArray:
+        """Whether each entry is of a variable with a parent: bool of shape (n_entries,)."""
+        return np.repeat((self.parents >= 0).ravel(), self._n_entries.ravel())
+
+    def normalise(self, entries: FloatArray, fallback: FloatArray) -> FloatArray:
+        """Scale the rows of tables to sum 1; rows without mass are those of the fallback, (n_entries,)."""
+        sums = np.repeat(np.add.reduceat(entries, self.rows), self.row_sizes)
+        full = sums > FLOOR
+        return np.where(full, entries / np.where(full, sums, 1.0), fallback)
+
+    @cached_property
+    def _pairs(self) -> IntArray:
+        """Number of the pair of levels, the parent's and the own, that each entry is of, alike in all states."""
+        sizes = np.diff(self.offsets)
+        above = np.where(self.parents >= 0, self.offsets[np.maximum(self.parents, 0)], -1)
+        within = np.arange(self.n_entries) - np.repeat(self.starts.ravel(), self._n_entries.ravel())
+        size = np.repeat(np.tile(sizes, self.rank), self._n_entries.ravel())
+        levels_above = np.repeat(above.ravel(), self._n_entries.ravel()) + within // size
+        flat = (levels_above + 1) * int(self.offsets[-1]) + self.levels
+        return np.unique(flat, return_inverse=True)[1]
+
+    def pool_states(self, entries: FloatArray) -> FloatArray:
+        """Sum entries over the states in which the variable has the same parent: (n_entries,)."""
+        return np.asarray(np.bincount(self._pairs, entries)[self._pairs])
+
+    def sum_levels(self, entries: FloatArray) -> FloatArray:
+        """Sum entries over the levels of the parents: float64 of shape (n_levels, rank)."""
+        n_levels = int(self.offsets[-1])
+        flat = self.levels * self.rank + self.states
+        summed = np.bincount(flat, entries, minlength=n_levels * self.rank)
+        return np.asarray(summed, np.float64).reshape(n_levels, self.rank)
+
+    def spread_levels(self, factors: FloatArray) -> FloatArray:
+        """Entries of the levels' own values, (n_levels, rank), whatever the parent's level: (n_entries,)."""
+        return np.asarray(factors[self.levels, self.states])
+
+    def find_marginals(self, tables: FloatArray) -> FloatArray:
+        """PMF of each variable given the state, from the tables along the forests: (n_levels, rank)."""
+        factors = np.empty((int(self.offsets[-1]), self.rank))
+        for state in range(self.rank):
+            for position in self.order[state].tolist():
+                parent = int(self.parents[state, position])
+                table = self.view_table(tables, state, position)
+                mine = slice(int(self.offsets[position]), int(self.offsets[position + 1]))
+                if parent < 0:
+                    factors[mine, state] = table[0]
+                else:
+                    above = slice(int(self.offsets[parent]), int(self.offsets[parent + 1]))
+                    factors[mine, state] = factors[above, state] @ table
+        return factors

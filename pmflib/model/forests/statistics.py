@@ -1,0 +1,276 @@
+"""Sufficient statistics of latent classes with forests, and the update from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from pmflib.core.arrays import FLOOR, Arrays, FloatArray, IntArray, normalise_blocks, sum_blocks
+from pmflib.core.blocks import Block, weigh_rows
+from pmflib.model.forests.forest import Forest
+from pmflib.model.forests.stars import StarPasses
+from pmflib.model.statistics import sum_fields
+from pmflib.solvers import PseudoCounts
+
+BATCH_ROWS = 4096
+"""Rows whose posteriors are held at a time."""
+
+
+class TreeParameters(NamedTuple):
+    """Prior (rank,), forests, and tables (n_entries,) whose rows sum to 1."""
+
+    prior: FloatArray
+    forest: Forest
+    tables: FloatArray
+
+    @classmethod
+    def plain(cls, prior: FloatArray, factors: FloatArray, offsets: IntArray) -> TreeParameters:
+        """Parameters of latent classes without edges."""
+        forest = Forest.without_edges(prior.size, offsets)
+        return cls(prior, forest, forest.spread_levels(factors))
+
+    def to_arrays(self, name: str) -> Arrays:
+        """The model as a checkpoint keeps it, under a name."""
+        return {
+            f"{name}_prior": self.prior,
+            f"{name}_parents": self.forest.parents,
+            f"{name}_tables": self.tables,
+        }
+
+    @classmethod
+    def from_arrays(cls, name: str, offsets: IntArray, arrays: Arrays) -> TreeParameters:
+        """The model that `to_arrays` was called on, to the same bits."""
+        forest = Forest(arrays[f"{name}_parents"], offsets)
+        return cls(arrays[f"{name}_prior"], forest, arrays[f"{name}_tables"])
+
+    @staticmethod
+    def join(parts: Sequence[TreeParameters]) -> TreeParameters:
+        """Average of models: one of their summed rank."""
+        prior = np.concatenate([each.prior for each in parts]) / len(parts)
+        tables = np.concatenate([each.tables for each in parts])
+        return TreeParameters(prior, Forest.join([each.forest for each in parts]), tables)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeStatistics:
+    """Sufficient statistics of some samples under one model.
+
+    Parameters
+    ----------
+    mass
+        float64 of shape (n_entries,): expected number of samples by state, level, and level of its parent. Variables
+        that are missing and have nothing observed below them add nothing.
+    state_mass
+        float64 of shape (rank,): posterior mass of the samples with anything observed.
+    log_likelihood
+        Nats, over the samples.
+    n_rows
+        Number of samples, or the sum of their weights.
+    """
+
+    mass: FloatArray
+    state_mass: FloatArray
+    log_likelihood: float
+    n_rows: float
+
+    @staticmethod
+    def merge(parts: Sequence[TreeStatistics]) -> TreeStatistics:
+        """Sum of statistics, at least one, added in the order given: equal order, equal bits."""
+        return sum_fields(parts)
+
+
+class TreePasses:
+    """Passes over blocks of samples under one model, whose tables are arranged once.
+
+    They go by stars; rows that are next to impossible under all states go by logarithms, a state at a time.
+
+    Parameters
+    ----------
+    parameters
+        The model.
+    """
+
+    def __init__(self, parameters: TreeParameters) -> None:
+        self.parameters = parameters
+        self._offsets = parameters.forest.offsets
+        self._prior = np.maximum(parameters.prior, FLOOR)
+        self._tables = np.maximum(parameters.tables, FLOOR)
+
+    def find_posteriors(
+        self, codes: IntArray, posteriors: FloatArray, log_probs: FloatArray
+    ) -> None:
+        """Fill the posterior of every row, (n_rows, rank), and its log-probability, (n_rows,)."""
+        for rows in iterate_batches(self._stars.find_posteriors(codes, posteriors, log_probs)):
+            posteriors[rows], log_probs[rows] = self._find_by_logs(codes[rows])
+
+    def _find_by_logs(self, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Posteriors and log-probabilities of rows, however unlikely."""
+        from pmflib.kernels.forests import find_posteriors
+
+        vectors, work, gaps = self._make_work()
+        posteriors, log_probs = np.empty((len(codes), self._prior.size)), np.empty(len(codes))
+        find_posteriors(
+            codes,
+            self.parameters.forest.arrays,
+            self._offsets,
+            np.log(self._prior),
+            self._logs,
+            self._tables,
+            (vectors[0], work, gaps),
+            posteriors,
+            log_probs,
+        )
+        return posteriors, log_probs
+
+    @cached_property
+    def _stars(self) -> StarPasses:
+        return StarPasses(self._prior, self.parameters.forest, self._tables)
+
+    @cached_property
+    def _complete_stars(self) -> StarPasses:
+        return StarPasses(self._prior, self.parameters.forest, self._tables, complete=True)
+
+    @cached_property
+    def _logs(self) -> FloatArray:
+        return np.log(self._tables)
+
+    def find_beliefs(self, codes: IntArray, posteriors: FloatArray) -> FloatArray:
+        """PMFs of the missing variables of every row: (n_rows, n_levels), 0 where observed."""
+        from pmflib.kernels.forests import find_beliefs
+
+        chances = np.empty((len(codes), int(self._offsets[-1])))
+        forest = self.parameters.forest.arrays
+        find_beliefs(
+            codes,
+            posteriors,
+            forest,
+            self._offsets,
+            self._logs,
+            self._tables,
+            self._make_work(),
+            chances,
+        )
+        return chances
+
+    def add_up(self, block: Block) -> TreeStatistics:
+        """E-step over one block of valid samples."""
+        from pmflib.kernels.forests import add_masses
+
+        forest, rank = self.parameters.forest, self.parameters.prior.size
+        mass, state_mass = np.zeros(forest.n_entries), np.zeros(rank)
+        codes, weights = unpack_block(block, self._offsets)
+        stars = self._complete_stars if block.n_observed == codes.size else self._stars
+        total, doubtful = stars.add_masses(codes, weights, mass, state_mass)
+        for rows in iterate_batches(doubtful):
+            part = codes[rows]
+            posteriors, log_probs = self._find_by_logs(part)
+            total += float(weights[rows] @ log_probs)
+            add_masses(
+                part,
+                weights[rows],
+                posteriors,
+                forest.arrays,
+                self._offsets,
+                self._logs,
+                self._tables,
+                self._make_work(),
+                mass,
+                state_mass,
+            )
+        return TreeStatistics(mass, state_mass, total, block.n_samples)
+
+    def score(self, block: Block) -> FloatArray:
+        """Log-probability of every row of a block: (n_rows,)."""
+        codes, _ = unpack_block(block, self._offsets)
+        scores = np.empty(len(codes))
+        for start in range(0, len(codes), BATCH_ROWS):
+            rows = slice(start, start + BATCH_ROWS)
+            posteriors = np.empty((len(codes[rows]), self.parameters.prior.size))
+            self.find_posteriors(codes[rows], posteriors, scores[rows])
+        return scores
+
+    def add_pairs(self, block: Block, first: int, mass: FloatArray) -> None:
+        """Add a block's posterior-weighted counts of all pairs, for the states from ``first`` on."""
+        from pmflib.kernels.forests import add_pair_masses
+
+        codes, weights = unpack_block(block, self._offsets)
+        levels = np.empty(codes.shape[1], np.int64)
+        for start in range(0, len(codes), BATCH_ROWS):
+            rows = slice(start, start + BATCH_ROWS)
+            part = codes[rows]
+            posteriors = np.empty((len(part), self.parameters.prior.size))
+            self.find_posteriors(part, posteriors, np.empty(len(part)))
+            add_pair_masses(part, weights[rows], posteriors, first, self._offsets, levels, mass)
+
+    def _make_work(self) -> tuple[FloatArray, IntArray, IntArray]:
+        n_variables = self._offsets.size - 1
+        vectors = np.empty((2, int(self._offsets[-1])))
+        return vectors, np.empty(n_variables, np.uint8), np.empty(n_variables, np.int32)
+
+
+def iterate_batches(rows: IntArray) -> Iterator[IntArray]:
+    """Rows in batches whose posteriors are held at a time."""
+    return (rows[start : start + BATCH_ROWS] for start in range(0, rows.size, BATCH_ROWS))
+
+
+def fill_below(mass: FloatArray) -> None:
+    """Make tables of pairs (n_states, n_levels, n_levels), of which the upper triangle is filled, symmetric."""
+    below = np.tril_indices(mass.shape[1], -1)
+    for each in mass:
+        each[below] = each.T[below]
+
+
+def unpack_block(block: Block, offsets: IntArray) -> tuple[IntArray, FloatArray]:
+    """Codes (n_rows, n_variables), and weights (n_rows,)."""
+    codes = np.ascontiguousarray(block.to_codes(offsets))
+    return codes, weigh_rows(block)
+
+
+def tree_m_step(
+    statistics: TreeStatistics,
+    parameters: TreeParameters,
+    pseudo_counts: PseudoCounts,
+    edge_pseudo_count: float,
+    pooled_share: float = 0.0,
+) -> TreeParameters:
+    """Update the parameters, the forests as they are.
+
+    Parameters
+    ----------
+    statistics
+        Sufficient statistics of all training samples.
+    parameters
+        The model that they were computed under: what has no mass keeps its value.
+    pseudo_counts
+        Pseudo-counts of the variables' PMFs given the state, and of the states.
+    edge_pseudo_count
+        Samples per level of a parent, at least 0, that are added to those of the state.
+    pooled_share
+        Share of these, in [0, 1], that are as in all states with the same edge together; the others are as if the
+        variable did not depend on its parent, with its PMF given the state alone.
+
+    Returns
+    -------
+    The new parameters. Without edges they are those of `pmflib.model.statistics.m_step`.
+    """
+    prior, forest, tables = parameters
+    offsets = forest.offsets
+    levels = forest.sum_levels(statistics.mass) + pseudo_counts.levels[:, None]
+    # what the forests gave is looked up where something has no mass: it takes longer than all else
+    is_full = bool((sum_blocks(levels, offsets) > FLOOR).all())
+    own = normalise_blocks(levels, offsets, levels if is_full else forest.find_marginals(tables))
+    spread = forest.spread_levels(own)
+    base = spread
+    if pooled_share and forest.n_edges:
+        pooled = forest.normalise(forest.pool_states(statistics.mass), spread)
+        base = pooled_share * pooled + (1 - pooled_share) * spread
+    shrunk = forest.normalise(statistics.mass + edge_pseudo_count * base, base)
+    states = statistics.state_mass + pseudo_counts.state
+    total = states.sum()
+    return TreeParameters(
+        states / total if total > 0 else prior, forest, np.where(forest.has_parent, shrunk, spread)
+    )

@@ -1,0 +1,306 @@
+"""The joint PMF of latent classes whose variables hang together by forests."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import PmfError
+from pmflib.model.conditions import Conditions, Given
+from pmflib.model.forests.conditions import (
+    condition_forests,
+    draw_tree_rows,
+    expect_logs,
+    find_pairs,
+    find_surprises_in_turn,
+)
+from pmflib.model.forests.forest import Forest
+from pmflib.model.forests.statistics import TreeParameters, TreePasses
+from pmflib.model.joint_pmf import KIND, JointPMF
+from pmflib.model.marginals import FindSurprises, find_positions
+from pmflib.model.mixture import BATCH_ROWS, Arrays, Unsupported
+from pmflib.schema import Schema
+from pmflib.store.zarr_arrays import read_arrays
+
+if TYPE_CHECKING:
+    from pmflib.display.drawing import Axes
+
+MAX_CELLS = 1 << 22
+"""Cells of the largest marginal that is computed: each is the probability of a row."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TreePMF(JointPMF, dependence="tree"):
+    """The joint distribution of all variables: a mixture over latent states, each a forest of the variables.
+
+    ``Pr(x) = sum_f prior[f] prod_n P(x_n | x_parent(n, f), f)``, where a root has no parent. What is missing is summed
+    out by messages along the forests, exactly. Without edges it is the `JointPMF` of the same prior and factors.
+
+    It answers what a `JointPMF` answers. Not supported yet, and refused (`unsupported`): the search for the most likely
+    combinations of more variables than can be listed, standard errors by folds, and diagnostics of pair counts.
+
+    Parameters
+    ----------
+    prior, factors, schema, origin
+        As for `JointPMF`; factors are what the tables give for each variable given the state alone.
+    forest
+        The forest of every state.
+    tables
+        float64 of shape (n_entries,), as `Forest` lays them out: PMFs of each variable given the state and the level of
+        its parent.
+
+    Raises
+    ------
+    PmfError
+        If shapes do not agree, or something is no probability.
+    """
+
+    forest: Forest = field(kw_only=True)
+    tables: FloatArray = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        forest, tables = self.forest, self.tables
+        if forest.rank != self.rank or not np.array_equal(forest.offsets, self.schema.offsets):
+            raise PmfError(
+                f"the forest is of {forest.rank} states and {forest.offsets.size - 1} variables; the prior has "
+                f"{self.rank} states and the schema {self.schema.n_variables} variables: take all from one model"
+            )
+        if tables.shape != (forest.n_entries,) or not np.isfinite(tables).all() or tables.min() < 0:
+            raise PmfError(
+                f"tables has shape {tables.shape}, or a value that is no probability; the forest needs "
+                f"({forest.n_entries},), at least 0"
+            )
+        if np.abs(np.add.reduceat(tables, forest.rows) - 1).max() > 1e-6:
+            raise PmfError("a row of tables does not sum to 1; normalise it")
+
+    @classmethod
+    def make(
+        cls, parameters: TreeParameters, schema: Schema, origin: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Model of some parameters: its factors are found along the forests."""
+        prior, forest, tables = parameters
+        if tables.shape != (forest.n_entries,):
+            raise PmfError(
+                f"tables has shape {tables.shape}; the forest needs ({forest.n_entries},): take both from one model"
+            )
+        factors = forest.find_marginals(tables)
+        return cls(prior, factors, schema, dict(origin or {}), forest=forest, tables=tables)
+
+    @classmethod
+    def read_parts(
+        cls, folder: Path, schema: Schema, origin: dict[str, Any], attributes: Mapping[str, Any]
+    ) -> TreePMF:
+        """Read forests and tables: see `JointPMF.read_parts`."""
+        arrays, _ = read_arrays(folder, ["prior", "parents", "tables"], kind=KIND)
+        forest = Forest(arrays["parents"].astype(np.int32), schema.offsets)
+        return cls.make(TreeParameters(arrays["prior"], forest, arrays["tables"]), schema, origin)
+
+    def __repr__(self) -> str:
+        """Sizes, and the number of edges."""
+        return f"Tree{super().__repr__()[5:-1]}, {self.forest.n_edges} edges)"
+
+    @property
+    def parameters(self) -> TreeParameters:
+        """Prior, forests and tables."""
+        return TreeParameters(self.prior, self.forest, self.tables)
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters: rank - 1 of the prior, and of each row of the tables its entries less one."""
+        return self.rank - 1 + self.forest.n_entries - len(self.forest.rows)
+
+    def edges(self) -> list[tuple[str, str, float]]:
+        """Pairs of variables that hang together within states, and the share of all samples in such states.
+
+        Returns
+        -------
+        Names of both variables, in the order of the schema, and the prior of the states with that edge, in (0, 1]; the
+        largest share first.
+        """
+        shares: dict[tuple[int, int], float] = defaultdict(float)
+        for state, position in zip(*np.nonzero(self.forest.parents >= 0), strict=True):
+            parent = int(self.forest.parents[state, position])
+            shares[min(parent, int(position)), max(parent, int(position))] += float(
+                self.prior[state]
+            )
+        names = self.schema.names
+        ordered = sorted(shares.items(), key=lambda each: (-each[1], each[0]))
+        return [
+            (names[first], names[second], min(share, 1.0)) for (first, second), share in ordered
+        ]
+
+    @property
+    def unsupported(self) -> Mapping[Unsupported, str]:
+        """What a model with forests does not do, and why: see `JointPMF.unsupported`."""
+        return {
+            "search": "which a model with forests does not search; name fewer variables, or use complete",
+            "jackknife": (
+                f"model has forests of {self.forest.n_edges} edges, which pairs alone do not fit again; give a model "
+                "without, of dependence 'none'"
+            ),
+        }
+
+    def summarise_dependence(self) -> dict[str, object]:
+        """Dependence, and the number of edges: see `JointPMF.summarise_dependence`."""
+        return {"dependence": "tree", "edges": self.forest.n_edges}
+
+    @cached_property
+    def _passes(self) -> TreePasses:
+        return TreePasses(self.parameters)
+
+    def score_block(self, block: DenseBlock, log_probs: FloatArray, posteriors: FloatArray) -> None:
+        """Fill log-probabilities and posteriors of valid rows: see `JointPMF.score_block`."""
+        codes = np.ascontiguousarray(block.codes)
+        if posteriors.shape[1]:
+            self._passes.find_posteriors(codes, posteriors, log_probs)
+        else:
+            log_probs[:] = self._passes.score(DenseBlock(codes))
+
+    def find_beliefs(self, codes: IntArray, posteriors: FloatArray | None = None) -> FloatArray:
+        """PMFs of the variables that valid rows do not hold: float64 (n_rows, n_levels), 0 where observed.
+
+        Parameters
+        ----------
+        codes
+            Valid codes of shape (n_rows, n_variables), -1 missing.
+        posteriors
+            float64 of shape (n_rows, rank), where they are known.
+        """
+        codes = np.ascontiguousarray(codes)
+        if posteriors is None:
+            posteriors = np.empty((len(codes), self.rank))
+            self._passes.find_posteriors(codes, posteriors, np.empty(len(codes)))
+        return self._passes.find_beliefs(codes, np.ascontiguousarray(posteriors))
+
+    def predict_hidden(self, codes: IntArray, posteriors: FloatArray, position: int) -> FloatArray:
+        """PMF of a variable that rows do not hold: see `JointPMF.predict_hidden`."""
+        found = np.empty((len(codes), int(self.schema.cardinalities[position])))
+        for part in _split_rows(len(codes)):
+            beliefs = self.find_beliefs(codes[part], posteriors[part])
+            found[part] = beliefs[:, self.schema.rows_of(position)]
+        return found
+
+    def predict_proba(self, table: object, variable: str | int) -> FloatArray:
+        """PMF of a variable in each row, given the other variables observed there: see `JointPMF.predict_proba`."""
+        position = self.schema.position(variable)
+        codes = self._encode(table, position)
+        mine = self.schema.rows_of(position)
+        probabilities = np.empty((len(codes), int(self.schema.cardinalities[position])))
+        for rows, block in self._iterate_blocks(codes, position):
+            for part in _split_rows(block.n_rows):
+                beliefs = self.find_beliefs(block.codes[part])
+                probabilities[rows][part] = beliefs[:, mine]
+        return probabilities
+
+    def predict_gaps(self, codes: IntArray) -> Iterator[tuple[int, IntArray, FloatArray]]:
+        """PMFs of all missing cells, each given what its row holds: see `JointPMF.predict_gaps`."""
+        for rows, block in self._iterate_blocks(codes):
+            for part in _split_rows(block.n_rows):
+                batch = block.codes[part]
+                beliefs = self.find_beliefs(batch)
+                gaps = batch < 0
+                for position in np.flatnonzero(gaps.any(axis=0)).tolist():
+                    mine = np.flatnonzero(gaps[:, position])
+                    found = beliefs[mine, self.schema.rows_of(position)]
+                    yield position, rows.start + part.start + mine, found
+
+    def predict_in_states(self, codes: IntArray, states: IntArray, position: int) -> FloatArray:
+        """PMF of a variable given what rows hold and their states: see `JointPMF.predict_in_states`."""
+        certain = np.zeros((len(codes), self.rank))
+        certain[np.arange(len(codes)), states] = 1.0
+        return self.predict_hidden(codes, certain, position)
+
+    def predict_codes(
+        self, shown: IntArray, samples: IntArray, variables: IntArray, codes: IntArray
+    ) -> FloatArray:
+        """Probabilities of codes of some cells, each given what its row holds: see `JointPMF.predict_codes`."""
+        beliefs = self.find_beliefs(shown, self.posterior(shown))
+        return np.asarray(beliefs[samples, self.schema.offsets[variables] + codes])
+
+    def _condition(self, conditions: Conditions) -> tuple[Self, float]:
+        found, log_probability = condition_forests(self.parameters, conditions)
+        return self.make(found, self.schema, self.origin), log_probability
+
+    def can_meet(self, conditions: Conditions) -> bool:
+        """Whether anybody can meet some conditions together, also along the forests."""
+        if not super().can_meet(conditions):
+            return False
+        return condition_forests(self.parameters, conditions)[1] > -math.inf
+
+    def weigh_combinations(self, positions: Sequence[int], combinations: IntArray) -> FloatArray:
+        """Probabilities of some combinations of codes: see `JointPMF.weigh_combinations`."""
+        codes = np.full((len(combinations), self.schema.n_variables), -1, np.int32)
+        codes[:, list(positions)] = combinations
+        return np.exp(self.log_prob(codes))
+
+    def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
+        """Joint PMF of some variables, possibly given levels of others: see `JointPMF.marginal`.
+
+        Raises
+        ------
+        MemoryPlanError
+            If the table would have more than ``MAX_CELLS`` cells.
+        """
+        positions = find_positions(self.schema, variables, given, MAX_CELLS)
+        sizes = [int(self.schema.cardinalities[position]) for position in positions]
+        model = self.condition(given) if given else self
+        if len(positions) == 1:
+            return np.asarray(model.factor(positions[0]) @ model.prior)
+        chances = np.empty(math.prod(sizes))
+        for start in range(0, chances.size, BATCH_ROWS):
+            cells = np.arange(start, min(start + BATCH_ROWS, chances.size))
+            codes = np.full((cells.size, self.schema.n_variables), -1, np.int32)
+            codes[:, positions] = np.stack(np.unravel_index(cells, sizes), axis=1)
+            chances[cells] = np.exp(model.log_prob(codes))
+        return np.asarray((chances / chances.sum()).reshape(sizes))
+
+    def find_pairs(self) -> FloatArray:
+        """Joint PMFs of all pairs of variables: see `JointPMF.find_pairs`."""
+        return find_pairs(self.parameters, self.factors)
+
+    def iterate_pairs(self, levels: IntArray, offsets: IntArray) -> Iterator[FloatArray]:
+        """Joint PMFs of each of some variables with all those after it: see `JointPMF.iterate_pairs`."""
+        pairs = self.find_pairs()[np.ix_(levels, levels)]
+        for begin, end in pairwise(offsets[:-1].tolist()):
+            yield pairs[begin:end, end:]
+
+    def expect_logs(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance, given the state, of the log-probability of each variable given its parent."""
+        return expect_logs(self.parameters, self.factors)
+
+    def make_surprise_finder(self) -> FindSurprises:
+        """Make a function that finds the least probable cell of each row: see `JointPMF.make_surprise_finder`."""
+        return partial(find_surprises_in_turn, self)
+
+    def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:
+        return draw_tree_rows(self.parameters, n_rows, rng)
+
+    def plot_forest(self, **options: Any) -> Axes:
+        """Draw which variables hang together: see `pmflib.model.figures.plot_forest`."""
+        from pmflib.model.figures import plot_forest
+
+        return plot_forest(self.schema.names, self.edges(), **options)
+
+    def list_parts(self) -> tuple[Arrays, dict[str, object]]:
+        """Forests and tables: see `JointPMF.list_parts`."""
+        arrays: Arrays = {
+            "parents": (self.forest.parents, ("state", "variable")),
+            "tables": (self.tables, ("entry",)),
+        }
+        return arrays, {"dependence": "tree"}
+
+
+def _split_rows(n_rows: int) -> list[slice]:
+    """Rows in batches whose beliefs are held at a time."""
+    return [slice(start, min(start + 4096, n_rows)) for start in range(0, n_rows, 4096)]

@@ -1,0 +1,259 @@
+"""Measures of predicted PMFs against the truth: sums that add up over partitions, and standard errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class TargetSums:
+    """Sums over samples.
+
+    Parameters
+    ----------
+    judged, missing
+        Samples whose true level is known, and is not.
+    correct
+        Samples whose most probable level is the true one.
+    losses, squares
+        Sum of the log-losses, nats, and of their squares.
+    """
+
+    judged: int = 0
+    missing: int = 0
+    correct: int = 0
+    losses: float = 0.0
+    squares: float = 0.0
+
+    @staticmethod
+    def merge(parts: Sequence[TargetSums]) -> TargetSums:
+        """Sums over several partitions, added in the order given."""
+        return TargetSums(
+            sum(part.judged for part in parts),
+            sum(part.missing for part in parts),
+            sum(part.correct for part in parts),
+            math.fsum(part.losses for part in parts),
+            math.fsum(part.squares for part in parts),
+        )
+
+    def measure(self) -> dict[str, float]:
+        """Accuracy and log-loss (nats) with their standard errors; numbers of samples alone where none is evaluated."""
+        found: dict[str, float] = {"judged": self.judged, "truth_missing": self.missing}
+        if not self.judged:
+            return found
+        n, accuracy, loss = self.judged, self.correct / self.judged, self.losses / self.judged
+        found |= {
+            "accuracy": accuracy,
+            "accuracy_error": math.sqrt(accuracy * (1 - accuracy) / n),
+            "log_loss": loss,
+        }
+        if n > 1:
+            variance = max(self.squares / n - loss * loss, 0.0)
+            found["log_loss_error"] = math.sqrt(variance / (n - 1))
+        return found
+
+
+def score_target(pmf: FloatArray, truths: IntArray) -> TargetSums:
+    """Evaluate predictions of a target.
+
+    Parameters
+    ----------
+    pmf
+        float64 of shape (n_rows, cardinality), as `JointPMF.predict_proba` gives it.
+    truths
+        Codes of the true levels, shape (n_rows,); -1 where not known: such rows are counted, and not evaluated.
+    """
+    rows = np.flatnonzero(truths >= 0)
+    if not rows.size:
+        return TargetSums(missing=len(truths))
+    known = truths[rows].astype(np.int64)
+    losses = -np.log(np.maximum(pmf[rows, known], FLOOR))
+    return TargetSums(
+        int(rows.size),
+        len(truths) - int(rows.size),
+        int((pmf[rows].argmax(axis=1) == known).sum()),
+        float(losses.sum()),
+        float(losses @ losses),
+    )
+
+
+N_BINS = 10
+"""Bins of the probability of the most probable level, of equal width: what calibration is looked at in."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """A measure of some predictions.
+
+    Parameters
+    ----------
+    value
+        The measure; NaN where the rows do not define it.
+    influences
+        float64 of shape (n_rows,), of mean 0: by how much each row moves the measure, times the number of rows.
+    """
+
+    value: float
+    influences: FloatArray
+
+    @property
+    def error(self) -> float:
+        """Standard error over rows; NaN of fewer than two."""
+        return _take_error(self.influences)
+
+    def less(self, other: Measure) -> tuple[float, float]:
+        """Difference of the same measure of two predictions of the same rows, and its standard error."""
+        return self.value - other.value, _take_error(self.influences - other.influences)
+
+
+def measure_all(pmf: FloatArray, truth: IntArray) -> dict[str, Measure]:
+    """Measure predictions.
+
+    Parameters
+    ----------
+    pmf
+        float64 of shape (n_rows, cardinality), at least one row; rows sum to 1.
+    truth
+        int64 of shape (n_rows,), in [0, cardinality).
+
+    Returns
+    -------
+    accuracy
+        Share of rows whose most probable level, the first of equals, is the true one.
+    log_loss
+        Mean of minus the log-probability of the true level, nats.
+    auc
+        Area under the receiver operating characteristic of each level against the others; the mean over levels that
+        some rows hold and others do not.
+    brier
+        Mean over rows of the sum over levels of squared differences from the truth, in [0, 2].
+    calibration_error
+        Expected calibration error: mean over rows of the absolute difference, by bin, of the probability of the most
+        probable level and of how often it is true.
+
+    References
+    ----------
+    DeLong, DeLong, Clarke-Pearson (1988) for the errors of areas; Guo et al. (2017), "On calibration of modern neural
+    networks", for the calibration error, whose influences are those with the signs of its bins held fast.
+    """
+    n_rows = len(truth)
+    rows = np.arange(n_rows)
+    correct = (pmf.argmax(axis=1) == truth).astype(np.float64)
+    chances = pmf[rows, truth]
+    # the square of a difference, expanded: no second table of the size of the first
+    brier = (pmf**2).sum(axis=1) - 2 * chances + 1
+    return {
+        "accuracy": _average(correct),
+        "log_loss": _average(-np.log(np.maximum(chances, FLOOR))),
+        "auc": _measure_area(pmf, truth),
+        "brier": _average(brier),
+        "calibration_error": _measure_calibration(pmf, correct),
+    }
+
+
+def count_confusion(pmf: FloatArray, truth: IntArray) -> IntArray:
+    """Confusion matrix: int64 of shape (cardinality, cardinality), rows by true level, columns by predicted one."""
+    n = pmf.shape[1]
+    return np.bincount(truth * n + pmf.argmax(axis=1), minlength=n * n).reshape(n, n)
+
+
+def sum_bins(pmf: FloatArray, truth: IntArray) -> FloatArray:
+    """Sums for the calibration, by bin of the probability of the most probable level; they add up over rows.
+
+    Parameters
+    ----------
+    pmf, truth
+        As for `measure_all`; there may be no row.
+
+    Returns
+    -------
+    float64 of shape (N_BINS, 3): rows, their probabilities of that level, rows where it is true.
+    """
+    confidence, correct = pmf.max(axis=1), pmf.argmax(axis=1) == truth
+    bins = _find_bins(confidence)
+    parts = (None, confidence, correct)
+    return np.stack([np.bincount(bins, each, N_BINS).astype(np.float64) for each in parts], axis=1)
+
+
+def describe_bins(sums: FloatArray) -> list[dict[str, float]]:
+    """Calibration, bin by bin, from what `sum_bins` gives; empty bins are left out.
+
+    Returns
+    -------
+    Edges (from, to), number of rows, mean probability, share of rows where that level is true (accuracy), and the
+    standard error of that share, with a pseudo-row each for true and false.
+    """
+    found = []
+    for index, (n, confidence, hits) in enumerate(sums.tolist()):
+        if not n:
+            continue
+        drawn_in = (hits + 1) / (n + 2)
+        found.append(
+            {
+                "from": index / N_BINS,
+                "to": (index + 1) / N_BINS,
+                "rows": int(n),
+                "probability": confidence / n,
+                "accuracy": hits / n,
+                "accuracy_error": math.sqrt(drawn_in * (1 - drawn_in) / (n + 2)),
+            }
+        )
+    return found
+
+
+def _take_error(influences: FloatArray) -> float:
+    n = influences.size
+    return float(influences.std()) / math.sqrt(n - 1) if n > 1 else math.nan
+
+
+def _average(values: FloatArray) -> Measure:
+    mean = float(values.mean())
+    return Measure(mean, values - mean)
+
+
+def _find_bins(confidence: FloatArray) -> IntArray:
+    return np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
+
+
+def _measure_calibration(pmf: FloatArray, correct: FloatArray) -> Measure:
+    confidence = pmf.max(axis=1)
+    bins = _find_bins(confidence)
+    surplus = confidence - correct
+    signs = np.sign(np.bincount(bins, surplus, N_BINS))
+    return _average(signs[bins] * surplus)
+
+
+def _measure_area(pmf: FloatArray, truth: IntArray) -> Measure:
+    n_rows = len(truth)
+    areas, influences = [], np.zeros(n_rows)
+    for level in range(pmf.shape[1]):
+        is_level = truth == level
+        n_own = int(is_level.sum())
+        if not 0 < n_own < n_rows:
+            continue
+        scores = pmf[:, level]
+        own, others = np.sort(scores[is_level]), np.sort(scores[~is_level])
+        # for each row the share of the rows on the other side that it is in the right order with, ties half
+        below = _rank_among(others, scores[is_level])
+        above = 1 - _rank_among(own, scores[~is_level])
+        area = float(below.mean())
+        areas.append(area)
+        influences[is_level] += (below - area) * (n_rows / n_own)
+        influences[~is_level] += (above - area) * (n_rows / (n_rows - n_own))
+    if not areas:
+        return Measure(math.nan, np.full(n_rows, math.nan))
+    return Measure(sum(areas) / len(areas), influences / len(areas))
+
+
+def _rank_among(sorted_values: FloatArray, values: FloatArray) -> FloatArray:
+    """Share of sorted values that each value is above, ties counted half."""
+    left = np.searchsorted(sorted_values, values, side="left")
+    right = np.searchsorted(sorted_values, values, side="right")
+    share: FloatArray = (left + right) / (2 * sorted_values.size)
+    return share

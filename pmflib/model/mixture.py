@@ -1,0 +1,539 @@
+"""A mixture over latent states, and what follows from it: for rows, for events, for samples that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray, check_whole, name_type, sum_blocks
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import PmfError
+from pmflib.display.summary import Summarised
+from pmflib.model.conditions import (
+    Conditions,
+    Given,
+    condition_states,
+    describe_conditions,
+    encode_conditions,
+    find_able_states,
+    list_few,
+)
+from pmflib.model.marginals import (
+    MAX_MARGINAL_CELLS,
+    FindSurprises,
+    SurpriseTables,
+    find_positions,
+    find_surprises,
+    mix_factors,
+)
+from pmflib.model.statistics import take_logs
+from pmflib.schema import Schema
+from pmflib.schema.variable import MISSING
+
+if TYPE_CHECKING:
+    from pmflib.model.traits.trait_model import TraitModel
+
+BATCH_ROWS = 65_536
+"""Rows worked on at a time, so that memory does not grow with the table."""
+
+Arrays: TypeAlias = dict[str, tuple[Any, tuple[str, ...]]]
+"""Arrays by name, with the names of their dimensions."""
+
+Unsupported: TypeAlias = Literal["search", "jackknife"]
+"""What not every model does: the search for the most likely combinations of more variables than can be listed, fits
+again without each fold."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture(Summarised):
+    """The numbers of a model, and what they say of rows, some of whose cells are observed, and of events.
+
+    What asks, describes, draws and scores takes this; `pmflib.model.joint_pmf.JointPMF`, whose parameters and errors
+    are the same, has methods for all of that.
+    """
+
+    prior: FloatArray
+    factors: FloatArray
+    schema: Schema
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    trait_model: TraitModel | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schema, Schema):
+            raise PmfError(f"schema is {name_type(self.schema)}; give a pmflib.Schema")
+        for name, values in (("prior", self.prior), ("factors", self.factors)):
+            if not isinstance(values, np.ndarray):
+                raise PmfError(
+                    f"{name} is {name_type(values)}; give an array: numpy.asarray({name})"
+                )
+        expected = (self.schema.n_levels, self.prior.size)
+        if self.prior.ndim != 1 or not self.prior.size or self.factors.shape != expected:
+            raise PmfError(
+                f"factors has shape {self.factors.shape} and prior {self.prior.shape}; the schema needs "
+                f"({self.schema.n_levels}, rank) and (rank,), rank at least 1"
+            )
+        for name, values in (("prior", self.prior), ("factors", self.factors)):
+            if not np.isfinite(values).all() or values.min() < 0:
+                raise PmfError(f"{name} has a value that is no probability: {values.min()}")
+        sums = np.add.reduceat(self.factors, self.schema.offsets[:-1], axis=0)
+        if abs(self.prior.sum() - 1) > 1e-6 or np.abs(sums - 1).max() > 1e-6:
+            raise PmfError(
+                "prior, or a variable's rows of factors, do not sum to 1; normalise them"
+            )
+        if self.trait_model is not None and self.trait_model.schema != self.schema:
+            raise PmfError("trait_model has another schema; give the one that the states are of")
+
+    @property
+    def rank(self) -> int:
+        """Number of latent states."""
+        return len(self.prior)
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters: rank - 1 of the prior, and cardinality - 1 per variable and latent state."""
+        return self.rank - 1 + self.rank * (self.schema.n_levels - self.schema.n_variables)
+
+    def factor(self, variable: str | int) -> FloatArray:
+        """Conditional PMF of a variable given the latent state, (cardinality, rank), columns sum to 1."""
+        return self.factors[self.schema.rows_of(variable)]
+
+    def _iterate_blocks(
+        self, codes: IntArray, hidden: int | None = None
+    ) -> Iterator[tuple[slice, DenseBlock]]:
+        """Rows in batches, which are checked while the cache holds them; one variable may be hidden."""
+        for start in range(0, len(codes), BATCH_ROWS):
+            rows = slice(start, min(start + BATCH_ROWS, len(codes)))
+            part = codes[rows]
+            if hidden is not None:
+                part = part.copy()
+                part[:, hidden] = MISSING
+            yield rows, DenseBlock(self.schema.check_codes(part))
+
+    def score_block(self, block: DenseBlock, log_probs: FloatArray, posteriors: FloatArray) -> None:
+        """Fill the log-probability of every row of a block of valid rows, (n_rows,), and its posterior.
+
+        Parameters
+        ----------
+        block
+            The rows.
+        log_probs
+            float64 of shape (n_rows,).
+        posteriors
+            float64 of shape (n_rows, rank), or (n_rows, 0) where posteriors are not requested.
+        """
+        from pmflib.model.row_tables import score_block
+
+        score_block(block, self.schema.offsets, *self._logs, log_probs, posteriors)
+
+    @cached_property
+    def _logs(self) -> tuple[FloatArray, FloatArray]:
+        return take_logs(self.prior, self.factors)
+
+    def _encode(self, table: object, hidden: int | None = None) -> IntArray:
+        """Codes of a table; an array of codes is given back, and only its shape and dtype are checked."""
+        if isinstance(table, np.ndarray):
+            self.schema.check_shape(table)
+            return table
+        return self.schema.encode(
+            table, hidden=None if hidden is None else self.schema.names[hidden]
+        )
+
+    def log_prob(self, table: object) -> FloatArray:
+        """Log-probability of what is observed in each row.
+
+        Parameters
+        ----------
+        table
+            Codes of shape (n_rows, n_variables), -1 missing; or a table that the schema can encode.
+
+        Returns
+        -------
+        float64 of shape (n_rows,), nats; 0 for a row with nothing observed.
+
+        Raises
+        ------
+        SchemaError
+            If the table does not fit the schema.
+        """
+        codes = self._encode(table)
+        log_probs = np.empty(len(codes))
+        for rows, block in self._iterate_blocks(codes):
+            self.score_block(block, log_probs[rows], np.empty((block.n_rows, 0)))
+        return log_probs
+
+    def posterior(self, table: object) -> FloatArray:
+        """Posterior of the latent state of each row.
+
+        Returns
+        -------
+        float64 of shape (n_rows, rank), rows sum to 1; the prior for a row with nothing observed.
+        """
+        codes = self._encode(table)
+        posteriors = np.empty((len(codes), self.rank))
+        for rows, block in self._iterate_blocks(codes):
+            self.score_block(block, np.empty(block.n_rows), posteriors[rows])
+        return posteriors
+
+    def predict_proba(self, table: object, variable: str | int) -> FloatArray:
+        """PMF of a variable in each row, given the other variables observed there.
+
+        Parameters
+        ----------
+        table
+            As for `log_prob`; the variable's own column is ignored, and may be absent.
+        variable
+            Name or position.
+
+        Returns
+        -------
+        float64 of shape (n_rows, cardinality), rows sum to 1; the model's marginal where nothing else is observed.
+
+        Raises
+        ------
+        SchemaError
+            If the variable is unknown, or the table does not fit the schema.
+        """
+        position = self.schema.position(variable)
+        factor = self.factor(position)
+        codes = self._encode(table, position)
+        if self.trait_model is not None:
+            return self.trait_model.predict_proba(codes, position)
+        probabilities = np.empty((len(codes), len(factor)))
+        n_batch = min(len(codes), BATCH_ROWS)
+        posteriors, log_probs = np.empty((n_batch, self.rank)), np.empty(n_batch)
+        for rows, block in self._iterate_blocks(codes, position):
+            self.score_block(block, log_probs[: block.n_rows], posteriors[: block.n_rows])
+            np.matmul(posteriors[: block.n_rows], factor.T, out=probabilities[rows])
+        return probabilities
+
+    def predict_hidden(self, codes: IntArray, posteriors: FloatArray, position: int) -> FloatArray:
+        """PMF of a variable that rows do not hold, whose posteriors are known.
+
+        State by state, for no product is left to BLAS: its last bits depend on its threads, and on the alignment of an
+        array in memory, which on a worker is that of a part of a message.
+
+        Parameters
+        ----------
+        codes
+            Valid codes of shape (n_rows, n_variables), -1 at the variable.
+        posteriors
+            float64 of shape (n_rows, rank), as `posterior` has found them.
+        position
+            Position of the variable.
+
+        Returns
+        -------
+        float64 of shape (n_rows, cardinality), rows sum to 1.
+        """
+        factor = self.factor(position)
+        mixed = np.zeros((len(posteriors), len(factor)))
+        for state in range(self.rank):
+            mixed += posteriors[:, state, None] * factor[:, state]
+        return mixed
+
+    def predict_codes(
+        self, shown: IntArray, samples: IntArray, variables: IntArray, codes: IntArray
+    ) -> FloatArray:
+        """Probabilities of codes of some cells, each given what its row holds.
+
+        With traits, rows are folded in. Otherwise state by state, as in `predict_hidden`.
+
+        Parameters
+        ----------
+        shown
+            Shape (n_rows, n_variables), -1 at the cells and where missing.
+        samples, variables, codes
+            int64 of shape (n_cells,): row, position of the variable, and code whose probability is requested.
+
+        Returns
+        -------
+        float64 of shape (n_cells,).
+        """
+        if self.trait_model is not None:
+            folded = self.trait_model.predict_cells(DenseBlock(shown), samples, variables)
+            return np.asarray(folded[np.arange(samples.size), codes])
+        levels = self.schema.offsets[variables] + codes
+        posteriors = self.posterior(shown)
+        chances = np.zeros(samples.size)
+        for state in range(self.rank):
+            chances += posteriors[samples, state] * self.factors[levels, state]
+        return chances
+
+    def expect_logs(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance, given the state, of the log-probability of each variable in complete rows.
+
+        Returns
+        -------
+        float64 of shape (n_variables, rank) each, nats and their squares.
+        """
+        offsets, logs = self.schema.offsets, self._logs[1]
+        means = sum_blocks(self.factors * logs, offsets)
+        return means, sum_blocks(self.factors * logs**2, offsets) - means**2
+
+    def make_surprise_finder(self) -> FindSurprises:
+        """Make a function that finds the least probable cell of each row given the others.
+
+        Returns
+        -------
+        Called with valid codes of shape (n_rows, n_variables), -1 missing, and scores of these rows whose posteriors
+        are known: see `pmflib.model.marginals.find_surprises`.
+        """
+        return partial(find_surprises, SurpriseTables.make(*self._logs, self.schema.offsets))
+
+    def predict_gaps(self, codes: IntArray) -> Iterator[tuple[int, IntArray, FloatArray]]:
+        """PMFs of all missing cells, each given what its row holds, some thousand rows at a time.
+
+        Parameters
+        ----------
+        codes
+            Shape (n_rows, n_variables), -1 missing.
+
+        Yields
+        ------
+        Place of a variable, the rows of a batch that do not hold it, int64 of shape (n_cells,), rising, and its PMFs
+        there, float64 of shape (n_cells, cardinality). Rows are folded in where the model has traits.
+        """
+        for rows, block in self._iterate_blocks(codes):
+            gaps = block.codes < 0
+            if self.trait_model is not None:
+                cells, positions = np.nonzero(gaps)
+                chances = self.trait_model.predict_cells(block, cells, positions)
+            else:
+                posteriors = np.empty((block.n_rows, self.rank))
+                self.score_block(block, np.empty(block.n_rows), posteriors)
+            for position in np.flatnonzero(gaps.any(axis=0)).tolist():
+                mine = np.flatnonzero(gaps[:, position])
+                if self.trait_model is not None:
+                    found = chances[positions == position, : self.schema[position].cardinality]
+                else:
+                    found = posteriors[mine] @ self.factor(position).T
+                yield position, rows.start + mine, found
+
+    def predict_in_states(self, codes: IntArray, states: IntArray, position: int) -> FloatArray:
+        """PMF of a variable that rows do not hold, given the latent state of each row, too.
+
+        Parameters
+        ----------
+        codes
+            Valid codes of shape (n_rows, n_variables), -1 at the variable.
+        states
+            int64 of shape (n_rows,), in [0, rank).
+        position
+            Position of the variable.
+
+        Returns
+        -------
+        float64 of shape (n_rows, cardinality), rows sum to 1.
+        """
+        return self.factor(position)[:, states].T
+
+    def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
+        """Joint PMF of some variables, possibly given levels of others.
+
+        Parameters
+        ----------
+        variables
+            Names or positions, distinct, at least one.
+        given
+            Level of other variables: a label, a code, or a collection of these, of which a row has one.
+
+        Returns
+        -------
+        float64 with one axis per variable, of its cardinality, in the order of ``variables``; sums to 1.
+
+        Raises
+        ------
+        SchemaError
+            If a variable or level is unknown, or occurs twice.
+        PmfError
+            If what is given has probability 0.
+        MemoryPlanError
+            If the table would have more than ``MAX_MARGINAL_CELLS`` cells.
+        """
+        positions = find_positions(self.schema, variables, given, MAX_MARGINAL_CELLS)
+        prior = self.condition(given).prior if given else self.prior
+        return mix_factors(prior, [self.factor(position) for position in positions])
+
+    def condition(self, given: Given | None) -> Self:
+        """Model of those who have some levels: again a joint PMF of all variables.
+
+        Parameters
+        ----------
+        given
+            As for `marginal`.
+
+        Returns
+        -------
+        The model, of the same states and schema; the variables that are given have the given levels alone.
+
+        Raises
+        ------
+        SchemaError
+            If a variable or level is unknown.
+        PmfError
+            If nobody can have these levels: they have probability 0.
+        """
+        return self.condition_codes(encode_conditions(self.schema, given))[0]
+
+    def condition_codes(self, conditions: Conditions) -> tuple[Self, float]:
+        """Condition on codes: the joint PMF of those who meet some conditions is a mixture of the same states again.
+
+        Parameters
+        ----------
+        conditions
+            As from `pmflib.model.conditions.encode_conditions`.
+
+        Returns
+        -------
+        The model given the conditions, whose prior is the posterior of the states and whose factors of the variables
+        that are given have mass on the given levels alone; and the log-probability of the conditions, nats.
+
+        Raises
+        ------
+        PmfError
+            If nobody can meet the conditions: they have probability 0.
+        """
+        if not conditions:
+            return self, 0.0
+        if positions := self.find_impossible(conditions):
+            raise PmfError(
+                f"nobody can have {describe_conditions(self.schema, conditions, positions)}: the model gives that "
+                "probability 0, and no answer; leave a condition out, or fit with a larger pseudo-count"
+            )
+        return self._condition(conditions)
+
+    def _condition(self, conditions: Conditions) -> tuple[Self, float]:
+        prior, factors, log_probability = condition_states(
+            self.prior, self.factors, self.schema.offsets, conditions
+        )
+        return type(self)(prior, factors, self.schema, self.origin), log_probability
+
+    def find_impossible(self, conditions: Conditions) -> tuple[int, ...]:
+        """Find conditions that nobody can meet together: probability 0 under the model.
+
+        Parameters
+        ----------
+        conditions
+            As for `condition_codes`.
+
+        Returns
+        -------
+        Places of one variable, or two, or all that are given: the fewest that are impossible; empty where all are
+        possible.
+        """
+        able = {
+            position: find_able_states(
+                self.prior, self.factors, self.schema.offsets, {position: codes}
+            )
+            for position, codes in conditions.items()
+        }
+        for positions in list_few(conditions):
+            if not np.all([able[position] for position in positions], axis=0).any():
+                return positions
+        return () if self.can_meet(conditions) else tuple(conditions)
+
+    def can_meet(self, conditions: Conditions) -> bool:
+        """Whether anybody can meet some conditions together: their probability is above 0."""
+        able = find_able_states(self.prior, self.factors, self.schema.offsets, conditions)
+        return bool(able.any())
+
+    def weigh_combinations(self, positions: Sequence[int], combinations: IntArray) -> FloatArray:
+        """Probabilities of some combinations of codes.
+
+        Parameters
+        ----------
+        positions
+            Places of the variables, distinct, at least one.
+        combinations
+            Codes of shape (n_combinations, n_places).
+
+        Returns
+        -------
+        float64 of shape (n_combinations,).
+        """
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.prior)[None, :] + sum(
+                np.log(self.factor(position))[combinations[:, n]]
+                for n, position in enumerate(positions)
+            )
+        return np.asarray(np.exp(logs).sum(axis=1))
+
+    def iterate_pairs(self, levels: IntArray, offsets: IntArray) -> Iterator[FloatArray]:
+        """Joint PMFs of each of some variables with all those after it, a variable at a time.
+
+        Parameters
+        ----------
+        levels
+            int64: positions of all levels of these variables, stacked.
+        offsets
+            int64 of shape (n + 1,): where the levels of each variable begin and end among them.
+
+        Yields
+        ------
+        For each variable but the last, float64 of shape (cardinality, n_levels of those after it).
+        """
+        factors = self.factors[levels]
+        for begin, end in pairwise(offsets[:-1].tolist()):
+            yield (factors[begin:end] * self.prior) @ factors[end:].T
+
+    def find_pairs(self) -> FloatArray:
+        """Joint PMFs of all pairs of variables: float64 (n_levels, n_levels), symmetric.
+
+        The block of a variable with itself has its PMF on the diagonal.
+        """
+        pairs = np.asarray((self.factors * self.prior) @ self.factors.T)
+        singles = self.factors @ self.prior
+        for begin, end in pairwise(self.schema.offsets.tolist()):
+            pairs[begin:end, begin:end] = np.diag(singles[begin:end])
+        return pairs
+
+    @property
+    def unsupported(self) -> Mapping[Unsupported, str]:
+        """What the model does not do, with the words of the message that refuses it: nothing, but for forests."""
+        return {}
+
+    def sample(
+        self, n_rows: int, rng: np.random.Generator | int, *, given: Given | None = None
+    ) -> IntArray:
+        """Draw samples.
+
+        Parameters
+        ----------
+        n_rows
+            Number of samples, at least 0.
+        rng
+            Generator, or a seed for one.
+        given
+            Levels that all of them have, as for `marginal`; None is no condition.
+
+        Returns
+        -------
+        The schema's dtype, shape (n_rows, n_variables), nothing missing; `Schema.decode` gives labels.
+
+        Raises
+        ------
+        SchemaError, PmfError
+            As `condition` does.
+        """
+        check_whole("n_rows", n_rows)
+        model = self.condition(given) if given else self
+        return model._draw(n_rows, np.random.default_rng(rng))
+
+    def _draw(self, n_rows: int, rng: np.random.Generator) -> IntArray:
+        from pmflib.model.sampling import sample_codes
+
+        return sample_codes(self.prior, self.factors, self.schema.offsets, n_rows, rng)
+
+    def list_parts(self) -> tuple[Arrays, dict[str, object]]:
+        """Arrays and attributes of the model's Zarr group, beside those that every model has.
+
+        The arrays are of int32 or float64: what the digest of a model is made of, beside prior, factors and schema.
+        """
+        if self.trait_model is None:
+            return {}, {}
+        return self.trait_model.to_arrays(), {"n_traits": self.trait_model.n_traits}

@@ -1,0 +1,439 @@
+"""An answer: numbers with labels in the order in which people read them, errors, and the data behind them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.display.summary import MOST_ROWS, Summarised, Summary, SummaryTable
+from pmflib.model.questions.binding import BoundQuestion
+from pmflib.model.questions.information import find_quantile, sort_levels
+from pmflib.model.questions.support import Support
+from pmflib.schema import Schema
+
+Source: TypeAlias = Literal["both", "counts", "model"]
+"""What an answer is taken from."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer(Summarised):
+    """What a model says to a question.
+
+    Parameters
+    ----------
+    question
+        The question.
+    measure
+        What was asked for: one of `pmflib.model.questions.notation.MEASURES`.
+    columns
+        Names of the variables that the rows are labelled by; none for a single number.
+    labels
+        Labels of each row, one per column.
+    quantity
+        What the numbers are: "probability", "expected value", "entropy, nats", ...
+    numbers
+        float64 of shape (n_rows,).
+    standard_errors
+        float64 of shape (n_rows,): standard deviations of the posterior. None where there is none, and ``no_errors``
+        says why.
+    intervals
+        float64 of shape (n_rows, 2): the numbers lie there with probability ``level``; None without errors.
+    value
+        The answer itself: a number; the label or the value of a level for quantiles; for several rows a mapping of
+        labels (of tuples of them, where the rows have several) to numbers; for argmax the most likely labels by name.
+    more
+        Further columns: "samples" behind each row, "counted" and "model", what either says alone, limits of quantiles.
+    level
+        Probability that the intervals hold.
+    source
+        What the numbers are taken from: "both", "counts" or "model".
+    expected, expected_error
+        Expected value of the one variable asked for, where it is ordinal and its probabilities are the answer; its
+        standard error.
+    support
+        Samples behind the answer; None where no data were given.
+    equivalent_samples
+        Rows that the model counts for beside the samples, by set of conditions and combination of levels of the
+        variables that are given as a whole.
+    warnings
+        Sentences on what the model cannot know, or has read in another way.
+    no_errors
+        Why there are no standard errors; "" if there are.
+    as_other
+        Levels that were named and that their variable has not, by its name: they count as its level `other`.
+    moved_cuts
+        Comparisons with a number that is no edge of the bins, as they were asked, and as they are answered.
+    """
+
+    question: str
+    measure: str
+    columns: tuple[str, ...]
+    labels: Sequence[tuple[str, ...]]
+    quantity: str
+    numbers: FloatArray
+    standard_errors: FloatArray | None
+    intervals: FloatArray | None
+    value: Any
+    more: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    level: float = 0.95
+    source: Source = "model"
+    expected: float | None = None
+    expected_error: float | None = None
+    support: Support | None = None
+    equivalent_samples: tuple[float, ...] = ()
+    warnings: tuple[str, ...] = ()
+    no_errors: str = ""
+    as_other: Mapping[str, str] = field(default_factory=dict)
+    moved_cuts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def standard_error(self) -> float | None:
+        """Standard error of a single number; None for several, or where it is not known."""
+        errors = self.standard_errors
+        if errors is None or len(errors) != 1 or not math.isfinite(errors[0]):
+            return None
+        return float(errors[0])
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Interval of a single number; None for several, or where it is not known."""
+        if self.intervals is None or len(self.intervals) != 1:
+            return None
+        return float(self.intervals[0, 0]), float(self.intervals[0, 1])
+
+    @property
+    def table(self) -> pa.Table:
+        """Arrow table: labels, the numbers, "standard_error", "low" and "high" if known, and ``more``."""
+        columns: dict[str, pa.Array] = {
+            name: pa.array([row[n] for row in self.labels], pa.string())
+            for n, name in enumerate(self.columns)
+        }
+        columns[self.quantity] = pa.array(self.numbers)
+        if self.standard_errors is not None:
+            columns["standard_error"] = pa.array(self.standard_errors, from_pandas=True)
+        if self.intervals is not None:
+            columns["low"] = pa.array(self.intervals[:, 0], from_pandas=True)
+            columns["high"] = pa.array(self.intervals[:, 1], from_pandas=True)
+        return pa.table(columns | {name: pa.array(each) for name, each in self.more.items()})
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Names of the columns of `rows`."""
+        interval = (f"{self.level:.4g} interval",) if self.intervals is not None else ()
+        return (*self.columns, self.quantity, *interval, *self.more)
+
+    def rows(self, most: int | None = None) -> list[list[str]]:
+        """Rows of the table as texts, the numbers with as many digits as their errors allow."""
+        out = []
+        for n, labels in list(enumerate(self.labels))[:most]:
+            error = None if self.standard_errors is None else float(self.standard_errors[n])
+            texts = [format_with_error(float(self.numbers[n]), error)[0]]
+            if self.intervals is not None:
+                ends = (format_with_error(float(end), error)[0] for end in self.intervals[n])
+                texts.append(" to ".join(ends))
+            more = [each[n] for each in self.more.values()]
+            out.append([*labels, *texts, *(_format(x, error) for x in more)])
+        return out
+
+    def list_facts(self) -> list[tuple[str, str]]:
+        """Names and texts of what belongs to the table: expected value, support, why there are no errors."""
+        facts = []
+        if self.expected is not None:
+            facts.append(
+                (
+                    "expected value",
+                    " ± ".join(format_with_error(self.expected, self.expected_error)),
+                )
+            )
+        facts.append(("from", self._describe_source()))
+        if self.support is not None:
+            facts.append(("support", str(self.support)))
+        if self.no_errors:
+            facts.append(("no standard errors", self.no_errors))
+        return facts
+
+    def _describe_source(self) -> str:
+        rows = [f"{m:,.0f}" if m >= 10 else f"{m:.2g}" for m in self.equivalent_samples]
+        weight = rows[0] if len(set(rows)) == 1 else " and ".join(rows)
+        if len(rows) > 2 and len(set(rows)) > 1:
+            least, most = min(self.equivalent_samples), max(self.equivalent_samples)
+            weight = f"{least:,.0f} to {most:,.0f}"
+        if self.source == "counts":
+            return "counts alone"
+        if self.source == "model":
+            return "the model alone" + (f", worth {weight} rows" if rows else "")
+        return f"counts, and the model as {weight} rows more"
+
+    def summary(self) -> Summary:
+        """Show the question, what stands behind the answer, its warnings, and its first rows."""
+        numeric = [f">{name}" for name in self.header[len(self.columns) :]]
+        table = SummaryTable(
+            self.quantity,
+            (*self.columns, *numeric),
+            [tuple(row) for row in self.rows(MOST_ROWS)],
+            len(self.labels),
+            "answer.table",
+        )
+        return Summary(self.question, tuple(self.list_facts()), self.warnings, (table,))
+
+    def __repr__(self) -> str:
+        """The summary as text."""
+        return repr(self.summary())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; numbers that are not finite are null."""
+        rows = []
+        for n, labels in enumerate(self.labels):
+            row: dict[str, object] = {"level": dict(zip(self.columns, labels, strict=True))}
+            row[self.quantity.split(",")[0].replace(" ", "_")] = _finite(self.numbers[n])
+            if self.standard_errors is not None:
+                row["standard_error"] = _finite(self.standard_errors[n])
+            if self.intervals is not None:
+                row["interval"] = [_finite(end) for end in self.intervals[n]]
+            further = {name: each[n] for name, each in self.more.items()}
+            rows.append(
+                row | {k: _finite(x) if isinstance(x, float) else x for k, x in further.items()}
+            )
+        out: dict[str, object] = {
+            "question": self.question,
+            "measure": self.measure,
+            "quantity": self.quantity,
+            "levels": rows,
+        }
+        if not isinstance(self.value, Mapping):
+            out["value"] = _finite(self.value) if isinstance(self.value, float) else self.value
+            out["standard_error"] = self.standard_error
+            ends = self.interval
+            out["interval"] = None if ends is None else [_finite(end) for end in ends]
+        elif self.measure in ("P", "argmax") and self.labels:
+            out["best"] = rows[0]["level"]
+        if self.expected is not None:
+            out |= {"expected": self.expected, "expected_error": self.expected_error}
+        out |= {"level": self.level, "from": self.source}
+        out["equivalent_samples"] = list(self.equivalent_samples)
+        out["support"] = None if self.support is None else self.support.to_json()
+        out["warnings"] = list(self.warnings)
+        if self.no_errors:
+            out["no_standard_errors"] = self.no_errors
+        if self.as_other:
+            out["as_other"] = dict(self.as_other)
+        if self.moved_cuts:
+            out["moved_cuts"] = dict(self.moved_cuts)
+        return out
+
+
+def format_with_error(number: float, error: float | None) -> tuple[str, ...]:
+    """Texts of a number and its standard error, with two digits of the error; one text without an error.
+
+    Examples
+    --------
+    >>> format_with_error(0.123456, 0.00789), format_with_error(3.14159, None)
+    (('0.1235', '0.0079'), ('3.142',))
+    """
+    if error is None:
+        return (f"{number:.4g}",)
+    if not math.isfinite(error) or not math.isfinite(number):
+        return (f"{number:.4g}", "unknown")
+    if error <= 1e-9 * abs(number):
+        return (f"{number:.4g}", "0")
+    digits = min(max(1 - math.floor(math.log10(error)), 0), 9)
+    return (f"{number:.{digits}f}", f"{error:.{digits}f}")
+
+
+def _format(value: Any, error: float | None) -> str:
+    if isinstance(value, float):
+        return format_with_error(value, error)[0] if math.isfinite(value) else "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _finite(number: Any) -> float | None:
+    return float(number) if np.isfinite(number) else None
+
+
+QUANTITIES = {
+    "P": "probability",
+    "E": "expected value",
+    "median": "cumulative probability",
+    "quantile": "cumulative probability",
+    "argmax": "probability",
+    "H": "entropy, nats",
+    "MI": "mutual information, nats",
+    "TV": "total variation",
+    "odds": "odds",
+    "OR": "odds ratio",
+}
+"""What the numbers of each measure are."""
+
+
+@dataclass(eq=False)
+class AnswerRows:
+    """Numbers and errors of shape (n_by, n_each), and what their labels are made of."""
+
+    bound: BoundQuestion
+    numbers: FloatArray
+    errors: FloatArray | None
+    intervals: FloatArray | None
+    combinations: IntArray | None
+    cells: IntArray | None
+    counted: FloatArray | None
+    by_model: FloatArray | None
+
+    def list_rows(self) -> dict[str, Any]:
+        """Columns, labels, quantity, numbers, errors, intervals, value and further columns of an answer, by field."""
+        bound, name = self.bound, self.bound.question.measure
+        schema = bound.schema
+        by = list(_combine(schema, bound.by))
+        more: dict[str, list[Any]] = {}
+        if name in ("median", "quantile"):
+            columns, rows, picks, more = self.find_quantiles(by)
+        elif name == "argmax":
+            assert self.combinations is not None
+            columns = [schema[position].name for position in bound.groups[0]]
+            rows = [_label(schema, bound.groups[0], codes) for codes in self.combinations.tolist()]
+            picks = [(0, n) for n in range(len(rows))]
+        elif name in ("P", "odds"):
+            columns, rows, picks, more = self.find_cells(by)
+        else:
+            # a mean over the levels of the variables that are given has no row for each
+            rows = [_label(schema, bound.by, codes) for codes in by] if name == "E" else [()]
+            columns = [schema[position].name for position in bound.by] if name == "E" else []
+            picks = [(n, 0) for n in range(len(rows))]
+        kept = [
+            n for n, pick in enumerate(picks) if not np.isnan(self.numbers[pick]) or name == "OR"
+        ]
+        picks, rows = [picks[n] for n in kept], [rows[n] for n in kept]
+        more = {key: [each[n] for n in kept] for key, each in more.items()}
+        numbers = np.array([self.numbers[pick] for pick in picks])
+        for key, alone in (("counted", self.counted), ("model", self.by_model)):
+            if alone is not None:
+                more[key] = [float(alone[pick]) for pick in picks]
+        errors, intervals = None, None
+        if self.errors is not None:
+            errors = np.array([self.errors[pick] for pick in picks])
+        # the levels that an interval of a quantile reaches are columns of their own
+        if self.intervals is not None and name not in ("median", "quantile"):
+            intervals = np.array([self.intervals[pick] for pick in picks]).reshape(-1, 2)
+        return {
+            "columns": tuple(columns),
+            "labels": rows,
+            "quantity": QUANTITIES[name],
+            "numbers": numbers,
+            "standard_errors": errors,
+            "intervals": intervals,
+            "value": self.find_value(columns, rows, numbers),
+            "more": more,
+        }
+
+    def find_value(
+        self, columns: Sequence[str], rows: Sequence[tuple[str, ...]], numbers: FloatArray
+    ) -> Any:
+        """Take the answer out of its table."""
+        bound, name = self.bound, self.bound.question.measure
+        if name == "argmax":
+            return dict(zip(columns, rows[0], strict=True)) if rows else {}
+        if name in ("median", "quantile"):
+            found = [_read_level(bound, row[-1]) for row in rows]
+            if not bound.by:
+                return found[0]
+            return {_key(row[:-1]): each for row, each in zip(rows, found, strict=True)}
+        if not bound.by and not (name == "P" and bound.groups[0]):
+            return float(numbers[0])
+        if name in ("H", "MI", "TV"):
+            return float(numbers[0])
+        fixed = len(bound.events[0])
+        return {
+            _key(row[: len(row) - fixed]): float(number)
+            for row, number in zip(rows, numbers, strict=True)
+        }
+
+    def find_cells(
+        self, by: Sequence[tuple[int, ...]]
+    ) -> tuple[list[str], list[tuple[str, ...]], list[tuple[int, int]], dict[str, list[Any]]]:
+        """Rows of probabilities: the most probable first, within each combination of what is given."""
+        bound, schema = self.bound, self.bound.schema
+        free, events = bound.groups[0], bound.events[0]
+        each = list(_combine(schema, free))
+        said = [
+            " or ".join(schema[position].levels[code] for code in codes)
+            for position, codes in events.items()
+        ]
+        columns = [schema[position].name for position in (*bound.by, *free, *events)]
+        rows, picks, samples = [], [], []
+        for n, codes in enumerate(by):
+            for m in np.argsort(-self.numbers[n], kind="stable").tolist():
+                labels = (*_label(schema, bound.by, codes), *_label(schema, free, each[m]), *said)
+                rows.append(labels)
+                picks.append((n, m))
+                levels = dict(zip((*bound.by, *free), (*codes, *each[m]), strict=True))
+                samples.append(self.count_samples(levels))
+        more = {} if self.cells is None else {"samples": samples}
+        return columns, rows, picks, more
+
+    def count_samples(self, levels: Mapping[int, int]) -> int:
+        """Samples that meet the conditions and have some levels, and the events of the question."""
+        if self.cells is None:
+            return 0
+        bound, picks = self.bound, []
+        for position in (*bound.by, *(each for each in bound.targets if each not in bound.by)):
+            codes = set(range(bound.schema[position].cardinality))
+            for known in bound.events:
+                codes &= set(known.get(position, codes))
+            codes &= {levels[position]} if position in levels else codes
+            picks.append(sorted(codes))
+        return int(self.cells[np.ix_(*picks)].sum())
+
+    def find_quantiles(
+        self, by: Sequence[tuple[int, ...]]
+    ) -> tuple[list[str], list[tuple[str, ...]], list[tuple[int, int]], dict[str, list[Any]]]:
+        """Rows of quantiles, with the levels that the interval of the cumulative probability reaches."""
+        bound, schema = self.bound, self.bound.schema
+        target = bound.groups[0][0]
+        order = sort_levels(schema[target])
+        share = 0.5 if bound.question.share is None else bound.question.share
+        columns = [schema[position].name for position in (*bound.by, target)]
+        rows, picks = [], []
+        limits: dict[str, list[Any]] = {"from": [], "to": []}
+        for n, codes in enumerate(by):
+            if np.isnan(self.numbers[n]).any():
+                continue
+            position = find_quantile(self.numbers[n], share)
+            level = schema[target].levels[order[position]]
+            rows.append((*_label(schema, bound.by, codes), level))
+            picks.append((n, position))
+            if self.intervals is not None:
+                for limit, end in (("from", 1), ("to", 0)):
+                    # the last level reaches every share, whatever the interval
+                    moved = np.append(self.intervals[n, :-1, end], 1.0)
+                    found = order[find_quantile(np.maximum.accumulate(moved), share)]
+                    limits[limit].append(schema[target].levels[found])
+        return columns, rows, picks, limits if self.intervals is not None else {}
+
+
+def _combine(schema: Schema, positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Combinations of the codes of some variables, the last fastest; one that is empty for none."""
+    return itertools.product(*(range(schema[position].cardinality) for position in positions))
+
+
+def _label(schema: Schema, positions: Sequence[int], codes: Sequence[int]) -> tuple[str, ...]:
+    return tuple(
+        schema[position].levels[code] for position, code in zip(positions, codes, strict=True)
+    )
+
+
+def _key(labels: tuple[str, ...]) -> Any:
+    return labels[0] if len(labels) == 1 else labels
+
+
+def _read_level(bound: BoundQuestion, level: str) -> float | str:
+    """Value of a level, or its label where it has none."""
+    variable = bound.schema[bound.groups[0][0]]
+    if variable.values is None:
+        return level
+    return variable.values[variable.levels.index(level)]

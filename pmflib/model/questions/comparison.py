@@ -1,0 +1,191 @@
+"""One question put to two models: what differs, and by how many standard errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.core.arrays import FloatArray
+from pmflib.display.summary import Summarised, Summary, SummaryTable
+from pmflib.model.mixture import Mixture
+from pmflib.model.questions.answering import ask
+from pmflib.model.questions.answers import Answer, Source, format_with_error
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnswerComparison(Summarised):
+    """Answers of two models to one question.
+
+    Parameters
+    ----------
+    first, second
+        The answers.
+    labels
+        Labels of each row that one of them has.
+    numbers
+        float64 of shape (n_rows, 2): what each says; NaN where its schema lacks the level.
+    differences
+        float64 of shape (n_rows,): second less first.
+    standard_errors
+        float64 of shape (n_rows,): those of the differences; None where an answer has none.
+    """
+
+    first: Answer
+    second: Answer
+    labels: list[tuple[str, ...]]
+    numbers: FloatArray
+    differences: FloatArray
+    standard_errors: FloatArray | None
+
+    @property
+    def total_variation(self) -> float | None:
+        """Half the summed absolute difference where the answers are one distribution; else None."""
+        whole = all(abs(float(each.numbers.sum()) - 1) < 1e-6 for each in (self.first, self.second))
+        if self.first.measure != "P" or len(self.labels) < 2 or not whole:
+            return None
+        return float(np.abs(np.diff(np.nan_to_num(self.numbers), axis=1)).sum() / 2)
+
+    @property
+    def table(self) -> pa.Table:
+        """Arrow table: labels, "first", "second", "difference", and "standard_error" if known."""
+        columns: dict[str, pa.Array] = {
+            name: pa.array([row[n] for row in self.labels], pa.string())
+            for n, name in enumerate(self.first.columns)
+        }
+        columns |= {
+            "first": pa.array(self.numbers[:, 0], from_pandas=True),
+            "second": pa.array(self.numbers[:, 1], from_pandas=True),
+            "difference": pa.array(self.differences, from_pandas=True),
+        }
+        if self.standard_errors is not None:
+            columns["standard_error"] = pa.array(self.standard_errors, from_pandas=True)
+        return pa.table(columns)
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Names of the columns of `rows`."""
+        errors = ("±",) if self.standard_errors is not None else ()
+        return (*self.first.columns, "first", "second", "difference", *errors)
+
+    def rows(self) -> list[list[str]]:
+        """Rows of the table as texts."""
+        out = []
+        for n, labels in enumerate(self.labels):
+            error = None if self.standard_errors is None else float(self.standard_errors[n])
+            both = (f"{number:.4g}" for number in self.numbers[n])
+            out.append([*labels, *both, *format_with_error(float(self.differences[n]), error)])
+        return out
+
+    def list_facts(self) -> list[tuple[str, str]]:
+        """Names and texts of what belongs to the table."""
+        facts = []
+        if (found := self.total_variation) is not None:
+            facts.append(("total variation", f"{found:.4g}"))
+        for name, answer in (("first", self.first), ("second", self.second)):
+            facts += [(f"{name}, {fact}", text) for fact, text in answer.list_facts()]
+        return facts
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on what either model cannot know."""
+        named = (("first", self.first), ("second", self.second))
+        return tuple(f"{name}: {each}" for name, answer in named for each in answer.warnings)
+
+    def summary(self) -> Summary:
+        """Show the question, what stands behind both answers, their warnings, and the first rows."""
+        columns = self.first.columns
+        table = SummaryTable(
+            self.first.quantity,
+            (*columns, *(f">{name}" for name in self.header[len(columns) :])),
+            [tuple(row) for row in self.rows()],
+            len(self.labels),
+            "comparison.table",
+        )
+        return Summary(self.first.question, tuple(self.list_facts()), self.warnings, (table,))
+
+    def __repr__(self) -> str:
+        """The summary as text."""
+        return repr(self.summary())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; numbers that are not finite are null."""
+        rows = []
+        for n, labels in enumerate(self.labels):
+            numbers = {"first": self.numbers[n, 0], "second": self.numbers[n, 1]}
+            numbers["difference"] = self.differences[n]
+            if self.standard_errors is not None:
+                numbers["standard_error"] = self.standard_errors[n]
+            found = {k: float(x) if math.isfinite(x) else None for k, x in numbers.items()}
+            rows.append({"level": dict(zip(self.first.columns, labels, strict=True)), **found})
+        return {
+            "question": self.first.question,
+            "differences": rows,
+            "total_variation": self.total_variation,
+            "first": self.first.to_json(),
+            "second": self.second.to_json(),
+        }
+
+
+def compare_answers(
+    first: Mixture,
+    second: Mixture,
+    question: str,
+    data: tuple[object, object] = (None, None),
+    *,
+    top: int = 5,
+    source: Source = "both",
+    level: float = 0.95,
+) -> AnswerComparison:
+    """Put one question to two models.
+
+    Parameters
+    ----------
+    first, second
+        The models; their schemas may differ, so far as both have what the question names.
+    question, top, source, level
+        As for `ask`.
+    data
+        What each model was fitted to, as for `ask`; None where there is nothing.
+
+    Returns
+    -------
+    Both answers, and their differences.
+
+    Raises
+    ------
+    QuestionError, UnknownNameError, SchemaError, PmfError, MemoryPlanError
+        As `ask` does.
+
+    Notes
+    -----
+    The errors of a difference are the root of the summed squares of both: right for different samples, too large for
+    samples that both models have seen.
+    """
+    options: dict[str, Any] = {"top": top, "source": source, "level": level}
+    answers = (
+        ask(m, question, each, **options) for m, each in zip((first, second), data, strict=True)
+    )
+    return pair_answers(*answers)
+
+
+def pair_answers(first: Answer, second: Answer) -> AnswerComparison:
+    """Compare two answers to one question; see `compare_answers`."""
+    labels = list(dict.fromkeys([*first.labels, *second.labels]))
+    numbers = np.stack([_align(each, each.numbers, labels) for each in (first, second)], axis=1)
+    errors = None
+    if first.standard_errors is not None and second.standard_errors is not None:
+        errors = np.hypot(*(_align(e, e.standard_errors, labels) for e in (first, second)))
+    differences = numbers[:, 1] - numbers[:, 0]
+    return AnswerComparison(first, second, labels, numbers, differences, errors)
+
+
+def _align(answer: Answer, numbers: FloatArray | None, labels: list[tuple[str, ...]]) -> FloatArray:
+    """Numbers of an answer by the labels of both; NaN where it has not."""
+    assert numbers is not None
+    known: Mapping[tuple[str, ...], float] = dict(zip(answer.labels, numbers.tolist(), strict=True))
+    return np.array([known.get(each, math.nan) for each in labels])

@@ -1,0 +1,252 @@
+"""What answers rest on beside the model: counts of pairs, and samples that more conditions are counted in."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import SchemaError, StoreError
+from pmflib.counting.conditional_tables import (
+    StoredTableCounts,
+    TableRequest,
+    count_stored_tables,
+    count_tables,
+)
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.stored_tables import PAIRS, StoredTables
+from pmflib.model.mixture import Mixture
+from pmflib.running.clients import Client
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import holds
+from pmflib.store.run_records import find_run_of
+from pmflib.store.zarr_arrays import read_arrays, write_arrays
+
+CountSamples: TypeAlias = Callable[[Sequence[TableRequest]], tuple[Sequence[IntArray], int]]
+"""Counts tables of some requests, int64 of the cardinalities of their targets, and says in how many samples."""
+
+
+@dataclass(eq=False)
+class Evidence:
+    """Data that a model was fitted to, as far as answers speak of them; what was counted once is kept.
+
+    Parameters
+    ----------
+    schema
+        Variables.
+    n_rows
+        Samples.
+    read_pairs
+        Gives int64 of shape (n_levels, n_levels): co-occurrence counts, of which one triangle may be filled. None where
+        there are none, or where reading them would take longer than counting anew.
+    count_samples
+        Counts any tables in the samples, and says in how many of them; None where there are no samples.
+    n_counted
+        Samples that tables of more than two variables were counted in, where these are not all: a part that follows
+        from the data alone. None where they are all.
+    """
+
+    schema: Schema
+    n_rows: int
+    read_pairs: Callable[[], IntArray] | None = None
+    count_samples: CountSamples | None = None
+    n_counted: int | None = None
+    _known: dict[TableRequest, IntArray | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: object, model: Mixture) -> Evidence:
+        """Evidence in memory: co-occurrence counts, or the samples as a table or codes.
+
+        Raises
+        ------
+        SchemaError
+            If counts and model are of different schemas, or samples do not fit the schema.
+        """
+        schema = model.schema
+        if isinstance(data, Evidence):
+            return data
+        if isinstance(data, PairCounts):
+            if data.schema.digest != schema.digest:
+                raise SchemaError(
+                    "model and counts are of different schemas; take both from one run"
+                )
+            return cls(schema, int(data.n_rows.sum()), lambda: data.tables.sum(axis=0))
+        codes = schema.encode(data)
+
+        def count(requests: Sequence[TableRequest]) -> tuple[Sequence[IntArray], int]:
+            return count_codes(codes, schema, requests), len(codes)
+
+        return cls(schema, len(codes), None, count)
+
+    def count(self, requests: Iterable[TableRequest]) -> None:
+        """Count tables that are not known yet: in one pass over the samples, or of two variables at most by pairs."""
+        wanted = dict.fromkeys(each for each in requests if each not in self._known)
+        others = []
+        for each in wanted:
+            if self._is_known(each):
+                self._known[each] = self._look_up(each)
+            elif self.count_samples is None:
+                self._known[each] = None
+            else:
+                others.append(each)
+        if others:
+            assert self.count_samples is not None
+            tables, n_counted = self.count_samples(others)
+            self._known |= dict(zip(others, tables, strict=True))
+            if n_counted < self.n_rows:
+                self.n_counted = n_counted
+
+    def find(self, request: TableRequest) -> IntArray | None:
+        """Table of a request: int64 of the cardinalities of its targets; None where it cannot be counted."""
+        self.count([request])
+        return self._known[request]
+
+    def _is_known(self, request: TableRequest) -> bool:
+        involved = {*request.targets, *(position for position, _ in request.given)}
+        return not involved or (self.read_pairs is not None and len(involved) < 3)
+
+    def _look_up(self, request: TableRequest) -> IntArray:
+        """Count a table of two variables at most by pairs."""
+        given = dict(request.given)
+        involved = list(dict.fromkeys([*request.targets, *given]))
+        if not involved:
+            return np.asarray(self.n_rows, np.int64)
+        assert self.read_pairs is not None
+        pairs = self.read_pairs()
+        rows = [self.schema.rows_of(position) for position in involved]
+        if len(involved) == 1:
+            table = np.diagonal(pairs[rows[0], rows[0]]).copy()
+        else:
+            # only one of the two triangles of the whole table is filled
+            table = np.maximum(pairs[rows[0], rows[1]], pairs[rows[1], rows[0]].T)
+        for axis, codes in ((involved.index(position), codes) for position, codes in given.items()):
+            without = np.setdiff1d(np.arange(table.shape[axis]), codes)
+            table[(slice(None),) * axis + (without,)] = 0
+        gone = tuple(n for n, position in enumerate(involved) if position not in request.targets)
+        return np.asarray(table.sum(axis=gone), np.int64)
+
+
+def count_codes(
+    codes: IntArray, schema: Schema, requests: Sequence[TableRequest]
+) -> list[IntArray]:
+    """Count tables among samples in memory: codes of shape (n_rows, n_variables), -1 missing."""
+    return count_tables([DenseBlock(codes)], schema, requests)
+
+
+MAX_LEVELS = 1_000
+"""Levels of the largest schema whose tables of pairs are read for a question: 8 MB a fold, read in an instant."""
+KIND = "conditional tables"
+"""Attribute ``kind`` of the Zarr group of tables that were counted for questions."""
+VERSION = 1
+
+
+def open_evidence(
+    store: Store,
+    name: str,
+    reference: Reference,
+    schema: Schema,
+    *,
+    client: Client = None,
+    budget: float | None = None,
+) -> Evidence | None:
+    """Find what a model was made from: all samples of the dataset of its run, and their co-occurrence counts.
+
+    Parameters
+    ----------
+    store, name
+        Store of the pipeline, and its name.
+    reference, schema
+        The model, and its variables.
+    client
+        Dask client that counts more than pairs; None counts in threads of this process.
+    budget
+        As for `pmflib.counting.conditional_tables.count_stored_tables`: seconds of one core.
+
+    Returns
+    -------
+    The evidence; None where neither counts nor samples of this schema are left. Nothing is read until an answer asks
+    for it. What is counted in the samples is kept in the store, unless that may only be read.
+
+    Raises
+    ------
+    StoreError
+        If the counts are damaged.
+    """
+    made = find_run_of(store, name, reference)
+    if made is None:
+        return None
+    counts, dataset = made.stages.get("counts"), made.stages.get("dataset")
+    n_rows, read_pairs, count_samples = None, None, None
+    if counts is not None and holds(store.root / counts.path / PAIRS):
+        stored = StoredTables(store.locate(counts) / PAIRS)
+        if stored.schema == schema:
+            n_rows = int(stored.n_rows.sum())
+            if schema.n_levels <= MAX_LEVELS:
+                read_pairs = cache(partial(_read_pairs, stored))
+    if dataset is not None and (entry := store.find(dataset.identity)) is not None:
+        if n_rows is None:
+            n_rows = int(entry.summary["samples"])
+        count_samples = partial(_count_stored, store, dataset, schema, client, budget)
+    return None if n_rows is None else Evidence(schema, n_rows, read_pairs, count_samples)
+
+
+def _read_pairs(stored: StoredTables) -> IntArray:
+    table: IntArray = PairCounts.add_up(stored).tables[0]
+    return table
+
+
+def _count_stored(
+    store: Store,
+    dataset: Reference,
+    schema: Schema,
+    client: Client,
+    budget: float | None,
+    requests: Sequence[TableRequest],
+) -> tuple[list[IntArray], int]:
+    """Tables of stored samples, and the samples that were counted; from the store where they were counted before."""
+    # with it comes pyarrow.compute, which takes longer to load than pairs to answer
+    from pmflib.store.dataset import list_dataset_blocks
+
+    def count() -> StoredTableCounts:
+        blocks = list_dataset_blocks(store, dataset, None)
+        options = {"client": client, "budget": budget, "digest": dataset.digest}
+        return count_stored_tables(blocks, schema, requests, **options)
+
+    def write(folder: Path, work: Path) -> dict[str, Any]:
+        found = count()
+        cells = np.concatenate([table.ravel() for table in found.tables])
+        write_arrays(
+            folder / "tables", {"cells": (cells, ("cell",))}, {"kind": KIND, "units": "samples"}
+        )
+        return {"samples": found.n_rows}
+
+    asked = hashlib.sha256(" ".join(each.digest for each in requests).encode()).hexdigest()
+    try:
+        entry = store.build(
+            "tables",
+            inputs={"dataset": dataset},
+            options={"requests": asked, "budget": budget},
+            version=VERSION,
+            write=write,
+        )
+    except StoreError:
+        # a store that may only be read keeps nothing
+        found = count()
+        return found.tables, found.n_rows
+    folder = store.locate(entry.reference)
+    cells = read_arrays(folder / "tables", ["cells"], kind=KIND)[0]["cells"]
+    shapes = [tuple(int(schema.cardinalities[j]) for j in each.targets) for each in requests]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    tables = [
+        part.reshape(shape) for part, shape in zip(np.split(cells, ends), shapes, strict=True)
+    ]
+    return tables, int(entry.summary["samples"])

@@ -1,0 +1,428 @@
+"""Entropy, mutual information and total variation; expected values, quantiles and odds of ordered levels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.core.errors import PmfError, SchemaError
+from pmflib.model.conditions import Conditions, Given, encode_conditions
+from pmflib.model.questions.binding import BoundQuestion
+from pmflib.model.questions.posterior import PMF
+from pmflib.schema import Variable
+
+
+def entropy(
+    model: PMF,
+    variables: Sequence[str | int],
+    given: Given | None = None,
+    *,
+    by: Sequence[str | int] = (),
+) -> float:
+    """Entropy of some variables.
+
+    Parameters
+    ----------
+    model
+        The model.
+    variables
+        Names or positions, at least one.
+    given
+        Levels that others have: labels, codes, or collections of these.
+    by
+        Variables that are known, whatever their level: the mean of the entropies given each, H(variables | by).
+
+    Returns
+    -------
+    Nats, >= 0; at most the logarithm of the number of combinations.
+
+    Raises
+    ------
+    SchemaError
+        If a variable or level is unknown.
+    PmfError
+        If the conditions have probability 0.
+    MemoryPlanError
+        If the variables have too many combinations.
+    """
+    fixed = model.condition(given)
+    known = _sum_logs(fixed, by) if by else 0.0
+    return max(_sum_logs(fixed, [*by, *variables]) - known, 0.0)
+
+
+def mutual_information(
+    model: PMF,
+    first: Sequence[str | int],
+    second: Sequence[str | int],
+    given: Given | None = None,
+    *,
+    by: Sequence[str | int] = (),
+) -> float:
+    """Mutual information of two groups of variables: what one says about the other.
+
+    Parameters
+    ----------
+    model
+        The model.
+    first, second
+        Names or positions, at least one each.
+    given, by
+        As for `entropy`; with ``by`` it is the conditional mutual information I(first; second | by).
+
+    Returns
+    -------
+    Nats, >= 0; 0 where the two are independent.
+
+    Raises
+    ------
+    SchemaError, PmfError, MemoryPlanError
+        As `entropy` does.
+
+    References
+    ----------
+    Cover and Thomas (2006), Elements of Information Theory, equations (2.45) and (2.60).
+    """
+    fixed = model.condition(given)
+    known = _sum_logs(fixed, by) if by else 0.0
+    apart = _sum_logs(fixed, [*by, *first]) + _sum_logs(fixed, [*by, *second])
+    return max(apart - _sum_logs(fixed, [*by, *first, *second]) - known, 0.0)
+
+
+def total_variation(
+    model: PMF,
+    first: Sequence[str | int],
+    second: Sequence[str | int],
+    given: Given | None = None,
+    *,
+    by: Sequence[str | int] = (),
+) -> float:
+    """Total variation between the joint PMF of two groups of variables and the product of theirs.
+
+    Parameters
+    ----------
+    model, first, second, given, by
+        As for `mutual_information`; with ``by`` it is the mean over its levels.
+
+    Returns
+    -------
+    In [0, 1): the largest difference of the probabilities that the two give to an event; 0 where the groups are
+    independent.
+
+    Raises
+    ------
+    SchemaError, PmfError, MemoryPlanError
+        As `entropy` does.
+    """
+    fixed = model.condition(given)
+    joint = fixed.marginal([*by, *first, *second])
+    sizes = [
+        int(np.prod(joint.shape[: len(by)])),
+        int(np.prod(joint.shape[len(by) :][: len(first)])),
+    ]
+    blocks = joint.reshape(*sizes, -1)
+    known = blocks.sum(axis=(1, 2), keepdims=True)
+    apart = blocks.sum(axis=2, keepdims=True) * blocks.sum(axis=1, keepdims=True)
+    return float(np.abs(blocks - apart / np.maximum(known, FLOOR)).sum() / 2)
+
+
+def conditional_distance(
+    model: PMF,
+    variables: Sequence[str | int],
+    given: Given | None,
+    against: Given | None = None,
+) -> float:
+    """Total variation between the PMFs of some variables under two sets of conditions.
+
+    Parameters
+    ----------
+    model
+        The model.
+    variables
+        Names or positions, at least one.
+    given, against
+        The two sets of conditions, as for `entropy`; None is no condition.
+
+    Returns
+    -------
+    In [0, 1]: half the summed absolute difference of the probabilities.
+
+    Raises
+    ------
+    SchemaError, PmfError, MemoryPlanError
+        As `entropy` does.
+    """
+    first, second = (model.condition(each).marginal(variables) for each in (given, against))
+    return float(np.abs(first - second).sum() / 2)
+
+
+def _sum_logs(model: PMF, variables: Sequence[str | int]) -> float:
+    pmf: FloatArray = model.marginal(variables).ravel()
+    positive = pmf[pmf > 0]
+    return -float(positive @ np.log(positive))
+
+
+def expected(model: PMF, variable: str | int, given: Given | None = None) -> float:
+    """Compute the expected value of an ordinal variable.
+
+    Parameters
+    ----------
+    model
+        The model.
+    variable
+        Name or position.
+    given
+        Levels that others have: labels, codes, or collections of these.
+
+    Returns
+    -------
+    In the units of the variable's values.
+
+    Raises
+    ------
+    SchemaError
+        If a variable or level is unknown, or the variable has no values.
+    PmfError
+        If the conditions have probability 0.
+    """
+    values = model.schema[variable].numeric_values()
+    return float(model.marginal([variable], given) @ values)
+
+
+def quantile(model: PMF, variable: str | int, share: float, given: Given | None = None) -> str:
+    """Find a quantile of a variable whose levels are in order.
+
+    Parameters
+    ----------
+    model
+        The model.
+    variable
+        Name or position of an ordinal variable, or of one with bins.
+    share
+        In (0, 1); 0.5 is the median.
+    given
+        As for `expected`.
+
+    Returns
+    -------
+    The lowest level up to which the variable has at least that share of probability.
+
+    Raises
+    ------
+    SchemaError
+        If a variable or level is unknown, or the levels have no order.
+    PmfError
+        If the share is outside (0, 1), or the conditions have probability 0.
+    """
+    if not 0 < share < 1:
+        raise PmfError(f"share is {share}; give a number between 0 and 1, 0.5 for the median")
+    position = model.schema.position(variable)
+    order = sort_levels(model.schema[position])
+    cumulated = np.cumsum(model.marginal([position], given)[order])
+    code = int(order[find_quantile(cumulated, share)])
+    return model.schema[position].levels[code]
+
+
+def odds(model: PMF, event: Given, given: Given | None = None) -> float:
+    """Compute the odds of an event, P / (1 - P).
+
+    Parameters
+    ----------
+    model
+        The model.
+    event
+        Levels that variables have, all together: labels, codes, or collections of these.
+    given
+        As for `expected`.
+
+    Returns
+    -------
+    At least 0; infinite where the event is certain.
+
+    Raises
+    ------
+    SchemaError
+        If a variable or level is unknown.
+    PmfError
+        If the conditions have probability 0.
+    """
+    fixed = model.condition(given)
+    return float(find_odds(np.array(find_chance(fixed, encode_conditions(model.schema, event)))))
+
+
+def odds_ratio(
+    model: PMF, event: Given, given: Given | None, against: Given | None = None
+) -> float:
+    """Compute the ratio of the odds of an event under two sets of conditions.
+
+    Parameters
+    ----------
+    model, event
+        As for `odds`.
+    given, against
+        The two sets of conditions; None is no condition.
+
+    Returns
+    -------
+    At least 0; 1 where both give the event the same probability, NaN where both odds are 0 or infinite.
+
+    Raises
+    ------
+    SchemaError, PmfError
+        As `odds` does.
+    """
+    first, second = (np.float64(odds(model, event, each)) for each in (given, against))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(first / second)
+
+
+def find_chance(model: PMF, event: dict[int, tuple[int, ...]]) -> float:
+    """Probability of an event given as codes by position; 0 where it is impossible."""
+    if not event:
+        return 1.0
+    return 0.0 if model.find_impossible(event) else math.exp(model.condition_codes(event)[1])
+
+
+def find_odds(chances: FloatArray) -> FloatArray:
+    """Odds of probabilities; infinite for 1."""
+    with np.errstate(divide="ignore"):
+        found: FloatArray = chances / np.maximum(1 - chances, 0.0)
+    return found
+
+
+def find_quantile(cumulated: FloatArray, share: float) -> int:
+    """Place of the first cumulative probability that reaches a share; what rounding lacks is not missed."""
+    return min(int(np.searchsorted(cumulated, share - 1e-12)), cumulated.size - 1)
+
+
+def sort_levels(variable: Variable) -> IntArray:
+    """Codes of a variable in the order of its levels.
+
+    Raises
+    ------
+    SchemaError
+        If they have none.
+    """
+    if variable.role == "nominal":
+        raise SchemaError(
+            f"levels of variable {variable.name!r} have no order, so it has no quantile; give it a number per level "
+            "in the schema"
+        )
+    if variable.values is None:
+        return np.arange(variable.cardinality)
+    return np.argsort(variable.numeric_values(), kind="stable")
+
+
+def measure_answers(
+    sides: Sequence[PMF], bound: BoundQuestion, combinations: IntArray | None = None
+) -> FloatArray:
+    """Compute the numbers of an answer.
+
+    Parameters
+    ----------
+    sides
+        Joint PMFs given each set of conditions of the question, of its schema.
+    bound
+        The question.
+    combinations
+        For argmax: codes of shape (n_found, n_targets), whose probabilities are asked for.
+
+    Returns
+    -------
+    float64 of shape (n_by, n_each): a row for each combination of the levels of ``bound.by``, in order of codes, or
+    one. For "P" the probabilities of all combinations of the targets without a level, for quantiles the cumulative
+    probabilities of the levels in order, else one number. NaN where a combination of ``by`` is impossible.
+
+    Raises
+    ------
+    MemoryPlanError
+        If there are too many combinations.
+    """
+    name = bound.question.measure
+    if name == "argmax":
+        assert combinations is not None
+        return sides[0].weigh_combinations(bound.groups[0], combinations)[None, :]
+    return _MEASURES[name](sides, bound)
+
+
+def _tabulate(
+    side: PMF, by: Sequence[int], targets: Sequence[int], event: Conditions
+) -> FloatArray:
+    """P(targets, event | by), shape (n_by, n_targets)."""
+    cardinalities = side.schema.cardinalities
+    n_by = math.prod(int(cardinalities[position]) for position in by)
+    if event and side.find_impossible(event):
+        return np.zeros((n_by, math.prod(int(cardinalities[position]) for position in targets)))
+    fixed, log_chance = side.condition_codes(event)
+    positions = [*by, *targets]
+    joint = fixed.marginal(positions).reshape(n_by, -1) if positions else np.ones((1, 1))
+    joint = joint * np.exp(log_chance)
+    if by:
+        known = side.marginal(by).reshape(-1, 1)
+        joint = np.where(known > FLOOR, joint / np.maximum(known, FLOOR), np.nan)
+    return joint
+
+
+def find_chances(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
+    """Probabilities that a question asks for, by combination of levels: float64 of shape (n_by, n_targets)."""
+    return _tabulate(sides[0], bound.by, bound.groups[0], bound.events[0])
+
+
+def _find_means(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
+    values = bound.schema[bound.groups[0][0]].numeric_values()
+    return (find_chances(sides, bound) @ values)[:, None]
+
+
+def _cumulate(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
+    order = sort_levels(bound.schema[bound.groups[0][0]])
+    cumulated: FloatArray = np.cumsum(find_chances(sides, bound)[:, order], axis=1)
+    return cumulated
+
+
+def _find_entropy(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
+    return np.array([[entropy(sides[0], bound.groups[0], by=bound.by)]])
+
+
+def _find_information(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
+    first, second = bound.groups
+    return np.array([[mutual_information(sides[0], first, second, by=bound.by)]])
+
+
+def _find_variation(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
+    if len(bound.groups) == 1:
+        first, second = (side.marginal(bound.groups[0]) for side in sides)
+        return np.array([[np.abs(first - second).sum() / 2]])
+    first_group, second_group = bound.groups
+    return np.array([[total_variation(sides[0], first_group, second_group, by=bound.by)]])
+
+
+def _find_all_odds(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
+    return find_odds(find_chances(sides, bound))
+
+
+def _find_odds_ratio(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if len(sides) == 2:
+            first, second = (_tabulate(side, (), (), bound.events[0]) for side in sides)
+            return np.asarray(find_odds(first) / find_odds(second))
+        one, other = (dict(event) for event in bound.events)
+        p, q = find_chance(sides[0], one), find_chance(sides[0], other)
+        both = find_chance(sides[0], one | other)
+        neither = max(1 - p - q + both, 0.0)
+        ratio = np.float64(both * neither) / (max(p - both, 0.0) * max(q - both, 0.0))
+        return np.array([[ratio]])
+
+
+_MEASURES: Mapping[str, Callable[[Sequence[PMF], BoundQuestion], FloatArray]] = {
+    "P": find_chances,
+    "E": _find_means,
+    "median": _cumulate,
+    "quantile": _cumulate,
+    "H": _find_entropy,
+    "MI": _find_information,
+    "TV": _find_variation,
+    "odds": _find_all_odds,
+    "OR": _find_odds_ratio,
+}

@@ -1,0 +1,146 @@
+"""Expectation-maximisation: sufficient statistics of a block, their sums, and the update from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray, StrataArray, normalise_blocks
+from pmflib.core.blocks import Block
+from pmflib.solvers import PseudoCounts
+
+P = TypeVar("P")
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, eq=False)
+class EMStatistics:
+    """Sufficient statistics of some samples under one model.
+
+    Parameters
+    ----------
+    level_mass
+        float64 of shape (n_levels, rank): posterior mass of the samples that hold each level.
+    state_mass
+        float64 of shape (rank,): posterior mass of the samples with anything observed.
+    log_likelihood
+        Nats, over the samples.
+    n_rows
+        Number of samples, or the sum of their weights.
+    """
+
+    level_mass: FloatArray
+    state_mass: FloatArray
+    log_likelihood: float
+    n_rows: float
+
+    @classmethod
+    def zero(cls, n_levels: int, rank: int) -> EMStatistics:
+        """Statistics of no samples: added to others, they change nothing."""
+        return cls(np.zeros((n_levels, rank)), np.zeros(rank), 0.0, 0)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.level_mass.nbytes + self.state_mass.nbytes
+
+
+def merge_each(parts: Sequence[Sequence[EMStatistics]]) -> list[EMStatistics]:
+    """Sum of the statistics of each model over parts of the samples, in the order of the parts."""
+    return [sum_fields(of_model) for of_model in zip(*parts, strict=True)]
+
+
+def sum_fields(parts: Sequence[S]) -> S:
+    """Sum dataclasses of arrays and numbers, at least one, in the order given: equal order, equal bits."""
+    sums: dict[str, object] = {}
+    for field in fields(parts[0]):  # type: ignore[arg-type]
+        values = [getattr(part, field.name) for part in parts]
+        total = np.array(values[0]) if isinstance(values[0], np.ndarray) else values[0]
+        for value in values[1:]:
+            total += value
+        sums[field.name] = total
+    return type(parts[0])(**sums)
+
+
+Evaluate: TypeAlias = Callable[[P], EMStatistics]
+"""E-step: sufficient statistics of all training samples under parameters."""
+
+Assessor: TypeAlias = Callable[[P], float]
+"""Log-likelihood of held-out samples under parameters, nats per sample."""
+
+
+def take_logs(prior: FloatArray, factors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Logarithms of a model's parameters, floored; what block statistics are computed from."""
+    return np.log(np.maximum(prior, FLOOR)), np.log(np.maximum(factors, FLOOR))
+
+
+def em_statistics(
+    block: Block,
+    offsets: IntArray,
+    log_prior: FloatArray,
+    log_factors: FloatArray,
+    strata: StrataArray | None = None,
+) -> EMStatistics:
+    """E-step over one block.
+
+    Parameters
+    ----------
+    block
+        Valid samples; rows with nothing observed add nothing but to the number of rows.
+    offsets
+        int64 of shape (n_variables + 1,).
+    log_prior, log_factors
+        As from `take_logs`: float64 of shapes (rank,) and (n_levels, rank).
+    strata
+        int32 of shape (n_rows,), where priors differ: the row of log_prior, (n_strata, rank), that each sample has.
+
+    Returns
+    -------
+    The block's sufficient statistics: the same bits for a dense and a sparse block of the same samples.
+
+    References
+    ----------
+    Ibrahim, Fu (2021), appendix C; Dempster, Laird, Rubin (1977).
+    """
+    from pmflib.model.row_tables import add_block_masses
+
+    level_mass, state_mass = np.zeros_like(log_factors), np.zeros(log_factors.shape[1])
+    log_likelihood = 0.0
+    if block.n_rows:
+        log_likelihood = add_block_masses(
+            block, offsets, log_prior, log_factors, level_mass, state_mass, strata
+        )
+    return EMStatistics(level_mass, state_mass, log_likelihood, block.n_samples)
+
+
+def m_step(
+    statistics: EMStatistics,
+    offsets: IntArray,
+    pseudo_counts: PseudoCounts,
+    prior: FloatArray,
+    factors: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Maximise the expected log-likelihood plus the log-density of the pseudo-counts.
+
+    Parameters
+    ----------
+    statistics
+        Sufficient statistics of all training samples.
+    offsets
+        int64 of shape (n_variables + 1,).
+    pseudo_counts
+        Pseudo-counts.
+    prior, factors
+        The model that the statistics were computed under: parameters without any mass keep their value.
+
+    Returns
+    -------
+    Prior (rank,) and factors (n_levels, rank); every variable's rows sum to 1 per column.
+    """
+    mass = statistics.level_mass + pseudo_counts.levels[:, None]
+    states = statistics.state_mass + pseudo_counts.state
+    total = states.sum()
+    return (states / total if total > 0 else prior), normalise_blocks(mass, offsets, factors)

@@ -1,0 +1,311 @@
+"""The trait model: people's positions on a few continuous traits, and the PMF of every variable there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray, list_owners, name_type
+from pmflib.core.blocks import Block, DenseBlock
+from pmflib.core.errors import PmfError
+from pmflib.schema import Schema
+from pmflib.schema.variable import MISSING
+from pmflib.store.zarr_arrays import read_arrays
+
+BATCH_CELLS = 1 << 20
+"""Numbers of covariances in memory at a time: rows are folded in so many that their covariances have about as many."""
+MOST_STEPS, TOLERANCE = 40, 1e-6
+"""Newton steps of a fold-in, and the step, in standard deviations of a trait, after which there is no other."""
+
+ARRAYS = {
+    "trait_base": ("level",),
+    "trait_slopes": ("level", "trait"),
+    "trait_mean": ("trait",),
+    "trait_covariance": ("trait", "other_trait"),
+}
+"""Arrays of a model's Zarr group: the field after the underscore, and its dimensions."""
+
+
+@dataclass(frozen=True, eq=False)
+class TraitScores:
+    """Traits of some rows.
+
+    Parameters
+    ----------
+    scores
+        float64 of shape (n_rows, n_traits): most probable traits given what is observed; the prior's mean where nothing
+        is. In standard deviations of the people of the training samples, where `pmflib.fit_traits` has made the model.
+    errors
+        float64 of shape (n_rows, n_traits): standard errors, of the same unit; those of the prior where nothing is
+        observed.
+    """
+
+    scores: FloatArray
+    errors: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedRows:
+    """Posteriors of the traits of some rows, normal by Laplace's approximation.
+
+    Parameters
+    ----------
+    modes
+        float64 of shape (n_rows, n_traits).
+    covariances
+        float64 of shape (n_rows, n_traits, n_traits).
+    log_probs
+        float64 of shape (n_rows,): log-probability of what is observed, by Laplace's approximation; nats.
+    """
+
+    modes: FloatArray
+    covariances: FloatArray
+    log_probs: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class TraitModel:
+    """A multidimensional item response model of all variables.
+
+    The level r of variable i has the probability ``softmax_r(base[r] + slopes[r] . y)`` in a person with traits y, who
+    are ``Normal(mean, covariance)``. Ordered levels are partial credit: their slopes are sums of a standardised value
+    of the level times a vector of the variable, and of its extremeness times another. Nominal ones have a vector each.
+
+    Parameters
+    ----------
+    schema
+        Variables and their levels.
+    base
+        float64 of shape (n_levels,): logits, stacked, at traits of 0.
+    slopes
+        float64 of shape (n_levels, n_traits): what a trait adds to them.
+    mean
+        float64 of shape (n_traits,): prior of the traits.
+    covariance
+        float64 of shape (n_traits, n_traits), positive definite.
+
+    Raises
+    ------
+    PmfError
+        If shapes do not agree, a value is not finite, or the covariance is not positive definite.
+
+    References
+    ----------
+    Masters (1982), Psychometrika 47(2), for partial credit; Kaban and Girolami (2001), IEEE PAMI 23(8), for latent
+    trait models; Tierney and Kadane (1986), JASA 81(393), for Laplace's approximation of posteriors.
+    """
+
+    schema: Schema
+    base: FloatArray
+    slopes: FloatArray
+    mean: FloatArray
+    covariance: FloatArray
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schema, Schema):
+            raise PmfError(f"schema is {name_type(self.schema)}; give a pmflib.Schema")
+        n_levels, n_traits = self.schema.n_levels, self.mean.size
+        expected = {
+            "base": (n_levels,),
+            "slopes": (n_levels, n_traits),
+            "mean": (n_traits,),
+            "covariance": (n_traits, n_traits),
+        }
+        for name, shape in expected.items():
+            values = getattr(self, name)
+            if values.shape != shape:
+                raise PmfError(
+                    f"{name} has shape {values.shape}; with the schema's {n_levels} levels and {n_traits} traits it "
+                    f"must be {shape}"
+                )
+            if not np.isfinite(values).all():
+                raise PmfError(f"{name} has a value that is not finite; fit the model again")
+        if n_traits and np.linalg.eigvalsh(self.covariance)[0] <= 0:
+            raise PmfError(
+                "covariance is not positive definite: an eigenvalue is "
+                f"{np.linalg.eigvalsh(self.covariance)[0]:.3g}; take out the traits that do not vary"
+            )
+
+    def __repr__(self) -> str:
+        """Sizes."""
+        return f"TraitModel({self.n_traits} traits, {self.schema.n_variables} variables)"
+
+    @property
+    def n_traits(self) -> int:
+        """Number of traits, biases of people included."""
+        return self.mean.size
+
+    def score_traits(self, codes: IntArray) -> TraitScores:
+        """Fold rows in: most probable traits, and their standard errors.
+
+        Parameters
+        ----------
+        codes
+            Integers of shape (n_rows, n_variables), -1 missing.
+
+        Raises
+        ------
+        SchemaError
+            If the codes do not fit the schema.
+        """
+        scores, errors = np.empty((2, len(codes), self.n_traits))
+        for rows, folded in self.fold_in(DenseBlock(self.schema.check_codes(codes))):
+            scores[rows] = folded.modes
+            errors[rows] = np.sqrt(np.einsum("rff->rf", folded.covariances))
+        return TraitScores(scores, errors)
+
+    def log_prob(self, codes: IntArray) -> FloatArray:
+        """Log-probability of what is observed in each row, by Laplace's approximation of the integral over traits.
+
+        It is close for rows with many observed cells, and some hundredths of a nat off for a few: the probabilities of
+        all possible rows sum to nearly 1, those of the compiled states exactly.
+
+        Parameters
+        ----------
+        codes
+            As for `score_traits`.
+
+        Returns
+        -------
+        float64 of shape (n_rows,), nats; 0 for a row with nothing observed.
+        """
+        log_probs = np.empty(len(codes))
+        for rows, folded in self.fold_in(DenseBlock(self.schema.check_codes(codes))):
+            log_probs[rows] = folded.log_probs
+        return log_probs
+
+    def predict_proba(self, codes: IntArray, variable: str | int) -> FloatArray:
+        """PMF of a variable in each row, given the other variables observed there.
+
+        Parameters
+        ----------
+        codes
+            As for `score_traits`; the variable's own column is ignored.
+        variable
+            Name or position.
+
+        Returns
+        -------
+        float64 of shape (n_rows, cardinality), rows sum to 1.
+        """
+        position = self.schema.position(variable)
+        hidden = self.schema.check_codes(codes).copy()
+        hidden[:, position] = MISSING
+        rows = np.arange(len(codes))
+        chances = self.predict_cells(DenseBlock(hidden), rows, np.full(len(codes), position))
+        return chances[:, : self.schema[position].cardinality]
+
+    def predict_cells(self, block: Block, rows: IntArray, variables: IntArray) -> FloatArray:
+        """PMF of some cells, given all that is observed in their rows.
+
+        Parameters
+        ----------
+        block
+            Valid samples.
+        rows, variables
+            int64 of shape (n_cells,): rows of the block, in increasing order, and positions.
+
+        Returns
+        -------
+        float64 of shape (n_cells, largest cardinality), 0 beyond the levels of the variable.
+        """
+        from pmflib.kernels.trait_folds import NODES, predict_cells
+
+        offsets, most = self.schema.offsets, int(self.schema.cardinalities.max())
+        out = np.zeros((rows.size, most))
+        size = max(most, self.n_traits)
+        work = np.empty((4, size)), np.empty((2, most, most))
+        for part, folded in self.fold_in(block):
+            first, last = np.searchsorted(rows, [part.start, part.stop])
+            predict_cells(
+                np.asarray(rows[first:last] - part.start, np.int64),
+                np.asarray(variables[first:last], np.int64),
+                *(offsets, self.base, self.slopes, folded.modes, folded.covariances),
+                *(NODES, out[first:last], work),
+            )
+        return out
+
+    def fold_in(self, block: Block) -> Iterator[tuple[slice, FoldedRows]]:
+        """Find the posterior of the traits of rows, also of people never seen, a batch at a time.
+
+        Newton's steps from the prior's mean lead to the peak of the posterior, for its logarithm is concave.
+
+        Parameters
+        ----------
+        block
+            Valid samples.
+        """
+        from pmflib.kernels.trait_folds import fold_rows
+
+        n_traits = self.n_traits
+        n_batch = max(1, BATCH_CELLS // max(1, n_traits) ** 2)
+        most = int(self.schema.cardinalities.max())
+        work = np.empty((3, n_traits)), np.empty((n_traits, n_traits)), np.empty(most)
+        for start in range(0, block.n_rows, n_batch):
+            part = block.cut(start, min(start + n_batch, block.n_rows)).to_sparse(
+                self.schema.offsets
+            )
+            folded = FoldedRows(
+                np.tile(self.mean, (part.n_rows, 1)),
+                np.empty((part.n_rows, n_traits, n_traits)),
+                np.empty(part.n_rows),
+            )
+            fold_rows(
+                np.asarray(part.indptr, np.int64),
+                np.asarray(part.indices, np.int32),
+                self._arrays,
+                (MOST_STEPS, TOLERANCE),
+                *(folded.modes, folded.covariances, folded.log_probs, work),
+            )
+            yield slice(start, start + part.n_rows), folded
+
+    def find_factors(self, points: FloatArray) -> FloatArray:
+        """Conditional PMFs of all variables at some points.
+
+        Parameters
+        ----------
+        points
+            float64 of shape (n_points, n_traits).
+
+        Returns
+        -------
+        float64 of shape (n_levels, n_points): factors of a `JointPMF` whose states are the points.
+        """
+        logits = np.repeat(self.base[:, None], len(points), axis=1)
+        # trait by trait: the last bits of a product of BLAS depend on its threads
+        for f in range(self.n_traits):
+            logits += self.slopes[:, f, None] * points[:, f]
+        begins = self.schema.offsets[:-1]
+        logits -= np.repeat(np.maximum.reduceat(logits, begins), self.schema.cardinalities, axis=0)
+        np.exp(logits, out=logits)
+        logits /= np.repeat(np.add.reduceat(logits, begins), self.schema.cardinalities, axis=0)
+        return logits
+
+    def to_arrays(self) -> dict[str, tuple[FloatArray, tuple[str, ...]]]:
+        """Parameters by name, with the names of their dimensions: what a model's Zarr group has of them."""
+        return {name: (getattr(self, name[6:]), dims) for name, dims in ARRAYS.items()}
+
+    @classmethod
+    def load(cls, path: Path, schema: Schema) -> TraitModel:
+        """Read the parameters from the Zarr group of a model."""
+        arrays, _ = read_arrays(path, list(ARRAYS))
+        return cls(schema, **{name[6:]: values for name, values in arrays.items()})
+
+    @cached_property
+    def _arrays(self) -> tuple[Any, ...]:
+        """What kernels ask for: see `pmflib.kernels.trait_folds.fold_rows`."""
+        if self.n_traits:
+            precision = np.linalg.inv(self.covariance)
+            log_precision = float(np.linalg.slogdet(precision)[1])
+        else:
+            precision, log_precision = np.zeros((0, 0)), 0.0
+        offsets = self.schema.offsets
+        return (
+            *(list_owners(offsets), offsets, self.base, np.ascontiguousarray(self.slopes)),
+            *(self.mean, precision, log_precision),
+        )

@@ -1,1 +1,0 @@
-"""Events of the OpenLineage specification: which run read and wrote which version of which dataset."""

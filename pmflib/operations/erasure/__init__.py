@@ -1,0 +1,1 @@
+"""Erasure: samples are removed from everything that a store holds."""

@@ -1,0 +1,214 @@
+"""What an erasure has touched, and what remains."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from pmflib.store.artefacts import Store
+from pmflib.store.dataset import list_file_steps
+from pmflib.store.erasures import Erasure, ErasureList, read_erasures
+from pmflib.store.run_records import find_last_run, find_live, list_histories, list_records
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """A raw file of a last run that still holds rows of erased samples.
+
+    Parameters
+    ----------
+    name, digest
+        As the run has recorded them.
+    rows
+        Rows of erased samples.
+    """
+
+    name: str
+    digest: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class EarlierModel:
+    """A model that was fitted to data which an erasure has replaced.
+
+    Parameters
+    ----------
+    pipeline, model
+        Name of the pipeline, and digest of the model.
+    live
+        Whether it answers questions now.
+    runs
+        Numbers of the runs that made it.
+    """
+
+    pipeline: str
+    model: str
+    live: bool
+    runs: list[int]
+
+
+@dataclass
+class TouchedArtefacts:
+    """What became of the artefacts of one kind that held erased samples.
+
+    Parameters
+    ----------
+    rows
+        Rows of erased samples that they held.
+    rewritten, deleted, kept
+        Artefacts that were written again, deleted, and left where they are.
+    """
+
+    rows: int = 0
+    rewritten: int = 0
+    deleted: int = 0
+    kept: int = 0
+
+
+@dataclass(frozen=True)
+class ReplacedArtefact:
+    """One artefact that an erasure has replaced or deleted.
+
+    Parameters
+    ----------
+    kind, old
+        Its kind, and its digest.
+    new
+        Digest of what replaced it; None for nothing.
+    rows, deleted
+        As in `pmflib.store.erasures.Replacement`.
+    """
+
+    kind: str
+    old: str
+    new: str | None
+    rows: int
+    deleted: bool
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an erasure has touched, and what remains: what `asdict` gives is recorded and printed.
+
+    Parameters
+    ----------
+    erasure, started
+        Number of the erasure, and when it was started: UTC, ISO 8601.
+    samples, samples_found
+        Salted digests of the samples that were asked for, and how many of them the store held.
+    artefacts
+        What was touched, by kind.
+    replaced
+        Each artefact of these.
+    models_fitted_before
+        Models that stay: they hold probabilities, and no sample.
+    raw_files
+        Raw files that still hold erased samples.
+    erased_in_all
+        Samples that the store remembers as erased.
+    """
+
+    erasure: int
+    started: str
+    samples: list[str]
+    samples_found: int
+    artefacts: dict[str, TouchedArtefacts]
+    replaced: list[ReplacedArtefact]
+    models_fitted_before: list[EarlierModel]
+    raw_files: list[RawFile]
+    erased_in_all: int
+
+
+@dataclass(frozen=True)
+class ErasureState:
+    """What a store remembers of its erasures.
+
+    Parameters
+    ----------
+    samples
+        Erased samples, whose rows are skipped.
+    unfinished
+        Whether an erasure was stopped before its end.
+    raw_files
+        Raw files that still hold erased samples.
+    """
+
+    samples: int
+    unfinished: bool
+    raw_files: list[RawFile]
+
+
+def describe_erasures(store: Store) -> ErasureState:
+    """Describe the erasures of a store."""
+    erasures = read_erasures(store)
+    if erasures is None:
+        return ErasureState(0, False, [])
+    return ErasureState(len(erasures.samples), bool(erasures.unfinished), list_raw_files(store))
+
+
+def certify(store: Store, erasures: ErasureList, act: Erasure) -> Certificate:
+    """Certify an erasure: what was touched, and what remains; without identifiers.
+
+    Parameters
+    ----------
+    store
+        The store.
+    erasures, act
+        All erasures, and the one to certify.
+    """
+    kinds: dict[str, TouchedArtefacts] = {}
+    replaced = []
+    for each in act.replaced:
+        old, new = each.old, None if each.new is None else each.new.digest
+        touched = kinds.setdefault(old.kind, TouchedArtefacts())
+        touched.rows += each.rows
+        touched.deleted += each.deleted
+        touched.rewritten += new is not None and new != old.digest
+        touched.kept += not each.deleted
+        replaced.append(ReplacedArtefact(old.kind, old.digest, new, each.rows, each.deleted))
+    return Certificate(
+        erasure=act.number,
+        started=act.started,
+        samples=act.samples,
+        samples_found=len(act.found),
+        artefacts=kinds,
+        replaced=replaced,
+        models_fitted_before=list_models_before(store),
+        raw_files=list_raw_files(store),
+        erased_in_all=len(erasures.samples),
+    )
+
+
+def list_models_before(store: Store) -> list[EarlierModel]:
+    """Models that were fitted to data which an erasure has replaced, with the runs that made them."""
+    out: dict[str, EarlierModel] = {}
+    for name in list_histories(store):
+        live = find_live(store, name)
+        for record in list_records(store, name):
+            model = record.stages.get("model")
+            entry = None if model is None else store.find(model.identity)
+            if model is None or entry is None or record.action != "run":
+                continue
+            if store.find(entry.inputs["dataset"].identity) is None:
+                made = EarlierModel(name, model.digest, model == live, [])
+                out.setdefault(model.digest, made).runs.append(record.number)
+    return list(out.values())
+
+
+def list_raw_files(store: Store) -> list[RawFile]:
+    """Raw files of the last runs that still hold rows of erased samples, as far as they have been read."""
+    out: dict[tuple[str, str], RawFile] = {}
+    for name in list_histories(store):
+        run = find_last_run(store, name)
+        if run is None or store.find(run.stages["dataset"].identity) is None:
+            continue
+        rows: Counter[tuple[str, str]] = Counter()
+        for file in list_file_steps(store, run.stages["dataset"]):
+            entry = store.find(file.step.identity)
+            erased = 0 if entry is None else entry.summary.get("rows_erased", 0)
+            rows[file.name, file.source.digest] += erased
+        for (name_of, digest), n_rows in rows.items():
+            if n_rows:
+                out[name_of, digest] = RawFile(name_of, digest, n_rows)
+    return list(out.values())

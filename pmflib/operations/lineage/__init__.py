@@ -1,0 +1,1 @@
+"""OpenLineage events of runs and stages, and where they go."""

@@ -1,0 +1,341 @@
+"""What a user's own files and last run say: the sizes of log and fit, and how the speeds are to be corrected."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pmflib.em.traits.fit import DIMENSIONS, PASSES
+from pmflib.em.traits.passes import list_biases
+from pmflib.fitting.candidates import Options
+from pmflib.fitting.fit_specifications import count_compared
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.model.traits.level_scores import LevelScores
+from pmflib.operations.planning.sizes import FitSize, ForestSize, LogSize, TraitSize
+from pmflib.operations.planning.speeds import Speeds
+from pmflib.operations.planning.trait_stages import list_class_counts
+from pmflib.operations.planning.whole_run import RunPlan
+from pmflib.schema import Schema
+
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
+    from pmflib.ingest.sources import Source
+
+SAMPLED_BYTES = 1 << 20
+"""Bytes of the first file that are looked at."""
+ASSUMED_RANK = 20
+"""Rank where it is yet to be chosen."""
+ASSUMED_PASSES = 50
+"""Passes of a run of EM where no run has been made."""
+LEAST_SECONDS = 5.0
+"""Seconds of a stage from which its time says something of its speed: below, it is starting and compiling."""
+MOST_FACTOR = 5.0
+"""Largest correction: what is beyond it has other reasons than speed."""
+CORRECTED = {
+    "ingest": {"read_bytes": -1, "sort_bytes": -1},
+    "count": {"count_share": 1},
+    "fit": {"fit_ns": 1},
+    "refine": {"em_ns": 1},
+    "fit_traits": {"trait_ns": 1},
+    "evaluate": {"evaluate_ns": 1},
+}
+"""Speeds that a stage depends on most, and whether they are seconds (1) or work in a second (-1)."""
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """What the last complete run of a pipeline has recorded; without any, that nothing is known.
+
+    Parameters
+    ----------
+    rows, samples, observed
+        Rows of its files, the samples that they made, and the observed cells of these.
+    input_bytes
+        Bytes of its files.
+    rank, passes
+        Those of its latent classes; None where it has fitted none. Of the model that was not chosen, as of the other.
+    n_traits, trait_passes
+        Traits of its trait model, the biases of people included, and passes; None where it has fitted none.
+    seconds
+        Seconds of its stages, by name.
+    """
+
+    rows: int = 0
+    samples: int = 0
+    observed: int = 0
+    input_bytes: int = 0
+    rank: int | None = None
+    passes: int | None = None
+    n_traits: int | None = None
+    trait_passes: int | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[LogSize, list[str]]:
+    """Measure the log of a pipeline: its files, and rows by the last run or else by the first rows.
+
+    Parameters
+    ----------
+    config
+        Section ``source`` names the files.
+    schema
+        Variables and levels.
+    last
+        The last run: rows are assumed to grow with the bytes of its files.
+
+    Returns
+    -------
+    The size, and notes on where it is from.
+
+    Raises
+    ------
+    SourceError
+        If there are no files, or the first cannot be read.
+    """
+    from pmflib.ingest.dataset.identifiers import estimate_csv_bytes
+    from pmflib.ingest.readers import count_group_rows, is_parquet
+    from pmflib.ingest.sources import PACKED, find_sources
+
+    source = config.source
+    found = find_sources(config.source_paths, source.suffixes, skip_empty=True)
+    raw_bytes, csv_bytes = sum(each.size for each in found), estimate_csv_bytes(found)
+    first, parquet = found[0], is_parquet(found[0], source)
+    cut: Literal["bytes", "row groups", "not"] = "row groups" if parquet else "bytes"
+    if not parquet and first.name.lower().endswith(PACKED):
+        cut = "not"
+    n_cells, samples = schema.n_variables, 0
+    if last.samples:
+        factor = raw_bytes / last.input_bytes if last.input_bytes else 1.0
+        rows, samples = round(last.rows * factor), round(last.samples * factor)
+        observed = last.observed / (last.samples * n_cells)
+        notes = [f"rows: those of the last run, times {factor:.3g} for the bytes of the files"]
+    elif parquet:
+        rows = round(sum(count_group_rows(first)) * raw_bytes / first.size)
+        observed, notes = 1.0, ["rows: of the first file; all cells are assumed to be observed"]
+    else:
+        n_read, n_rows, observed, per_sample = _look_at_rows(first, config, schema)
+        rows = round(csv_bytes / n_read * n_rows)
+        samples = round(rows / per_sample)
+        notes = [f"rows: by the first {n_rows:,} rows of {first.name}"]
+        if source.layout == "long":
+            notes.append(
+                f"samples: {per_sample:.3g} rows each, as there; --samples gives another number"
+            )
+    log = LogSize(
+        rows=max(rows, 1),
+        samples=max(1, samples or rows),
+        variables=n_cells,
+        levels=schema.n_levels,
+        observed=min(1.0, observed),
+        files=len(found),
+        raw_bytes=raw_bytes,
+        csv_bytes=csv_bytes,
+        layout=source.layout,
+        identified=source.sample is not None,
+        identifier_bytes=0.0 if source.sample is None else 10.0,
+        code_bytes=schema.code_dtype.itemsize,
+        cut=cut,
+    )
+    return log, notes
+
+
+def measure_fit(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[FitSize, list[str]]:
+    """Size of the fit of a pipeline, from scratch.
+
+    Parameters
+    ----------
+    config
+        Sections ``model``, ``em``, ``evaluate`` and ``store``.
+    schema
+        Variables and levels.
+    last
+        The last run, whose rank and passes are used.
+    """
+    em, folds = config.em, config.fold_split
+    size = FitSize(
+        rank=ASSUMED_RANK,
+        members=em.members,
+        train=len(folds.train),
+        validation=len(folds.validation),
+        test=len(folds.test),
+        buckets=config.store.buckets,
+        start=config.start_method,
+    )
+    traits, notes = measure_traits(config, schema, last)
+    if traits is not None:
+        size = replace(size, traits=traits, schema=schema)
+    if traits is not None and not size.has_classes:
+        return replace(size, rank=list_class_counts(traits)[-1], runs=1), notes
+    rank = config.model.rank
+    if rank == "auto":
+        rank = ASSUMED_RANK if last.rank is None else last.rank
+        where = "assumed, for it is yet to be chosen" if last.rank is None else "of the last run"
+        notes.append(f"rank: {rank}, {where}; choosing it is not in the plan")
+    made = last.passes is not None
+    n_passes = min(em.max_passes, ASSUMED_PASSES if last.passes is None else last.passes)
+    where = "as many as the last run made" if made else "assumed, for none were made yet"
+    notes.append(f"passes: {n_passes} a run of EM, {where}; --passes gives another number")
+    if (dependence := config.model.dependence) != "none":
+        forests = ForestSize(dependence == "tree")
+        size = replace(size, forests=forests, schema=schema)
+        if dependence == "auto":
+            notes.append(
+                "forests: none are fitted where no pair asks for them, which is yet to be seen"
+            )
+    options = Options.make(config.start_method, em.pseudo_count, em.members, rank)
+    runs = count_compared(options.pseudo_counts) + len(options.start_methods) - 1
+    runs = runs if folds.validation else 1
+    return replace(size, rank=rank, passes=n_passes, runs=runs), notes
+
+
+def measure_traits(
+    config: PipelineConfig, schema: Schema, last: LastRun
+) -> tuple[TraitSize | None, list[str]]:
+    """Size of the fit of traits of a pipeline; None if there is none.
+
+    Parameters
+    ----------
+    config
+        Sections ``model`` and ``evaluate``.
+    schema
+        Variables and levels.
+    last
+        The last run, whose dimensions and passes are used.
+    """
+    if not (config.has_traits or config.compares_traits):
+        return None, []
+    dimensions, passes = (DIMENSIONS[0], DIMENSIONS[-1]), (PASSES[0], PASSES[-1])
+    n_states: int | Literal["auto"] = "auto" if config.compares_traits else config.model.rank
+    note = f"traits: {dimensions[0]} to {dimensions[1]} dimensions, {passes[0]} to {passes[1]} passes, yet to be chosen"
+    if last.n_traits is not None and last.trait_passes is not None:
+        n_biases = len(list_biases(LevelScores.make(schema, np.zeros(schema.n_levels))))
+        dimensions, passes = (last.n_traits - n_biases,) * 2, (last.trait_passes,) * 2
+        note = f"traits: {dimensions[0]} dimensions, {passes[0]} passes, as the last run has chosen"
+    traits = TraitSize(
+        config.compares_traits, dimensions, passes, n_states, hide=config.evaluate.hide
+    )
+    return traits, [note]
+
+
+def read_last_run(config: PipelineConfig) -> LastRun:
+    """Read what the last complete run has recorded: nothing where there is none, or no store yet."""
+    from pmflib.store.artefacts import Store
+    from pmflib.store.run_records import find_last_run
+
+    root = config.resolve(config.store.path)
+    if "://" not in root and not Path(root).is_dir():
+        return LastRun()
+    store = Store(root)
+    record = find_last_run(store, config.name)
+    if record is None:
+        return LastRun()
+    fitted: dict[str, Mapping[str, int]] = {}
+    for stage in ("model", "classes", "traits"):
+        entry = store.find(record.stages[stage].identity) if stage in record.stages else None
+        if entry is not None:
+            kind = "traits" if "n_traits" in entry.summary else "classes"
+            fitted[kind] = entry.summary
+    classes, traits = fitted.get("classes", {}), fitted.get("traits", {})
+    rows = DatasetAccount.find(record.facts) or DatasetAccount()
+    return LastRun(
+        rows=rows.rows_in,
+        samples=rows.samples,
+        observed=rows.observed,
+        input_bytes=sum(file.bytes or 0 for file in record.inputs),
+        rank=classes.get("rank"),
+        passes=classes.get("passes"),
+        n_traits=traits.get("n_traits"),
+        trait_passes=traits.get("passes"),
+        seconds=record.seconds,
+    )
+
+
+def correct_speeds(plan: RunPlan, seconds: Mapping[str, float]) -> tuple[Speeds, list[str]]:
+    """Correct speeds by the times of a run.
+
+    Parameters
+    ----------
+    plan
+        Plan of that run on the machine that made it.
+    seconds
+        Seconds that its stages took, by name: ingest, count, fit, refine, fit_traits, evaluate. Stages that found their
+        result already made took next to none, and say nothing.
+
+    Returns
+    -------
+    The speeds, and a note for each correction.
+    """
+    # of what depends on what a run found, no time was planned
+    planned = {stage.stage: stage.wall_seconds for stage in plan.stages if stage.least is None}
+    planned["ingest"] = planned.pop("read") + planned.pop("sort")
+    planned["fit_traits"] = planned.pop("traits", 0.0)
+    if plan.planner.forest_memory is not None:
+        # the stage of EM took what forests took as well
+        planned.pop("refine", None)
+    speeds, notes = plan.speeds, []
+    for stage, fields in CORRECTED.items():
+        measured = seconds.get(stage, 0.0)
+        if measured < LEAST_SECONDS or planned.get(stage, 0.0) <= 0:
+            continue
+        factor = min(MOST_FACTOR, max(1 / MOST_FACTOR, measured / planned[stage]))
+        for name, power in fields.items():
+            speeds = replace(speeds, **{name: getattr(speeds, name) * factor**power})
+        limited = "" if factor == measured / planned[stage] else f", {MOST_FACTOR:g} times at most"
+        notes.append(
+            f"speeds: {stage} took {measured:.0f} s in the last run, where {planned[stage]:.0f} s were planned; "
+            f"its speed is corrected by that{limited}"
+        )
+    return speeds, notes
+
+
+def with_samples(log: LogSize, samples: int) -> LogSize:
+    """The same long log with another number of samples."""
+    observed = min(1.0, log.rows / samples / log.variables)
+    return replace(log, samples=samples, observed=observed)
+
+
+def _look_at_rows(
+    source: Source, config: PipelineConfig, schema: Schema
+) -> tuple[int, int, float, float]:
+    """Bytes and rows at the beginning of a CSV file, share of observed cells, and rows of a sample."""
+    from pmflib.config.data_sections import WHITESPACE
+    from pmflib.ingest.sources import open_source
+
+    options = config.source
+    with open_source(source) as stream:
+        content = stream.read(SAMPLED_BYTES)
+    if (end := content.rfind(b"\n")) > 0:
+        content = content[: end + 1]
+    text = content.decode(options.encoding, "replace")
+    lines: Sequence[Sequence[str]]
+    if options.delimiter == WHITESPACE:
+        lines = [line.split() for line in text.splitlines()]
+    elif len(options.delimiter) == 1:
+        lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter))
+    else:
+        lines = [line.split(options.delimiter) for line in text.splitlines()]
+    if options.columns is None and lines:
+        names, lines = lines[0], lines[1:]
+    else:
+        names = options.columns or ()
+    n_rows = max(1, len(lines))
+    indices = {name.strip("\ufeff "): index for index, name in enumerate(names)}
+    if options.layout == "long":
+        index = indices.get(options.sample or "", 0)
+        n_samples = len({line[index] for line in lines if len(line) > index})
+        per_sample = n_rows / max(1, n_samples)
+        return len(content), n_rows, per_sample / schema.n_variables, per_sample
+    n_given = 0
+    for variable in schema.variables:
+        missing = {*variable.missing, ""}
+        if (index := indices.get(variable.name, -1)) >= 0:
+            n_given += sum(
+                len(line) > index and line[index].strip() not in missing for line in lines
+            )
+    return len(content), n_rows, n_given / (n_rows * schema.n_variables), 1.0

@@ -1,0 +1,162 @@
+"""Speeds of machines, network and scheduler, and what single steps take: what sizes become seconds and bytes by.
+
+This is the one table of what is measured. `Speeds` has what differs from machine to machine: `pmf plan --calibrate`
+measures most of it, and it is printed with a plan. The constants before it are of steps that take a small part of a
+run: `python -m benchmarks.pipeline.step_costs` measures those that stand alone, and prints them beside the values here.
+Everything else that a plan needs is asked of the code that decides it in a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIT_SECONDS = 0.5
+"""Seconds of a first model, however small."""
+PASS_SECONDS = 0.015
+"""Seconds of the client in a pass: the update, its checkpoint, progress."""
+CHOICE_SECONDS = 0.005
+"""Seconds of a pass of a choice of traits besides the work itself: threads, and words on it."""
+OPENING_SECONDS = 5e-4
+"""Seconds of opening a spill and finding the pages of some buckets."""
+LATENCY = 0.003
+"""Seconds between the end of a task and the beginning of one that waits for it, besides the scheduler's work."""
+HASH_BYTES = 1.2e9
+"""Bytes of a file that a core hashes in a second."""
+LOOK_BYTES = 500e6
+"""Bytes of a file that a core looks through for positions to split at in a second."""
+ADD_BYTES = 2e9
+"""Bytes of tables that a core adds up in a second."""
+SAVED_BYTES = 2e8
+"""Bytes of tables and states that the client saves in a second."""
+UPDATED_BYTES = 1e8
+"""Bytes of the sums of a pass of traits that the client makes new coefficients of in a second."""
+COUNT_NS = 5.0
+"""Nanoseconds of counting the level of an observed cell."""
+RESIDUAL_NS = 200.0
+"""Nanoseconds of comparing the counts of a pair of levels with the model."""
+SCORED_SHARE = 0.5
+"""Seconds of scoring a sample, as a share of those of a pass."""
+DIMENSION_SHARE = 0.2
+"""Seconds that each dimension of traits adds to a pass, as a share of those of the two biases alone: `python -m
+benchmarks.models.trait_passes --people 1e5 --dimensions 0 1 2 4 8 16 --threads 1` prints what a cell takes."""
+FOLD_TIMES = 2.0
+"""Seconds of folding a sample in and predicting what is hidden of it, as a multiple of those of a pass."""
+VARIED_PASSES = 120
+"""Passes of a search for forests by which the shrinkage of the best run is varied, in all."""
+CLIENT_BYTES = 250 << 20
+"""Bytes of a client that has imported what it needs."""
+READING_BYTES = 192 << 20
+"""Bytes that a thread holds while it reads a file, or a chunk of one."""
+SORTED_TIMES = 6
+"""Size of what a thread holds while it sorts the rows of a partition, as a multiple of their spills."""
+FIT_TABLES = 10
+"""Tables of pairs that the client holds while it makes a first model."""
+BLOCK_RECORD = 700
+"""Bytes of a block's reference in the memory of the client, and of what it keeps of its task."""
+ROW_BYTES = 1.5
+"""Bytes of a row number and of its counts, compressed."""
+ENTRY_BYTES = 3000
+"""Bytes of a manifest entry, without the references of its inputs."""
+REFERENCE_BYTES = 260
+"""Bytes of a reference to an artefact in a list or an entry."""
+BLOCK_SENT = 75
+"""Bytes of a block's reference as it travels with a task: its numbers, and its share of the partition's path."""
+RESIDENT_SENT = 300.0
+"""Bytes of a task on blocks that a worker holds, and of what is sent along with it."""
+JOB_BYTES, LEVEL_BYTES = 2000, 40
+"""Bytes of the settings that tasks of ingest share: of themselves, and for each level of the schema."""
+ROOT_BYTES = 100
+"""Length of the address of a store."""
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Speeds that a plan takes.
+
+    Those of a core are what `pmf plan --calibrate` prints, those of the scheduler what
+    `python -m benchmarks.pipeline.scheduler_costs` prints, both on two cores of a virtual machine with AVX-512. What
+    `python -m benchmarks.models.trait_passes --people 1e5 --dimensions 0` prints is that of traits, and what
+    `python -m benchmarks.models.trees passes` does, those of forests. Network, storage and the spread of workers are
+    assumptions: of a network of 10 Gbit/s, a disk or an object store, and machines of one kind.
+
+    Parameters
+    ----------
+    read_bytes
+        Plain CSV that a core reads, checks and encodes in a second, bytes.
+    sort_bytes
+        Encoded rows that a core sorts into samples and writes in a second, bytes of their spills.
+    block_bytes
+        Blocks that a core decompresses in a second, bytes in memory.
+    count_share
+        Seconds of counting as a multiple of what `pmflib.counting.block_counting.estimate_costs` says.
+    em_ns
+        Nanoseconds of an EM pass for an observed cell and a latent state.
+    evaluate_ns
+        The same, of hiding and predicting answers.
+    trait_ns
+        Nanoseconds of a pass of a fit of traits for an observed cell, with the two biases of people alone.
+    tree_ns
+        Nanoseconds of a pass with forests for a cell and a latent state, without gaps.
+    tree_gap_ns
+        What gaps add to it, times the share of missing cells.
+    belief_ns
+        Nanoseconds of predicting missing cells with forests for a cell and a latent state, times the root of the share
+        of missing cells.
+    pair_ns
+        Nanoseconds of counting a pair of observed cells by its weight in a latent state.
+    fit_ns
+        Nanoseconds of a first model for each unit of its work, on the client: `AutoSettings.plan_work` counts the most
+        there can be, and most fits converge before.
+    table_bytes
+        Bytes of a table of pairs that the client looks through in a second, for the cells that are not zero.
+    task_seconds
+        Scheduler: CPU seconds of a task.
+    map_seconds
+        Scheduler: CPU seconds of a map, or of a level of its merges, whatever the number of its tasks.
+    sent_byte_seconds
+        Scheduler: CPU seconds of a byte that travels along with a task.
+    idle_share
+        Scheduler: share of its time that heartbeats take.
+    worker_task_seconds
+        Worker: CPU seconds of a task around the work itself.
+    client_task_seconds
+        Client: CPU seconds of a task.
+    network_bytes
+        Bytes that a worker receives in a second.
+    storage_bytes
+        Bytes that a worker reads from, or writes to, the storage of the store in a second.
+    storage_total
+        Bytes that this storage gives all workers together in a second; infinity for one that grows with them.
+    request_seconds
+        Seconds that an operation on a file, or an object, waits for.
+    artefact_seconds
+        Client: seconds of looking up and listing one artefact.
+    spread
+        Standard deviation of the workers' speeds, as a share of their mean.
+    """
+
+    read_bytes: float = 60e6
+    sort_bytes: float = 45e6
+    block_bytes: float = 650e6
+    count_share: float = 0.6
+    em_ns: float = 0.1
+    evaluate_ns: float = 4.5
+    trait_ns: float = 500.0
+    tree_ns: float = 1.0
+    tree_gap_ns: float = 20.0
+    belief_ns: float = 100.0
+    pair_ns: float = 1.0
+    fit_ns: float = 1.5
+    table_bytes: float = 1e9
+    task_seconds: float = 4.5e-4
+    map_seconds: float = 2.5e-3
+    sent_byte_seconds: float = 3e-9
+    idle_share: float = 0.06
+    worker_task_seconds: float = 1e-3
+    client_task_seconds: float = 6e-5
+    network_bytes: float = 1.25e9
+    storage_bytes: float = 200e6
+    storage_total: float = float("inf")
+    request_seconds: float = 0.0
+    artefact_seconds: float = 2e-3
+    spread: float = 0.05

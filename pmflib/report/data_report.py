@@ -1,0 +1,234 @@
+"""What came in: rows and where they went, files, rows that did not fit, missing answers, samples behind each pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pmflib.core.arrays import IntArray, sum_blocks
+from pmflib.counting.pair_counts import load_shape, load_singles
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.ingest.dataset.quarantine import read_quarantine
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.run_records import InputFile
+from pmflib.store.zarr_arrays import read_arrays
+
+EXAMPLES = 3
+"""Rows that are shown of each reason why rows did not fit."""
+RAW_LETTERS = 300
+"""Letters of a raw row that are shown, at most."""
+LEAST_SUPPORTED = 15
+"""Pairs of variables with the fewest samples that are listed."""
+
+WHERE_ROWS_WENT = {
+    "rows_encoded": "used",
+    "rows_quarantined": "did not fit, and are in quarantine",
+    "rows_left_out": "answers to variables left out on purpose",
+    "rows_outside": "outside the window of time",
+    "rows_erased": "of erased samples",
+}
+"""Words for the keys of an account of rows that add up to the rows read."""
+
+REASONS = {
+    "ragged": "too few or too many fields",
+    "undecodable": "bytes that are no text in the encoding of the file",
+    "no_sample": "no identifier of the sample",
+    "unknown_variable": "a variable that the schema does not have",
+    "bad_time": "a time that does not read",
+    "unknown_level": "a value that is no level of its variable",
+    "duplicate": "superseded by another answer of the same sample",
+}
+"""Words for the reasons of the quarantine."""
+
+
+@dataclass(frozen=True)
+class RejectedRow:
+    """A row that did not fit.
+
+    Parameters
+    ----------
+    file, row
+        Where it is: name of the file, and number of the row in it, from 1.
+    column
+        Column at fault; None where it is the row as a whole.
+    raw
+        Its text, shortened where it is long.
+    """
+
+    file: str
+    row: int
+    column: str | None
+    raw: str
+
+
+@dataclass(frozen=True)
+class VariableReport:
+    """One variable in the data.
+
+    Parameters
+    ----------
+    name, role, n_levels
+        From the schema.
+    answers
+        Samples that hold it.
+    missing
+        Share of the samples that do not, in [0, 1].
+    commonest, share
+        Its most frequent level, and that level's share of the answers; None and 0 without answers.
+    made_missing
+        Answers with an unknown level, which count as missing.
+    """
+
+    name: str
+    role: str
+    n_levels: int
+    answers: int
+    missing: float
+    commonest: str | None
+    share: float
+    made_missing: int
+
+
+@dataclass(frozen=True, eq=False)
+class DataReport:
+    """What came in.
+
+    Parameters
+    ----------
+    files
+        Raw files.
+    rows
+        The account of rows; None where the run ended before it had one.
+    examples
+        By reason, rows that did not fit.
+    variables
+        Variables in the order of the schema; empty where nothing was counted.
+    level_counts
+        int64 of shape (n_levels,): samples that hold each level.
+    support
+        int64 of shape (n_variables, n_variables): samples that hold both variables.
+    schema
+        Variables; None where nothing was counted.
+    """
+
+    files: list[InputFile]
+    rows: DatasetAccount | None
+    examples: dict[str, list[RejectedRow]]
+    variables: list[VariableReport] = field(default_factory=list)
+    level_counts: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    support: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    schema: Schema | None = None
+
+    @property
+    def destinations(self) -> list[tuple[str, int]]:
+        """Where the rows went, in words, and how many."""
+        numbers = {text: getattr(self.rows, key, 0) for key, text in WHERE_ROWS_WENT.items()}
+        return [(text, number) for text, number in numbers.items() if number]
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every row that was read is accounted for."""
+        return sum(n for _, n in self.destinations) == (
+            0 if self.rows is None else self.rows.rows_in
+        )
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs of variables."""
+        return len(self.support) * (len(self.support) - 1) // 2
+
+    @property
+    def pair_supports(self) -> IntArray:
+        """Samples that hold each pair of variables: int64 of shape (n_pairs,)."""
+        supports: IntArray = self.support[np.triu_indices(len(self.support), 1)]
+        return supports
+
+    def list_least_supported(self) -> list[tuple[str, str, int]]:
+        """Pairs with the fewest samples: names and samples, the fewest first."""
+        rows, columns = np.triu_indices(len(self.support), 1)
+        order = np.argsort(self.pair_supports, kind="stable")[:LEAST_SUPPORTED]
+        names = [each.name for each in self.variables]
+        return [
+            (names[rows[each]], names[columns[each]], int(self.support[rows[each], columns[each]]))
+            for each in order.tolist()
+        ]
+
+
+def gather_data(
+    store: Store,
+    stages: Mapping[str, Reference],
+    files: list[InputFile],
+    rows: DatasetAccount | None,
+) -> DataReport:
+    """Gather what came in.
+
+    Parameters
+    ----------
+    store
+        The store.
+    stages
+        Artefacts of the run: dataset and counts, as far as it reached them. Of what held erased samples, those that
+        replaced it.
+    files, rows
+        From the record of the run.
+
+    Raises
+    ------
+    StoreError
+        If an artefact is not in the store, or damaged.
+    """
+    account = rows or DatasetAccount()
+    examples = _find_examples(store, stages["dataset"], account) if "dataset" in stages else {}
+    if "counts" not in stages:
+        return DataReport(files, rows, examples)
+    path = store.locate(stages["counts"]) / "pairs"
+    schema = load_shape(path)[0]
+    levels = load_singles(path)
+    support: IntArray = read_arrays(path, ["support"])[0]["support"]
+    n_samples = account.samples
+    answers = sum_blocks(levels, schema.offsets)
+    variables = []
+    for index, variable in enumerate(schema.variables):
+        mine = levels[schema.rows_of(index)]
+        n = int(answers[index])
+        variables.append(
+            VariableReport(
+                variable.name,
+                variable.role,
+                variable.cardinality,
+                n,
+                1 - n / n_samples if n_samples else 0.0,
+                variable.levels[int(mine.argmax())] if n else None,
+                float(mine.max() / n) if n else 0.0,
+                account.cells_made_missing[variable.name],
+            )
+        )
+    return DataReport(files, rows, examples, variables, levels, support, schema)
+
+
+def _find_examples(
+    store: Store, dataset: Reference, account: DatasetAccount
+) -> dict[str, list[RejectedRow]]:
+    """First rows of each reason; the quarantine is read as far as it takes."""
+    requested = {reason: min(EXAMPLES, number) for reason, number in account.reasons.items()}
+    found: dict[str, list[RejectedRow]] = {reason: [] for reason in requested}
+    missing = sum(requested.values())
+    if not missing:
+        return found
+    for batch in read_quarantine(store, dataset):
+        for reason in batch.column("reason").unique().to_pylist():
+            short = requested.get(reason, 0) - len(found.get(reason, ()))
+            if short <= 0:
+                continue
+            positions = np.flatnonzero(np.asarray(batch.column("reason")) == reason)[:short]
+            for row in batch.take(positions).to_pylist():
+                raw = row["raw"]
+                shown = raw if len(raw) <= RAW_LETTERS else raw[:RAW_LETTERS] + "…"
+                found[reason].append(RejectedRow(row["file"], row["row"], row["column"], shown))
+            missing -= positions.size
+        if missing <= 0:
+            break
+    return found

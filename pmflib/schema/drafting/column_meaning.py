@@ -1,0 +1,156 @@
+"""What names and counts say of a column: whether it identifies rows, whether its numbers are codes of names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.schema.drafting.value_counts import ValueCounts
+
+Numbers = Mapping[str, float]
+"""Number that each text of a column reads as."""
+
+LEAST_DISTINCT = 13
+"""Distinct values from which a column may be an identifier."""
+NEARLY_ALL = 0.95
+"""Distinct values per row from which nearly all differ."""
+MANY = 0.3
+"""Distinct values per row from which a column named as an identifier is one."""
+MANY_NAMED = 300
+"""Distinct values from which a column of numbers that is named as an identifier is one."""
+LEAST_PEAKS = 3.0
+"""Rises and falls of the counts, in units of twice the largest, from which neighbours have nothing in common."""
+LEAST_LEVELS = 8
+"""Distinct numbers from which the counts of neighbours say whether their order has a meaning."""
+
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_IDENTIFIER_WORDS = frozenset(
+    "id ids nbr nr no num number uuid guid key rowid idx index serial row rownum recordid record caseid case seq "
+    "sequence ssn phone barcode token hash userid account".split()
+)
+"""Last words of the names of identifiers."""
+_STRONG_WORDS = frozenset(
+    "id ids nbr uuid guid rowid recordid caseid userid serial ssn hash token".split()
+)
+_CODE_WORDS = frozenset(
+    "id code codes state states zip zipcode postcode postal plz county country nation region district department "
+    "dept province city municipality fips icd diag diagnosis category cat type kind class cluster sector industry "
+    "occupation nace isco isced branch store shop product sku model brand species land bundesland provincia pais "
+    "stadt ort gemeinde branche beruf".split()
+)
+_PERSON_WORDS = frozenset(
+    "sex gender geschlecht sexe sexo sesso geslacht race races ethnicity ethnic hispanic religion denomination "
+    "nationality citizenship birthplace origin marital maritalstatus colour color".split()
+)
+"""Words of the names of columns whose numbers stand for names, however few they are."""
+_DIAGNOSES = frozenset("icd diag diagnosis diagnoses".split())
+
+
+def split_name(name: str) -> tuple[str, ...]:
+    """Words of a column's name, in lower case: ``patientNbr`` and ``patient_nbr`` are two."""
+    return tuple(word.lower() for word in _WORDS.findall(name))
+
+
+def find_identifier(name: str, value_counts: ValueCounts, numbers: Numbers, n_distinct: int) -> str:
+    """Reason why a column identifies rows or persons; empty where it does not.
+
+    Parameters
+    ----------
+    name
+        Name of the column.
+    value_counts
+        Its values.
+    numbers
+        Its values as numbers, all of them or none.
+    n_distinct
+        Distinct values that are given, as far as they were counted.
+
+    Notes
+    -----
+    A column identifies where it has `LEAST_DISTINCT` values or more and
+
+    * nearly all differ (`NEARLY_ALL`) and they are texts, or whole numbers that run on without large gaps, have the
+      same number of digits, six or more, or stand in a column named as an identifier (``id``, ``nbr``, ``key``);
+    * the name has ``id``, ``nbr``, ``uuid`` or the like, and the distinct whole numbers or texts are `MANY_NAMED` or
+      more, or `MANY` of the rows.
+    """
+    share = value_counts.share_distinct
+    if n_distinct < LEAST_DISTINCT:
+        return ""
+    if numbers and not all(map(float.is_integer, numbers.values())):
+        return ""
+    words = set(split_name(name))
+    at_least = "at least " if value_counts.overflowed else ""
+    shown = f"{at_least}{n_distinct} distinct values in {value_counts.n_rows} rows"
+    if words & _STRONG_WORDS and (share >= MANY or n_distinct >= MANY_NAMED):
+        return f"{shown}, and a name like an identifier's"
+    if share < NEARLY_ALL:
+        return ""
+    if not numbers:
+        return shown
+    if words and split_name(name)[-1] in _IDENTIFIER_WORDS:
+        return f"{shown}, and a name like an identifier's"
+    values = np.array(sorted(numbers.values()))
+    if len(values) >= 0.9 * (values[-1] - values[0] + 1) and share >= 0.99:
+        return f"{shown}, which run on from {values[0]:.0f} to {values[-1]:.0f}"
+    widths = {len(text.strip("+-")) for text in numbers}
+    if len(widths) == 1 and min(widths) >= 6 and share >= 0.99:
+        return f"{shown}, all of {min(widths)} digits"
+    return ""
+
+
+def find_nominal_numbers(name: str, numbers: Numbers, counts: Mapping[str, int]) -> str:
+    """Reason why whole numbers are codes, without an order in what they mean; empty where they are numbers.
+
+    Notes
+    -----
+    They are codes where some have leading zeros ("01"); where the name says that they stand for names of what people
+    are (``sex``, ``race``, ``religion``); where the name says so (``state``, ``code``, ``type``, ``diagnosis``, ``id``)
+    and there are more than two; or where, of `LEAST_LEVELS` numbers or more, neighbours have
+    nothing in common: the counts rise and fall as often as no quantity does, beyond what chance explains. Multiples of
+    five or ten that are more frequent than their neighbours are rounded quantities, and no codes.
+    """
+    values = np.array(list(numbers.values()))
+    words = split_name(name)
+    is_whole = bool(np.all(values == np.round(values)))
+    if is_whole and values.size > 1 and (found := [w for w in words if w in _PERSON_WORDS]):
+        return f"codes of names, as {found[-1]!r} in the name says"
+    if values.min() < 0 or values.size <= 2:
+        return ""
+    if _DIAGNOSES.intersection(words):
+        return "codes of diagnoses, as the name says"
+    if not is_whole:
+        return ""
+    zeros = [text for text in numbers if re.fullmatch(r"0\d+", text)]
+    if zeros:
+        return f"codes with leading zeros, such as {min(zeros)!r}"
+    if found := [word for word in words if word in _CODE_WORDS]:
+        return f"codes, as {found[-1]!r} in the name says"
+    if values.size >= LEAST_LEVELS and values.max() - values.min() <= 20 * values.size:
+        weights = np.array([counts[text] for text in numbers], np.float64)
+        if _count_peaks(values.astype(np.int64), weights) >= LEAST_PEAKS:
+            return "codes: the counts of neighbouring numbers have nothing in common"
+    return ""
+
+
+def _count_peaks(values: IntArray, weights: FloatArray) -> float:
+    """Rises and falls beyond chance, in units of twice the largest count: 1 for one peak."""
+    first = int(values.min())
+    counts = np.bincount(values - first, weights)
+    if np.gcd.reduce(np.unique(values - first)) > 1:
+        # numbers on a coarser grid, such as 0, 5, 10
+        counts = counts[:: int(np.gcd.reduce(np.unique(values - first)))]
+    else:
+        grid = np.arange(first, first + counts.size)
+        rounded = counts[grid % 5 == 0].sum()
+        if rounded > 0.35 * counts.sum() and counts.size > 20:
+            return 0.0
+    padded = np.concatenate([[0.0], counts, [0.0]])
+    steps = np.abs(np.diff(padded))
+    chance = 2 * np.sqrt(padded[1:] + padded[:-1])
+    # one very frequent number must not hide the others
+    scale = np.sort(counts)[-3:].mean()
+    return float(np.minimum(np.maximum(steps - chance, 0), scale).sum() / (2 * scale))

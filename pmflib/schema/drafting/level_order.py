@@ -1,0 +1,391 @@
+"""Order of the levels of a column: intervals, numbers inside texts, words of ordinal scales."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pmflib.schema.variable import read_number
+
+# One scale a line, from the lowest step to the highest: steps are separated by "<", words for the same step by "/".
+_TABLE = """
+strongly disagree/strong disagree/disagree strongly/completely disagree/totally disagree \
+< disagree/somewhat disagree/tend to disagree \
+< slightly disagree < neutral/neither agree nor disagree/neither/undecided/neither nor < slightly agree \
+< agree/somewhat agree/tend to agree < strongly agree/strong agree/agree strongly/completely agree/totally agree
+stimme überhaupt nicht zu/stimme gar nicht zu/trifft überhaupt nicht zu/trifft gar nicht zu/lehne völlig ab \
+< stimme nicht zu/stimme eher nicht zu/trifft nicht zu/trifft eher nicht zu/lehne ab \
+< teils teils/teils/weder noch/unentschieden/neutral < stimme zu/stimme eher zu/trifft zu/trifft eher zu \
+< stimme voll zu/stimme völlig zu/stimme voll und ganz zu/trifft voll zu/trifft völlig zu/trifft voll und ganz zu
+pas du tout d'accord/pas d'accord du tout/tout à fait en désaccord < pas d'accord/plutôt pas d'accord/en désaccord \
+< neutre/ni d'accord ni pas d'accord/sans opinion < d'accord/plutôt d'accord < tout à fait d'accord/totalement d'accord
+totalmente en desacuerdo/muy en desacuerdo < en desacuerdo/algo en desacuerdo \
+< neutral/ni de acuerdo ni en desacuerdo/indiferente < de acuerdo/algo de acuerdo < totalmente de acuerdo/muy de acuerdo
+fortemente in disaccordo/completamente in disaccordo/per niente d'accordo < in disaccordo/poco d'accordo \
+< neutrale/né d'accordo né in disaccordo/indifferente < d'accordo/abbastanza d'accordo \
+< fortemente d'accordo/completamente d'accordo/molto d'accordo
+helemaal mee oneens/helemaal oneens/zeer mee oneens < mee oneens/oneens < neutraal/niet eens niet oneens \
+< mee eens/eens < helemaal mee eens/helemaal eens/zeer mee eens
+never/not at all/never or hardly ever/never or almost never < almost never/hardly ever/very rarely < rarely/seldom \
+/once or twice/a few times a year/a few times < occasionally/once in a while/several times a year/about once a month \
+< sometimes/several times a month/a few times a month < about once a week/weekly/once a week < often/frequently \
+/several times a week < very often/almost always/usually/almost every day/several times < always/daily/every day \
+/many times < several times a day
+never < yearly/annually < quarterly < monthly < fortnightly/biweekly/every two weeks < weekly < daily < hourly
+not at all < a little/slightly/very little/a little bit < somewhat/moderately/to some extent \
+< quite/quite a bit/mostly < very/a lot/very much < extremely/completely
+never or hardly ever/never/none/no/hardly any < few/a few < some < half/about half < many < most/almost all/nearly all \
+< all/every
+not at all/not < not very/not too/not so/not really/hardly < a little/slightly/a bit < somewhat/fairly/moderately \
+< quite < very < extremely/completely
+nie/niemals < fast nie/sehr selten < selten < gelegentlich/manchmal/ab und zu < häufig/oft < sehr oft/sehr häufig \
+/meistens/fast immer < immer/täglich
+jamais < presque jamais/très rarement < rarement < parfois/quelquefois/de temps en temps < souvent \
+< très souvent/presque toujours < toujours
+nunca < casi nunca/muy rara vez < raramente/rara vez < a veces/algunas veces < a menudo/frecuentemente/con frecuencia \
+< casi siempre/muy a menudo < siempre
+mai < quasi mai < raramente < a volte/qualche volta/talvolta < spesso < molto spesso/quasi sempre < sempre
+nooit < bijna nooit < zelden < soms/af en toe < vaak/regelmatig < heel vaak/bijna altijd < altijd
+unacceptable/unacc/terrible/awful < very poor/very bad/extremely poor < poor/bad < below average \
+< fair/average/acceptable/acc/okay/ok/mediocre < above average < good < very good/vgood < excellent/outstanding/perfect
+sehr schlecht/ungenügend < schlecht/mangelhaft < mittelmäßig/mittel/ausreichend/mäßig < befriedigend < gut < sehr gut \
+< ausgezeichnet/hervorragend
+très mauvais/très mauvaise < mauvais/mauvaise < passable/moyen/moyenne < assez bon/assez bien/assez bonne \
+< bon/bien/bonne < très bon/très bien/très bonne < excellent/excellente
+muy malo/muy mala/muy mal < malo/mala/mal < regular/aceptable < bueno/buena/bien < muy bueno/muy buena/muy bien \
+< excelente
+pessimo/pessima < scarso/scarsa/cattivo/cattiva < mediocre/insufficiente < sufficiente/discreto/discreta \
+< buono/buona < molto buono/ottimo/ottima < eccellente
+zeer slecht/heel slecht < slecht < matig < redelijk/gemiddeld/voldoende < goed < zeer goed/heel goed < uitstekend
+very dissatisfied/extremely dissatisfied < dissatisfied < somewhat dissatisfied < neutral/neither \
+/neither satisfied nor dissatisfied < somewhat satisfied < satisfied < very satisfied/extremely satisfied
+sehr unzufrieden < unzufrieden < eher unzufrieden < teils teils/neutral/weder noch < eher zufrieden < zufrieden \
+< sehr zufrieden
+très insatisfait/pas du tout satisfait/très insatisfaite < insatisfait/peu satisfait/plutôt insatisfait/insatisfaite \
+< neutre/ni satisfait ni insatisfait < satisfait/plutôt satisfait/satisfaite < très satisfait/très satisfaite
+muy insatisfecho/muy insatisfecha < insatisfecho/insatisfecha < neutral/indiferente < satisfecho/satisfecha \
+< muy satisfecho/muy satisfecha
+molto insoddisfatto/molto insoddisfatta < insoddisfatto/insoddisfatta < neutrale/indifferente \
+< soddisfatto/soddisfatta < molto soddisfatto/molto soddisfatta
+zeer ontevreden/heel ontevreden < ontevreden < neutraal < tevreden < zeer tevreden/heel tevreden
+not important at all/not at all important < not important/slightly important/not very important \
+< neutral/moderately important < important/fairly important < very important < extremely important
+very unlikely/extremely unlikely < unlikely/not likely < neutral < likely < very likely/extremely likely
+none/no/absent < very low/vlow/minimal < low/mild/minor/slight \
+< medium/med/middle/moderate/average/mid/normal/intermediate \
+< high/severe/major < very high/vhigh/very severe < critical/extreme
+keine < sehr niedrig/sehr gering < niedrig/gering < mittel/mäßig < hoch < sehr hoch
+très faible < faible/bas/basse < moyen/moyenne < élevé/élevée/haut < très élevé/très élevée
+muy bajo/muy baja < bajo/baja < medio/media < alto/alta < muy alto/muy alta
+molto basso/molto bassa < basso/bassa < medio/media < alto/alta < molto alto/molto alta
+zeer laag < laag < gemiddeld/middel < hoog < zeer hoog
+much worse < worse/somewhat worse < about the same/same/unchanged/no change < better/somewhat better < much better
+decreasing/down < stable/steady/no/unchanged < increasing/up
+xxs/2xs < xs/extra small < s/small < m/med/medium/mid < l/large/big < xl/extra large < xxl/2xl < xxxl/3xl
+tiny/very small < small < medium/med/mid < big/large < very big/very large/huge
+sehr klein < klein < mittel < groß/gross < sehr groß/sehr gross
+newborn/infant/baby < toddler < child/children < adolescent/teenager/teen < young adult < adult < middle aged < senior \
+/elderly/old
+young < middle aged/middle age/middle/pre-presbyopic < old/presbyopic
+first/1st < second/2nd < third/3rd < fourth/4th < fifth/5th < sixth/6th
+cold/cool < mild/warm < hot
+bronze < silver < gold < platinum
+beginner/novice < intermediate < advanced < expert
+monday/mon < tuesday/tue/tues < wednesday/wed < thursday/thu/thur/thurs < friday/fri < saturday/sat < sunday/sun
+montag/mo < dienstag/di < mittwoch/mi < donnerstag/do < freitag/fr < samstag/sa/sonnabend < sonntag/so
+lundi < mardi < mercredi < jeudi < vendredi < samedi < dimanche
+lunes < martes < miércoles < jueves < viernes < sábado < domingo
+lunedì < martedì < mercoledì < giovedì < venerdì < sabato < domenica
+maandag < dinsdag < woensdag < donderdag < vrijdag < zaterdag < zondag
+january/jan < february/feb < march/mar < april/apr < may < june/jun < july/jul < august/aug < september/sep/sept \
+< october/oct < november/nov < december/dec
+januar/jan/jänner < februar/feb < märz/mär/mrz < april/apr < mai < juni/jun < juli/jul < august/aug < september/sep \
+< oktober/okt < november/nov < dezember/dez
+janvier < février < mars < avril < mai < juin < juillet < août < septembre < octobre < novembre < décembre
+enero/ene < febrero/feb < marzo/mar < abril/abr < mayo/may < junio/jun < julio/jul < agosto/ago < septiembre/sep \
+< octubre/oct < noviembre/nov < diciembre/dic
+gennaio < febbraio < marzo < aprile < maggio < giugno < luglio < agosto < settembre < ottobre < novembre < dicembre
+januari < februari < maart < april < mei < juni < juli < augustus < september < oktober < november < december
+winter < spring < summer < autumn/fall
+none/no schooling/illiterate < preschool/kindergarten < 1st-4th/primary/elementary/primary school/elementary school \
+/basic.4y/basic 4y < 5th-6th/basic.6y/basic 6y < 7th-8th/middle school/basic.9y/basic 9y < 9th < 10th < 11th \
+/some high school < 12th < hs-grad/high school/high school graduate/secondary/high.school/secondary school \
+< some-college/some college < assoc-voc < assoc-acdm/associate/associate degree/associate's degree \
+< bachelors/bachelor/bachelor's degree/bachelor's/college/undergraduate/university.degree/tertiary/bachelor degree \
+/university < masters/master/master's degree/master's/graduate/graduate school/master degree < prof-school \
+/professional.course < doctorate/phd/doctoral/doctoral degree/ph.d.
+"""
+
+
+def _read_table() -> tuple[dict[str, int], ...]:
+    return tuple(
+        {
+            word.strip(): step
+            for step, words in enumerate(line.split("<"))
+            for word in words.split("/")
+        }
+        for line in _TABLE.strip().splitlines()
+    )
+
+
+SCALES: tuple[dict[str, int], ...] = _read_table()
+"""Step of every word of every scale, from 0 for the lowest."""
+
+NO_ANSWERS = frozenset(
+    word.strip()
+    for word in """
+don't know|dont know|do not know|dk|not sure|unsure|cannot say|can't say|refused|refuse|refusal|prefer not to say
+|prefer not to answer|no answer|no response|not answered|not applicable|does not apply|n.a.|none of these
+|none of the above|no opinion|weiß nicht|weiss nicht|keine angabe|keine antwort|trifft nicht zu (entfällt)
+|ne sait pas|ne sais pas|nsp|sans réponse|non réponse|sans objet|no sabe|no contesta|ns/nc|no responde|no aplica
+|non so|non risponde|nessuna risposta|weet niet|geen antwoord|niet van toepassing|not asked|question not asked
+""".replace("\n", "").split("|")
+)
+"""Words by which a person gives no answer; in one column alone they may be an answer like others."""
+
+ABSENT = frozenset(
+    word.strip()
+    for word in """
+?|??|???|-|--|---|.|..|na|n/a|n.a|nan|null|nil|(null)|<na>|#n/a|\\n|unknown|unk|unkn|unspecified|not specified
+|not available|not stated|not given|not recorded|not reported|not known|missing|undefined|no data|nodata|no info
+|no information|invalid|unbekannt|fehlt|fehlend|k.a.|inconnu|inconnue|manquant|non renseigné|non précisé
+|desconocido|desconocida|sin dato|sin datos|sin información|sconosciuto|sconosciuta|non disponibile|mancante
+|onbekend|ontbreekt|niet bekend|<null>|not provided
+""".replace("\n", "").split("|")
+)
+"""Words that say that nothing is known."""
+
+
+_NUMBER = r"[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)\s*(k|m|%)?"
+_RANGE = re.compile(
+    rf"[\[(]?\s*{_NUMBER}\s*(?:-|\u2013|\u2014|_|\.\.|,|;|to|bis|à|a|tot|and|until)\s*{_NUMBER}\s*[\])]?"
+)
+_BELOW = re.compile(
+    rf"(?:<=?|≤|under|below|less than|up to|at most|unter|bis|moins de|menos de|meno di|minder dan)\s*{_NUMBER}"
+)
+_ABOVE = re.compile(
+    rf"(?:>=?|≥|over|above|more than|at least|from|über|ab|plus de|más de|oltre|più di|meer dan)\s*{_NUMBER}"
+)
+_ABOVE_AFTER = re.compile(
+    rf"{_NUMBER}\s*(?:\+|-?\s*(?:or|and)?\s*(?:more|over|above|older|up|plus)|und mehr|et plus|o más|e più|of meer)"
+)
+_UNITS = re.compile(
+    r"\s*\b(?:years?(?: old)?|yrs?|y|jahre?|ans?|años|anni|jaar|days?|months?|hours?|kg|cm|usd|eur)\b\.?"
+)
+_PREFIX = re.compile(r"\s*[(\[]?(-?\d{1,3})\s*(?:[.:)=\]]|\s-\s|\s\u2013\s)\s*(\S.*)?")
+_SCALES_OF_TWO = 2
+
+
+@dataclass(frozen=True)
+class LevelOrder:
+    """Levels in order, a value for each where they are ordinal, and the reason for the order.
+
+    Parameters
+    ----------
+    levels
+        Texts in order.
+    values
+        A number per level, increasing; None where the order means nothing.
+    reason
+        Why this order.
+    """
+
+    levels: tuple[str, ...]
+    values: tuple[float, ...] | None
+    reason: str
+
+
+def find_level_order(texts: Sequence[str]) -> LevelOrder:
+    """Put the levels of a column in order.
+
+    Parameters
+    ----------
+    texts
+        Levels, all distinct, in any order.
+
+    Returns
+    -------
+    Levels by the lower ends of their intervals, by the numbers that they begin with, by the steps of a known scale,
+    or, where none of these fits all of them, in natural order: "item2" before "item10".
+    """
+    found = _order_prefixes(texts) or _order_intervals(texts) or _order_words(texts)
+    if found:
+        return found
+    return LevelOrder(tuple(sorted(texts, key=natural_key)), None, "names without a known order")
+
+
+def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key under which numbers inside names count as numbers."""
+    parts = []
+    for digits, text in re.findall(r"0*([0-9]+)|([^0-9]+)", name):
+        # of two numbers without leading zeros, the longer one is the greater one
+        parts.append((0, len(digits), digits) if digits else (1, 0, text))
+    return (*parts, (-1, 0, name))
+
+
+def normalise_word(text: str) -> str:
+    """Text without case, typographic apostrophes, underscores and punctuation around it."""
+    text = unicodedata.normalize("NFC", text).casefold().replace("’", "'").replace("´", "'")  # noqa: RUF001
+    return " ".join(text.replace("_", " ").replace("ß", "ss").split()).strip(" .!,;:")
+
+
+def read_interval(text: str) -> tuple[float, float] | None:
+    """Lower and upper end of an interval such as "[0-25)", "5-9", "<5", "10+", ">= 80" or a number; None if it is none.
+
+    Ends that are open are infinite; those of a number are equal.
+    """
+    text = _UNITS.sub("", text.casefold().strip().strip("'\""))
+    if (number := read_number(text)) is not None:
+        return number, number
+    if match := _RANGE.fullmatch(text):
+        low, high = _scale(*match.groups()[:2]), _scale(*match.groups()[2:])
+        if match[2] is None and match[4] in ("k", "m") and low < high:
+            low = _scale(match[1], match[4])
+        return (low, high) if low <= high else None
+    if match := _BELOW.fullmatch(text):
+        return -math.inf, _scale(*match.groups())
+    match = _ABOVE.fullmatch(text) or _ABOVE_AFTER.fullmatch(text)
+    return (_scale(*match.groups()), math.inf) if match else None
+
+
+def _scale(number: str, unit: str | None) -> float:
+    factor = {"k": 1e3, "m": 1e6}.get(unit or "", 1.0)
+    return float(number.replace(",", "")) * factor
+
+
+def _order_prefixes(texts: Sequence[str]) -> LevelOrder | None:
+    numbers: dict[str, float] = {}
+    n_named = 0
+    for text in texts:
+        match = _PREFIX.fullmatch(text)
+        name = match[2] if match else None
+        if name and name[0].isdigit():
+            return None
+        number = float(match[1]) if match else read_number(text)
+        if number is None:
+            return None
+        numbers[text] = number
+        n_named += bool(name)
+    # of a scale whose ends alone have words, "(1) not useful", "(2)", ..., two say what the numbers mean
+    if len(texts) < 2 or n_named < 2 or len(set(numbers.values())) < len(texts):
+        return None
+    levels = tuple(sorted(texts, key=numbers.__getitem__))
+    return LevelOrder(levels, tuple(numbers[t] for t in levels), "ordered by the number in front")
+
+
+def _order_intervals(texts: Sequence[str]) -> LevelOrder | None:
+    ends: dict[str, tuple[float, float]] = {}
+    rest = []
+    for text in texts:
+        interval = read_interval(text)
+        if interval is None:
+            rest.append(text)
+        else:
+            ends[text] = interval
+    if rest in (["more"], ["More"]) and len(ends) > 1:
+        ends[rest.pop()] = (max(high for _, high in ends.values()) + 1, math.inf)
+    widths = [high - low for low, high in ends.values() if math.isfinite(high - low)]
+    if rest or len(ends) < 2 or not any(low < high for low, high in ends.values()):
+        return None
+    levels = sorted(ends, key=lambda text: (ends[text], natural_key(text)))
+    for a, b in pairwise(levels):
+        if ends[b][0] < ends[a][1] and not (math.isinf(ends[a][0]) and ends[b][0] == ends[a][1]):
+            # intervals that overlap have no order
+            return None
+    wide = [width for width in widths if width]
+    if not widths:
+        # nothing says how far from its end an open interval reaches: a mean of such levels would be made up
+        return LevelOrder(tuple(levels), None, "open intervals in order, which have no middles")
+    half = (sum(wide) / len(wide) if wide else 1.0) / 2
+    values = []
+    for text in levels:
+        low, high = ends[text]
+        if math.isinf(low):
+            values.append(high - half)
+        else:
+            values.append(low + half if math.isinf(high) else (low + high) / 2)
+    if any(a >= b for a, b in pairwise(values)):
+        values = [float(rank) for rank in range(1, len(levels) + 1)]
+    return LevelOrder(tuple(levels), tuple(values), "intervals in order; values are their middles")
+
+
+def _order_words(texts: Sequence[str]) -> LevelOrder | None:
+    words = {text: normalise_word(text) for text in texts}
+    aside = [
+        text for text in texts if words[text] in NO_ANSWERS or words[text].startswith("don't know ")
+    ]
+    asked = [text for text in texts if text not in aside]
+    if len(asked) < _SCALES_OF_TWO or len(aside) > 2:
+        return None
+    steps = _find_steps(words, asked)
+    if steps is None:
+        return None
+    levels = (*sorted(asked, key=steps.__getitem__), *sorted(aside))
+    shown = f"a known scale, {levels[0]!r} to {levels[len(asked) - 1]!r}"
+    if aside:
+        return LevelOrder(levels, None, f"{shown}, and {sorted(aside)} behind it")
+    return LevelOrder(levels, tuple(float(i + 1) for i in range(len(levels))), shown)
+
+
+_NORMAL_SCALES = [{normalise_word(word): step for word, step in scale.items()} for scale in SCALES]
+_LONGEST_FIRST = [
+    re.compile(
+        r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(scale, key=len, reverse=True))) + r")(?!\w)"
+    )
+    for scale in _NORMAL_SCALES
+]
+"""Words of each scale wherever they stand, the longest first: "not at all" before "all"."""
+_NOT = re.compile(r"(?<!\w)(?:not|no|non|nicht|kein|keine|pas|ni|niet)\s+(?:\w+\s+)?$")
+"""Words before a word of a scale that turn its meaning round."""
+_LONG = 3
+"""Levels from which words of a scale are looked for inside longer texts: two have them by chance."""
+_MOST_LEVELS = 12
+"""Levels of a scale in words, at most."""
+
+
+def _find_steps(words: Mapping[str, str], asked: Sequence[str]) -> dict[str, int] | None:
+    """Step of each level on a known scale: of all its words, of those that not all levels have, or of some of them."""
+    if {words[text] for text in asked} <= {"no", "up", "down"}:
+        return None
+    own = _drop_common({text: words[text] for text in asked})
+    for variant in ({text: words[text] for text in asked}, own):
+        for scale in _NORMAL_SCALES:
+            steps = {text: scale[word] for text, word in variant.items() if word in scale}
+            if _are_steps(steps, asked):
+                return steps
+    if not _LONG <= len(asked) <= _MOST_LEVELS:
+        return None
+    for scale, pattern in zip(_NORMAL_SCALES, _LONGEST_FIRST, strict=True):
+        found: dict[str, int] = {}
+        for text in asked:
+            match = pattern.search(words[text])
+            if match is None or _NOT.search(words[text][: match.start()]):
+                break
+            found[text] = scale[match[0]]
+        if _are_steps(found, asked):
+            return found
+    return None
+
+
+def _are_steps(steps: Mapping[str, int], asked: Sequence[str]) -> bool:
+    return len(steps) == len(asked) == len(set(steps.values()))
+
+
+def _drop_common(words: Mapping[str, str]) -> dict[str, str]:
+    """Words without those that all levels have: "very useful", "not useful at all" are "very", "not at all".
+
+    Where nothing is left, as of "useful", it is a step below "very".
+    """
+    split = {text: word.split() for text, word in words.items()}
+    common = set.intersection(*map(set, split.values()))
+    if not common:
+        return dict(words)
+    plain = "quite" if len(words) >= _LONG else ""
+    return {
+        text: " ".join(word for word in parts if word not in common) or plain
+        for text, parts in split.items()
+    }

@@ -1,0 +1,339 @@
+"""Texts and numbers that stand for "not given", found among the values of all columns of a table."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray
+from pmflib.schema.drafting.level_order import ABSENT, NO_ANSWERS, normalise_word, read_interval
+from pmflib.schema.drafting.value_counts import ValueCounts, find_strays
+from pmflib.schema.variable import as_text, read_number
+
+HIGH_CODES = (
+    *(7.0, 8.0, 9.0, 66.0, 77.0, 88.0, 95.0, 96.0, 97.0, 98.0, 99.0),
+    *(
+        float(code)
+        for base in (1_000, 10_000, 100_000, 1_000_000)
+        for code in (*range(base - 10, base), (base - 1) // 9 * 8, (base - 1) // 9 * 7)
+    ),
+)
+"""Numbers above a scale by which surveys and registers say that nothing is known."""
+LOW_CODES = (
+    *(-float(code) for code in range(1, 10)),
+    *(-float(code) for code in (66, 77, 88, 97, 98, 99, 666, 777, 888, 997, 998, 999, 9997, 9998)),
+    *(-9999.0, -99999.0, -999999.0),
+)
+"""Numbers below a scale that say the same."""
+SHARED = 3
+"""Columns that hold a number above their other values from which it counts as shared by many."""
+FEW_DISTINCT = 4
+"""Distinct other values from which a single column may show that a number is far outside them."""
+SHORT_SCALE = 12
+"""Other values up to which a column is taken for a scale, on which a code may be rare."""
+LEAST_SUPPORT = 50
+"""Other values of a column below which none is said to be far outside them."""
+HEAPED = 20.0
+"""Times that a code which closes the row of the others but for one hole is as frequent as they are near their end."""
+LEAST_NUMBERS = 10
+"""Distinct numbers of a column among which a lone word says that nothing is known."""
+
+
+@dataclass(frozen=True)
+class CodeProposal:
+    """Text that is taken for "not given" in a column.
+
+    Parameters
+    ----------
+    text
+        As the column has it; a number as short as it can be written.
+    count
+        Values that are it.
+    evidence
+        Why it is taken for that.
+    """
+
+    text: str
+    count: int
+    evidence: str
+
+
+@dataclass(frozen=True)
+class _Outlier:
+    """A number that may be a code: how far it is outside the others, how frequent both are."""
+
+    text: str
+    number: float
+    count: int
+    gap: float
+    span: float
+    step: float
+    heap: float
+    share: float
+    support: int
+    n_others: int
+    nearest: float
+
+
+def propose_codes(
+    column_counts: Mapping[str, ValueCounts], known: Sequence[str]
+) -> dict[str, list[CodeProposal]]:
+    """Propose the missing codes of every column, each with its evidence.
+
+    A word such as "unknown" is a code wherever it leaves two other levels or more, and a sign such as "?" wherever it
+    leaves one. A refusal such as "none of
+    these" is one where two columns with different levels share it: in one column alone it may be an answer. A word
+    alone among numbers is one. A number such as 999 is one where it lies outside the other values by more than their
+    range, and is more frequent than they are near their end; or where `SHARED` columns have it outside. Numbers in
+    reach of the others, such as 99 in ages that reach 98, are data.
+
+    Parameters
+    ----------
+    column_counts
+        Values of every column.
+    known
+        Texts that mean "not given" anyway.
+
+    Returns
+    -------
+    Proposals of the columns that have any, in the order of the columns.
+    """
+    absent = {text.strip() for text in known}
+    columns = {
+        name: {text: n for text, n in value_counts.counts.items() if text not in absent and n}
+        for name, value_counts in column_counts.items()
+    }
+    proposals: dict[str, list[CodeProposal]] = {name: [] for name in columns}
+    refusals = _count_refusals(columns)
+    outliers: dict[str, list[_Outlier]] = {}
+    for name, seen in columns.items():
+        proposals[name] = _propose_words(seen, refusals)
+        words = {proposal.text for proposal in proposals[name]}
+        numbers = {
+            text: number
+            for text, n in seen.items()
+            if text not in words and (number := read_number(text)) is not None
+        }
+        astray = find_strays({text: n for text, n in seen.items() if text not in words})
+        if len(numbers) == len(seen) - len(words) - len(astray) and len(numbers) > 1:
+            outliers[name] = _find_outliers(numbers, seen)
+    shared = Counter(
+        found.number for each in outliers.values() for found in each if _is_apart(found)
+    )
+    # where more columns have it among their values, it is one of them
+    for number, n_columns in _count_holders(columns, set(shared)).items():
+        if n_columns - shared[number] > shared[number]:
+            shared[number] = 0
+    accepted_codes = {
+        name: {
+            found.text: CodeProposal(found.text, found.count, evidence)
+            for found in each
+            if (evidence := _assess(found, shared[found.number]))
+        }
+        for name, each in outliers.items()
+    }
+    _accept_low_codes(outliers, accepted_codes)
+    for name, each in outliers.items():
+        accepted = accepted_codes[name]
+        _accept_between(each, accepted)
+        left = len(columns[name]) - len(proposals[name]) - len(accepted)
+        if left >= 2:
+            proposals[name] += accepted.values()
+    return {name: found for name, found in proposals.items() if found}
+
+
+def _accept_low_codes(
+    outliers: Mapping[str, Sequence[_Outlier]], accepted: Mapping[str, dict[str, CodeProposal]]
+) -> None:
+    """Accept a number such as -1 also where few others stand above it, if it is a code of another column."""
+    low = {
+        name: [found for found in each if found.number < 0 <= found.nearest and found.count > 1]
+        for name, each in outliers.items()
+    }
+    holders = Counter(found.text for each in low.values() for found in each)
+    known = Counter(text for each in accepted.values() for text in each if text.startswith("-"))
+    for name, each in low.items():
+        for found in each:
+            # -1 below 0 and 1 alone may be one of three answers
+            is_enough = found.n_others >= FEW_DISTINCT - 1 or holders[found.text] >= SHARED
+            if known[found.text] and found.text not in accepted[name] and is_enough:
+                evidence = f"the only value below {found.nearest:g}, and a code in other columns"
+                accepted[name][found.text] = CodeProposal(found.text, found.count, evidence)
+
+
+def _accept_between(outliers: Sequence[_Outlier], accepted: dict[str, CodeProposal]) -> None:
+    """Accept 998 between 997 and 999, where these are codes."""
+    numbers = {found.number for found in outliers if found.text in accepted}
+    for found in outliers:
+        if found.text not in accepted and numbers >= {found.number - 1, found.number + 1}:
+            accepted[found.text] = CodeProposal(
+                found.text, found.count, f"{found.text} stands between two codes"
+            )
+
+
+def _count_refusals(columns: Mapping[str, Mapping[str, int]]) -> Counter[str]:
+    """Number of different sets of other levels that each refusal occurs with."""
+    company: dict[str, set[frozenset[str]]] = {}
+    for seen in columns.values():
+        if len(seen) > 1000:
+            continue
+        words = {normalise_word(text) for text in seen}
+        for word in words & NO_ANSWERS:
+            company.setdefault(word, set()).add(frozenset(words - NO_ANSWERS))
+    return Counter({word: len(others) for word, others in company.items()})
+
+
+def _propose_words(seen: Mapping[str, int], refusals: Counter[str]) -> list[CodeProposal]:
+    found = []
+    texts = seen if len(seen) <= 2000 else [t for t, _ in Counter(seen).most_common(2000)]
+    lone = [text for text in texts if read_number(text) is None]
+    for text in lone:
+        if len(text) > 40:
+            continue
+        word = normalise_word(text) or text.casefold()
+        if word in ABSENT or text.casefold() in ABSENT:
+            if text in ("-", "--") and seen.keys() & {"+", "++", "+-", "+/-"}:
+                continue
+            found.append(CodeProposal(text, seen[text], "says that nothing is known"))
+        elif refusals[word] > 1:
+            evidence = f"a refusal that columns with {refusals[word]} sets of levels share"
+            found.append(CodeProposal(text, seen[text], evidence))
+    named = {proposal.text for proposal in found}
+    odd = [text for text in lone if text not in named]
+    n_numbers = len(seen) - len(lone)
+    if 0 < len(odd) <= 2 and n_numbers >= LEAST_NUMBERS:
+        total = sum(seen.values())
+        for text in odd:
+            # ">100" and "10+" are numbers that were cut off
+            if (
+                not re.search(r"\d", text)
+                and read_interval(text) is None
+                and seen[text] < total / 2
+            ):
+                evidence = f"the only word among {n_numbers} numbers"
+                found.append(CodeProposal(text, seen[text], evidence))
+    if len(seen) - len(found) == 1:
+        # with one level left, a word may be the other answer: yes, or unknown; a sign is none
+        found = [each for each in found if not any(map(str.isalpha, each.text))]
+    return found if len(found) < len(seen) else []
+
+
+def _find_outliers(numbers: Mapping[str, float], seen: Mapping[str, int]) -> list[_Outlier]:
+    """Candidates outside all other values, on either side."""
+    by_number: Counter[float] = Counter()
+    for text, number in numbers.items():
+        by_number[number] += seen[text]
+    points = np.array(sorted(by_number))
+    high = _outside(points, by_number, HIGH_CODES, 1)
+    return high + _outside(points, by_number, LOW_CODES, -1)
+
+
+def _outside(
+    points: FloatArray,
+    by_number: Mapping[float, int],
+    codes: Sequence[float],
+    side: int,
+) -> list[_Outlier]:
+    """Codes beyond the last value that is none, on one side; one end of the others is theirs on the other side."""
+    known = set(codes)
+    ordered = points[::side]
+    last = len(ordered)
+    while last > 0 and float(ordered[last - 1]) in known:
+        last -= 1
+    candidates, others = ordered[last:], ordered[:last]
+    if side < 0:
+        # a code above must not make the range of the others large
+        others = np.array([x for x in others if float(x) not in HIGH_CODES]) if last else others
+    elif last:
+        others = np.array([x for x in others if float(x) not in LOW_CODES])
+    if not candidates.size or others.size < 2:
+        return []
+    # codes next to the others are their end: a count that reaches 98 may reach 99
+    steps = np.abs(np.diff(others))
+    step = float(np.median(steps))
+    span = float(others.max() - others.min())
+    total = sum(by_number.values())
+    support = sum(by_number[float(x)] for x in others)
+    tail = [by_number[float(x)] for x in others[-5:]]
+    out = []
+    end = float(others[-1])
+    for number in map(float, candidates):
+        count = by_number[number]
+        gap = side * (number - end)
+        heap = count / (sum(tail) / len(tail))
+        # a value at which a scale is cut off has the one before it as well
+        is_heaped = gap >= 2 * step > 0 and heap >= HEAPED and count >= 0.01 * total
+        if gap <= max(2 * step, 1e-12) and side > 0 and not is_heaped:
+            end = number
+            continue
+        out.append(
+            _Outlier(
+                as_text(number),
+                number,
+                count,
+                gap,
+                span,
+                step,
+                heap,
+                count / total,
+                support,
+                others.size,
+                end,
+            )
+        )
+    return out
+
+
+def _is_apart(found: _Outlier) -> bool:
+    """Whether a number is so far above enough others that columns may share it."""
+    return found.support >= LEAST_SUPPORT and found.gap >= max(2 * found.step, 0.1 * found.span)
+
+
+def _count_holders(columns: Mapping[str, Mapping[str, int]], numbers: set[float]) -> Counter[float]:
+    """Number of columns that hold each number."""
+    texts = {as_text(number): number for number in numbers}
+    return Counter(
+        number
+        for seen in columns.values()
+        for text, number in texts.items()
+        if text in seen or f"{text}.0" in seen
+    )
+
+
+def _assess(found: _Outlier, n_columns: int) -> str:
+    """Evidence for a code, empty where there is too little."""
+    text, count = found.text, found.count
+    if found.support < LEAST_SUPPORT:
+        # of few values, one may be far from the others by chance
+        return ""
+    if found.number < 0:
+        if found.nearest < 0 or (found.n_others < FEW_DISTINCT and n_columns < SHARED):
+            return ""
+        if count < 2 and n_columns < SHARED:
+            return ""
+        return f"the only value below {found.nearest:g}, {count} times"
+    is_far = found.gap > found.span and found.n_others >= FEW_DISTINCT
+    is_digit = found.number < 10
+    is_often = found.heap >= 1 and count >= 3
+    if is_far and not is_digit and (is_often or found.gap > 4 * found.span):
+        return f"{text} is far above the others, which end at {found.nearest:g}, {count} times"
+    if not is_digit and found.n_others > SHORT_SCALE and found.share >= 0.01 and found.heap >= 3:
+        if found.gap >= max(10 * found.step, 0.1 * found.span):
+            return (
+                f"{text} stands apart: {count} times, and no value between {found.nearest:g} and it"
+            )
+    if (
+        not is_digit
+        and found.n_others > SHORT_SCALE
+        and found.share >= 0.01
+        and found.heap >= HEAPED
+    ):
+        return f"{text} is {found.heap:.0f} times as frequent as the values up to {found.nearest:g}, and a gap below it"
+    frequent = found.heap >= 0.5 or found.gap > found.span or found.n_others <= SHORT_SCALE
+    if n_columns >= SHARED and _is_apart(found) and frequent:
+        return f"{text} is above the others, which end at {found.nearest:g}, in {n_columns} columns"
+    return ""

@@ -1,0 +1,367 @@
+"""Scores of files of any size: wide rows stream from the files to parts; what was finished is not done again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pmflib.core.errors import PmfError, SchemaError
+from pmflib.core.machine import count_processors
+from pmflib.model import JointPMF
+from pmflib.model.row_scores import ReferenceScores
+from pmflib.model.score_tables import ScoreOptions, TableScorer
+from pmflib.running.clients import Client
+from pmflib.running.item_maps import map_items
+from pmflib.scoring.score_outputs import (
+    RECORD,
+    claim_output,
+    clear_output,
+    mark_files,
+    publish_parts,
+    read_output_record,
+    write_record,
+)
+from pmflib.store.table_files import hold_output, name_parts
+
+if TYPE_CHECKING:
+    from pmflib.config import SchemaConfig, SourceConfig
+    from pmflib.ingest.sources import Source
+    from pmflib.scoring.score_accounts import PartAccount, ScoreAccount
+    from pmflib.scoring.score_parts import NamedChunk
+
+VERSION = 2
+"""Version of the parts; raise it when the same files and model give other bytes."""
+SORTED = "_sorted"
+"""Folder of the store in which rows are sorted into samples."""
+
+
+def score_sources(
+    client: Client,
+    sources: Sequence[Source],
+    config: SourceConfig,
+    policy: SchemaConfig,
+    scorer: TableScorer,
+    folder: Path,
+    *,
+    columns: Sequence[str] = (),
+    threads: int = 0,
+    on_piece: Callable[[int, int], None] = lambda *_: None,
+) -> ScoreAccount:
+    """Score the rows of wide files without identifiers into a folder of Parquet files.
+
+    Parameters
+    ----------
+    client
+        Dask client, which the chunks of the files go to, or None to work in this process; the bytes are the same.
+    sources
+        The files, with the digests of their bytes.
+    config, policy
+        How they are read, and what happens to rows that do not fit.
+    scorer
+        The model, and what it is to compute.
+    folder
+        Existing folder, seen by all workers; what an earlier call finished there stays. Parts are in the order of the
+        files and their rows, by name; beside them is a folder of rows that do not fit, if there are any.
+    columns
+        Columns of the files, no variables, that are passed through.
+    threads
+        Threads of this process, where there is no client; 0 is one per processor.
+    on_piece
+        Called with the number of chunks done and their total.
+
+    Returns
+    -------
+    The account of the rows; files that cannot be read and were passed over have no part.
+
+    Raises
+    ------
+    SourceError, SchemaError
+        If a file cannot be read and is not to be skipped, or has changed meanwhile, or a row does not fit and the
+        policy is to stop, or most rows of a file do not fit, or no value of a column is a level: all files that are at
+        fault are named.
+    """
+    from pmflib.ingest.dataset.wide import list_ignored
+    from pmflib.ingest.sources import attempt, digest_source, keep_readable, take_marks
+    from pmflib.scoring.rows_to_score import list_absent
+    from pmflib.scoring.score_accounts import PartAccount, combine_parts
+    from pmflib.scoring.score_parts import (
+        ScoringJob,
+        find_example,
+        list_chunks,
+        name_file_parts,
+        score_chunk,
+    )
+    from pmflib.scoring.unknown_levels import check_file
+    from pmflib.store.caches import name_for_workers
+    from pmflib.store.checkpoints import gather_in
+
+    marks = {source.name: take_marks(source) for source in sources}
+    targets, absent = scorer.options.targets, dict[str, list[str]]()
+
+    def split(item: tuple[int, Source]) -> list[NamedChunk]:
+        index, source = item
+        list_ignored(source, scorer.model.schema, config, targets)
+        for name in list_absent(source, targets, config):
+            absent.setdefault(name, []).append(source.name)
+        # a file is not hashed again by every chunk of it
+        return list_chunks(replace(source, digest=""), index, config)
+
+    rule, skipped = config.on_unreadable_file, dict[str, str]()
+    listed = [attempt(item, build=split) for item in enumerate(sources)]
+    found = keep_readable(sources, listed, rule, skipped)
+    chunks = [chunk for _, own in found for chunk in own]
+    threads = 1 if client is not None else threads or count_processors()
+    job = ScoringJob(scorer, config, policy, tuple(columns), name_for_workers(folder), threads)
+    on_piece(0, len(chunks))
+    tried: list[list[PartAccount] | PmfError] = map_items(
+        client,
+        partial(attempt, build=score_chunk),
+        chunks,
+        job,
+        on_result=lambda done: on_piece(done, len(chunks)),
+    )
+    by_name: dict[str, list[PartAccount] | PmfError] = {}
+    for chunk, result in zip(chunks, tried, strict=True):
+        before = by_name.get(chunk.source.name, [])
+        whole = before if isinstance(before, PmfError) else result
+        if isinstance(before, list) and isinstance(result, list):
+            whole = [*before, *result]
+        by_name[chunk.source.name] = whole
+    scored = keep_readable(
+        [source for source, _ in found],
+        [by_name[source.name] for source, _ in found],
+        rule,
+        skipped,
+    )
+    gather_in(folder)
+    for index, source in enumerate(sources):
+        if source.name in skipped:
+            for path in folder.rglob(f"{name_file_parts(index)}-*.parquet"):
+                path.unlink()
+    for source, _ in scored:
+        if not marks[source.name] or take_marks(source) != marks[source.name]:
+            source.check(digest_source(source))
+    indices = {source.name: index for index, source in enumerate(sources)}
+
+    def check(item: tuple[Source, list[PartAccount]]) -> None:
+        source, parts = item
+        whole = sum(parts, PartAccount.zero(len(targets)))
+        example = find_example(folder, name_file_parts(indices[source.name]))
+        check_file(
+            *(source.name, whole.account, whole.observed, whole.unknown),
+            *(scorer.model.schema, targets, example),
+        )
+
+    keep_readable(
+        [each for each, _ in scored], [attempt(each, build=check) for each in scored], "stop", {}
+    )
+    parts = [part for _, of_file in scored for part in of_file]
+    return combine_parts(parts, targets, skipped, absent)
+
+
+def score_file(
+    model: JointPMF,
+    data: str | Path | Sequence[str | Path],
+    output: str | Path,
+    *,
+    reference: ReferenceScores | None = None,
+    targets: Sequence[str] = (),
+    probabilities: bool = False,
+    keep: Sequence[str] = (),
+    facts: Mapping[str, str] | None = None,
+    on_piece: Callable[[int, int], None] = lambda *_: None,
+    **reading: Any,
+) -> dict[str, Any]:
+    """Score a log of any size with a model alone, by default wide files whose rows are samples.
+
+    An interrupted call is made again to go on where it stopped, to the same bytes; a finished one returns at once, if
+    its files are those that it wrote, by sizes and times.
+
+    Parameters
+    ----------
+    model
+        The model; its schema says what fits.
+    data
+        File, folder, glob or fsspec URL of CSV or Parquet files, or several of these.
+    output
+        Without a suffix, a folder of Parquet files, each there once it is whole; with .parquet or .csv, one file, which
+        is joined from such a folder beside it. Rows that do not fit are in ``_quarantine`` of the folder, or in a
+        Parquet file that ends with ``.quarantine.parquet``.
+    reference
+        Scores that percentiles refer to, as `ReferenceScores.load` reads them; by default those of samples drawn from
+        the model.
+    targets, probabilities
+        Variables to predict from the others, and whether the probability of each of their levels is requested.
+    keep
+        Variables and other columns of the files that are passed through.
+    facts
+        Texts for the metadata of the files, by name.
+    on_piece
+        As for `score_sources`.
+    reading
+        Options of section ``source`` of a configuration: ``sample`` where rows have identifiers; ``layout="long"`` with
+        ``sample``, ``variable`` and ``value`` for a row per answer; ``encoding``, ``delimiter``, ...: what is not given
+        is found out from the first file. Rows with identifiers are first sorted into samples, in the output's folder.
+
+    Returns
+    -------
+    The account of rows, as `ScoreAccount.to_json` gives it; where the ``output`` and the ``quarantine`` are; ``notes``
+    on how files are read, where that was found out and is not the default.
+
+    Raises
+    ------
+    PmfError
+        If the extra "pipeline" is not installed, which reads files.
+    ConfigError
+        If the output is there and holds something else.
+    SourceError, SchemaError
+        As for `score_sources`; nothing is published then.
+    """
+    try:
+        from pmflib.config import SchemaConfig, make_source
+        from pmflib.ingest.sniffing import sniff_source
+        from pmflib.ingest.sources import digest_source, find_sources
+    except ModuleNotFoundError as error:
+        raise PmfError(
+            f"files are read by packages of the extra 'pipeline', and {error.name} is not installed: pip install "
+            "'pmflib[pipeline]'; JointPMF.score scores tables without it"
+        ) from error
+    output = Path(output)
+    paths = [str(data)] if isinstance(data, str | Path) else [str(each) for each in data]
+    given = {"path": paths, "layout": "wide", **reading}
+    config = make_source(given)
+    sources = [
+        replace(source, digest=digest_source(source))
+        for source in find_sources(tuple(paths), config.suffixes)
+    ]
+    config, notes = sniff_source(sources, config, set(reading))
+    names, columns = split_columns(model, keep)
+    if reference is None:
+        reference = ReferenceScores.draw(model)
+    options = ScoreOptions(tuple(targets), probabilities, names)
+    scorer = TableScorer(model, reference, options, facts)
+    if columns and config.sample is not None:
+        # a sample may have several rows: no column of theirs belongs to it
+        model.schema.position(columns[0])
+    identity = _identify(scorer, reference, sources, config, columns)
+    folder = name_parts(output)
+    as_file = folder != output
+    record = output.with_name(f".{output.name}.json") if as_file else folder / RECORD
+    known = read_output_record(record)
+    if known.get("identity") == identity and known.get("files") == mark_files(output):
+        return dict(known["account"])
+    with hold_output(output):
+        claim_output(folder, identity, as_file=as_file)
+        policy = SchemaConfig()
+        try:
+            if config.layout == "long" or config.sample is not None:
+                scored = score_sorted(sources, config, policy, scorer, folder, on_piece)
+            else:
+                scored = score_sources(
+                    *(None, sources, config, policy, scorer, folder),
+                    columns=columns,
+                    on_piece=on_piece,
+                )
+        except SchemaError:
+            # parts that were finished before are no scores of these files, which are refused
+            clear_output(folder)
+            raise
+        published = publish_parts(folder, output, scored.samples)
+        account = {"output": str(output), **scored.to_json(), **published}
+        if notes:
+            account["notes"] = notes
+        files = mark_files(output)
+        write_record(record, {"identity": identity, "account": account, "files": files})
+        if as_file:
+            shutil.rmtree(folder)
+    return account
+
+
+def score_sorted(
+    sources: Sequence[Source],
+    config: SourceConfig,
+    policy: SchemaConfig,
+    scorer: TableScorer,
+    folder: Path,
+    on_part: Callable[[int, int], None] = lambda *_: None,
+) -> ScoreAccount:
+    """Score logs whose rows are first sorted into samples, in a store that is gone afterwards.
+
+    Parameters
+    ----------
+    sources
+        The files.
+    config, policy
+        Where they are, long or wide with identifiers, how they are read, and what happens to rows that do not fit.
+    scorer
+        The model, and what it is to compute.
+    folder
+        Existing folder for the parts; what an earlier call finished there stays.
+    on_part
+        Called with the number of parts done and their total.
+
+    Returns
+    -------
+    The account, as for `score_sources`; ``samples`` are not rows here, but made of them.
+    """
+    from pmflib.config import make_config
+    from pmflib.ingest.dataset.accounts import DatasetAccount
+    from pmflib.ingest.dataset.building import build_dataset
+    from pmflib.ingest.dataset.quarantine import export_quarantine
+    from pmflib.scoring.rows_to_score import soften_policy
+    from pmflib.scoring.score_accounts import ScoreAccount
+    from pmflib.scoring.score_parts import QUARANTINE_FOLDER
+    from pmflib.scoring.stored_predictions import score_stored
+    from pmflib.scoring.unknown_levels import check_dataset
+    from pmflib.store.artefacts import Store
+    from pmflib.store.dataset import list_layers
+
+    store = Store(folder / SORTED)
+    schema, targets = scorer.model.schema, scorer.options.targets
+    sections = {
+        "source": config.model_dump(mode="json"),
+        "schema": soften_policy(policy).model_dump(mode="json"),
+        "model": {"rank": 1},
+    }
+    entry = build_dataset(None, store, make_config(sections), schema)
+    unknown = check_dataset(store, entry.reference, sources, config, schema, targets)
+    layers = list_layers(store, entry.reference)
+    n_samples, measures = score_stored(None, layers, scorer, folder, on_part)
+    account = DatasetAccount.from_json(entry.summary)
+    if account.rows_quarantined:
+        rejected = folder / QUARANTINE_FOLDER / "part-00000.parquet"
+        export_quarantine(store, entry.reference, rejected)
+    shutil.rmtree(store.root)
+    return ScoreAccount.of_dataset(account, n_samples, unknown, measures, len(layers))
+
+
+def split_columns(model: JointPMF, keep: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Part names of columns that are kept into variables and others."""
+    names = tuple(name for name in keep if name in model.schema)
+    return names, tuple(name for name in keep if name not in names)
+
+
+def _identify(
+    scorer: TableScorer,
+    reference: ReferenceScores,
+    sources: Sequence[Source],
+    config: SourceConfig,
+    columns: Sequence[str],
+) -> str:
+    """SHA-256 of all that the parts are made of."""
+    content = {
+        "version": VERSION,
+        "metadata": scorer.metadata,
+        "reference": hashlib.sha256(reference.surprises.tobytes()).hexdigest(),
+        "sources": [[source.name, source.digest] for source in sources],
+        "reading": config.reading,
+        "wanted": scorer.options.to_json(),
+        "columns": list(columns),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

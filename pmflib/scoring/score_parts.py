@@ -1,0 +1,336 @@
+"""Files of predictions, part by part, with an account each: what is finished is not done again."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pmflib.config import SchemaConfig, SourceConfig
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import SourceError
+from pmflib.ingest.chunks import FileChunk, RawRows, choose_groups
+from pmflib.ingest.dataset.quarantine import QuarantineWriter
+from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
+from pmflib.ingest.dataset.wide import WideEncoder, read_texts
+from pmflib.ingest.readers import count_group_rows, is_parquet, read_rows
+from pmflib.ingest.sources import Source
+from pmflib.model.score_tables import TableScorer
+from pmflib.scoring.rows_to_score import add_columns, list_absent, make_encoder
+from pmflib.scoring.score_accounts import PartAccount
+from pmflib.scoring.unknown_levels import count_texts, describe_row
+from pmflib.store.checkpoints import find_out, hand_in, has_arrived
+from pmflib.store.table_files import ACCOUNT, write_options
+
+PART_ROWS = 1 << 20
+"""Rows after which a part ends: what is lost, at most, where a run is interrupted; a fixed number, so that parts do not
+depend on the machine."""
+AHEAD = 2
+"""Batches per thread that are read before they are needed."""
+QUARANTINE_FOLDER = "_quarantine"
+"""Folder of rows that do not fit, beside the parts; readers of folders of Parquet files pass over it by its name."""
+
+
+@dataclass(frozen=True)
+class NamedChunk(FileChunk):
+    """A file, or some row groups of a Parquet file, and the beginning of the names of its parts.
+
+    Parameters
+    ----------
+    source, index, groups, bytes, first_row, n_rows
+        As for `FileChunk`.
+    name
+        Chunks in the order of their names are in the order of the rows.
+    """
+
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class ScoringJob:
+    """What all chunks share; it is sent to the workers.
+
+    Parameters
+    ----------
+    scorer
+        The model, and what it is to compute.
+    config, policy
+        How files are read, laid out wide, and what happens to rows that do not fit.
+    columns
+        Columns of the files, no variables, that are passed through.
+    folder
+        Folder for the parts, as `name_for_workers` names it.
+    threads
+        Threads that encode and score; with one, nothing runs besides the caller.
+    """
+
+    scorer: TableScorer
+    config: SourceConfig
+    policy: SchemaConfig
+    columns: tuple[str, ...]
+    folder: str
+    threads: int = 1
+
+
+def list_chunks(source: Source, index: int, config: SourceConfig) -> list[NamedChunk]:
+    """Split a file into chunks: row groups of a Parquet file that have ``PART_ROWS`` rows together; another file whole.
+
+    Parameters
+    ----------
+    source
+        The file.
+    index
+        Its index among the files.
+    config
+        How it is read.
+
+    Raises
+    ------
+    SourceError
+        If a Parquet file cannot be read.
+    """
+    begin = f"{name_file_parts(index)}-"
+    if not is_parquet(source, config):
+        return [NamedChunk(source, name=f"{begin}00000")]
+    runs = choose_groups(count_group_rows(source), PART_ROWS)
+    chunks = [
+        NamedChunk(source, index, groups, name=f"{begin}{groups.start:05}")
+        for index, groups in enumerate(runs)
+    ]
+    return chunks or [NamedChunk(source, groups=range(0), name=f"{begin}00000")]
+
+
+def name_file_parts(index: int) -> str:
+    """Beginning of the names of the parts of a file, by its index among the files."""
+    return f"part-{index:05}"
+
+
+def score_chunk(chunk: NamedChunk, job: ScoringJob) -> list[PartAccount]:
+    """Score the rows of a chunk into its parts.
+
+    Parameters
+    ----------
+    chunk
+        What is read.
+    job
+        How.
+
+    Returns
+    -------
+    Accounts of its parts, in order: those that an earlier call finished, and those that are written now.
+
+    Raises
+    ------
+    SourceError, SchemaError
+        If the file cannot be read, or a row does not fit and the policy is to stop.
+    StoreError
+        If a part is damaged.
+    """
+    done: list[PartAccount] = []
+    while has_arrived(path := _name_part(chunk, job, len(done))):
+        done.append(PartAccount.read(path))
+    if done and done[-1].is_last:
+        return done
+    n_skipped = sum(part.account.rows_in for part in done)
+    batches = _look_ahead(_score_batches(chunk, job, n_skipped))
+    ended = False
+    while not ended:
+        part, ended = _write_part(chunk, job, len(done), batches)
+        done.append(part)
+    return done
+
+
+def find_example(folder: Path, begin: str) -> str:
+    """Say what is wrong with the first row of a file that does not fit; "" where all of them do.
+
+    Parameters
+    ----------
+    folder
+        The parts.
+    begin
+        Beginning of the names of those of the file.
+    """
+    for path in sorted((folder / QUARANTINE_FOLDER).glob(f"{begin}-*.parquet")):
+        for row in pq.read_table(path, columns=["row", "reason", "column"]).slice(0, 1).to_pylist():
+            return describe_row(**row)
+    return ""
+
+
+def _name_part(chunk: NamedChunk, job: ScoringJob, number: int) -> Path:
+    return find_out(f"{job.folder}/{chunk.name}-{number:05}.parquet")
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Predictions for a batch of rows, and what became of the others."""
+
+    table: pa.Table
+    account: PartAccount
+    rejected: list[tuple[str, int, str, str | None, str]]
+
+
+class _Rejected:
+    """Rows that a screen rejects, until they are written in their order."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, int, str, str | None, str]] = []
+
+    def add(self, *row: Any) -> None:
+        """Keep a row, as `QuarantineWriter.add` does."""
+        self.rows.append(row)
+
+
+def _score_batches(chunk: NamedChunk, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
+    """Batches of a chunk after some rows, in order; several are worked on at a time."""
+    schema = job.scorer.model.schema
+    encoder = make_encoder(schema, job.policy, job.scorer.options.targets)
+    absent = list_absent(chunk.source, job.scorer.options.targets, job.config)
+    names = list(dict.fromkeys([*schema.names, *job.columns]))
+    columns = [name for name in names if name not in absent]
+    coded = [name for name in schema.names if name not in absent]
+    raws = read_rows(chunk.source, job.config, columns, chunk=chunk, coded=coded)
+    if absent:
+        raws = (add_columns(raw, names) for raw in raws)
+    raws = _skip_rows(raws, chunk, n_skipped)
+    if job.threads == 1:
+        for raw in raws:
+            yield _score_batch(raw, chunk, job, encoder)
+        return
+    waiting: deque[Future[_Batch]] = deque()
+    with ThreadPoolExecutor(job.threads, "score") as pool:
+        try:
+            for raw in raws:
+                waiting.append(pool.submit(_score_batch, raw, chunk, job, encoder))
+                if len(waiting) >= AHEAD * job.threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _skip_rows(raws: Iterator[RawRows], chunk: NamedChunk, n_skipped: int) -> Iterator[RawRows]:
+    """Rows after those of finished parts; parts end where batches do."""
+    for raw in raws:
+        if n_skipped <= 0:
+            yield raw
+        else:
+            n_skipped -= raw.batch.num_rows + len(raw.ragged)
+    if n_skipped:
+        raise SourceError(
+            f"{chunk.source.name}: has other rows than when its first parts were written; score it to another folder"
+        )
+
+
+def _score_batch(raw: RawRows, chunk: NamedChunk, job: ScoringJob, encoder: WideEncoder) -> _Batch:
+    rejected: Any = _Rejected()
+    screen = Screen(chunk.source, job.config, job.policy, rejected)
+    unknown: dict[str, dict[str, int]] = {}
+
+    def count_unknown(name: str, values: pa.Array) -> None:
+        unknown[name] = count_texts(read_texts(values))
+
+    decisions = RowDecisions(raw.batch.num_rows)
+    kept, codes = encoder.encode(raw, decisions, screen, count_unknown)
+    names, n_observed = job.scorer.model.schema.names, (codes >= 0).sum(axis=0).tolist()
+    observed = +Counter(dict(zip(names, n_observed, strict=True)))
+    origins = list_origins(chunk.source, raw, kept, job.columns)
+    table, sums = job.scorer.score(codes, origins)
+    # a variable without such cells is not named
+    account = replace(screen.account, cells_made_missing=+screen.account.cells_made_missing)
+    part = PartAccount(account, tuple(sums), observed=observed, unknown=unknown)
+    return _Batch(table, part, rejected.rows)
+
+
+def list_origins(
+    source: Source, raw: RawRows, kept: IntArray, columns: Sequence[str]
+) -> dict[str, pa.Array]:
+    """Columns that say where rows come from: file, row, and columns that are passed through.
+
+    Parameters
+    ----------
+    source
+        The file.
+    raw
+        A batch of it.
+    kept
+        int64: positions in the batch of the rows that are scored.
+    columns
+        Names of columns of the batch.
+    """
+    file = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(kept.size, np.int32)), pa.array([source.name], pa.string())
+    )
+    origins = {"file": file, "row": pa.array(raw.rows[kept])}
+    for name in columns:
+        origins[name] = read_texts(raw.batch.column(name)).take(pa.array(kept))
+    return origins
+
+
+def _look_ahead(batches: Iterator[_Batch]) -> Iterator[tuple[_Batch, bool]]:
+    """Every batch, and whether it is the last; there is at least one."""
+    before = next(batches, None)
+    for batch in batches:
+        assert before is not None
+        yield before, False
+        before = batch
+    if before is not None:
+        yield before, True
+
+
+def _write_part(
+    chunk: NamedChunk, job: ScoringJob, number: int, batches: Iterator[tuple[_Batch, bool]]
+) -> tuple[PartAccount, bool]:
+    """Write the next part, and its rows that do not fit; it has its name once it is whole."""
+    path = _name_part(chunk, job, number)
+    part = PartAccount.zero(len(job.scorer.options.targets))
+    draft, quarantine = path.with_name(f".{path.name}.draft"), path.parent / QUARANTINE_FOLDER
+    rejected = quarantine / path.name
+    empty = _make_empty(chunk, job)
+    try:
+        with pq.ParquetWriter(draft, empty.schema, **write_options(empty.schema)) as writer:
+            kept: list[tuple[str, int, str, str | None, str]] = []
+            for batch, is_last in batches:
+                part += replace(batch.account, is_last=is_last)
+                kept += batch.rejected
+                if batch.table.num_rows:
+                    writer.write_table(batch.table)
+                if part.is_last or part.account.rows_in >= PART_ROWS:
+                    break
+            else:
+                # a file without rows
+                part = replace(part, is_last=True)
+            writer.add_key_value_metadata({ACCOUNT: part.to_bytes()})
+        if kept:
+            quarantine.mkdir(exist_ok=True)
+            hidden = rejected.with_name(f".{rejected.name}.draft")
+            with QuarantineWriter(hidden) as writer_of_rejected:
+                for row in kept:
+                    writer_of_rejected.add(*row)
+            hidden.replace(rejected)
+            hand_in(rejected)
+        # the part last: where it is, its quarantine is
+        draft.replace(path)
+        hand_in(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return part, part.is_last
+
+
+def _make_empty(chunk: NamedChunk, job: ScoringJob) -> pa.Table:
+    """A table without rows that has the columns of the parts."""
+    schema = job.scorer.model.schema
+    texts = pa.array([], pa.string())
+    names = list(dict.fromkeys([*schema.names, *job.columns]))
+    batch = pa.RecordBatch.from_arrays([texts] * len(names), names=names)
+    raw = RawRows(batch, np.empty(0, np.int64))
+    encoder = make_encoder(schema, job.policy, job.scorer.options.targets)
+    return _score_batch(raw, chunk, job, encoder).table

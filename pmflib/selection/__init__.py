@@ -1,1 +1,0 @@
-"""Choosing on held-out data."""

@@ -1,0 +1,269 @@
+"""Nonnegative least squares, and least squares over the probability simplex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.errors import PmfError
+
+
+def solve_nnls(gram: FloatArray, cross: FloatArray) -> FloatArray:
+    """Minimise 1/2 tr(X'GX) - tr(X'C) over X >= 0.
+
+    With G = W'W and C = W'B that is min ||B - W X||_F, without W. Exact by active sets: the
+    gradient of every entry that is zero is nonnegative and that of every other entry is zero, to
+    1e-10 of its own terms with the columns of W scaled to unit length.
+
+    Parameters
+    ----------
+    gram
+        float64 of shape (rank, rank), symmetric positive semidefinite; may be singular.
+    cross
+        float64 of shape (rank, n_rhs).
+
+    Returns
+    -------
+    float64 of shape (rank, n_rhs), nonnegative. A variable with a zero on the diagonal of ``gram``
+    (an empty column of W) is 0. Where ``gram`` is singular and the minimiser not unique, a variable
+    that depends on those already in use stays out, so the answer has few nonzeros and is the
+    same in every run.
+
+    Raises
+    ------
+    PmfError
+        If shapes do not fit, or an entry is not finite, or the diagonal holds a negative number.
+
+    Notes
+    -----
+    Time about n_rhs * rank^3 / 3, memory three matrices of (rank, n_rhs).
+
+    References
+    ----------
+    Lawson and Hanson (1974), Solving Least Squares Problems, chapter 23; on the Gram matrix as in
+    Bro and De Jong (1997), Journal of Chemometrics 11.
+    """
+    from pmflib.kernels.nnls import solve_columns  # Numba loads on first use
+
+    diagonal = _check_normal_equations(gram, cross)
+    rank = diagonal.size
+    # Columns of length near 1 make one tolerance fit all variables, however badly scaled W is;
+    # powers of two scale without rounding.
+    _, exponents = np.frexp(np.sqrt(diagonal))
+    inverse = np.where(diagonal > 0, np.ldexp(1.0, -exponents), 0.0)
+    unit_gram = gram * inverse[:, None] * inverse
+    np.fill_diagonal(unit_gram, np.where(diagonal > 0, np.diagonal(unit_gram), 1.0))
+    unit_cross = np.ascontiguousarray((cross * inverse[:, None]).T)
+    solution = np.empty(unit_cross.shape)
+    solve_columns(unit_gram, unit_cross, 20 * rank + 20, solution)
+    return np.ascontiguousarray(solution.T) * inverse[:, None]
+
+
+def _check_normal_equations(gram: FloatArray, cross: FloatArray) -> FloatArray:
+    """Return the diagonal of a Gram matrix that fits its right-hand sides."""
+    if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
+        raise PmfError(f"gram has shape {gram.shape}, not (rank, rank); pass W'W")
+    if cross.ndim != 2 or cross.shape[0] != gram.shape[0]:
+        raise PmfError(
+            f"cross has shape {cross.shape}, not ({gram.shape[0]}, n_rhs); pass W'B, one column "
+            "for each right-hand side"
+        )
+    for name, array in (("gram", gram), ("cross", cross)):
+        if not (finite := np.isfinite(array)).all():
+            raise PmfError(f"{name} holds {float(array[~finite][0])}; every entry must be finite")
+    diagonal = np.diagonal(gram).copy()
+    if (diagonal < 0).any():
+        at = int(np.argmin(diagonal))
+        raise PmfError(f"gram[{at}, {at}] is {diagonal[at]}, below 0; pass W'W")
+    return diagonal
+
+
+# Slopes and curvatures up to this share of the data's scale are rounding.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class SimplexSettings:
+    """Numbers that `solve_simplex_least_squares` works with."""
+
+    least_pivot: float = 1e-5
+    """Chosen: one solve is trusted where the Cholesky factor's least pivot is above this share of the largest, which
+    bounds the condition number by about its inverse square, 1e10: six digits of sixteen remain."""
+
+
+_DEFAULT = SimplexSettings()
+
+
+def project_simplex(v: FloatArray) -> FloatArray:
+    """Return the point of the probability simplex that is nearest in Euclidean distance.
+
+    Parameters
+    ----------
+    v
+        float64 of shape (n,) or (n, n_columns), n >= 1; a matrix is projected column by column.
+
+    Returns
+    -------
+    float64 of the same shape: nonnegative, each column sums to 1.
+
+    Raises
+    ------
+    PmfError
+        If ``v`` is empty, has another number of axes, or holds an entry that is not finite.
+
+    References
+    ----------
+    Held, Wolfe and Crowder (1974), Mathematical Programming 6.
+    """
+    if v.ndim not in (1, 2) or v.shape[0] == 0:
+        raise PmfError(f"v has shape {v.shape}, not (n,) or (n, n_columns) with n >= 1")
+    if not np.isfinite(v).all():
+        raise PmfError(f"v holds {float(v[~np.isfinite(v)][0])}; every entry must be finite")
+    columns = v.reshape(v.shape[0], -1)
+    # Entries 1 below the largest project to 0 whatever they are; this keeps the sums exact.
+    columns = np.maximum(columns - columns.max(axis=0), -1.0)
+    descending = -np.sort(-columns, axis=0)
+    excess = np.cumsum(descending, axis=0) - 1.0
+    ranks = np.arange(1, v.shape[0] + 1)[:, None]
+    kept = np.count_nonzero(descending * ranks > excess, axis=0)
+    threshold = np.take_along_axis(excess, kept[None] - 1, axis=0) / kept
+    projected = np.maximum(columns - threshold, 0.0)
+    return np.asarray((projected / projected.sum(axis=0)).reshape(v.shape))
+
+
+def solve_simplex_least_squares(
+    gram: FloatArray, cross: FloatArray, *, settings: SimplexSettings = _DEFAULT
+) -> FloatArray:
+    """Minimise 1/2 x'Gx - c'x over the probability simplex.
+
+    With G = W'W and c = W'b that is min ||b - W x||. Exact by a primal active set: each step adds
+    the vertex of steepest descent and then goes to the minimum on the affine hull of the vertices
+    in use, or to the border of the simplex.
+
+    Parameters
+    ----------
+    gram
+        float64 of shape (rank, rank), symmetric positive semidefinite; may be singular.
+    cross
+        float64 of shape (rank,); need not lie in the range of ``gram``.
+    settings
+        Numbers that the method works with.
+
+    Returns
+    -------
+    float64 of shape (rank,), nonnegative, sums to 1. Among equally good vertices the lowest
+    index enters first, and a vertex that cannot lower the loss never does, so a singular ``gram``
+    gives one defined answer with few nonzeros.
+
+    Raises
+    ------
+    PmfError
+        If shapes do not fit or an entry is not finite.
+
+    References
+    ----------
+    Wolfe (1976), Finding the nearest point in a polytope, Mathematical Programming 11.
+    """
+    _check_quadratic(gram, cross)
+    rank = cross.size
+    scale = float(max(np.abs(gram).max(), np.abs(cross).max()))
+    x = np.zeros(rank)
+    if scale == 0.0:
+        x[0] = 1.0
+        return x
+    gram, cross = gram / scale, cross / scale
+    inside = _solve_inside(gram, cross, settings.least_pivot)
+    if inside is not None:
+        return inside
+    start = int(np.argmin(0.5 * np.diagonal(gram) - cross))
+    x[start] = 1.0
+    passive = np.array([start])
+    # Every step lowers the loss, so no passive set comes twice; the limit is against rounding.
+    for _ in range(20 * rank + 20):
+        slopes = gram[:, passive] @ x[passive] - cross
+        slopes -= slopes[passive] @ x[passive]
+        slopes[passive] = np.inf
+        entering = int(np.argmin(slopes))
+        if slopes[entering] >= -_ROUNDING:
+            break
+        passive = _enter(gram, x, passive, entering, float(slopes[entering]))
+        passive = _settle(gram, cross, x, passive)
+    return np.asarray(x / x.sum())
+
+
+def _solve_inside(gram: FloatArray, cross: FloatArray, least_pivot: float) -> FloatArray | None:
+    """Return the minimum on the simplex's plane if it is the only one, and inside: no steps are needed then."""
+    try:
+        pivots = np.linalg.cholesky(gram).diagonal()
+    except np.linalg.LinAlgError:
+        return None
+    if pivots.min() <= least_pivot * pivots.max():
+        return None
+    found = _solve_on_hull(gram, np.arange(cross.size), cross, 1.0)
+    return np.asarray(found / found.sum()) if found.min() > 0 else None
+
+
+def _enter(
+    gram: FloatArray, x: FloatArray, passive: IntArray, entering: int, slope: float
+) -> IntArray:
+    """Move x along the hull's flattest line towards a new vertex; return the new passive set."""
+    direction = _solve_on_hull(gram, passive, -gram[passive, entering], -1.0)
+    hull = np.append(passive, entering)
+    direction = np.append(direction, 1.0)
+    curvature = float(direction @ gram[hull[:, None], hull] @ direction)
+    # On a flat line only the border ends the step; the weights sum to 1, so there is one.
+    flat = curvature <= _ROUNDING * float(direction @ direction)
+    return _step(x, hull, direction, np.inf if flat else -slope / curvature)
+
+
+def _settle(gram: FloatArray, cross: FloatArray, x: FloatArray, passive: IntArray) -> IntArray:
+    """Go to the minimum on the hull, dropping what reaches zero on the way."""
+    for _ in range(passive.size):
+        direction = _solve_on_hull(gram, passive, cross[passive], 1.0) - x[passive]
+        kept = _step(x, passive, direction, 1.0)
+        if kept.size == passive.size:
+            break
+        passive = kept
+    return passive
+
+
+def _step(x: FloatArray, passive: IntArray, direction: FloatArray, length: float) -> IntArray:
+    """Move x by at most ``length`` along the direction inside the simplex; return what stays."""
+    falling = np.flatnonzero(direction < 0)
+    steps = x[passive[falling]] / -direction[falling]
+    blocking = int(np.argmin(steps)) if steps.size else -1
+    blocked = blocking >= 0 and steps[blocking] <= length
+    x[passive] += (steps[blocking] if blocked else length) * direction
+    if blocked:
+        x[passive[falling[blocking]]] = 0.0
+    x[passive] = np.maximum(x[passive], 0.0)
+    return passive[x[passive] > 0]
+
+
+def _solve_on_hull(
+    gram: FloatArray, passive: IntArray, cross: FloatArray, total: float
+) -> FloatArray:
+    """Minimise 1/2 y'Gy - c'y over the passive entries with a fixed sum."""
+    size = passive.size
+    # The border is set to the size of the Gram matrix for the sake of the condition number.
+    weight = float(np.abs(gram[passive, passive]).max()) or 1.0
+    bordered = np.full((size + 1, size + 1), weight)
+    bordered[:size, :size] = gram[passive[:, None], passive]
+    bordered[size, size] = 0.0
+    solved: FloatArray = np.linalg.solve(bordered, np.append(cross, weight * total))
+    return solved[:size]
+
+
+def _check_quadratic(gram: FloatArray, cross: FloatArray) -> None:
+    """Refuse a Gram matrix and a vector that do not fit."""
+    if cross.ndim != 1 or cross.size == 0 or gram.shape != (cross.size, cross.size):
+        raise PmfError(
+            f"gram has shape {gram.shape} and cross {cross.shape}, not (rank, rank) and (rank,) "
+            "with rank >= 1; pass W'W and W'b"
+        )
+    for name, array in (("gram", gram), ("cross", cross)):
+        if not np.isfinite(array).all():
+            bad = float(array[~np.isfinite(array)][0])
+            raise PmfError(f"{name} holds {bad}; every entry must be finite")

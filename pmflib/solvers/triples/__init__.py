@@ -1,1 +1,0 @@
-"""From the marginals of triples to prior and factors."""

@@ -1,0 +1,110 @@
+"""Stage: a new model and the live one on the same hidden cells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.core.errors import StoreError
+from pmflib.display.progress import report_progress
+from pmflib.model import JointPMF
+from pmflib.scoring.comparison import PairedGain, compare_stored, find_obstacle
+from pmflib.scoring.gate import GateDecision, decide
+from pmflib.store.artefacts import Reference
+from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.model_history import explain_withdrawal
+from pmflib.store.run_records import find_run_of, list_records
+from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
+
+# 2: models for a target are compared by it
+VERSION = 2
+
+
+@stage(name="compare")
+def compare(
+    config: PipelineConfig, dataset: Reference, new: Reference, live: Reference, address: str = ""
+) -> Reference:
+    """Predict hidden answers of the test samples of a dataset by two models, and estimate the gain of the new one.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    dataset, new, live
+        References from `ingest`, `refine`, and the `refine` of an earlier run.
+    address
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+
+    Returns
+    -------
+    Reference to the comparison; the entry's summary holds the gain, its standard error, cells and samples.
+    """
+    store = open_store(config)
+    report_progress("compare", 0, 1)
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        better, worse = (JointPMF.load(store.locate(each) / "model") for each in (new, live))
+        blocks = list_dataset_blocks(store, dataset, config.fold_split.test)
+        target = config.em.target
+        index = None if target is None else better.schema.position(target)
+        hidden = config.evaluate.hide, config.seed, index
+        with open_workers(config, address) as (client, _):
+            found = compare_stored(client, blocks, better, worse, *hidden)
+        gain = found.to_json()
+        (folder / "gain.json").write_text(json.dumps(gain, indent=1), "utf-8")
+        return gain
+
+    entry = build_artefact(
+        store,
+        "comparison",
+        inputs={"dataset": dataset, "model": new, "live": live},
+        options={
+            "test": list(config.fold_split.test),
+            "hide": config.evaluate.hide,
+            "seed": config.seed,
+            "target": config.em.target,
+        },
+        version=VERSION,
+        write=write,
+    )
+    report_progress("compare", 1, 1, f"{entry.summary['cells']:,} hidden cells")
+    return entry.reference
+
+
+def pass_gate(
+    config: PipelineConfig,
+    dataset: Reference,
+    new: Reference,
+    live: Reference,
+    address: str,
+) -> GateDecision:
+    """Compare a new model with the live one, on today's dataset and on that of the live model, and decide."""
+    store = open_store(config)
+    objection = explain_withdrawal(list_records(store, config.name), new)
+    settle = partial(decide, config.gate, objection=objection)
+    if obstacle := find_obstacle(store, new, live):
+        return settle(obstacle, None)
+
+    def weigh(dataset_of: Reference) -> PairedGain | str:
+        entry = store.find(compare.fn(config, dataset_of, new, live, address).identity)
+        assert entry is not None
+        found = PairedGain.from_json(entry.summary)
+        return found if found.cells else "no test sample has an observed cell"
+
+    today = weigh(dataset)
+    made = find_run_of(store, config.name, live)
+    reference = None if made is None else made.stages.get("dataset")
+    if reference is None:
+        return settle(today, "no record says what data the live model was made from")
+    if reference.digest == dataset.digest:
+        return settle(today, None)
+    try:
+        return settle(today, weigh(reference))
+    except StoreError:
+        return settle(
+            today, "the data that the live model was made from are gone from the store, or damaged"
+        )

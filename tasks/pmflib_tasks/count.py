@@ -1,0 +1,119 @@
+"""Stage: pairwise co-occurrence counts of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.counting.increments import (
+    Increment,
+    count_stored_changes,
+    find_counts,
+    needs_workers,
+    plan_increment,
+)
+from pmflib.counting.stored_pairs import choose_n_runs, count_stored_pairs, plan_counting
+from pmflib.counting.stored_tables import PAIRS, CountsWriter
+from pmflib.display.progress import report_progress
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.memory import ClusterMemory
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import list_dataset_blocks
+from pmflib_tasks.stage import (
+    build_artefact,
+    load_schema,
+    open_store,
+    open_workers,
+    publish_entry,
+    stage,
+)
+
+VERSION = 3
+
+
+@stage(name="count")
+def count(
+    config: PipelineConfig,
+    dataset: Reference,
+    address: str = "",
+    base: tuple[Reference, Reference] | None = None,
+) -> Reference:
+    """Count the pairs of levels of all samples, by fold.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    dataset
+        Reference from `ingest`.
+    address
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+    base
+        Dataset of an earlier run and its counts, where there is one: if its schema and folds are the same, only the
+        difference of the two datasets is counted, unless that takes longer. The counts are the same.
+
+    Returns
+    -------
+    Reference to the counts.
+
+    Raises
+    ------
+    MemoryPlanError
+        If the count tables would not fit.
+    """
+    store, schema = open_store(config), load_schema(config)
+    options = {"schema": schema.digest, "folds": config.store.folds}
+    if base and (known := find_counts(store, dataset, base, options, VERSION)) is not None:
+        return publish_entry(lambda: known).reference
+    increment = plan_increment(store, dataset, base, options, VERSION) if base else None
+    entry = build_artefact(
+        store,
+        "counts",
+        inputs={"dataset": dataset} | ({"base": increment.counts} if increment else {}),
+        options=options,
+        version=VERSION,
+        write=lambda folder, work: _write(
+            config, store, schema, dataset, increment, address, folder, work
+        ),
+    )
+    return entry.reference
+
+
+def _write(
+    config: PipelineConfig,
+    store: Store,
+    schema: Schema,
+    dataset: Reference,
+    increment: Increment | None,
+    address: str,
+    folder: Path,
+    work: Path,
+) -> Mapping[str, Any]:
+    n_folds = config.store.folds
+    in_thread = increment is not None and not needs_workers(increment.change)
+    # in this thread there is no client
+    workers: AbstractContextManager[tuple[Client, ClusterMemory]] = (
+        nullcontext((None, ClusterMemory.here(config.cluster.memory_limit)))
+        if in_thread
+        else open_workers(config, address)
+    )
+    with workers as (client, memory):
+        n_runs = choose_n_runs(n_folds, count_threads(client))
+        memory.check(lambda n_threads: plan_counting(schema.n_levels, n_threads, n_runs))
+        report_progress("count", 0, n_folds)
+
+        def on_fold(done: int, n_rows: int) -> None:
+            report_progress("count", done, n_folds, f"{n_rows:,} samples")
+
+        if increment is not None:
+            facts = count_stored_changes(client, increment, folder / PAIRS, work, on_fold)
+        else:
+            blocks = {fold: list_dataset_blocks(store, dataset, [fold]) for fold in range(n_folds)}
+            writer = CountsWriter(folder / PAIRS, schema, n_folds)
+            facts = {"samples": count_stored_pairs(client, blocks, writer, work, on_fold)}
+            writer.close()
+    return {**facts, "levels": schema.n_levels, "variables": schema.n_variables}

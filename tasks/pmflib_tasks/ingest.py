@@ -1,0 +1,68 @@
+"""Stage: raw files to partitions of sample blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pmflib.config import PipelineConfig
+from pmflib.display.progress import report_progress
+from pmflib.ingest.dataset.building import build_dataset
+from pmflib.store.artefacts import Entry, Reference
+from pmflib_tasks.stage import load_schema, open_store, open_workers_late, publish_entry, stage
+
+
+@stage(name="ingest")
+def ingest(
+    config: PipelineConfig,
+    address: str = "",
+    label_names: Mapping[str, Reference] | None = None,
+    base: Reference | None = None,
+    rehash: bool = False,
+) -> Reference:
+    """Encode all sources, quarantine what does not fit, and split samples into partitions.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    address
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+    label_names
+        For label logs, the names in each file, as `pmflib_tasks.log_names.list_log_names` gives them.
+    base
+        Dataset of an earlier run, to build upon: only samples whose rows have changed are assembled again.
+    rehash
+        Whether to read the bytes of all sources, also of those that seem not to have changed.
+
+    Returns
+    -------
+    Reference to the dataset; the entry's summary is the account of rows.
+
+    Raises
+    ------
+    SourceError
+        If a file is missing, empty, truncated or of another format.
+    SchemaError
+        If the data do not fit the schema, and the policy is to stop.
+    """
+    store, schema = open_store(config), load_schema(config)
+    store.drop_leftovers()
+
+    def build() -> Entry:
+        with open_workers_late(config, address) as client:
+            return build_dataset(
+                client,
+                store,
+                config,
+                schema,
+                label_names=label_names,
+                base=base,
+                rehash=rehash,
+                on_step=_report_rows,
+            )
+
+    return publish_entry(build).reference
+
+
+def _report_rows(step: str, done: int, total: int, n_rows: int) -> None:
+    report_progress(step, done, total, f"{n_rows:,} rows" if n_rows or done == total else "")

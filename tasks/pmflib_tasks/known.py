@@ -1,0 +1,82 @@
+"""Stage: the tasks of a label log whose true label is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.core.errors import ConfigError
+from pmflib.crowd.pipeline.known_files import read_known_rows, write_known
+from pmflib.display.progress import report_progress
+from pmflib.ingest.dataset.log_names import check_label_schema
+from pmflib.ingest.sources import find_digest, find_sources
+from pmflib.store.artefacts import Reference
+from pmflib.store.dataset import list_partitions
+from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
+
+VERSION = 1
+
+
+@stage(name="known labels")
+def find_known_labels(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
+    """Find the tasks whose true label the file ``crowd.known`` gives.
+
+    Parameters
+    ----------
+    config
+        The pipeline. The file has the columns that its source has for tasks and labels, and is read as the source is.
+    dataset
+        What `ingest` returned.
+    address
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+
+    Returns
+    -------
+    Reference to the known labels, and to the rows of the file that are of no use, with the reason.
+
+    Raises
+    ------
+    ConfigError
+        If no file is named, or several.
+    SourceError, SchemaError
+        If the file cannot be read, or none of its rows is of use.
+    """
+    store, schema = open_store(config), check_label_schema(load_schema(config))
+    if config.crowd.known is None:
+        raise ConfigError("crowd.known is not set; name the file of known labels")
+    found = find_sources(config.resolve(config.crowd.known), config.source.suffixes)
+    if len(found) > 1:
+        raise ConfigError(
+            f"crowd.known = {config.crowd.known!r} names {len(found)} files; name one, with a row per task"
+        )
+    source = replace(found[0], digest=find_digest(found[0], store.address))
+    raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        rows = read_known_rows(source, config.source, schema[0])
+        with open_workers(config, address) as (client, _):
+            partitions = list_partitions(store, dataset)
+            summary = write_known(
+                client,
+                partitions,
+                rows,
+                source.name,
+                schema[0].levels,
+                folder,
+                partial(report_progress, "known labels"),
+            )
+        return asdict(summary)
+
+    entry = build_artefact(
+        store,
+        "known-labels",
+        inputs={"dataset": dataset, "source": raw},
+        options={"schema": schema.digest, "source": config.source.reading},
+        version=VERSION,
+        write=write,
+    )
+    return entry.reference

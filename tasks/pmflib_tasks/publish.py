@@ -1,0 +1,109 @@
+"""Stage: the decision which model is live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.display.progress import report_progress
+from pmflib.fitting.pair_agreement import PairAgreement
+from pmflib.scoring.comparison import have_same_parameters
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.run_records import Outcome, find_live
+from pmflib_tasks.compare import pass_gate
+from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.stage import open_store, stage
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which model is live after a run, and why.
+
+    Parameters
+    ----------
+    outcome, reason
+        As in the record of the run.
+    live
+        Model that is live.
+    before
+        Model that was live when this was decided.
+    facts
+        Sections of the record of the run: rows, model, scores of the new model and of the one before, what the gate
+        found, warnings, and how the rank was chosen.
+    """
+
+    outcome: Outcome
+    reason: str
+    live: Reference
+    before: Reference | None
+    facts: Mapping[str, object]
+
+
+@stage(name="publish")
+def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: str = "") -> Decision:
+    """Decide whether the new model is live from now on: only where it passes the gate.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    stages
+        References by stage: dataset, counts, start, model, scores; rank, where it was chosen.
+    address
+        Dask scheduler of the run, for scoring the live model.
+
+    Returns
+    -------
+    The decision, which the flow records: against the model that is live now, whichever was when the run began.
+    """
+    store = open_store(config)
+    report_progress("publish", 0, 1)
+    new, live = stages["model"], find_live(store, config.name)
+    facts: dict[str, object] = {
+        "rows": _summary(store, stages["dataset"]),
+        "model": _summary(store, stages["model"]),
+        "scores": _summary(store, stages["scores"]),
+    }
+    gate: dict[str, object] = {"new": new.digest, "live": None if live is None else live.digest}
+    facts["gate"] = gate
+    start = stages.get("start")
+    diagnosis = {} if start is None else _summary(store, start).get("diagnosis", {})
+    rank = _summary(store, stages["rank"]) if "rank" in stages else {}
+    # held-out samples have said what pairs can only suspect
+    settled = diagnosis.get("rank_warnings", []) if rank.get("judged_by_samples") else []
+    warnings = [each for each in diagnosis.get("warnings", []) if each not in settled]
+    if (agreement := PairAgreement.find(facts)) is not None:
+        warnings += agreement.warnings
+    facts["warnings"] = warnings
+    if rank:
+        facts["rank"] = rank
+    outcome: Outcome = "promoted"
+    chosen, reason = new, "first model of this pipeline"
+    if live is not None and have_same_parameters(store, new, live):
+        # its reference stays too: other data are no reason to compare the next model by them
+        outcome, chosen, reason = "unchanged", live, "the live model, unchanged"
+    elif live is not None:
+        dataset, counts = stages["dataset"], stages["counts"]
+        decision = pass_gate(config, dataset, new, live, address)
+        gate |= decision.numbers.to_json()
+        if decision.is_comparable:
+            # what a target is compared with would be fitted once more, to the same rows
+            scores = evaluate.fn(config, dataset, counts, live, address, with_target=False)
+            facts["live_scores"] = _summary(store, scores)
+        reason = decision.reason
+        if not decision.promoted:
+            outcome, chosen = "kept", live
+    report_progress("publish", 1, 1, reason)
+    return Decision(outcome, reason, chosen, live, facts)
+
+
+def locate_for_people(store: Store, live: Reference) -> dict[str, str]:
+    """Live model and its path; no record holds paths, for a store may be moved."""
+    return {"live_model": live.digest, "live": store.name_artefact(live, "model")}
+
+
+def _summary(store: Store, reference: Reference) -> Mapping[str, Any]:
+    entry = store.find(reference.identity)
+    return {} if entry is None else entry.summary

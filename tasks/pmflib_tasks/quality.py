@@ -1,0 +1,105 @@
+"""Stage: guards of quality, between counting and fitting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.display.progress import report_progress
+from pmflib.quality.findings import Finding, summarise
+from pmflib.quality.stored_checks import check_dataset
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import read_checked
+from pmflib.store.run_records import RunRecord
+from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
+
+VERSION = 2
+FINDINGS = "findings.json"
+"""All findings, in the folder of the artefact."""
+COMPARED = ("dataset", "counts")
+"""Stages of earlier runs that are compared with."""
+
+
+@stage(name="quality")
+def check_quality(
+    config: PipelineConfig,
+    dataset: Reference,
+    counts: Reference,
+    live_run: RunRecord | None,
+    last_run: RunRecord | None,
+) -> Reference:
+    """Run every guard on a dataset; what follows from the findings is for the flow to say.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    dataset, counts
+        References from `ingest` and `count`.
+    live_run
+        Run that made the live model; None if there is none.
+    last_run
+        Last run that reached its end; None if there is none.
+
+    Returns
+    -------
+    Reference to the findings, also those that passed.
+
+    Raises
+    ------
+    StoreError
+        If an artefact of one of the runs is missing or damaged.
+    """
+    store, schema = open_store(config), load_schema(config)
+    now = {"dataset": dataset, "counts": counts}
+    live, last = _find_stages(store, live_run), _find_stages(store, last_run)
+    inputs = {
+        f"{role} {name}".strip(): reference
+        for role, stages in (("", now), ("live", live), ("last", last))
+        for name, reference in (stages or {}).items()
+    }
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        report_progress("quality", 0, 1)
+        findings = check_dataset(
+            store, schema, config.source.layout, config.quality, now=now, last=last, live=live
+        )
+        content = json.dumps([asdict(each) for each in findings], indent=1, ensure_ascii=False)
+        (folder / FINDINGS).write_text(content, "utf-8")
+        summary = summarise(findings)
+        report_progress(
+            "quality", 1, 1, f"{summary['passed']:,} of {len(findings):,} checks passed"
+        )
+        return summary
+
+    return build_artefact(
+        store,
+        "quality",
+        inputs=inputs,
+        options={
+            "schema": schema.digest,
+            "layout": config.source.layout,
+            "quality": config.quality.model_dump(mode="json"),
+        },
+        version=VERSION,
+        write=write,
+    ).reference
+
+
+def read_findings(config: PipelineConfig, quality: Reference) -> list[Finding]:
+    """Findings of `check_quality`."""
+    text = read_checked(open_store(config).locate(quality) / FINDINGS).decode("utf-8")
+    return [Finding(**each) for each in json.loads(text)]
+
+
+def _find_stages(store: Store, run: RunRecord | None) -> dict[str, Reference] | None:
+    """Stages of a run that are compared with; None where the store does not hold them any more."""
+    if run is None or not set(COMPARED) <= set(run.stages):
+        return None
+    stages = {name: run.stages[name] for name in COMPARED}
+    are_stored = [store.find(reference.identity) is not None for reference in stages.values()]
+    return stages if all(are_stored) else None

@@ -1,0 +1,116 @@
+"""Stage: EM passes over the training samples."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.core.errors import ConvergenceWarning
+from pmflib.display.progress import report_progress
+from pmflib.em.driver import PassReporter, describe_passes
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.fit_result import summarise_fit
+from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em
+from pmflib.fitting.starts import StoredCounts
+from pmflib.fitting.weighing import weigh_model
+from pmflib.model import JointPMF
+from pmflib.running.memory import MemoryPlan
+from pmflib.store.artefacts import Reference
+from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
+
+VERSION = 13  # rows that the model counts for in answers, learnt from the folds that are held out
+
+
+@stage(name="refine")
+def refine(
+    config: PipelineConfig,
+    dataset: Reference,
+    counts: Reference,
+    start: Reference,
+    address: str = "",
+) -> Reference:
+    """Refine a model by EM on the training folds, or average several; held-out folds choose what is left open.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    dataset, counts
+        What `ingest` and `count` returned.
+    start
+        What `fit` returned; or a model, from which EM goes on warm, with the pseudo-count and forests that it has.
+    address
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+
+    Returns
+    -------
+    Reference to the model.
+
+    Raises
+    ------
+    MemoryPlanError
+        If the parameters and statistics would not fit.
+    """
+    store, em, folds = open_store(config), config.em, config.fold_split
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        start_model = JointPMF.load(store.locate(start) / "model")
+        schema, method, pseudo_count = start_model.schema, config.class_method, em.pseudo_count
+        begin: dict[str, Any] = {"start_model": start_model, "dependence": config.model.dependence}
+        begin["rank"] = start_model.rank
+        if start.kind == "model":
+            method, pseudo_count = "given", start_model.origin["pseudo_count"]
+            dependence = start_model.origin.get("dependence", "none")
+            begin = {"model": start_model, "dependence": dependence}
+        pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
+        progress = PassReporter(partial(report_progress, "refine"), em.max_passes)
+        with open_workers(config, address) as (client, memory), warnings.catch_warnings():
+            # the summary says whether EM has converged
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            training = StoredSamples.open(store, dataset, schema, folds.train, client)
+            held_out = StoredSamples.open(store, dataset, schema, folds.validation, client)
+
+            def plan_worker(n_threads: int) -> MemoryPlan:
+                sizes: dict[str, Any] = {"members": em.members, "n_threads": n_threads}
+                sizes |= {"start": method, "dependence": begin["dependence"]}
+                return plan_fit_em(training, start_model.rank, **sizes)
+
+            memory.check(plan_worker)
+            kept, held_kept = memory.find_kept(plan_worker)
+            options = em.model_dump(exclude={"members", "distil"}) | {"pseudo_count": pseudo_count}
+            options |= {"validation": held_out.with_spare(held_kept), "on_pass": progress}
+            report_progress("refine", 0, em.max_passes)
+            begin |= {"start": method, "counts": pairs, "members": em.members}
+            begin |= {"rng": config.seed, "checkpoint": work}
+            result = fit_em(training.with_spare(kept), **begin, **options)
+            if em.distil:
+                options |= {"seed": config.seed, "checkpoint": work / "distilled"}
+                result = distil(result.model, em.distil, **options)
+            text = describe_passes(result.log_likelihoods, result.held_out)
+            report_progress("refine", len(result.loss_history), len(result.loss_history), text)
+            hidden = [*folds.validation, *folds.test]
+            unseen = StoredSamples.open(store, dataset, schema, hidden, client)
+            weigh_model(result.model, training, unseen).save(folder / "model")
+        return summarise_fit(result)
+
+    entry = build_artefact(
+        store,
+        "model",
+        inputs={"dataset": dataset, "counts": counts, "start": start},
+        options={
+            **em.model_dump(),
+            "method": config.start_method,
+            "dependence": config.model.dependence,
+            "seed": config.seed,
+            "train": list(folds.train),
+            "validation": list(folds.validation),
+            "test": list(folds.test),
+        },
+        version=VERSION,
+        write=write,
+    )
+    return entry.reference

@@ -1,0 +1,113 @@
+"""Stage: how many latent states, where the configuration leaves it open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.core.comparison import Comparison
+from pmflib.display.progress import report_progress
+from pmflib.display.summary import draw_markdown
+from pmflib.fitting.ranks.choice import report_ranks
+from pmflib.fitting.ranks.stored_selection import TRAINING_SAMPLES, select_stored_rank
+from pmflib.store.artefacts import Reference
+from pmflib.store.dataset import list_dataset_blocks
+from pmflib_tasks.prefect_runs import show_markdown
+from pmflib_tasks.stage import build_artefact, open_store, open_workers_late, stage
+
+# 8: with forests
+VERSION = 8
+
+COMPARISONS = "comparisons.json"
+"""What was compared, with all scores, in the folder of the choice."""
+
+
+@stage(name="select")
+def select(
+    config: PipelineConfig, dataset: Reference, counts: Reference, address: str = ""
+) -> Reference:
+    """Choose the rank on held-out folds of the training counts, then on samples of the validation folds.
+
+    Parameters
+    ----------
+    config
+        The pipeline; its rank is "auto".
+    dataset, counts
+        What `ingest` and `count` returned.
+    address
+        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+
+    Returns
+    -------
+    Reference to the choice: a file with all comparisons; the entry's summary holds the rank, why, and the same.
+
+    Raises
+    ------
+    PmfError
+        If the training folds have too few pairs to fit some and hold out others, or no held-out sample has the target.
+    SchemaError
+        If there is no such target.
+    """
+    store = open_store(config)
+    folds = config.fold_split
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        # small tables are compared in less time than workers take to start
+        with open_workers_late(config, address) as client:
+            choice = select_stored_rank(
+                store.locate(counts) / "pairs",
+                folds.train,
+                list_dataset_blocks(store, dataset, folds.train),
+                list_dataset_blocks(store, dataset, folds.validation),
+                method=config.model.method,
+                pseudo_count=config.em.pseudo_count,
+                members=config.em.members,
+                target=config.em.target,
+                dependence=config.model.dependence,
+                seed=config.seed,
+                client=client,
+                budget=config.model.rank_seconds,
+                checkpoint=work,
+                on_progress=partial(report_ranks, partial(report_progress, "select")),
+            )
+        found = choice.to_json()
+        (folder / COMPARISONS).write_text(json.dumps(found["comparisons"], indent=1), "utf-8")
+        return found
+
+    report_progress("select", 0, 1)
+    entry = build_artefact(
+        store,
+        "rank",
+        inputs={"dataset": dataset, "counts": counts},
+        options={
+            "train": list(folds.train),
+            "validation": list(folds.validation),
+            "method": config.start_method,
+            "pseudo_count": config.em.pseudo_count,
+            "members": config.em.members,
+            "target": config.em.target,
+            "dependence": config.model.dependence,
+            "budget": config.model.rank_seconds,
+            "samples": TRAINING_SAMPLES,
+            "seed": config.seed,
+        },
+        version=VERSION,
+        write=write,
+    )
+    report_progress("select", 1, 1, f"rank {entry.summary['rank']}")
+    comparisons = map(Comparison.from_json, entry.summary["comparisons"])
+    show_markdown("rank-curve", f"{entry.summary['verdict']}\n\n{draw_markdown(comparisons)}")
+    return entry.reference
+
+
+def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:
+    """Configuration with the rank and the dependence that `select` chose."""
+    entry = open_store(config).find(rank.identity)
+    assert entry is not None
+    found = {name: entry.summary[name] for name in ("rank", "dependence")}
+    model = config.model.model_copy(update=found)
+    return config.model_copy(update={"model": model})

@@ -1,0 +1,93 @@
+import inspect
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.config import make_config
+from pmflib.core.methods import (
+    CROWD_METHODS,
+    MEMBER_START_METHODS,
+    PAIR_METHODS,
+    SAMPLE_METHODS,
+    Method,
+    document_methods,
+    find_method,
+    select_methods,
+)
+from pmflib.solvers import SolverResult
+
+
+@pytest.mark.parametrize("table", [PAIR_METHODS, SAMPLE_METHODS, CROWD_METHODS])
+def test_tables__names_are_keys_and_functions_are_there(table):
+    for name, method in table.items():
+        assert method.name == name
+        assert callable(method.load())
+        assert method.description
+
+
+def test_select_methods__by_family_in_the_order_of_the_table():
+    assert select_methods(PAIR_METHODS, "solver") == ("spa", "opt", "mirror", "symnmf")
+    assert MEMBER_START_METHODS == ("pairs", "random")
+
+
+def test_find_method__names_the_nearest_and_all():
+    with pytest.raises(
+        pmf.PmfError, match=r"method is 'dawid'; did you mean .* give one of auto, ba"
+    ):
+        find_method(CROWD_METHODS, "dawid")
+    with pytest.raises(pmf.PmfError, match=r"^method is 'qqq'; give one of auto, spa, opt"):
+        find_method(PAIR_METHODS, "qqq")
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """A method as a user would add it: a module with one function, and one entry of the table."""
+
+    def run_toy(counts, rank, rng):
+        schema = counts.schema
+        sizes = np.diff(schema.offsets)
+        factors = np.repeat(np.repeat(1 / sizes, sizes)[:, None], rank, axis=1)
+        return SolverResult(np.full(rank, 1 / rank), factors, (0.5,), 3, converged=False)
+
+    module = ModuleType("toy_solver")
+    vars(module)["run_toy"] = run_toy
+    monkeypatch.setitem(sys.modules, "toy_solver", module)
+    entry = Method("toy", "solver", "toy_solver:run_toy", "uniform PMFs", "nothing but a schema")
+    monkeypatch.setitem(PAIR_METHODS, "toy", entry)
+    return entry
+
+
+def test_fit__a_new_method_is_one_entry_and_one_function(toy):
+    counts = pmf.count_pairs(np.array([[0, 1], [1, 0]]), [2, 2])
+    with pytest.warns(pmf.ConvergenceWarning, match="toy stopped after 3 iterations"):
+        result = pmf.fit(counts, 2, method="toy")
+    assert (result.method, result.best_pass) == ("toy", 3)
+    np.testing.assert_allclose(result.model.factors, 0.5)
+    data = {"source": {"path": "x.csv", "layout": "wide"}}
+    assert make_config(data | {"model": {"rank": 2, "method": "toy"}}).start_method == "toy"
+    with pytest.warns(pmf.ConvergenceWarning, match="toy stopped"):
+        refined = pmf.fit_em(np.array([[0, 1], [1, 0]]), rank=2, start="toy", pseudo_count=1.0)
+    assert refined.method == "toy+em"
+
+
+def test_document_methods__writes_the_table_into_a_docstring(toy):
+    @document_methods(PAIR_METHODS)
+    def function():
+        """Do something.
+
+        method
+            One of these:
+            {methods}
+        """
+
+    # from Python 3.13 on, the compiler takes the margin off
+    assert (
+        '\n    * "toy": uniform PMFs (needs nothing but a schema).\n'
+        in inspect.cleandoc(function.__doc__) + "\n"
+    )
+    assert "{methods}" not in function.__doc__
+    assert max(map(len, function.__doc__.splitlines())) <= 120
+    assert '"symnmf": symmetric nonnegative' in pmf.fit.__doc__

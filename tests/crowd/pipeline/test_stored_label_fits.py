@@ -1,0 +1,71 @@
+"""Passes over a stored label log go on from the checkpoint of that log alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.crowd.passes import plan_passes
+from pmflib.crowd.pipeline.fitting import fit_stored_labels
+from pmflib.crowd.pipeline.stored_labels import StoredLabels
+from pmflib.running.memory import ClusterMemory
+from pmflib.store.artefacts import Store
+from pmflib.store.dataset import write_dataset
+from tests.stored_samples import write_partition
+
+SCHEMA = pmf.Schema.from_cardinalities([3] * 8)
+
+
+@pytest.fixture
+def open_labels(tmp_path):
+    store = Store(tmp_path / "store")
+
+    def make(seed):
+        rng = np.random.default_rng(seed)
+        truth = rng.integers(0, 3, (120, 1))
+        codes = np.where(rng.random((120, 8)) < 0.6, truth, rng.integers(0, 3, (120, 8)))
+        codes[rng.random(codes.shape) < 0.4] = -1
+
+        def write_samples(folder, _):
+            blocks = write_partition(folder, codes.astype(np.int8), SCHEMA, sparse=True)
+            (folder / "0123456789abcdef01234567" / "samples").rename(folder / "samples")
+            return {"blocks": len(blocks)}
+
+        options: dict[str, Any] = {"inputs": {}, "options": {"seed": seed}, "version": 1}
+        part = store.build("samples", **options, write=write_samples).reference
+        dataset = store.build(
+            "dataset",
+            **options,
+            write=lambda folder, _: write_dataset(folder, store, [part], {}) or {},
+        ).reference
+        memory = ClusterMemory.here(1 << 34)
+        return StoredLabels(None, store, dataset, SCHEMA, n_folds=3, memory=memory)
+
+    return make
+
+
+def fit(labels, work, *, method="auto", max_passes=4):
+    plan = plan_passes(method, max_passes, 0.0)
+    passes = []
+    found = fit_stored_labels(
+        labels,
+        plan,
+        work=work,
+        on_pass=lambda state: passes.append(state.n_passes),
+        on_first_pass=lambda _: None,
+    )
+    return found, passes
+
+
+def test_fit_stored_labels__refuses_the_checkpoint_of_another_log_or_method(open_labels, tmp_path):
+    work = tmp_path / "work"
+    labels = open_labels(0)
+    assert fit(labels, work)[1] == [1, 2, 3, 4]
+    resumed, passes = fit(labels, work, max_passes=6)
+    assert passes == [5, 6]
+    whole, _ = fit(labels, tmp_path / "other", max_passes=6)
+    assert resumed.model.mass.tobytes() == whole.model.mass.tobytes()
+    for samples, method in ((open_labels(1), "auto"), (labels, "dawid_skene")):
+        with pytest.raises(pmf.PmfError, match="holds states of another fit"):
+            fit(samples, work, method=method)

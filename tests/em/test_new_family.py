@@ -1,0 +1,82 @@
+"""What a new family of models takes: its statistics, its update and its arrays on disk, in `guessing_family`."""
+
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.core.defaults import LIMITS
+from pmflib.em.samples import SamplesInMemory
+from pmflib.store import sample_blocks
+from tests.em.guessing_family import fit_guessing, score_under
+from tests.stored_samples import write_partition
+
+SCHEMA = pmf.Schema.from_cardinalities([3, 2, 4, 3, 3, 4])
+PMFS = [np.array([0.85, *[0.15 / (size - 1)] * (size - 1)]) for size in SCHEMA.cardinalities]
+FEW = LIMITS._replace(max_passes=6, tol=0.0)
+
+
+@pytest.fixture(scope="module")
+def codes():
+    rng = np.random.default_rng(0)
+    guesses = rng.random(600) < 0.3
+    known = np.column_stack(
+        [rng.choice(probabilities.size, 600, p=probabilities) for probabilities in PMFS]
+    )
+    random = np.column_stack([rng.integers(0, size, 600) for size in SCHEMA.cardinalities])
+    found = np.where(guesses[:, None], random, known)
+    found[rng.random(found.shape) < 0.1] = -1
+    return found.astype(np.int8)
+
+
+@pytest.fixture
+def stored(codes, tmp_path, monkeypatch):
+    monkeypatch.setattr(sample_blocks, "MIN_GROUP", 1)
+    return pmf.StoredSamples(write_partition(tmp_path, codes, SCHEMA, block_rows=40), SCHEMA)
+
+
+def are_equal(one, other):
+    return (
+        one.share == other.share
+        and one.pmfs.tobytes() == other.pmfs.tobytes()
+        and one.log_likelihoods == other.log_likelihoods
+    )
+
+
+def test_new_family__in_memory_finds_who_guesses(codes):
+    source = SamplesInMemory(codes, SCHEMA.offsets, 1).source
+    found = fit_guessing(source)
+    assert found.share == pytest.approx(0.3, abs=0.06)
+    assert found.pmfs == pytest.approx(np.concatenate(PMFS), abs=0.06)
+    assert np.all(np.diff(found.log_likelihoods) > -1e-12)
+    mean = source.score(score_under, [found.parameters])
+    assert mean >= found.log_likelihoods[-1]
+    assert source.compare(score_under, [found.parameters], [(0.5, found.pmfs)]).mean > 0
+
+
+@pytest.mark.parametrize("spare_bytes", [0, 1 << 30])
+def test_new_family__stored_samples_same_bits_on_workers(codes, stored, thread_client, spare_bytes):
+    alone = fit_guessing(stored.source, FEW)
+    mapped = stored.with_client(thread_client).with_spare(spare_bytes)
+    assert are_equal(fit_guessing(mapped.source, FEW), alone)
+    loaded = fit_guessing(stored.load(1).source, FEW)
+    assert alone.pmfs == pytest.approx(loaded.pmfs, rel=1e-10)
+
+
+def test_new_family__continues_from_its_checkpoint_and_refuses_another(codes, stored, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(state):
+        if state.n_passes == 3:
+            raise Stop
+
+    folder, seen = tmp_path / "work", []
+    with pytest.raises(Stop):
+        fit_guessing(stored.source, FEW, folder, stop)
+    resumed = fit_guessing(
+        stored.source, FEW, folder, on_pass=lambda state: seen.append(state.n_passes)
+    )
+    assert seen == [4, 5, 6]
+    assert are_equal(resumed, fit_guessing(stored.source, FEW))
+    with pytest.raises(pmf.PmfError, match="holds states of another fit"):
+        fit_guessing(SamplesInMemory(codes, SCHEMA.offsets, 1).source, FEW, folder)

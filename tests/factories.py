@@ -1,0 +1,33 @@
+"""What many tests write again: codes, label logs, and commands called in the process of the test."""
+
+import sys
+
+import numpy as np
+
+
+def draw_two_states(n_rows, n_variables):
+    """Codes of two levels: a hidden coin decides which of them is likely."""
+    rng = np.random.default_rng(0)
+    state = rng.integers(0, 2, (n_rows, 1))
+    return np.where(rng.random((n_rows, n_variables)) < 0.85, state, 1 - state).astype(np.int8)
+
+
+def write_label_log(path, table, rows=slice(None)):
+    """Write rows of a label log, columns by name, as CSV with names for its codes."""
+    lines = ["task,worker,label"]
+    columns = zip(*(table[name][rows] for name in ("task", "worker", "label")), strict=True)
+    lines += [f"t{task:03},w{worker:02},c{label}" for task, worker, label in columns]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def call_command(patch, *words):
+    """Call ``pmf`` with these words, in this process; its exit code."""
+    # it loads all commands, which few tests need
+    from pmflib_flows.cli import main
+
+    patch.setattr(sys, "argv", ["pmf", *map(str, words)])
+    try:
+        main()
+    except SystemExit as end:
+        return end.code or 0
+    return 0

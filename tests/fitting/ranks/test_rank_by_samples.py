@@ -1,0 +1,112 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.core.errors import RankError, SchemaError
+from pmflib.fitting.ranks import by_samples
+from pmflib.fitting.ranks.by_samples import select_rank_by_samples
+from pmflib.fitting.ranks.fit_runs import RankFit
+from pmflib.model.sampling import sample_codes
+from pmflib.synthetic.planted_models import published_factors
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Samples of a model of three states, held-out samples, and counts of the first."""
+    rng = np.random.default_rng(0)
+    prior, factors = published_factors(8, 4, 3, rng)
+    schema = pmf.Schema.from_cardinalities([4] * 8)
+    codes = sample_codes(prior, factors, schema.offsets, 6000, rng, observed=0.8)
+    return codes[:4000], codes[4000:], pmf.count_pairs(codes[:4000], schema)
+
+
+def test_select_rank_by_samples__stays_where_more_states_do_not_help(drawn):
+    codes, held_out, counts = drawn
+    choice = select_rank_by_samples(codes, held_out, counts, first=3)
+    assert choice.rank == 3
+    # one doubling more after the first without gain
+    assert [point.settings["rank"] for point in choice.curve] == [3, 3, 6, 6, 12, 12]
+    mine = max(choice.curve[:2], key=lambda point: point.score)
+    assert mine.settings == {"rank": choice.rank, "pseudo_count": choice.pseudo_count}
+    assert mine is choice.ranks.chosen
+    assert mine.below_best <= mine.error
+    assert min(point.below_best for point in choice.curve) == 0
+    assert choice.reason.startswith(f"rank 3, pseudo-count {choice.pseudo_count:g}: ")
+
+
+def test_select_rank_by_samples__goes_up_where_they_do_and_repeats_itself(drawn):
+    codes, held_out, counts = drawn
+    choice = select_rank_by_samples(codes, held_out, counts, first=1, pseudo_counts=[1.0])
+    assert choice.rank >= 2
+    assert choice.curve[0].below_best > choice.curve[0].error > 0
+    assert choice == select_rank_by_samples(codes, held_out, counts, first=1, pseudo_counts=[1.0])
+
+
+def test_select_rank_by_samples__ends_at_its_limit(drawn):
+    codes, held_out, counts = drawn
+    choice = select_rank_by_samples(codes, held_out, counts, first=1, max_rank=1)
+    assert choice.rank == 1
+    assert choice.reason.endswith("; ranks above 1 were not tried: 1 is the largest")
+
+
+def test_select_rank_by_samples__refuses(drawn):
+    codes, held_out, counts = drawn
+    with pytest.raises(RankError, match=r"first is 0, outside \[1, 512\]"):
+        select_rank_by_samples(codes, held_out, counts, first=0)
+    with pytest.raises(pmf.PmfError, match="pseudo_counts is empty"):
+        select_rank_by_samples(codes, held_out, counts, first=1, pseudo_counts=[])
+    with pytest.raises(pmf.PmfError, match="held_out has no rows"):
+        select_rank_by_samples(codes, held_out[:0], counts, first=1)
+
+
+def test_select_rank_by_samples__goes_on_after_one_doubling_without_gain(drawn, monkeypatch):
+    codes, held_out, counts = drawn
+    # mean held-out log-likelihood by rank: nothing from 2 to 4, much from 4 to 8
+    means = {2: -5.0, 4: -5.01, 8: -4.0, 16: -4.5, 32: -4.5, 64: -4.5}
+    noise = np.random.default_rng(0).normal(scale=0.1, size=(65, 400))
+
+    def pretend(work):
+        rank = work[1].rank
+        return RankFit((np.empty(0), np.empty((0, 0))), 0.0, means[rank] + noise[rank], 1)
+
+    monkeypatch.setattr(by_samples, "fit_samples", pretend)
+    choice = select_rank_by_samples(codes, held_out, counts, first=2, pseudo_counts=[1.0])
+    assert choice.rank == 8
+    assert [point.settings["rank"] for point in choice.curve] == [2, 4, 8, 16, 32]
+
+
+def test_select_rank_by_samples__a_target_decides(drawn):
+    rng = np.random.default_rng(1)
+    # the target is a coin that the first variable shows; eight more depend on a state of four levels
+    coin, state = rng.integers(2, size=(3000, 1)), rng.integers(4, size=(3000, 1))
+    shown = np.where(rng.random((3000, 1)) < 0.9, coin, 1 - coin)
+    others = np.where(rng.random((3000, 8)) < 0.8, state, rng.integers(4, size=(3000, 8)))
+    codes = np.concatenate([coin, shown, others], axis=1)
+    counts = pmf.count_pairs(codes[:2000], [2, 2] + [4] * 8)
+    options: Any = {"first": 8, "pseudo_counts": [1.0], "max_rank": 16}
+    of_all = select_rank_by_samples(codes[:2000], codes[2000:], counts, **options)
+    of_target = select_rank_by_samples(codes[:2000], codes[2000:], counts, target=0, **options)
+    assert of_all.rank >= 8
+    # log-likelihood of the target alone, nats: a coin shown in nine of ten cases
+    assert all(-0.5 < point.score < -0.25 for point in of_target.curve)
+    assert all(point.score < -5 for point in of_all.curve)
+    with pytest.raises(SchemaError, match="variable 10 is outside"):
+        select_rank_by_samples(codes, codes, counts, target=10, **options)
+    hidden = codes[2000:].copy()
+    hidden[:, 0] = -1
+    with pytest.raises(pmf.PmfError, match=r"target .* is missing in all 1000 held-out rows"):
+        select_rank_by_samples(codes, hidden, counts, target=0, **options)
+
+
+def test_select_rank_by_samples__averages_are_scored_as_such(drawn):
+    codes, held_out, counts = drawn
+    options: Any = {"first": 3, "pseudo_counts": [1.0], "max_rank": 3}
+    single = select_rank_by_samples(codes[:300], held_out, counts, **options)
+    average = select_rank_by_samples(codes[:300], held_out, counts, members=9, **options)
+    four = select_rank_by_samples(codes[:300], held_out, counts, members=4, **options)
+    assert average == four
+    assert average.ranks.chosen.score != single.ranks.chosen.score
+    with pytest.raises(pmf.PmfError, match="members is 0; give at least 1"):
+        select_rank_by_samples(codes, held_out, counts, members=0, **options)

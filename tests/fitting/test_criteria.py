@@ -1,0 +1,221 @@
+import math
+
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.core.errors import MemoryPlanError, SchemaError
+from pmflib.fitting.criteria import (
+    Criteria,
+    _take_information,
+    _take_score,
+    count_parameters,
+    score_composite,
+    score_samples,
+)
+from pmflib.model.forests.forest import Forest
+from pmflib.model.forests.statistics import TreeParameters
+from pmflib.model.forests.tree_pmf import TreePMF
+from pmflib.model.sampling import sample_codes
+from pmflib.synthetic.planted_models import published_factors
+from tests.stored_samples import write_partition
+
+
+def make_model(cardinalities, rank, seed=0):
+    rng = np.random.default_rng(seed)
+    factors = np.concatenate([rng.dirichlet(np.ones(n), rank).T for n in cardinalities])
+    schema = pmf.Schema.from_cardinalities(cardinalities)
+    return pmf.JointPMF(rng.dirichlet(np.ones(rank) * 5), factors, schema)
+
+
+def test_count_parameters__by_hand():
+    model = make_model([3, 2, 1], 4)
+    assert count_parameters(model) == 3 + 4 * (2 + 1 + 0)
+
+
+def test_count_parameters__levels_never_seen_and_variables_never_observed_are_none():
+    model = make_model([3, 2, 4], 2)
+    level_counts = np.array([5, 0, 5, 3, 3, 0, 0, 0, 0])
+    assert count_parameters(model, level_counts) == 1 + 2 * (1 + 1 + 0)
+
+
+def test_count_parameters__zeros_and_states_of_no_mass_are_fixed():
+    model = make_model([3, 2], 3)
+    factors, prior = model.factors.copy(), np.array([0.5, 0.5, 0.0])
+    factors[:3, 0] = [0.5, 0.5, 0]
+    assert count_parameters(pmf.JointPMF(prior, factors, model.schema)) == 1 + (1 + 1) + (2 + 1)
+
+
+def test_count_parameters__refuses_another_shape():
+    with pytest.raises(
+        SchemaError, match=r"level_counts has shape \(2,\); the schema has 5 levels"
+    ):
+        count_parameters(make_model([3, 2], 3), np.array([1, 1]))
+
+
+def test_score_samples__is_the_formula():
+    model = make_model([2, 2], 2)
+    codes = np.array([[0, 1], [1, -1], [-1, -1], [0, 0]])
+    found = score_samples(model, codes)
+    posterior, likelihood = 0.0, 0.0
+    for row in codes:
+        if (row < 0).all():
+            continue
+        joint = model.prior.copy()
+        for index, code in enumerate(row):
+            if code >= 0:
+                joint = joint * model.factor(index)[code]
+        likelihood += math.log(joint.sum())
+        state = joint / joint.sum()
+        posterior -= float(state @ np.log(state))
+    # the second variable's levels were both seen
+    assert (found.n_rows, found.n_parameters) == (3, 1 + 2 * (1 + 1))
+    assert found.log_likelihood == pytest.approx(likelihood)
+    assert found.entropy == pytest.approx(posterior)
+    assert found.aic == pytest.approx(-2 * likelihood + 10)
+    assert found.bic == pytest.approx(-2 * likelihood + 5 * math.log(3))
+    assert found.icl == pytest.approx(found.bic + 2 * posterior)
+
+
+def test_score_samples__bic_finds_the_planted_rank():
+    rng = np.random.default_rng(1)
+    prior, factors = published_factors(8, 4, 3, rng)
+    schema = pmf.Schema.from_cardinalities([4] * 8)
+    codes = sample_codes(prior, factors, schema.offsets, 5000, rng)
+    scores = {
+        rank: score_samples(
+            pmf.fit_em(codes, rank=rank, schema=schema, pseudo_count=0.0, tol=1e-5).model, codes
+        ).bic
+        for rank in (2, 3, 4)
+    }
+    assert min(scores, key=scores.__getitem__) == 3
+
+
+def test_criteria_of_a_fit__by_hand():
+    """One state of two variables is independence: relative frequencies, and no entropy."""
+    codes = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1], [0, -1]])
+    result = pmf.fit_em(codes, rank=1, pseudo_count=0.0, validation=codes)
+    likelihood = 6 * math.log(1 / 2) + 2 * math.log(2 / 5) + 3 * math.log(3 / 5)
+    found = result.criteria(codes)
+    assert isinstance(found, Criteria)
+    assert (found.n_parameters, found.n_rows) == (2, 6)
+    assert found.log_likelihood == pytest.approx(likelihood, abs=1e-4)
+    assert found.entropy == pytest.approx(0, abs=1e-9)
+    assert found.aic == pytest.approx(-2 * likelihood + 4, abs=1e-3)
+    assert found.bic == found.icl == pytest.approx(-2 * likelihood + 2 * math.log(6), abs=1e-3)
+    assert "BIC" in str(found.summary())
+
+
+def test_criteria_of_a_fit__of_counts_are_those_of_the_pairs():
+    codes = np.random.default_rng(0).integers(0, 3, (4000, 3))
+    counts = pmf.count_pairs(codes, [3] * 3, n_folds=16)
+    result = pmf.fit(counts, rank=1)
+    found = result.criteria(counts)
+    assert found == score_composite(result.model, counts)
+    assert "effective parameters" in str(found.summary())
+
+
+def test_score_samples__stored_and_in_batches_is_the_same_as_in_memory(tmp_path, thread_client):
+    model = make_model([3, 2, 2, 4], 2)
+    rng = np.random.default_rng(0)
+    codes = model.sample(300, rng=0)
+    codes[rng.random(codes.shape) < 0.2] = -1
+    blocks = write_partition(tmp_path / "part", codes, model.schema)
+    stored = pmf.StoredSamples(blocks, model.schema)
+    whole, alone = score_samples(model, codes), score_samples(model, stored)
+    assert alone == score_samples(model, stored.with_client(thread_client))
+    assert (alone.n_rows, alone.n_parameters) == (whole.n_rows, whole.n_parameters)
+    assert alone.log_likelihood == pytest.approx(whole.log_likelihood)
+    assert alone.entropy == pytest.approx(whole.entropy)
+    assert score_samples(model, pmf.StoredSamples([], model.schema)).n_rows == 0
+    with pytest.raises(SchemaError, match="different schemas"):
+        score_samples(make_model([2], 1), stored)
+
+
+def test_criteria__of_forests_and_of_traits():
+    schema = pmf.Schema.from_cardinalities([3, 2])
+    forest = Forest(np.array([[-1, 0], [-1, -1]], np.int32), schema.offsets)
+    tables = np.array([0.5, 0.5, 0.0, *[0.5, 0.5] * 3, 0.2, 0.3, 0.5, 0.4, 0.6])
+    model = TreePMF.make(TreeParameters(np.array([0.5, 0.5]), forest, tables), schema)
+    # of the first state a level that nobody holds, and a row for each level of the parent
+    assert count_parameters(model) == 1 + (1 + 3) + (2 + 1)
+    counts = pmf.count_pairs(np.array([[0, 1], [1, 1]]), schema, n_folds=2)
+    with pytest.raises(pmf.PmfError, match="model has forests or traits"):
+        score_composite(model, counts)
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, (200, 4))
+    with pytest.raises(pmf.PmfError, match="model has continuous traits"):
+        pmf.fit_traits(codes, rng=0).criteria(codes)
+
+
+def log_composite(model, logs, table):
+    """Composite log-likelihood at logarithms of factors and prior, one pair of levels at a time."""
+    offsets, rank = model.schema.offsets, model.rank
+    n_levels = model.schema.n_levels
+    factors = np.exp(logs[: n_levels * rank].reshape(n_levels, rank))
+    factors /= np.repeat(np.add.reduceat(factors, offsets[:-1]), np.diff(offsets), axis=0)
+    prior = np.exp(logs[n_levels * rank :])
+    prior /= prior.sum()
+    pairs = (factors * prior) @ factors.T
+    return float((np.triu(table, 1) * np.log(pairs)).sum())
+
+
+def test_score_composite__score_and_information_are_the_derivatives():
+    model = make_model([3, 2, 2], 2)
+    rng = np.random.default_rng(0)
+    pairs = (model.factors * model.prior) @ model.factors.T
+    owners = np.repeat(np.arange(3), [3, 2, 2])
+    across = owners[:, None] != owners
+    table = np.where(across, np.round(1e9 * pairs), 0).astype(np.int64)
+    logs = np.log(np.concatenate([model.factors.ravel(), model.prior]))
+
+    def slope(at, table, index, step=1e-5):
+        bump = np.zeros(logs.size)
+        bump[index] = step
+        ends = (log_composite(model, at + sign * bump, table) for sign in (1, -1))
+        return -np.subtract(*reversed(list(ends))) / (2 * step)
+
+    other = np.where(across, rng.integers(0, 50, pairs.shape), 0)
+    other = np.triu(other) + np.triu(other).T
+    expected = [slope(logs, other, index) for index in range(logs.size)]
+    np.testing.assert_allclose(_take_score(model, other), expected, rtol=1e-4, atol=1e-4)
+    # at the truth the expected information is minus the second derivative
+    information = _take_information(model, np.triu(table))
+    direction = rng.standard_normal(logs.size)
+    step = 1e-3
+    values = [log_composite(model, logs + t * direction, table) for t in (-step, 0.0, step)]
+    bend = (values[0] - 2 * values[1] + values[2]) / step**2
+    assert direction @ information @ direction == pytest.approx(-bend, rel=1e-3)
+
+
+def test_score_composite__two_variables_have_as_many_parameters_as_they_have():
+    """Of one pair per sample the composite likelihood is the likelihood: J = H."""
+    rng = np.random.default_rng(0)
+    schema = pmf.Schema.from_cardinalities([6, 6])
+    codes = rng.integers(0, 6, (20_000, 2))
+    counts = pmf.count_pairs(codes, schema, n_folds=200)
+    found = score_composite(pmf.fit(counts, 1, method="opt").model, counts)
+    assert found.n_effective == pytest.approx(10, abs=5 * math.sqrt(2 * 10 / 200))
+    assert found.n_rows == 20_000
+    assert found.bic - found.aic == pytest.approx(found.n_effective * (math.log(20_000) - 2))
+
+
+def test_score_composite__pairs_of_one_sample_hang_together():
+    """Of N independent variables a single's score counts N - 1 times, and so do its parameters."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, (20_000, 5))
+    counts = pmf.count_pairs(codes, [3] * 5, n_folds=200)
+    found = score_composite(pmf.fit(counts, 1, method="opt").model, counts)
+    assert found.n_effective == pytest.approx(4 * 10, rel=5 * math.sqrt(2 / (10 * 200)))
+
+
+def test_score_composite__refuses():
+    model = make_model([2, 2], 1)
+    counts = pmf.count_pairs(np.array([[0, 1], [1, 1]]), [2, 2], n_folds=1)
+    with pytest.raises(pmf.PmfError, match=r"counts has 1 folds with pairs; count with n_folds=16"):
+        score_composite(model, counts)
+    with pytest.raises(SchemaError, match="different schemas"):
+        score_composite(make_model([2, 3], 1), counts)
+    wide = make_model([2, 2], 900)
+    with pytest.raises(MemoryPlanError, match=r"4500 entries, above 4000"):
+        score_composite(wide, counts)

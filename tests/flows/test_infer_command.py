@@ -1,0 +1,54 @@
+import json
+
+import numpy as np
+import pytest
+
+from pmflib.operations.planning import width
+
+RNG = np.random.default_rng(2)
+
+
+def write_log(path, n_users=60, n_items=40, n_rows=1200):
+    cells = RNG.permutation(n_users * n_items)[:n_rows]
+    rows = "".join(f"u{cell // n_items},i{cell % n_items},{RNG.integers(1, 6)}\n" for cell in cells)
+    path.write_text(f"who,what,stars\n{rows}")
+
+
+def test_infer__a_long_log_is_named_with_the_options_that_draft_it(call, tmp_path):
+    write_log(tmp_path / "a.csv")
+    code, out, _ = call("infer", "a.csv")
+    assert code == 0
+    command = out.strip().splitlines()[-1].partition("draft it as a long log: pmf ")[2]
+    assert command == "infer a.csv --sample who --variable what --value stars --output long"
+    code, out, _ = call(*command.split())
+    assert code == 0
+    assert out.startswith("40 variables with 200 levels in all")
+    code, out, _ = call("infer", "a.csv", "--output", "again", "--json")
+    assert json.loads(out)["long_flags"] == "--sample who --variable what --value stars"
+
+
+@pytest.fixture
+def small_machine(monkeypatch):
+    monkeypatch.setattr(width, "find_memory_limit", lambda: 1 << 20)
+
+
+def test_infer__a_table_too_wide_is_refused_and_nothing_is_written(call, tmp_path, small_machine):
+    columns = ",".join(f"q{n}" for n in range(40))
+    rows = "\n".join(",".join(map(str, RNG.integers(0, 9, 40))) for _ in range(99))
+    (tmp_path / "a.csv").write_text(f"{columns}\n{rows}\n")
+    code, _, err = call("infer", "a.csv")
+    assert code != 0
+    assert "does not fit: count needs" in err
+    assert "40 variables have 360 levels in all" in err
+    assert not (tmp_path / "schema.json").exists()
+
+
+def test_run__a_table_too_wide_is_refused_before_it_is_read(call, tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("a,b\n" + "x,y\nu,v\n" * 50)
+    assert call("infer", "a.csv")[0] == 0
+    monkeypatch.setattr(width, "find_memory_limit", lambda: 1 << 10)
+    code, _, err = call("run", "pipeline.toml")
+    assert code != 0
+    assert "does not fit: count needs" in err
+    assert not list((tmp_path / "store").glob("datasets/*"))
+    assert not list((tmp_path / "store").rglob("*.parquet"))

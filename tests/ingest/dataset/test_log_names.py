@@ -1,0 +1,69 @@
+import pytest
+
+from pmflib.config import make_source
+from pmflib.core.errors import SchemaError
+from pmflib.ingest.dataset.log_names import (
+    LogNames,
+    find_log_names,
+    make_label_schema,
+    narrow_schema,
+)
+from pmflib.ingest.sources import find_sources
+
+SOURCE = make_source(
+    {"path": "x", "layout": "long", "sample": "task", "variable": "worker", "value": "label"}
+)
+
+
+def names_in(tmp_path, content):
+    path = tmp_path / "log.csv"
+    path.write_bytes(content)
+    (source,) = find_sources(str(path))
+    return find_log_names(source, SOURCE)
+
+
+def test_find_log_names__names_in_natural_order(tmp_path):
+    lines = b"task,worker,label\n1,w10,b\n1,w2,a\n2, w2 ,NA\n2,,a\n3,\xff,c\n"
+    found = names_in(tmp_path, lines)
+    assert found == LogNames(("w2", "w10"), ("a", "b", "c"))
+
+
+def test_merge__is_the_union():
+    parts = [LogNames(("b",), ("y",)), LogNames(("a", "b"), ("x",)), LogNames((), ())]
+    assert LogNames.merge(parts) == LogNames(("a", "b"), ("x", "y"))
+
+
+def test_find_log_names__label_column_with_too_many_values(tmp_path):
+    lines = "task,worker,label\n" + "".join(f"1,w,{i}\n" for i in range(1001))
+    with pytest.raises(SchemaError, match="column 'label' has more than 1000 distinct values"):
+        names_in(tmp_path, lines.encode())
+
+
+def test_make_label_schema__every_worker_has_the_classes():
+    schema = make_label_schema(LogNames(("u", "v"), ("a", "b")), SOURCE, ["b", "a", "c"])
+    assert schema.names == ("u", "v")
+    assert [variable.levels for variable in schema] == [("b", "a", "c")] * 2
+    with pytest.raises(SchemaError, match="0 workers and 1 labels were found"):
+        make_label_schema(LogNames((), ("a",)), SOURCE)
+
+
+def test_narrow_schema__names_of_one_file_in_their_own_order():
+    schema = make_label_schema(LogNames(("u", "v", "w"), ("a", "b")), SOURCE, ["b", "a", "c"])
+    part = narrow_schema(schema, LogNames(("v", "w"), ("a", "b", "x")), SOURCE)
+    assert part.names == ("v", "w")
+    assert part[0].levels == ("a", "b")
+    # whatever other files hold, it is the same
+    more = make_label_schema(LogNames(("t", "v", "w"), ()), SOURCE, ["a", "b"])
+    assert narrow_schema(more, LogNames(("v", "w"), ("a", "b", "x")), SOURCE).digest == part.digest
+
+
+@pytest.mark.parametrize("names", [LogNames((), ("a",)), LogNames(("u",), ("x",))])
+def test_narrow_schema__nothing_of_its_own(names):
+    schema = make_label_schema(LogNames(("u", "v"), ("a", "b")), SOURCE)
+    assert narrow_schema(schema, names, SOURCE) is schema
+
+
+def test_log_names__saved_and_loaded(tmp_path):
+    names = LogNames(("w2", "w10"), ("ja", "ä"))
+    names.save(tmp_path / "census.json")
+    assert LogNames.load(tmp_path / "census.json") == names

@@ -1,0 +1,30 @@
+import pytest
+
+import pmflib as pmf
+from pmflib.core.errors import StoreError
+from pmflib.ingest.dataset.spill_lists import LEVELS_FILE, find_levels, write_levels
+
+
+def schema_of(**levels):
+    return pmf.Schema(tuple(pmf.Variable(name, tuple(labels)) for name, labels in levels.items()))
+
+
+WHOLE = schema_of(u="ab", v="cab", w="b")
+
+
+def test_find_levels__of_a_part_in_another_order(tmp_path):
+    write_levels(tmp_path, schema_of(w="b", v="ab"))
+    assert find_levels(tmp_path, WHOLE).tolist() == [5, 3, 4, -1]
+
+
+def test_find_levels__no_names(tmp_path):
+    assert find_levels(tmp_path, WHOLE) is None
+
+
+def test_find_levels__strange_and_damaged_names(tmp_path):
+    write_levels(tmp_path, schema_of(v="ax"))
+    with pytest.raises(StoreError, match=r'encoded with \["v", "x"\], which the schema lacks'):
+        find_levels(tmp_path, WHOLE)
+    (tmp_path / LEVELS_FILE).write_text("[1")
+    with pytest.raises(StoreError, match=r"cannot be read .* spill its file again"):
+        find_levels(tmp_path, WHOLE)

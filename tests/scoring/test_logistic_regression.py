@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+
+from pmflib.scoring import prediction
+from pmflib.scoring.prediction import find_fit_obstacle, fit_logistic_regression
+
+SIZES = np.array([2, 3, 3])
+ALONE = np.array([0.5, 0.4, 0.1])
+
+
+def draw(n_rows, seed):
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, n, n_rows) for n in SIZES], axis=1)
+    # missing says more than the level: level 2 of the target is never there
+    codes[:, 2] = rng.integers(0, 2, n_rows)
+    codes[(codes[:, 2] == 1) & (rng.random(n_rows) < 0.9), 1] = -1
+    return codes
+
+
+def test_fit_logistic_regression__missing_is_a_level_and_unseen_levels_keep_their_share():
+    fitted = fit_logistic_regression(draw(400, 0), draw(100, 1), SIZES, 2, ALONE)
+    pmf = fitted.predict_proba(np.array([[0, -1, 0], [1, 2, 1]]))
+    np.testing.assert_allclose(pmf.sum(axis=1), 1)
+    np.testing.assert_allclose(pmf[:, 2], 0.1)
+    assert pmf[0, 1] > 0.7
+    assert pmf[1, 0] > 0.7
+    assert fitted.penalty in prediction.PENALTIES
+
+
+def test_fit_logistic_regression__without_other_rows_takes_the_default():
+    fitted = fit_logistic_regression(draw(50, 0), draw(0, 1), SIZES, 2, ALONE)
+    assert fitted.penalty == prediction.DEFAULT_PENALTY
+
+
+def test_find_fit_obstacle__what_cannot_be_fitted(monkeypatch):
+    codes = draw(50, 0)
+    assert find_fit_obstacle(codes, 2, 3) == ""
+    assert "no other variable" in find_fit_obstacle(codes[:, 2:], 0, 3)
+    assert "fewer than two levels" in find_fit_obstacle(codes[:0], 2, 3)
+    monkeypatch.setattr(prediction, "MAX_WORK", 449)
+    assert find_fit_obstacle(codes, 2, 3).startswith("50 rows x 3 variables x 3 levels")
+    with pytest.raises(ValueError, match="2 classes"):
+        fit_logistic_regression(codes[codes[:, 2] == 0], codes, SIZES, 2, ALONE)

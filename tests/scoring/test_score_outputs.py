@@ -1,0 +1,77 @@
+"""Predictions are published only if they are those of all samples."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pmflib.core.errors import ConfigError, StoreError
+from pmflib.scoring.score_outputs import claim_output, claim_parts, publish_folder, publish_parts
+from pmflib.store.table_files import hold_output
+
+
+def write_parts(folder, *sizes):
+    for index, size in enumerate(sizes):
+        pq.write_table(pa.table({"row": range(size)}), folder / f"part-{index:05}.parquet")
+
+
+def test_publish_folder__part_that_another_took_away(tmp_path):
+    write_parts(claim_parts(tmp_path), 3, 4, 5)
+    (tmp_path / "parts" / "part-00001.parquet").unlink()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreError, match="8 rows for 12 samples"):
+        publish_folder(tmp_path, tmp_path / "folder", 12)
+    assert list((tmp_path / "folder").iterdir()) == []
+    write_parts(claim_parts(tmp_path), 3, 4, 5)
+    publish_folder(tmp_path, tmp_path / "folder", 12)
+    assert len(list((tmp_path / "folder").iterdir())) == 3
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out"])
+def test_publish_parts__part_that_another_took_away(name, tmp_path):
+    (tmp_path / "parts").mkdir()
+    write_parts(tmp_path / "parts", 3, 4)
+    with pytest.raises(StoreError, match="7 rows for 12 samples"):
+        publish_parts(tmp_path / "parts", tmp_path / name, 12)
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out"])
+def test_hold_output__of_another_process(name, tmp_path):
+    output = tmp_path / name
+    with (
+        hold_output(output),
+        pytest.raises(ConfigError, match=rf"another process writes to output '.*{name}'"),
+        hold_output(output),
+    ):
+        pass
+    with hold_output(output):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ([name] if name == "out" else [])
+
+
+def test_hold_output__parts_of_an_interrupted_call_stay(tmp_path):
+    with hold_output(tmp_path / "out.csv"):
+        write_parts(tmp_path / ".out.csv.parts", 3)
+    assert len(list((tmp_path / ".out.csv.parts").iterdir())) == 1
+
+
+def test_claim_output__parts_of_an_interrupted_call_stay_and_others_go(tmp_path):
+    claim_output(tmp_path, "one", as_file=True)
+    (tmp_path / "_quarantine").mkdir()
+    write_parts(tmp_path, 3)
+    claim_output(tmp_path, "one", as_file=True)
+    assert len(list(tmp_path.iterdir())) == 3
+    with pytest.raises(ConfigError, match="holds something else"):
+        claim_output(tmp_path, "two", as_file=False)
+    claim_output(tmp_path, "two", as_file=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["_scores.json"]
+
+
+def test_hold_output__file_where_a_folder_is_to_be(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with (
+        pytest.raises(ConfigError, match="is a file; name a folder"),
+        hold_output(tmp_path / "out"),
+    ):
+        pass
+    assert (tmp_path / "out").read_text() == "mine"

@@ -1,0 +1,8 @@
+import pytest
+
+from pmflib.store.artefacts import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")

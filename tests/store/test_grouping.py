@@ -1,0 +1,60 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmflib.store.sample_blocks import (
+    BLOCK_COST,
+    COUNTING_COARSENESS,
+    MAX_GROUP,
+    MIN_GROUP,
+    TARGET_GROUPS,
+    BlockReference,
+    group_blocks,
+)
+
+
+def make_blocks(sizes):
+    return [BlockReference("p", n, n + 1, 0, size, 0) for n, size in enumerate(sizes)]
+
+
+SIZES = st.lists(st.one_of(st.just(0), st.integers(0, 3 * MAX_GROUP)), max_size=40)
+
+
+@given(SIZES)
+def test_group_blocks__covers_every_block_once_in_order(sizes):
+    blocks = make_blocks(sizes)
+    groups = group_blocks(blocks)
+    assert [block for group in groups for block in group] == blocks
+    assert all(groups)
+
+
+@given(SIZES)
+def test_group_blocks__a_group_is_full_with_its_last_block_and_not_before(sizes):
+    groups = group_blocks(make_blocks(sizes))
+    total = sum(sizes) + BLOCK_COST * len(sizes)
+    target = min(MAX_GROUP, max(MIN_GROUP, total // TARGET_GROUPS))
+    for group in groups[:-1]:
+        costs = [block.n_observed + BLOCK_COST for block in group]
+        assert sum(costs[:-1]) < target <= sum(costs)
+
+
+@pytest.mark.parametrize(
+    ("size", "n_blocks", "n_groups"),
+    [
+        (1, 20, 1),
+        (1, 1000, 8),
+        (1, 100_000, 64),
+        (MIN_GROUP, 640, 64),
+        (MAX_GROUP // 4, 1000, 250),
+    ],
+)
+def test_group_blocks__tens_of_groups_unless_small_or_huge(size, n_blocks, n_groups):
+    assert len(group_blocks(make_blocks([size] * n_blocks))) == n_groups
+
+
+def test_group_blocks__coarser_ones_are_larger_within_the_limit():
+    assert (
+        len(group_blocks(make_blocks([MIN_GROUP] * 80), COUNTING_COARSENESS))
+        == 64 // COUNTING_COARSENESS
+    )
+    assert len(group_blocks(make_blocks([MAX_GROUP] * 40), COUNTING_COARSENESS)) == 40

@@ -1,0 +1,55 @@
+"""A store that an earlier state of the project wrote, before its modules were moved, is read as it is."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from pmflib.store.artefacts import Store
+from tests.factories import call_command
+
+KEPT = Path(__file__).with_name("kept_store.tar.gz")
+"""Pipeline, schema, 120 drawn rows and the store of `pmf run pipeline.toml`."""
+MODEL = "ed75ef9b2d7c33b0ef41a556"
+SECOND_QUALITY = "857922ae7b20ce0fe8592832af234706410f9ff64b8c3765f238a7a5ba07e427"
+"""Findings of another run, which are about what has changed since the first; as the code that wrote it makes them."""
+
+
+@pytest.fixture
+def kept(tmp_path):
+    with tarfile.open(KEPT) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def list_artefacts(folder):
+    found = [entry.reference for entry in Store(str(folder / "store")).entries()]
+    return {(each.kind, each.digest) for each in found}
+
+
+def test_kept_store__another_run_makes_the_new_part_of_its_model_alone(kept, monkeypatch, capsys):
+    before = list_artefacts(kept)
+    assert call_command(monkeypatch, "run", kept / "pipeline.toml", "--json") == 0
+    run = json.loads(capsys.readouterr().out)
+    assert (run["outcome"], run["live_model"][:24]) == ("unchanged", MODEL)
+    made = list_artefacts(kept) - before
+    # models have had a new part since, what they are worth in answers; the parameters are the same
+    assert {kind for kind, _ in made} == {"quality", "model"}
+    assert ("quality", SECOND_QUALITY) in made
+    assert call_command(monkeypatch, "verify", kept / "pipeline.toml") == 0
+
+
+def test_kept_store__its_model_answers_as_it_did(kept, monkeypatch, capsys):
+    question = "P(q1=yes | q2=yes)"
+    asked = ("query", kept / "pipeline.toml", question, "--json")
+    assert call_command(monkeypatch, *asked, "--from", "model") == 0
+    known = 0.6357920801882087
+    assert json.loads(capsys.readouterr().out)["value"] == pytest.approx(known, abs=1e-12)
+    # nothing was learnt of what it is worth: with its counts it answers by what is assumed
+    assert call_command(monkeypatch, *asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    (row,) = found["levels"]
+    n, (m,) = found["support"]["given"][0]["with_targets"], found["equivalent_samples"]
+    assert m == pytest.approx(90, abs=0.1)
+    assert found["value"] == pytest.approx((n * row["counted"] + m * known) / (n + m))
