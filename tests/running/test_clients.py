@@ -135,7 +135,10 @@ def test_find_memory_limit__leaves_room():
     assert 0 < find_memory_limit() < psutil.virtual_memory().total
 
 
-def test_start_workers__processes_keep_the_memory_of_blocks():
+def test_start_workers__processes_keep_the_memory_of_blocks(monkeypatch):
+    # each process that Dask starts leaves its options in the environment, and what is there takes precedence
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"):
+        monkeypatch.delenv(name, raising=False)
     with (
         start_workers(ClusterConfig(processes=True, workers=1)) as address,
         open_client(address) as client,
