@@ -2,10 +2,12 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from pmflib.store.checkpoints import save_bytes
+from pmflib.store.objects.local_folder import make_folder
 
 
 def build(store, write, number=0):
@@ -99,3 +101,26 @@ def test_build__file_system_without_locks(store, monkeypatch):
     monkeypatch.setattr("fcntl.flock", refuse)
     assert build(store, write).summary == {"folder": "work"}
     assert list_folders(store) == []
+
+
+def test_make_folder__made_and_removed_by_another_meanwhile(tmp_path, monkeypatch):
+    really_make, calls = Path.mkdir, []
+
+    def mkdir(path, *arguments, **options):
+        calls.append(path)
+        if len(calls) == 1:
+            raise FileExistsError(17, "File exists", str(path))
+        really_make(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    make_folder(tmp_path / "folder")
+    assert (tmp_path / "folder").is_dir()
+    assert len(calls) == 2
+
+
+def test_make_folder__file_or_broken_link_in_the_way(tmp_path):
+    (tmp_path / "file").write_bytes(b"1")
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    for name in ("file", "link"):
+        with pytest.raises(FileExistsError):
+            make_folder(tmp_path / name)

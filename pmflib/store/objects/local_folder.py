@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,9 +29,15 @@ def make_root(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it, at most as open as the one they are in; one that is there stays as it is."""
-    if not path.is_dir():
+    while not path.is_dir():
         make_folder(path.parent)
-        path.mkdir(path.parent.stat().st_mode & 0o777, exist_ok=True)
+        try:
+            path.mkdir(path.parent.stat().st_mode & 0o777)
+        except FileExistsError:
+            # another may have made it, and removed it again since then: only what is there and no folder is in the way
+            with suppress(FileNotFoundError):
+                if not stat.S_ISDIR(path.lstat().st_mode):
+                    raise
 
 
 def write_object(path: Path, content: bytes) -> None:
