@@ -293,14 +293,14 @@ def run_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
 def run_night(folder: Path, pipeline: str, night: int, accident: str) -> Outcome:
     """Run the pipeline once, and read its record."""
     from pmflib_flows.etl import etl
-    from pmflib_flows.exit_codes import EXIT_CODES
+    from pmflib_flows.exit_codes import find_exit_code
 
     store, code = Store(folder / "store"), 0
     before = find_live(store, "pipeline")
     try:
         etl(str(folder / "pipeline.toml"))
     except PmfError as error:
-        code = EXIT_CODES[type(error)]
+        code = find_exit_code(type(error))
     record = list_records(store, "pipeline")[-1]
     crossed = [each for each in find_recorded(record.facts) if not each.passed]
     # a guard that stops one file may warn of another

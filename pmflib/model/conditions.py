@@ -186,7 +186,7 @@ def find_able_states(
 def condition_states(
     prior: FloatArray, factors: FloatArray, offsets: IntArray, conditions: Conditions
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Condition a mixture of independent variables on levels that somebody can have.
+    """Condition a mixture of independent variables on levels of some variables.
 
     Parameters
     ----------
@@ -195,9 +195,10 @@ def condition_states(
 
     Returns
     -------
-    Prior and factors given the conditions, and the log-probability of the conditions, nats.
+    Prior and factors given the conditions, and the log-probability of the conditions, nats; -inf, with prior and
+    factors as they were, where nobody can meet them.
     """
-    factors = factors.copy()
+    unchanged, factors = factors, factors.copy()
     masses = np.empty((len(conditions), prior.size))
     for mass, (position, codes) in zip(masses, conditions.items(), strict=True):
         block = factors[offsets[position] : offsets[position + 1]]
@@ -213,6 +214,8 @@ def condition_states(
     log_prior, log_masses = take_logs(prior, masses)
     logs: FloatArray = log_prior + log_masses.sum(axis=0)
     logs[(prior <= FLOOR) | (masses <= FLOOR).any(axis=0)] = -np.inf
+    if logs.max() == -np.inf:
+        return prior, unchanged, -np.inf
     weights = np.exp(logs - logs.max())
     log_probability = float(logs.max() + np.log(weights.sum()))
     return weights / weights.sum(), factors, log_probability

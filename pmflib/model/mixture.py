@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -400,14 +401,17 @@ class Mixture(Summarised):
         """
         if not conditions:
             return self, 0.0
-        if positions := self.find_impossible(conditions):
+        found, log_probability = self._condition(conditions)
+        if log_probability == -math.inf:
+            positions = self.find_impossible(conditions)
             raise PmfError(
                 f"nobody can have {describe_conditions(self.schema, conditions, positions)}: the model gives that "
                 "probability 0, and no answer; leave a condition out, or fit with a larger pseudo-count"
             )
-        return self._condition(conditions)
+        return found, log_probability
 
     def _condition(self, conditions: Conditions) -> tuple[Self, float]:
+        """Do `condition_codes`; of what nobody can meet, the model as it was, and -inf."""
         prior, factors, log_probability = condition_states(
             self.prior, self.factors, self.schema.offsets, conditions
         )

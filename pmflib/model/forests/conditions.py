@@ -41,7 +41,11 @@ def condition_forests(
         logs = np.where(prior > FLOOR, np.log(np.maximum(prior, FLOOR)), -np.inf)
     for state in np.flatnonzero(prior > FLOOR).tolist():
         messages = kept.copy()
+        # tables of variables without a condition at or below them stay as they are
+        touched = set(conditions)
         for position in forest.order[state][::-1].tolist():
+            if position not in touched:
+                continue
             mine = slice(int(offsets[position]), int(offsets[position + 1]))
             message = messages[mine]
             most = message.max()
@@ -59,6 +63,7 @@ def condition_forests(
             )
             parent = int(forest.parents[state, position])
             if parent >= 0:
+                touched.add(parent)
                 messages[offsets[parent] : offsets[parent + 1]] *= np.where(
                     chances > FLOOR, chances, 0.0
                 )[:, 0]

@@ -242,7 +242,12 @@ class _Weighed:
         sides: list[Mixture | None] = []
         chances = []
         for given, counts in zip(self.bound.sides, self.counted, strict=True):
-            if counts is not None and counts.any() and self.model.find_impossible(given):
+            try:
+                side, chance = self.model.condition_codes(given)
+            except PmfError:
+                # the model rules them out: counts have the last word
+                if counts is None or not counts.any():
+                    raise
                 words = describe_conditions(self.bound.schema, given)
                 self.doubts.append(
                     f"the model gives {words} probability 0, and samples have it: counts alone answer, and a row that "
@@ -251,7 +256,6 @@ class _Weighed:
                 sides.append(None)
                 chances.append(0.0)
                 continue
-            side, chance = self.model.condition_codes(given)
             sides.append(side)
             chances.append(math.exp(chance))
         return sides, chances
