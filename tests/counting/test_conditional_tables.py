@@ -10,7 +10,12 @@ import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, MemoryPlanError, SchemaError
 from pmflib.counting import conditional_tables
-from pmflib.counting.conditional_tables import TableRequest, count_stored_tables, count_tables
+from pmflib.counting.conditional_tables import (
+    TableRequest,
+    count_stored_tables,
+    count_tables,
+    plan_stored_tables,
+)
 from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 1, 4, 20, 5]
@@ -204,6 +209,7 @@ def test_count_stored_tables__the_same_on_workers(blocks, thread_client):
     check(counted.tables, CODES, MANY)
     alone = count_stored_tables(blocks, SCHEMA, MANY)
     assert (counted.n_rows, counted.seconds) == (alone.n_rows, alone.seconds)
+    assert plan_stored_tables(blocks, SCHEMA, MANY) == alone.seconds
 
 
 def test_count_stored_tables__superseded_rows_are_not_counted(blocks):

@@ -118,6 +118,31 @@ def test_query__all_questions_are_counted_in_one_pass(pipeline, call, tmp_path, 
     assert "questions.txt, line 6: variable 'v9'" in call("--file", path, "--run", "1")[2]
 
 
+@pytest.mark.parametrize("seconds", [0.1, 100.0])
+def test_query__the_cluster_counts_what_takes_long_and_says_so_before(
+    pipeline, call, monkeypatch, thread_client, seconds
+):
+    count, clients = conditional_tables.count_stored_tables, []
+
+    def watch(*arguments, client, **options):
+        clients.append(client)
+        return count(*arguments, client=client, **options)
+
+    monkeypatch.setattr(evidence, "count_stored_tables", watch)
+    monkeypatch.setattr(conditional_tables.TablePlan, "plan_seconds", lambda plan, block: seconds)
+    monkeypatch.setenv("PMF_DASK_ADDRESS", thread_client.scheduler.address)
+    question = f"P(v2 | v0=4, v1=1, v3={2 if seconds > 1 else 3})"
+    code, out, said = call(question, "--run", "1", "--json")
+    assert code == 0
+    (client,) = clients
+    assert (client is not None) == ("of one core" in said) == (seconds > 1)
+    monkeypatch.delenv("PMF_DASK_ADDRESS")
+    # what was counted is not counted again, and nothing is said of it
+    assert call(question, "--run", "1", "--json") == (0, out, "")
+    known = load_model(pipeline, 1).ask(question, read_codes(pipeline, 1))
+    assert json.loads(out) == json.loads(json.dumps(known.to_json() | {"from": "both"}))
+
+
 def test_query__a_budget_counts_a_part_and_says_so(pipeline, call, monkeypatch):
     question = "P(v3 | v0=4, v1=1, v2=2)"
     # every block takes a second

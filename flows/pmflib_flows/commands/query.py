@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from pmflib.model.questions.answers import Answer
     from pmflib.model.questions.comparison import AnswerComparison
     from pmflib.model.questions.evidence import Evidence
+    from pmflib.running.clients import Client
     from pmflib.store.artefacts import Reference, Store
 
 
+LONG = 2.0
+"""Seconds of one core from which on it is said how long counting will take."""
 WIDE = 5
 """Columns of labels from which on a table is printed with a row for each of them."""
 
@@ -61,14 +64,20 @@ def query(
     seconds = _read_budget(budget)
     asked = [("", question)] if file is None else _read_questions(file)
     checked = load_pipeline(config)
-    from pmflib_tasks.stage import open_store
+    from pmflib.running.workers import find_scheduler
+    from pmflib_tasks.stage import open_store, open_workers_late
 
-    asker = _Asker(open_store(checked), checked.name, seconds)
     names = [run] if against is None else [run, against]
-    models = [asker.open(name) for name in names]
-    _count_all(models, [text for _, text in asked], source)
-    options = {"top": top, "source": source, "level": level}
-    found = [_answer(models, text, origin, options) for origin, text in asked]
+    with ExitStack() as stack:
+        # workers that run already count what takes long; for one question none are started
+        client, address = None, find_scheduler(checked.cluster)
+        if address:
+            client = stack.enter_context(open_workers_late(checked, address))
+        asker = _Asker(open_store(checked), checked.name, seconds, client)
+        models = [asker.open(name) for name in names]
+        _count_all(models, [text for _, text in asked], source)
+        options = {"top": top, "source": source, "level": level}
+        found = [_answer(models, text, origin, options) for origin, text in asked]
     if as_json:
         content = [each.to_json() for each in found]
         print_json(content[0] if file is None else content)
@@ -109,10 +118,10 @@ def _read_budget(text: str | None) -> float | None:
 class _Asker:
     """Models of a pipeline by the names of runs, with what they were made from."""
 
-    def __init__(self, store: Store, name: str, budget: float | None) -> None:
+    def __init__(self, store: Store, name: str, budget: float | None, client: Client) -> None:
         self.store = store
         self.name = name
-        self.budget = budget
+        self.options: dict[str, Any] = {"budget": budget, "client": client}
 
     def open(self, run: str) -> tuple[JointPMF, Evidence | None]:
         from pmflib.model import JointPMF
@@ -120,8 +129,7 @@ class _Asker:
 
         reference = self.find(run)
         model = JointPMF.load(self.store.locate(reference) / "model")
-        options = {"budget": self.budget}
-        return model, open_evidence(self.store, self.name, reference, model.schema, **options)
+        return model, open_evidence(self.store, self.name, reference, model.schema, **self.options)
 
     def find(self, run: str) -> Reference:
         from pmflib.store.run_records import find_live
@@ -155,6 +163,13 @@ def _count_all(
             with suppress(PmfError):
                 bound = bind_question(parse_question(text or ""), model.schema)
                 requests += list_requests(bound, source)
+        if (seconds := evidence.plan(requests)) > LONG:
+            from pmflib.operations.planning.whole_run import show_seconds
+
+            err.print(
+                f"counting in {evidence.n_rows:,} samples: about {show_seconds(seconds)} of one core, kept for the "
+                "next time; --budget counts a part"
+            )
         evidence.count(requests)
 
 

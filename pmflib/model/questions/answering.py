@@ -158,6 +158,7 @@ def answer_bound(
         expected_error=expected_error,
         support=support,
         equivalent_samples=weighed.equivalent_samples,
+        is_assumed=bool(weighed.equivalent_samples) and not weighed.worth.n_questions,
         warnings=tuple(doubts),
         no_errors="" if errors is not None else weighed.no_errors,
         as_other=bound.as_other,

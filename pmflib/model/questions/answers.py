@@ -62,6 +62,8 @@ class Answer(Summarised):
     equivalent_samples
         Rows that the model counts for beside the samples, by set of conditions and combination of levels of the
         variables that are given as a whole.
+    is_assumed
+        Whether these are a guess: the model has not been compared with rows that its fit has not seen.
     warnings
         Sentences on what the model cannot know, or has read in another way.
     no_errors
@@ -88,6 +90,7 @@ class Answer(Summarised):
     expected_error: float | None = None
     support: Support | None = None
     equivalent_samples: tuple[float, ...] = ()
+    is_assumed: bool = False
     warnings: tuple[str, ...] = ()
     no_errors: str = ""
     as_other: Mapping[str, str] = field(default_factory=dict)
@@ -167,9 +170,10 @@ class Answer(Summarised):
             weight = f"{least:,.0f} to {most:,.0f}"
         if self.source == "counts":
             return "counts alone"
+        assumed = " (assumed: no unseen rows say what it is worth)" if self.is_assumed else ""
         if self.source == "model":
-            return "the model alone" + (f", worth {weight} rows" if rows else "")
-        return f"counts, and the model as {weight} rows more"
+            return "the model alone" + (f", worth {weight} rows{assumed}" if rows else "")
+        return f"counts, and the model as {weight} rows more{assumed}"
 
     def summary(self) -> Summary:
         """Show the question, what stands behind the answer, its warnings, and its first rows."""
@@ -218,6 +222,7 @@ class Answer(Summarised):
             out |= {"expected": self.expected, "expected_error": self.expected_error}
         out |= {"level": self.level, "from": self.source}
         out["equivalent_samples"] = list(self.equivalent_samples)
+        out["equivalent_samples_assumed"] = self.is_assumed
         out["support"] = None if self.support is None else self.support.to_json()
         out["warnings"] = list(self.warnings)
         if self.no_errors:

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,15 +20,17 @@ from pmflib.counting.conditional_tables import (
     TableRequest,
     count_stored_tables,
     count_tables,
+    plan_stored_tables,
 )
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.model.mixture import Mixture
 from pmflib.running.clients import Client
 from pmflib.schema import Schema
-from pmflib.store.artefacts import Reference, Store
+from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import holds
 from pmflib.store.run_records import find_run_of
+from pmflib.store.sample_blocks import BlockReference
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 CountSamples: TypeAlias = Callable[[Sequence[TableRequest]], tuple[Sequence[IntArray], int]]
@@ -50,6 +52,8 @@ class Evidence:
         there are none, or where reading them would take longer than counting anew.
     count_samples
         Counts any tables in the samples, and says in how many of them; None where there are no samples.
+    plan_samples
+        Seconds that this takes one core, about; None where that is not known.
     n_counted
         Samples that tables of more than two variables were counted in, where these are not all: a part that follows
         from the data alone. None where they are all.
@@ -59,6 +63,7 @@ class Evidence:
     n_rows: int
     read_pairs: Callable[[], IntArray] | None = None
     count_samples: CountSamples | None = None
+    plan_samples: Callable[[Sequence[TableRequest]], float] | None = None
     n_counted: int | None = None
     _known: dict[TableRequest, IntArray | None] = field(default_factory=dict)
 
@@ -90,20 +95,23 @@ class Evidence:
     def count(self, requests: Iterable[TableRequest]) -> None:
         """Count tables that are not known yet: in one pass over the samples, or of two variables at most by pairs."""
         wanted = dict.fromkeys(each for each in requests if each not in self._known)
-        others = []
+        others = [each for each in wanted if not self._is_known(each)]
         for each in wanted:
             if self._is_known(each):
                 self._known[each] = self._look_up(each)
-            elif self.count_samples is None:
-                self._known[each] = None
-            else:
-                others.append(each)
-        if others:
-            assert self.count_samples is not None
+        if self.count_samples is None:
+            self._known |= dict.fromkeys(others)
+        elif others:
             tables, n_counted = self.count_samples(others)
             self._known |= dict(zip(others, tables, strict=True))
             if n_counted < self.n_rows:
                 self.n_counted = n_counted
+
+    def plan(self, requests: Iterable[TableRequest]) -> float:
+        """Seconds that `count` of the same requests would take one core, about; 0 where that is not known."""
+        wanted = dict.fromkeys(each for each in requests if each not in self._known)
+        others = [each for each in wanted if not self._is_known(each)]
+        return self.plan_samples(others) if self.plan_samples is not None and others else 0.0
 
     def find(self, request: TableRequest) -> IntArray | None:
         """Table of a request: int64 of the cardinalities of its targets; None where it cannot be counted."""
@@ -147,6 +155,9 @@ MAX_LEVELS = 1_000
 KIND = "conditional tables"
 """Attribute ``kind`` of the Zarr group of tables that were counted for questions."""
 VERSION = 1
+LOCAL_SECONDS = 5.0
+"""Seconds of one core up to which samples are counted in this process: about as long as it takes to connect to a
+scheduler, and for its workers to load what they need."""
 
 
 def open_evidence(
@@ -167,7 +178,8 @@ def open_evidence(
     reference, schema
         The model, and its variables.
     client
-        Dask client that counts more than pairs; None counts in threads of this process.
+        Dask client that counts more than pairs where that takes a core longer than ``LOCAL_SECONDS``; less, or all
+        where it is None, is counted in threads of this process.
     budget
         As for `pmflib.counting.conditional_tables.count_stored_tables`: seconds of one core.
 
@@ -185,7 +197,8 @@ def open_evidence(
     if made is None:
         return None
     counts, dataset = made.stages.get("counts"), made.stages.get("dataset")
-    n_rows, read_pairs, count_samples = None, None, None
+    n_rows, read_pairs = None, None
+    counted: _StoredCounts | None = None
     if counts is not None and holds(store.root / counts.path / PAIRS):
         stored = StoredTables(store.locate(counts) / PAIRS)
         if stored.schema == schema:
@@ -195,8 +208,11 @@ def open_evidence(
     if dataset is not None and (entry := store.find(dataset.identity)) is not None:
         if n_rows is None:
             n_rows = int(entry.summary["samples"])
-        count_samples = partial(_count_stored, store, dataset, schema, client, budget)
-    return None if n_rows is None else Evidence(schema, n_rows, read_pairs, count_samples)
+        counted = _StoredCounts(store, dataset, schema, client, budget)
+    if n_rows is None:
+        return None
+    plan = None if counted is None else counted.plan
+    return Evidence(schema, n_rows, read_pairs, counted, plan)
 
 
 def _read_pairs(stored: StoredTables) -> IntArray:
@@ -204,49 +220,76 @@ def _read_pairs(stored: StoredTables) -> IntArray:
     return table
 
 
-def _count_stored(
-    store: Store,
-    dataset: Reference,
-    schema: Schema,
-    client: Client,
-    budget: float | None,
-    requests: Sequence[TableRequest],
-) -> tuple[list[IntArray], int]:
+@dataclass(frozen=True, eq=False)
+class _StoredCounts:
     """Tables of stored samples, and the samples that were counted; from the store where they were counted before."""
-    # with it comes pyarrow.compute, which takes longer to load than pairs to answer
-    from pmflib.store.dataset import list_dataset_blocks
 
-    def count() -> StoredTableCounts:
-        blocks = list_dataset_blocks(store, dataset, None)
-        options = {"client": client, "budget": budget, "digest": dataset.digest}
-        return count_stored_tables(blocks, schema, requests, **options)
+    store: Store
+    dataset: Reference
+    schema: Schema
+    client: Client
+    budget: float | None
 
-    def write(folder: Path, work: Path) -> dict[str, Any]:
-        found = count()
-        cells = np.concatenate([table.ravel() for table in found.tables])
-        write_arrays(
-            folder / "tables", {"cells": (cells, ("cell",))}, {"kind": KIND, "units": "samples"}
+    def __call__(self, requests: Sequence[TableRequest]) -> tuple[list[IntArray], int]:
+        def write(folder: Path, work: Path) -> dict[str, Any]:
+            found = self._count(requests)
+            cells = np.concatenate([table.ravel() for table in found.tables])
+            write_arrays(
+                folder / "tables", {"cells": (cells, ("cell",))}, {"kind": KIND, "units": "samples"}
+            )
+            return {"samples": found.n_rows}
+
+        try:
+            entry = self.store.build(
+                "tables",
+                inputs={"dataset": self.dataset},
+                options=self._list_options(requests),
+                version=VERSION,
+                write=write,
+            )
+        except StoreError:
+            # a store that may only be read keeps nothing
+            found = self._count(requests)
+            return found.tables, found.n_rows
+        folder = self.store.locate(entry.reference)
+        cells = read_arrays(folder / "tables", ["cells"], kind=KIND)[0]["cells"]
+        sizes = self.schema.cardinalities
+        shapes = [tuple(int(sizes[j]) for j in each.targets) for each in requests]
+        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        tables = [
+            part.reshape(shape) for part, shape in zip(np.split(cells, ends), shapes, strict=True)
+        ]
+        return tables, int(entry.summary["samples"])
+
+    def plan(self, requests: Sequence[TableRequest]) -> float:
+        """Seconds that counting takes one core, about; 0 of what was counted before."""
+        options = self._list_options(requests)
+        if self.store.find(identify("tables", {"dataset": self.dataset}, options, VERSION)):
+            return 0.0
+        return self._plan(requests)
+
+    def _plan(self, requests: Sequence[TableRequest]) -> float:
+        digest = self.dataset.digest
+        return plan_stored_tables(
+            self._blocks, self.schema, requests, budget=self.budget, digest=digest
         )
-        return {"samples": found.n_rows}
 
-    asked = hashlib.sha256(" ".join(each.digest for each in requests).encode()).hexdigest()
-    try:
-        entry = store.build(
-            "tables",
-            inputs={"dataset": dataset},
-            options={"requests": asked, "budget": budget},
-            version=VERSION,
-            write=write,
+    def _list_options(self, requests: Sequence[TableRequest]) -> dict[str, Any]:
+        asked = hashlib.sha256(" ".join(each.digest for each in requests).encode()).hexdigest()
+        return {"requests": asked, "budget": self.budget}
+
+    @cached_property
+    def _blocks(self) -> list[BlockReference]:
+        # with it comes pyarrow.compute, which takes longer to load than pairs to answer
+        from pmflib.store.dataset import list_dataset_blocks
+
+        return list_dataset_blocks(self.store, self.dataset, None)
+
+    def _count(self, requests: Sequence[TableRequest]) -> StoredTableCounts:
+        client = self.client
+        if client is not None and self._plan(requests) <= LOCAL_SECONDS:
+            client = None
+        blocks, digest = self._blocks, self.dataset.digest
+        return count_stored_tables(
+            blocks, self.schema, requests, client=client, budget=self.budget, digest=digest
         )
-    except StoreError:
-        # a store that may only be read keeps nothing
-        found = count()
-        return found.tables, found.n_rows
-    folder = store.locate(entry.reference)
-    cells = read_arrays(folder / "tables", ["cells"], kind=KIND)[0]["cells"]
-    shapes = [tuple(int(schema.cardinalities[j]) for j in each.targets) for each in requests]
-    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-    tables = [
-        part.reshape(shape) for part, shape in zip(np.split(cells, ends), shapes, strict=True)
-    ]
-    return tables, int(entry.summary["samples"])

@@ -102,7 +102,8 @@ def test_answer__without_counts_it_is_a_number():
     lines = [line.split() for line in repr(found).splitlines()]
     assert lines[0] == ["P(stars=4)"]
     assert lines[-1][:2] == ["4", f"{found.value:.3f}"]
-    assert ("from", "the model alone, worth 90 rows") in found.summary().facts
+    said = "the model alone, worth 90 rows (assumed: no unseen rows say what it is worth)"
+    assert ("from", said) in found.summary().facts
 
 
 def test_answer__no_standard_errors_say_why(monkeypatch):

@@ -419,7 +419,20 @@ def test_ask__without_unseen_rows_says_what_is_assumed():
     assert str(EquivalentSamples()) == "90 rows, assumed: no rows were held out to learn it from"
     found = MODEL.ask("P(stars)", CODES)
     assert list(found.equivalent_samples) == [pytest.approx(90.0, abs=0.1)]
-    assert ("from", "counts, and the model as 90 rows more") in found.summary().facts
+    said = dict(found.summary().facts)["from"]
+    assert (
+        said
+        == "counts, and the model as 90 rows more (assumed: no unseen rows say what it is worth)"
+    )
+    assert found.is_assumed
+    assert found.to_json()["equivalent_samples_assumed"]
+    learnt = {"equivalent_samples": EquivalentSamples(n_questions=5, n_unseen=9).to_json()}
+    known = pmf.JointPMF(MODEL.prior, MODEL.factors, SCHEMA, learnt).ask("P(stars)", CODES)
+    assert not known.is_assumed
+    assert not known.to_json()["equivalent_samples_assumed"]
+    assert dict(known.summary().facts)["from"].endswith(" rows more")
+    # counts alone assume nothing of the model
+    assert not MODEL.ask("P(stars)", CODES, source="counts").is_assumed
 
 
 def test_evidence__counts_what_was_not_counted_yet_once(monkeypatch):
