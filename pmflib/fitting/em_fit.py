@@ -163,14 +163,14 @@ class EMFit:
     ) -> FitResult:
         """Fit stored samples in the way that is best on held-out ones, if there are any."""
         fit = self.sized_for(training)
-        if fit.is_for_target(training.n_observed):
-            cells = training.n_rows * self.schema.n_variables
+        cells = training.n_rows * self.schema.n_variables
+        if fit.has_target_states and cells <= TARGET_CELLS:
             held_out = fit.open_held_out(validation)
-            if isinstance(held_out, StoredSamples) and cells <= TARGET_CELLS:
+            if isinstance(held_out, StoredSamples):
                 held_out = held_out.load(self.rank)
-            if held_out is not None and cells <= TARGET_CELLS:
+            if isinstance(held_out, SamplesInMemory):
                 starts = fit.make_starts(counts)
-                return fit.choose(training.load(self.rank), held_out, starts)[1]
+                return fit.for_target.choose(training.read_codes(), held_out, starts)[1]
         if fit.options.small:
             # a pass over little is done here in less time than a message to a worker takes
             training = training.with_client(None)
@@ -183,7 +183,7 @@ class EMFit:
         """Fit samples in memory in the way that is best on held-out ones."""
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
         fit = self.sized_for(training)
-        return fit.choose(training, held_out, fit.make_starts(fit.count(codes)))
+        return fit.choose(training, held_out, fit.make_starts(fit.count(codes)), codes)
 
     def count(self, codes: IntArray) -> PairCounts:
         """Counts for starts: of folds where a method may compare by them."""
@@ -202,20 +202,25 @@ class EMFit:
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
         starts = self.make_starts(self.sized_for(training).count(codes))
         if specification.share is not None:
-            return self.for_target.follow(specification, training, starts, held_out)
+            return self.for_target.follow(specification, codes, starts, held_out)
         runs = self._make_runs(training, None, starts)
         specification, model, state = follow_specification(specification, runs, starts)
         result = self._report(specification, model, state, starts)
         return replace(result, held_out=held_out) if held_out else result
 
     def choose(
-        self, training: Samples, held_out: Samples | None, starts: Starts
+        self,
+        training: Samples,
+        held_out: Samples | None,
+        starts: Starts,
+        codes: IntArray | None = None,
     ) -> tuple[FitSpecification, FitResult]:
-        """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
-        if isinstance(held_out, SamplesInMemory) and isinstance(training, SamplesInMemory):
-            if self.is_for_target(training.n_observed):
-                runs = self.for_target.try_candidates(training, held_out, starts)
-                return self.for_target.report_best(runs, held_out)
+        """Fit in the way that is best on held-out samples, or, without any, as the options settle it.
+
+        Training samples whose ``codes`` are given, and held-out ones in memory, may be fitted for a target.
+        """
+        if codes is not None and self.has_target_states and isinstance(held_out, SamplesInMemory):
+            return self.for_target.choose(codes, held_out, starts)
         by_em = self._make_runs(training, held_out, starts)
         specification, model, state = fit_options(by_em, starts, self.options)
         if specification.combination != "average":
@@ -229,22 +234,26 @@ class EMFit:
             specification = replace(specification, notes=(note, *specification.notes))
         return specification, self._report(specification, model, state, starts)
 
-    def is_for_target(self, n_observed: int) -> bool:
-        """Whether states are assigned to the levels of a target: nothing else is wished for, and there is the time."""
+    @property
+    def has_target_states(self) -> bool:
+        """Whether states are assigned to the levels of a target: nothing else is wished for."""
         return (
             self.target is not None
             and len(self.options.start_methods) > 1
             and self.options.members == 1
             and self.rank >= self.schema[self.target].cardinality
-            and n_observed * self.rank <= TARGET_WORK
         )
+
+    def is_for_target(self, n_observed: int) -> bool:
+        """Whether that is so, and there is the time to compare ways to fit all of so many observed cells."""
+        return self.has_target_states and n_observed * self.rank <= TARGET_WORK
 
     @property
     def for_target(self) -> TargetFit:
         """The same fit with states that are assigned to the levels of its target."""
         assert self.target is not None
         grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
-        return TargetFit(self.schema, self.target, grid, max_passes, self.on_pass)
+        return TargetFit(self.schema, self.target, self.rank, grid, max_passes, self.on_pass)
 
     def _try_on_fold(self, codes: IntArray) -> tuple[FitSpecification, tuple[float, ...]]:
         """Specification for all samples, and the held-out log-likelihoods where a fold was held out to choose it."""
@@ -254,11 +263,10 @@ class EMFit:
         n_observed = int(np.count_nonzero(codes >= 0))
         if len(codes) < MIN_SAMPLES:
             note = f"nothing was held out: {len(codes)} samples are too few"
-            if self.is_for_target(n_observed):
+            if self.has_target_states:
                 settled = settle_target(self.options.pseudo_counts)
             return replace(settled, notes=(note,)), ()
-        is_for_target = self.is_for_target(n_observed)
-        if not is_for_target and is_plenty(n_observed, self.schema.n_levels, self.rank):
+        if not self.has_target_states and is_plenty(n_observed, self.schema.n_levels, self.rank):
             note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
             return replace(settled, notes=(note,)), ()
         training, held_out = self.hold_out(codes)

@@ -278,7 +278,7 @@ def distil(
     )
     training = SamplesInMemory(drawn, schema.offsets, rank)
     starts = fit.make_starts(count_pairs(drawn, schema))
-    result = fit.choose(training, fit.open_held_out(validation), starts)[1]
+    result = fit.choose(training, fit.open_held_out(validation), starts, drawn)[1]
     n_members = average.origin.get("average", 1)
     note = f"fitted to {len(drawn)} samples drawn from an average of {n_members} fits"
     warn_if_stopped(result, max_passes)

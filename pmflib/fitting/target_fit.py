@@ -12,6 +12,7 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, IntArray, Parameters
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_TARGET
+from pmflib.core.hashing import mix_hashes
 from pmflib.em.conditional import ConditionalObjective, raise_conditional
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.samples import SamplesInMemory
@@ -30,8 +31,12 @@ SPOILT = "fitted for its target: answers to other variables are predicted less w
 """Note on a model for which other variables counted for less."""
 
 TARGET_WORK = 50_000_000
-"""Observed cells times rank up to which a fit is made for its target: a minute or so for all candidates. Above it EM
-alone predicts a target much less well, whatever the rank."""
+"""Observed cells times rank up to which candidates are compared on all samples: a minute or so for all of them. Of more
+samples, some are drawn for that."""
+
+CHOSEN_WORK = 1_000_000_000
+"""Observed cells times rank up to which the candidate that is chosen is run on all samples: minutes. Of more, some are
+drawn for it, too: EM alone predicts a target much less well, on however many samples."""
 
 TARGET_CELLS = 100_000_000
 """Samples times variables up to which stored samples are loaded for that."""
@@ -231,7 +236,7 @@ def settle_target(pseudo_counts: Sequence[float]) -> FitSpecification:
 
 @dataclass(frozen=True, eq=False)
 class TargetFit:
-    """A fit for a target, of whatever rank its starts have.
+    """A fit for a target.
 
     Parameters
     ----------
@@ -239,6 +244,8 @@ class TargetFit:
         Variables.
     target
         Place of the target.
+    rank
+        Number of latent states, of all starts.
     pseudo_counts
         Mean pseudo-counts per level and state; more than one stand for "auto", and are those of `FIT_TARGET`.
     max_passes
@@ -249,6 +256,7 @@ class TargetFit:
 
     schema: Schema
     target: int
+    rank: int
     pseudo_counts: Sequence[float]
     max_passes: int
     on_pass: Callable[[str, EMState], None] | None = None
@@ -307,6 +315,33 @@ class TargetFit:
                 return runs
             at = best
 
+    def choose(
+        self, codes: IntArray, held_out: SamplesInMemory, starts: Starts
+    ) -> tuple[FitSpecification, FitResult]:
+        """Fit in the way that is best on held-out samples: of many samples, some say which way that is.
+
+        Parameters
+        ----------
+        codes
+            Training samples of shape (n_rows, n_variables), -1 missing.
+        held_out, starts
+            As for `try_candidates`.
+        """
+        offsets, rank = self.schema.offsets, self.rank
+        few = draw_samples(codes, rank, TARGET_WORK)
+        runs = self.try_candidates(SamplesInMemory(few, offsets, rank), held_out, starts)
+        specification, result = self.report_best(runs, held_out)
+        many = draw_samples(codes, rank, CHOSEN_WORK)
+        if len(many) == len(few):
+            return specification, result
+        assert specification.share is not None
+        candidate = Candidate(specification.share, specification.pseudo_count)
+        run = self.try_one(candidate, SamplesInMemory(many, offsets, rank), held_out, starts)
+        note = f"compared on {len(few):,} of {len(codes):,} samples, fitted to {len(many):,}"
+        notes = (*specification.notes, note)
+        specification = replace(specification, passes=run.n_steps, score=run.score, notes=notes)
+        return specification, self._report(specification, run)
+
     def try_one(
         self,
         candidate: Candidate,
@@ -330,12 +365,14 @@ class TargetFit:
     def follow(
         self,
         specification: FitSpecification,
-        training: SamplesInMemory,
+        codes: IntArray,
         starts: Starts,
         held_out: tuple[float, ...],
     ) -> FitResult:
         """Fit samples by a specification, found when a fold of them was held out, with these scores."""
         assert specification.share is not None
+        many = draw_samples(codes, self.rank, CHOSEN_WORK)
+        training = SamplesInMemory(many, self.schema.offsets, self.rank)
         samples, start = self._open(training, starts)
         steps = specification.passes or 0
         run = samples.run(start, specification.share, specification.pseudo_count, steps)
@@ -364,6 +401,28 @@ class TargetFit:
             specification.notes,
             comparisons=specification.comparisons,
         )
+
+
+def draw_samples(codes: IntArray, rank: int, work: int) -> IntArray:
+    """Draw so many samples, by a hash of their position, that observed cells times rank are about some work at most.
+
+    Parameters
+    ----------
+    codes
+        Samples of shape (n_rows, n_variables), -1 missing.
+    rank, work
+        Number of latent states; and the work, above 0.
+
+    Returns
+    -------
+    The samples that are drawn, in their order, of whose codes there is no copy where they are all; at least one of any.
+    """
+    share = work / max(int(np.count_nonzero(codes >= 0)) * rank, 1)
+    if share >= 1:
+        return codes
+    n_drawn = max(int(share * len(codes)), 1)
+    drawn = np.argsort(mix_hashes(np.arange(len(codes))), kind="stable")[:n_drawn]
+    return codes[np.sort(drawn)]
 
 
 def note_target(schema: Schema, target: int) -> str:

@@ -95,3 +95,56 @@ def test_fit_em__target_never_observed_in_training():
     train[:, 0] = -1
     result = pmf.fit_em(train, validation=draw(80, 1), **OPTIONS)
     np.testing.assert_allclose(result.model.marginal([0]), 0.5, atol=0.1)
+
+
+def test_draw_samples__takes_so_many_that_the_work_is_bounded():
+    codes = draw(500, 3)
+    n_observed = int((codes >= 0).sum())
+    assert target_fit.draw_samples(codes, 4, 4 * n_observed) is codes
+    few = target_fit.draw_samples(codes, 4, n_observed)
+    assert len(few) == 125
+    # in their order, and some of those of more work
+    places = [np.flatnonzero((codes == row).all(axis=1)) for row in few]
+    assert all(each.size for each in places)
+    more = target_fit.draw_samples(codes, 4, 2 * n_observed)
+    assert len(more) == 250
+    held = {tuple(row) for row in more.tolist()}
+    assert {tuple(row) for row in few.tolist()} <= held
+    assert len(target_fit.draw_samples(codes, 4, 1)) == 1
+    assert len(target_fit.draw_samples(codes[:0], 4, 1)) == 0
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_fit_em__some_of_many_samples_say_how_all_are_fitted_for_the_target(
+    tmp_path, monkeypatch, stored
+):
+    monkeypatch.setattr(target_fit, "TARGET_WORK", 4 * 4 * 400)
+    monkeypatch.setattr("pmflib.fitting.em_fit.TARGET_WORK", 4 * 4 * 400)
+    train, held_out, test = draw(900, 0), draw(200, 1), draw(1000, 2)
+    given: Any = train
+    if stored:
+        given = pmf.StoredSamples(write_partition(tmp_path, train, SCHEMA, block_rows=90), SCHEMA)
+    result = pmf.fit_em(given, validation=held_out, **OPTIONS)
+    assert result.method == "classes+conditional"
+    assert measure(result.model, test) > 0.9
+    n_drawn = len(target_fit.draw_samples(train, 4, 4 * 4 * 400))
+    assert result.notes[-1] == f"compared on {n_drawn} of 900 samples, fitted to 900"
+    # the steps that are reported are those of the fit to all of them
+    chosen = result.comparisons[0].chosen.settings
+    candidate = target_fit.Candidate(chosen["share"], chosen["pseudo_count"])
+    assert result.model.origin["conditional_share"] == candidate.share
+    assert len(result.loss_history) >= result.best_pass == result.model.origin["passes"]
+    # of even more, samples are drawn for the fit, too
+    monkeypatch.setattr(target_fit, "CHOSEN_WORK", 4 * 4 * 600)
+    drawn = pmf.fit_em(given, validation=held_out, **OPTIONS)
+    n_fitted = len(target_fit.draw_samples(train, 4, 4 * 4 * 600))
+    assert drawn.notes[-1] == f"compared on {n_drawn} of 900 samples, fitted to {n_fitted}"
+    assert measure(drawn.model, test) > 0.9
+
+
+def test_fit_em__many_samples_of_which_a_fold_is_held_out_are_fitted_for_the_target(monkeypatch):
+    monkeypatch.setattr(target_fit, "TARGET_WORK", 4 * 4 * 400)
+    monkeypatch.setattr(target_fit, "CHOSEN_WORK", 4 * 4 * 500)
+    result = pmf.fit_em(draw(900, 0), **OPTIONS)
+    assert result.method == "classes+conditional"
+    assert measure(result.model, draw(1000, 2)) > 0.9
