@@ -14,6 +14,9 @@ import math
 from pmflib.kernels.em_arguments import INNER, PART
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
+LARGEST_STEP = 2.0
+"""Limit of a Newton step, in any trait."""
+
 
 @compile_kernel(saved=False, **INNER)
 def factorise(matrix):  # type: ignore[no-untyped-def]
@@ -39,6 +42,23 @@ def solve(factor, vector):  # type: ignore[no-untyped-def]
         for g in range(f + 1, n):
             vector[f] -= factor[g, f] * vector[g]
         vector[f] /= factor[f, f]
+
+
+@compile_kernel(saved=False, **INNER)
+def take_step(gradient, curvature, step, y):  # type: ignore[no-untyped-def]
+    """Take a Newton step, of limited length; returns its largest part, and what it gains beyond the point."""
+    factorise(curvature)
+    largest, gained = 0.0, 0.0
+    for f in range(y.size):
+        step[f] = gradient[f]
+    solve(curvature, step)
+    for f in range(y.size):
+        gained += 0.5 * gradient[f] * step[f] - math.log(curvature[f, f])
+        largest = max(largest, abs(step[f]))
+    scale = LARGEST_STEP / largest if largest > LARGEST_STEP else 1.0
+    for f in range(y.size):
+        y[f] += scale * step[f]
+    return largest, gained
 
 
 @compile_kernel(saved=False, **INNER)

@@ -3,8 +3,7 @@
 The level r of variable i has the logit ``base[r] + slopes[r] . y``, y the traits of a sample, which are normal. The
 logarithm of the posterior of y is concave, so Newton's steps find its peak; the inverse of minus its second derivative
 there is Laplace's approximation of the covariance. `pmflib.kernels.trait_passes.find_traits` takes the same steps for
-EM passes, where the prior is standard normal and few directions stand for the slopes: a change here is looked at
-there as well.
+EM passes, where the prior is standard normal and few directions stand for the slopes.
 """
 
 import math
@@ -17,15 +16,12 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 from pmflib.kernels.trait_cells import (
     add_derivatives,
     add_skew,
-    factorise,
     find_chances,
     invert,
     shift_to_mean,
-    solve,
+    take_step,
 )
 
-LARGEST_STEP = 2.0
-"""Limit of a Newton step, in any trait."""
 NEGLIGIBLE = 1e-10
 """Variance of a logit below which it is known."""
 WIDE = 1.0
@@ -77,17 +73,8 @@ def fold_row(indices, start, stop, arrays, limits, y, covariance, work):  # type
                 level, first, last, base, slopes, y, chances, average, centred,
                 (gradient, curvature),
             )  # fmt: skip
-        factorise(curvature)
-        for f in range(n_traits):
-            centred[f] = gradient[f]
-        solve(curvature, centred)
-        largest = 0.0
-        for f in range(n_traits):
-            found += 0.5 * gradient[f] * centred[f] - math.log(curvature[f, f])
-            largest = max(largest, abs(centred[f]))
-        scale = LARGEST_STEP / largest if largest > LARGEST_STEP else 1.0
-        for f in range(n_traits):
-            y[f] += scale * centred[f]
+        largest, gained = take_step(gradient, curvature, centred, y)
+        found += gained
         if largest < limits[1]:
             break
     invert(curvature, centred, covariance)

@@ -11,8 +11,6 @@ Of one or two directions, all that a cell says follows from the scores and from 
 number of levels; other cells are worked on level by level.
 """
 
-import math
-
 from pmflib.kernels.em_arguments import INNER, PART, UNCOUNTED
 from pmflib.kernels.llvm.saved_code import compile_kernel
 from pmflib.kernels.trait_cells import (
@@ -25,14 +23,12 @@ from pmflib.kernels.trait_cells import (
     add_many_scores,
     add_skew,
     average_slopes,
-    factorise,
     find_chances,
     invert,
     shift_to_mean,
-    solve,
+    take_step,
     weigh_scores,
 )
-from pmflib.kernels.trait_folds import LARGEST_STEP
 
 
 @compile_kernel(**UNCOUNTED)
@@ -89,12 +85,12 @@ def find_traits(indices, start, stop, arrays, layout, resting, limits, state, wo
             gradient[f] += resting[0][indices[t], f]
             for g in range(f + 1):
                 curvature[f, g] += resting[1][owner, f, g]
-    _step(gradient, curvature, step, y)
+    take_step(gradient, curvature, step, y)
     found = 0.0
     for _ in range(limits[0]):
         found = _begin(y, gradient, curvature)
         found = _add_cells(found, indices, start, stop, arrays, layout, y, work)
-        largest, gained = _step(gradient, curvature, step, y)
+        largest, gained = take_step(gradient, curvature, step, y)
         found += gained
         if largest < limits[1]:
             break
@@ -113,23 +109,6 @@ def _begin(y, gradient, curvature):  # type: ignore[no-untyped-def]
         for g in range(f + 1):
             curvature[f, g] = 1.0 if f == g else 0.0
     return found
-
-
-@compile_kernel(saved=False, **INNER)
-def _step(gradient, curvature, step, y):  # type: ignore[no-untyped-def]
-    """Take a Newton step, of limited length; returns its largest part, and what it gains beyond the point."""
-    factorise(curvature)
-    largest, gained = 0.0, 0.0
-    for f in range(y.size):
-        step[f] = gradient[f]
-    solve(curvature, step)
-    for f in range(y.size):
-        gained += 0.5 * gradient[f] * step[f] - math.log(curvature[f, f])
-        largest = max(largest, abs(step[f]))
-    scale = LARGEST_STEP / largest if largest > LARGEST_STEP else 1.0
-    for f in range(y.size):
-        y[f] += scale * step[f]
-    return largest, gained
 
 
 @compile_kernel(saved=False, **PART)
