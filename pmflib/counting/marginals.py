@@ -19,6 +19,9 @@ from pmflib.core.errors import SchemaError
 from pmflib.counting.folds import FoldedCounts
 from pmflib.counting.pair_counts import PairCounts
 
+COUNTED_ROWS = 4096
+"""Samples whose levels are counted at a time: what is held of them stays small next to the samples."""
+
 
 @dataclass(frozen=True, eq=False)
 class Marginals:
@@ -82,6 +85,29 @@ class Marginals:
 def estimate_singles(counts: FoldedCounts) -> FloatArray:
     """`normalise_singles` of counts of pairs or triples; their folds are added up."""
     return normalise_singles(counts.count_levels(), counts.schema.offsets)
+
+
+def estimate_code_singles(codes: IntArray, offsets: IntArray) -> FloatArray:
+    """`estimate_singles` of samples in memory, the same bits, without a table of their pairs.
+
+    Parameters
+    ----------
+    codes
+        Valid codes of shape (n_rows, n_variables), -1 missing.
+    offsets
+        int64 of shape (n_variables + 1,).
+    """
+    return normalise_singles(count_code_levels(codes, offsets), offsets)
+
+
+def count_code_levels(codes: IntArray, offsets: IntArray) -> IntArray:
+    """Count the samples that hold each level: int64 of shape (n_levels,); codes are as for `estimate_code_singles`."""
+    seen = np.zeros(offsets[-1], np.int64)
+    for first in range(0, len(codes), COUNTED_ROWS):
+        part = codes[first : first + COUNTED_ROWS]
+        held = (part + offsets[:-1])[part >= 0]
+        seen += np.bincount(held, minlength=seen.size)
+    return seen
 
 
 def normalise_singles(seen: IntArray, offsets: IntArray) -> FloatArray:

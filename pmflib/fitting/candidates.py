@@ -30,8 +30,8 @@ MAX_KEPT = 8
 """Best fits of a small fit that other pseudo-counts go on from, and that a mean may be made of."""
 
 LARGEST_PAIRS = 10
-"""Entries of the table of pairs per observed cell up to which a small fit, or members, may start from it: a larger one
-takes most of the time, and has next to nothing in most entries."""
+"""Entries of the table of pairs per observed cell up to which "auto" may start from it: a larger one takes most of the
+time, and more memory than all else, and has next to nothing in most entries."""
 
 START_METHODS = ("auto", "random")
 """Methods of `fit` whose starts "auto" compares for a single model; for members it compares `MEMBER_START_METHODS`."""
@@ -98,7 +98,8 @@ class Options:
     Parameters
     ----------
     start_methods
-        Start methods to compare, at least one; the first is the one that pseudo-counts are compared from.
+        Start methods to compare, at least one; the first is the one that pseudo-counts are compared from. See
+        `methods`.
     pseudo_counts
         Mean pseudo-counts per level and state to compare, rising, at least one.
     members
@@ -107,7 +108,7 @@ class Options:
         Whether to run `N_STARTS` starts and more until they have converged, and to compare the mean of their parameters
         with the best of them; else runs stop early, at the pass that is best on the held-out samples.
     from_pairs
-        Whether starts may be made of the pairs; else all are random.
+        Whether "auto" may start from the pairs; else its starts are random.
     """
 
     start_methods: tuple[str, ...]
@@ -135,10 +136,14 @@ class Options:
         small = (
             len(self.start_methods) > 1 and self.members == 1 and n_observed * rank <= SMALL_WORK
         )
-        from_pairs = n_levels**2 <= LARGEST_PAIRS * n_observed
-        if self.members > 1 and len(self.start_methods) > 1 and not from_pairs:
-            return replace(self, start_methods=("random",), from_pairs=False)
-        return replace(self, small=small, from_pairs=from_pairs or not small)
+        is_left_open = len(self.start_methods) > 1 or self.start_methods == START_METHODS[:1]
+        from_pairs = not is_left_open or n_levels**2 <= LARGEST_PAIRS * n_observed
+        return replace(self, small=small, from_pairs=from_pairs)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Start methods that are compared: those that were asked for, or random starts alone."""
+        return self.start_methods if self.from_pairs else ("random",)
 
     @property
     def starts_of_small(self) -> tuple[tuple[str, int], ...]:
@@ -155,7 +160,12 @@ class Options:
     @property
     def n_candidates(self) -> int:
         """Runs of single models at most: every pseudo-count with the first start method, the others with one."""
-        return len(self.start_methods) + len(self.pseudo_counts) - 1
+        return len(self.methods) + len(self.pseudo_counts) - 1
+
+    @property
+    def n_random(self) -> int:
+        """Random starts that a fit from one start is compared with where nothing is held out."""
+        return N_RANDOM if len(self.start_methods) > 1 and self.members == 1 else 0
 
     @property
     def is_open(self) -> bool:
@@ -167,10 +177,8 @@ class Options:
         pseudo_count = (
             self.pseudo_counts[0] if len(self.pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
         )
-        n_random = N_RANDOM if len(self.start_methods) > 1 and self.members == 1 else 0
-        return FitSpecification(
-            ((self.start_methods[0], self.members),), pseudo_count, n_random=n_random
-        )
+        starts = ((self.methods[0], self.members),)
+        return FitSpecification(starts, pseudo_count, n_random=self.n_random)
 
 
 def is_plenty(n_observed: int, n_levels: int, rank: int) -> bool:

@@ -13,7 +13,7 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.comparison import Comparison
 from pmflib.core.defaults import Limits
 from pmflib.core.hashing import assign_folds
-from pmflib.counting.marginals import estimate_singles
+from pmflib.counting.marginals import estimate_code_singles
 from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
@@ -214,7 +214,7 @@ def refine_forests(
         samples, singles = TreeSamples(training.source), fit.estimate_singles(counts)
     else:
         samples = TreeSamples.load(training, fit.schema.offsets, fit.rank)
-        singles = estimate_singles(count_pairs(training, fit.schema, n_folds=1))
+        singles = estimate_code_singles(training, fit.schema.offsets)
     held_out = HeldOutSamples.open(fit, validation)
     first = TreeRun.begin(model.parameters, options)
     run = _run(fit, "given", samples, singles, first, held_out, fit.limits, samples.source.digest())

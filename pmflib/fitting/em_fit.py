@@ -15,7 +15,7 @@ from pmflib.core.defaults import LIMITS, Limits
 from pmflib.core.errors import PmfError
 from pmflib.core.hashing import assign_folds
 from pmflib.counting.marginals import estimate_singles
-from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import find_report
 from pmflib.em.checkpoint import digest_fit
 from pmflib.em.driver import PassReporter
@@ -26,7 +26,7 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import FitSpecification, Options, is_plenty
 from pmflib.fitting.fit_result import FitResult
 from pmflib.fitting.fit_specifications import fit_options, follow_specification
-from pmflib.fitting.starts import Starts, StoredCounts, open_for_em
+from pmflib.fitting.starts import AnyCounts, SampleCounts, Starts, StoredCounts, open_for_em
 from pmflib.fitting.target_fit import (
     TARGET_CELLS,
     TARGET_WORK,
@@ -94,9 +94,13 @@ class EMFit:
 
     def sized_for(self, training: Samples) -> EMFit:
         """The same fit, with several starts where the training samples are few enough."""
+        return replace(self, options=self._size_options(training.n_observed))
+
+    def _size_options(self, n_observed: int) -> Options:
+        """Options for so many observed cells."""
         # a start from pairs that is made already costs nothing
         n_levels = 0 if self.made else self.schema.n_levels
-        return replace(self, options=self.options.fit_to(training.n_observed, self.rank, n_levels))
+        return self.options.fit_to(n_observed, self.rank, n_levels)
 
     def refining(self, model: JointPMF) -> EMFit:
         """The same fit, with a model as its only start, as it is."""
@@ -185,10 +189,9 @@ class EMFit:
         fit = self.sized_for(training)
         return fit.choose(training, held_out, fit.make_starts(fit.count(codes)), codes)
 
-    def count(self, codes: IntArray) -> PairCounts:
-        """Counts for starts: of folds where a method may compare by them."""
-        folds = {} if self.options.from_pairs else {"n_folds": 1}
-        return count_pairs(codes, self.schema, **folds)
+    def count(self, codes: IntArray) -> SampleCounts:
+        """Counts for starts, of folds, as a method may compare by them."""
+        return SampleCounts(codes, self.schema)
 
     def fit_all_codes(self, codes: IntArray) -> FitResult:
         """Fit all samples in memory in the way that was best when a fold of them was held out."""
@@ -257,10 +260,10 @@ class EMFit:
 
     def _try_on_fold(self, codes: IntArray) -> tuple[FitSpecification, tuple[float, ...]]:
         """Specification for all samples, and the held-out log-likelihoods where a fold was held out to choose it."""
-        settled = self.options.settle()
+        n_observed = int(np.count_nonzero(codes >= 0))
+        settled = self._size_options(n_observed).settle()
         if not self.options.is_open or self.made or not self.passes.max_passes:
             return settled, ()
-        n_observed = int(np.count_nonzero(codes >= 0))
         if len(codes) < MIN_SAMPLES:
             note = f"nothing was held out: {len(codes)} samples are too few"
             if self.has_target_states:
@@ -282,13 +285,13 @@ class EMFit:
         rank = self.rank * self.options.members
         return SamplesInMemory(codes, self.schema.offsets, rank, self.target)
 
-    def estimate_singles(self, counts: PairCounts | StoredCounts) -> FloatArray:
+    def estimate_singles(self, counts: AnyCounts) -> FloatArray:
         """PMF of each variable alone, from the counts of the training samples: float64 (n_levels,)."""
-        if isinstance(counts, StoredCounts):
-            return counts.estimate_singles(self.schema.offsets)
-        return estimate_singles(counts)
+        if isinstance(counts, PairCounts):
+            return estimate_singles(counts)
+        return counts.estimate_singles(self.schema.offsets)
 
-    def make_starts(self, counts: PairCounts | StoredCounts) -> Starts:
+    def make_starts(self, counts: AnyCounts) -> Starts:
         """Starts from the counts of the training samples."""
         singles, offsets = self.estimate_singles(counts), self.schema.offsets
         return Starts(counts, singles, offsets, self.rank, self.seed, self.made, self.methods)

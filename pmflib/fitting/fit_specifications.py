@@ -13,7 +13,7 @@ from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs
-from pmflib.fitting.candidates import N_RANDOM, FitSpecification, Options
+from pmflib.fitting.candidates import FitSpecification, Options
 from pmflib.fitting.side_by_side import SideBySide
 from pmflib.fitting.small_fits import (
     ONE_OPTIMUM,
@@ -57,7 +57,7 @@ def find_specification(
     -------
     The specification, and the model and the state that it led to.
     """
-    methods, n_members = options.start_methods, options.members
+    methods, n_members = options.methods, options.members
     if options.small:
         return find_small_specification(runs, make_starts, options)
     scores: dict[tuple[str, float], float] = {}
@@ -120,7 +120,7 @@ def find_specification(
         score=max(state.held_out),
         comparisons=comparisons,
         # of fits that are stopped early the objective says nothing
-        n_random=N_RANDOM if passes is None and n_members == 1 and len(methods) > 1 else 0,
+        n_random=options.n_random if passes is None else 0,
         models=(model,) if n_members == 1 else (),
     )
     return specification, model, state

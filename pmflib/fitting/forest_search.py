@@ -11,8 +11,7 @@ import numpy as np
 
 from pmflib.core.arrays import Arrays, FloatArray, IntArray
 from pmflib.core.comparison import Comparison, PairedDifference, compare_candidates
-from pmflib.counting.marginals import estimate_singles
-from pmflib.counting.pair_counts import count_pairs
+from pmflib.counting.marginals import estimate_code_singles
 from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
 from pmflib.em.forests.samples import TreeSamples
 from pmflib.fitting.em_fit import EMFit
@@ -152,7 +151,7 @@ class ForestSearch:
         return TreeSamples.load(codes, self._offsets, self.fit.rank)
 
     def _estimate(self, codes: IntArray) -> FloatArray:
-        return estimate_singles(count_pairs(codes, self.fit.schema, n_folds=1))
+        return estimate_code_singles(codes, self.fit.schema.offsets)
 
 
 def report_forests(

@@ -13,7 +13,7 @@ from pmflib.core.defaults import LIMITS, Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS
 from pmflib.counting.folds import infer_schema
-from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import reports_progress
 from pmflib.em.forests.samples import are_modest
 from pmflib.em.memory import plan_em
@@ -277,7 +277,7 @@ def distil(
         target=None if target is None else schema.position(target),
     )
     training = SamplesInMemory(drawn, schema.offsets, rank)
-    starts = fit.make_starts(count_pairs(drawn, schema))
+    starts = fit.make_starts(fit.count(drawn))
     result = fit.choose(training, fit.open_held_out(validation), starts, drawn)[1]
     n_members = average.origin.get("average", 1)
     note = f"fitted to {len(drawn)} samples drawn from an average of {n_members} fits"

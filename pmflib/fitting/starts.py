@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray, Parameters, normalise_blocks
-from pmflib.counting.marginals import normalise_singles
-from pmflib.counting.pair_counts import PairCounts, load_singles
+from pmflib.counting.folds import DEFAULT_FOLDS
+from pmflib.counting.marginals import (
+    count_code_levels,
+    estimate_code_singles,
+    normalise_singles,
+)
+from pmflib.counting.pair_counts import PairCounts, count_pairs, load_singles
 from pmflib.display.progress import working
 from pmflib.em.checkpoint import digest_fit
 from pmflib.em.samples import Samples
@@ -23,6 +29,7 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.pair_fits import fit_by_method
 from pmflib.model import JointPMF
 from pmflib.model.statistics import m_step
+from pmflib.schema import Schema
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.pairs.pair_matrix import open_start, start_random
 from pmflib.store.file_digests import name_content
@@ -160,12 +167,29 @@ def read_naive_bayes(counts: PairCounts, target: int) -> JointPMF:
     ----------
     Hand, Yu (2001), "Idiot's Bayes: not so stupid after all?".
     """
-    schema = counts.schema
-    own, offsets = schema.rows_of(target), schema.offsets
+    own = counts.schema.rows_of(target)
     upper = counts.tables.sum(axis=0)
     # pairs are counted once, above the diagonal
-    pairs = (upper[own] + upper[:, own].T).T.astype(np.float64)
-    singles = normalise_singles(np.diagonal(upper), offsets)
+    pairs = (upper[own] + upper[:, own].T).T
+    singles = normalise_singles(np.diagonal(upper), counts.schema.offsets)
+    return make_naive_bayes(pairs, singles, counts.schema, target)
+
+
+def make_naive_bayes(pairs: IntArray, singles: FloatArray, schema: Schema, target: int) -> JointPMF:
+    """Do `read_naive_bayes` with the pairs that it reads.
+
+    Parameters
+    ----------
+    pairs
+        int64 of shape (n_levels, cardinality): samples that hold each level, by the level of the target.
+    singles
+        float64 of shape (n_levels,), PMF of each variable.
+    schema
+        Variables.
+    target
+        Place of the target.
+    """
+    own, offsets = schema.rows_of(target), schema.offsets
     # by level: within a variable the PMF sums to 1, so that each state gets so many in all
     mass = pairs + PSEUDO_COUNT * singles[:, None]
     factors = normalise_blocks(mass, offsets, singles[:, None])
@@ -177,15 +201,13 @@ OTHER_LEVELS = 0.01
 """Probability, at the start, that a sample in a state has another level of the target than the state's own."""
 
 
-def start_classes(
-    counts: PairCounts, target: int, rank: int, rng: np.random.Generator
-) -> Parameters:
+def start_classes(bayes: JointPMF, target: int, rank: int, rng: np.random.Generator) -> Parameters:
     """Start at naive Bayes, the state of every level divided into several, which noise distinguishes.
 
     Parameters
     ----------
-    counts
-        Co-occurrence counts of the training samples.
+    bayes
+        Naive Bayes of the training samples, from `read_naive_bayes` or `make_naive_bayes`.
     target
         Place of the target.
     rank
@@ -197,8 +219,7 @@ def start_classes(
     -------
     Prior (rank,) and factors (n_levels, rank), positive; every variable's rows sum to 1 per column.
     """
-    schema, offsets = counts.schema, counts.schema.offsets
-    bayes = read_naive_bayes(counts, target)
+    schema, offsets = bayes.schema, bayes.schema.offsets
     owners = assign_states(bayes.prior.argsort(kind="stable")[::-1], rank)
     shares = np.bincount(owners, minlength=bayes.rank)[owners]
     factors = bayes.factors[:, owners]
@@ -248,6 +269,51 @@ class StoredCounts:
         return normalise_singles(load_singles(self.path, folds=self.folds), offsets)
 
 
+@dataclass(frozen=True, eq=False)
+class SampleCounts:
+    """Co-occurrence counts of samples in memory: of all pairs once a start needs them, and a few fits do.
+
+    A table of pairs grows with the square of the levels, whatever the samples are.
+
+    Parameters
+    ----------
+    codes
+        Valid codes of shape (n_rows, n_variables), -1 missing.
+    schema
+        Variables.
+    n_folds
+        Folds that rows are assigned to.
+    """
+
+    codes: IntArray
+    schema: Schema
+    n_folds: int = DEFAULT_FOLDS
+
+    def load(self) -> PairCounts:
+        """The counts of all pairs."""
+        return self._counts
+
+    def estimate_singles(self, offsets: IntArray) -> FloatArray:
+        """PMF of each variable alone, as `normalise_singles` gives it."""
+        return estimate_code_singles(self.codes, offsets)
+
+    def read_naive_bayes(self, target: int) -> JointPMF:
+        """Do `read_naive_bayes`, of which the pairs of the target with the others are counted alone."""
+        offsets, own = self.schema.offsets, self.codes[:, target]
+        levels = range(self.schema[target].cardinality)
+        pairs = [count_code_levels(self.codes[own == level], offsets) for level in levels]
+        singles = self.estimate_singles(offsets)
+        return make_naive_bayes(np.stack(pairs, axis=1), singles, self.schema, target)
+
+    @cached_property
+    def _counts(self) -> PairCounts:
+        return count_pairs(self.codes, self.schema, n_folds=self.n_folds)
+
+
+AnyCounts: TypeAlias = PairCounts | StoredCounts | SampleCounts
+"""Co-occurrence counts that starts are made from, at hand or not."""
+
+
 def load_counts(
     samples: StoredSamples, counts: PairCounts | StoredCounts | None
 ) -> PairCounts | StoredCounts:
@@ -263,8 +329,8 @@ class Starts:
     Parameters
     ----------
     counts
-        Co-occurrence counts of the training samples; stored ones are read when a start needs them, for they may be
-        large.
+        Co-occurrence counts of the training samples; they are read, or counted, when a start needs them, for they may
+        be large.
     singles
         float64 of shape (n_levels,), PMF of each variable.
     offsets
@@ -281,7 +347,7 @@ class Starts:
 
     def __init__(
         self,
-        counts: PairCounts | StoredCounts,
+        counts: AnyCounts,
         singles: FloatArray,
         offsets: IntArray,
         rank: int,
@@ -294,7 +360,7 @@ class Starts:
         self._methods = dict(methods or {})
         self._counts = counts
         self._load_counts = cache(
-            counts.load if isinstance(counts, StoredCounts) else lambda: counts
+            (lambda: counts) if isinstance(counts, PairCounts) else counts.load
         )
         self._offsets, self._rank, self._seed = offsets, rank, seed
         self._made = {(method, 0): model for method, model in (made or {}).items()}
@@ -306,7 +372,11 @@ class Starts:
     def make_classes(self, target: int) -> Parameters:
         """Return the start for a target, as `start_classes` makes it."""
         rng = np.random.default_rng([self._seed, 0])
-        return start_classes(self._load_counts(), target, self._rank, rng)
+        if isinstance(self._counts, SampleCounts):
+            bayes = self._counts.read_naive_bayes(target)
+        else:
+            bayes = read_naive_bayes(self._load_counts(), target)
+        return start_classes(bayes, target, self._rank, rng)
 
     def name_methods(self, methods: Iterable[str]) -> str:
         """Names of start methods, joined by slashes: "auto" is named as the method that it has chosen."""
@@ -334,10 +404,12 @@ class Starts:
         return model if found.method == "random" else open_for_em(model, self.singles)
 
 
-def digest_counts(counts: PairCounts | StoredCounts) -> str:
-    """SHA-256 of counts, in hexadecimal: of those in a store, of where they are."""
+def digest_counts(counts: AnyCounts) -> str:
+    """SHA-256 of counts, in hexadecimal: of those in a store, of where they are; of samples, of these."""
     if isinstance(counts, StoredCounts):
         return digest_fit(name_content(counts.path), counts.folds)
+    if isinstance(counts, SampleCounts):
+        return digest_fit(counts.codes, counts.n_folds)
     return digest_fit(counts.n_rows, counts.tables)
 
 

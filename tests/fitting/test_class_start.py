@@ -15,7 +15,7 @@ def counts():
 
 
 def test_start_classes__one_state_per_level_is_naive_bayes(counts):
-    prior, factors = start_classes(counts, 0, 3, np.random.default_rng(0))
+    prior, factors = start_classes(read_naive_bayes(counts, 0), 0, 3, np.random.default_rng(0))
     bayes = read_naive_bayes(counts, 0)
     np.testing.assert_allclose(prior, bayes.prior)
     np.testing.assert_allclose(factors[3:], bayes.factors[3:])
@@ -23,7 +23,7 @@ def test_start_classes__one_state_per_level_is_naive_bayes(counts):
 
 
 def test_start_classes__more_states_divide_levels_and_differ(counts):
-    prior, factors = start_classes(counts, 0, 5, np.random.default_rng(0))
+    prior, factors = start_classes(read_naive_bayes(counts, 0), 0, 5, np.random.default_rng(0))
     model = pmf.JointPMF(prior, factors, SCHEMA)
     np.testing.assert_allclose(
         np.bincount(factors[:3].argmax(axis=0), prior), read_naive_bayes(counts, 0).prior

@@ -184,10 +184,14 @@ def test_options__table_of_pairs_far_larger_than_the_samples_is_no_start():
     assert options.fit_to(1000, 3, 100).starts_of_small == (("auto", 1), ("merged", 3))
     assert options.fit_to(1000, 3, 101).starts_of_small == (("merged", 4),)
     members = Options.make("auto", "auto", 4, 3)
-    assert members.fit_to(1000, 3, 100).start_methods == ("pairs", "random")
-    assert members.fit_to(1000, 3, 101).start_methods == ("random",)
-    # a large fit compares both, one after the other
-    assert options.fit_to(10**7, 3, 10**5).from_pairs
+    assert members.fit_to(1000, 3, 100).methods == ("pairs", "random")
+    assert members.fit_to(1000, 3, 101).methods == ("random",)
+    # large fits, and independent variables, as well
+    assert options.fit_to(10**7, 3, 10**4).methods == ("auto", "random")
+    assert options.fit_to(10**7, 3, 10**4 + 1).methods == ("random",)
+    assert Options.make("auto", "auto", 1, 1).fit_to(1000, 1, 101).methods == ("random",)
+    # what is asked for is done
+    assert Options.make("pairs", "auto", 1, 3).fit_to(1000, 3, 101).methods == ("pairs",)
 
 
 def test_options__large_fits_members_and_fixed_starts_are_not_small():

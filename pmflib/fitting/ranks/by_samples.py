@@ -188,7 +188,8 @@ def _digest(samples: RankSamples, members: int, seed: int, for_target: TargetFit
     options += [] if for_target is None else [list(for_target.pseudo_counts)]
     options += samples.variables.tolist()
     total = hashlib.sha256(json.dumps(options).encode())
-    for array in (samples.codes, samples.held_out, samples.counts.tables, samples.singles):
+    tables = () if samples.counts is None else (samples.counts.tables,)
+    for array in (samples.codes, samples.held_out, *tables, samples.singles):
         total.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return total.hexdigest()
 

@@ -10,7 +10,7 @@ import numpy as np
 from pmflib.core.arrays import IntArray
 from pmflib.core.defaults import RANKS_BY_SAMPLES
 from pmflib.core.hashing import assign_folds
-from pmflib.counting.marginals import estimate_singles
+from pmflib.counting.marginals import estimate_code_singles
 from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
@@ -108,7 +108,6 @@ def choose_rank_in_memory(
     if held_out is None or not len(held_out) or not len(codes) or schema.n_variables < 2:
         return None
     codes = _spread(codes, MOST_SAMPLES)
-    counts = count_pairs(codes, schema, n_folds=1)
     positions = np.arange(schema.n_variables)
     held_out = _spread(held_out, MOST_SAMPLES // 4)
     from_pairs = schema.n_levels**2 <= LARGEST_PAIRS * np.count_nonzero(codes >= 0)
@@ -116,11 +115,10 @@ def choose_rank_in_memory(
         schema,
         codes,
         held_out,
-        counts,
+        count_pairs(codes, schema, n_folds=1) if from_pairs else None,
         positions,
-        estimate_singles(counts),
+        estimate_code_singles(codes, schema.offsets),
         target,
-        "pairs" if from_pairs else "random",
     )
     return compare_on_samples(
         samples,

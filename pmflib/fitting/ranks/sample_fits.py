@@ -23,6 +23,7 @@ from pmflib.fitting.starts import open_for_em
 from pmflib.fitting.target_fit import MAX_STEPS, TARGET_CELLS, TARGET_WORK
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
+from pmflib.solvers.pairs.pair_matrix import start_random
 
 BLOCK_RANK = 64
 """Rank that blocks of samples are cut for: the same blocks for all ranks."""
@@ -45,25 +46,22 @@ class RankSamples:
     codes, held_out
         Codes of shape (n_rows, n_variables), -1 missing: training samples, and those to evaluate on.
     counts
-        Co-occurrence counts that starts are made of, of all variables or some.
+        Co-occurrence counts that starts are made of, of all variables or some; None makes random ones.
     variables
         int64, positions of the variables of the counts, in order.
     singles
         float64 of shape (n_levels,), PMF of each variable.
     target
         Position of the variable whose log-likelihood given the others models are evaluated by; None is that of all.
-    start_method
-        Method of `fit` that starts are made by: "pairs" or "random".
     """
 
     schema: Schema
     codes: IntArray
     held_out: IntArray
-    counts: PairCounts
+    counts: PairCounts | None
     variables: IntArray
     singles: FloatArray
     target: int | None = None
-    start_method: str = "pairs"
 
     def __getstate__(self) -> dict[str, object]:
         """What is sent to workers: threads are not."""
@@ -88,8 +86,11 @@ class RankSamples:
     def start(self, rank: int, seed: int, number: int) -> Parameters:
         """Start of EM number so many; variables that are not counted have their own PMFs."""
         rng = np.random.default_rng([seed, number])
+        if self.counts is None:
+            drawn = start_random(self.singles, self.schema.offsets, rank=rank, rng=rng)
+            return open_for_em(drawn, self.singles)
         with working("fit"):
-            model = fit_by_method(self.counts, rank, self.start_method, rng).model
+            model = fit_by_method(self.counts, rank, "pairs", rng).model
         factors = np.repeat(self.singles[:, None], rank, axis=1)
         factors[list_levels(self.schema, self.variables)] = model.factors
         return open_for_em((model.prior, factors), self.singles)
@@ -110,7 +111,7 @@ class RankSamples:
 
     def estimate_start(self, job: SampleJob) -> float:
         """Seconds of the starts of a fit, by the model of costs."""
-        if self.start_method == "random":
+        if self.counts is None:
             return 0.0
         update = fit_runs.estimate_update(self.counts.schema.n_levels, job.rank)
         return job.members * START_UPDATES * update

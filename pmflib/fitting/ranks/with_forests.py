@@ -15,8 +15,7 @@ import numpy as np
 from pmflib.core.arrays import IntArray
 from pmflib.core.comparison import Comparison, PairedDifference, compare_candidates
 from pmflib.core.defaults import LIMITS
-from pmflib.counting.marginals import estimate_singles
-from pmflib.counting.pair_counts import count_pairs
+from pmflib.counting.marginals import estimate_code_singles
 from pmflib.em.forests.em import TreeOptions, TreeRun
 from pmflib.em.forests.samples import TreeSamples, are_modest
 from pmflib.fitting.candidates import Options
@@ -102,7 +101,7 @@ def choose_with_forests(
         return None
     training = TreeSamples.load(codes, offsets, 1)
     validation = TreeSamples.load(held_out, offsets, 1, target)
-    singles = estimate_singles(count_pairs(codes, schema, n_folds=1))
+    singles = estimate_code_singles(codes, schema.offsets)
     first = TreeOptions(pseudo_count=PSEUDO_COUNT)
     runs: dict[int, TreeRun] = {}
     rank, n_worse, best = 1, 0, -np.inf
