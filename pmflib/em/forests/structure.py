@@ -12,6 +12,10 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.model import JointPMF
 
 
+FEW_HELD = 0.05
+"""Share of the pairs of levels below which those that occur are summed alone: of many levels nearly none does."""
+
+
 def measure_edge_gains(mass: FloatArray, offsets: IntArray, penalty: float) -> FloatArray:
     """What each edge would gain in a state: log-likelihood less a penalty for its parameters.
 
@@ -35,10 +39,8 @@ def measure_edge_gains(mass: FloatArray, offsets: IntArray, penalty: float) -> F
     ----------
     Chow, Liu (1968); Schwarz (1978).
     """
-    n_both = sum_pairs(mass, offsets)
-    # margins of each pair among the samples that hold both
-    margins = sum_blocks(mass, offsets, axis=1)
-    cells = sum_pairs(_weigh(mass), offsets)
+    # margins of each pair are those among the samples that hold both
+    n_both, margins, cells = _sum_cells(mass, offsets)
     rows = sum_blocks(_weigh(margins), offsets)
     information = cells - rows - rows.T + _weigh(n_both)
     seen = sum_blocks((margins >= 1.0).astype(np.float64), offsets)
@@ -51,6 +53,25 @@ def measure_edge_gains(mass: FloatArray, offsets: IntArray, penalty: float) -> F
 
 def _weigh(counts: FloatArray) -> FloatArray:
     return np.asarray(counts * np.log(np.maximum(counts, 1e-300)))
+
+
+def _sum_cells(mass: FloatArray, offsets: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sums over pairs of levels: of all by pair of variables, by level and variable, and of x log x by pair."""
+    held = np.flatnonzero(mass != 0)
+    if held.size >= FEW_HELD * mass.size:
+        n_both, margins = sum_pairs(mass, offsets), sum_blocks(mass, offsets, axis=1)
+        return n_both, margins, sum_pairs(_weigh(mass), offsets)
+    n_variables, n_levels = offsets.size - 1, len(mass)
+    variables = np.repeat(np.arange(n_variables), np.diff(offsets))
+    rows, columns = np.divmod(held, n_levels)
+    values, across = mass.ravel()[held], variables[columns]
+    pairs, shape = variables[rows] * n_variables + across, (n_variables, n_variables)
+
+    def add_up(keys: IntArray, weights: FloatArray, shape: tuple[int, int]) -> FloatArray:
+        return np.bincount(keys, weights, minlength=shape[0] * shape[1]).reshape(shape)
+
+    margins = add_up(rows * n_variables + across, values, (n_levels, n_variables))
+    return add_up(pairs, values, shape), margins, add_up(pairs, _weigh(values), shape)
 
 
 def grow_forest(gains: FloatArray) -> IntArray:

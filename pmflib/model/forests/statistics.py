@@ -219,9 +219,10 @@ def iterate_batches(rows: IntArray) -> Iterator[IntArray]:
 
 def fill_below(mass: FloatArray) -> None:
     """Make tables of pairs (n_states, n_levels, n_levels), of which the upper triangle is filled, symmetric."""
-    below = np.tril_indices(mass.shape[1], -1)
     for each in mass:
-        each[below] = each.T[below]
+        levels = each.diagonal().copy()
+        each += each.T
+        np.fill_diagonal(each, levels)
 
 
 def unpack_block(block: Block, offsets: IntArray) -> tuple[IntArray, FloatArray]:
