@@ -3,7 +3,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.counting.marginals import estimate_singles
-from pmflib.fitting.starts import StoredCounts, open_for_em
+from pmflib.fitting.starts import SampleCounts, StoredCounts, open_for_em, read_naive_bayes
 from tests.reference import offsets_of
 
 CARDINALITIES = [3, 2, 4]
@@ -29,3 +29,30 @@ def test_stored_counts__of_the_training_folds(tmp_path):
     np.testing.assert_array_equal(stored.load().to_dense(), kept.to_dense())
     singles = stored.estimate_singles(counts.schema.offsets)
     np.testing.assert_array_equal(singles, estimate_singles(kept))
+
+
+def test_sample_counts__read_from_samples_what_counts_of_their_pairs_hold():
+    sizes, rng = [3, 1, 4, 2], np.random.default_rng(0)
+    codes = np.stack([rng.integers(-1, size, 5000) for size in sizes], axis=1).astype(np.int8)
+    # never observed
+    codes[:, 3] = -1
+    schema = pmf.Schema.from_cardinalities(sizes)
+    counts, pairs = SampleCounts(codes, schema), pmf.count_pairs(codes, schema)
+    np.testing.assert_array_equal(counts.load().tables, pairs.tables)
+    singles = counts.estimate_singles(schema.offsets)
+    np.testing.assert_array_equal(singles, estimate_singles(pairs))
+    for target in range(4):
+        found, expected = counts.read_naive_bayes(target), read_naive_bayes(pairs, target)
+        np.testing.assert_array_equal(found.prior, expected.prior)
+        np.testing.assert_array_equal(found.factors, expected.factors)
+
+
+def test_fit_em__wide_tables_are_fitted_without_their_pairs(monkeypatch):
+    def refuse(self):
+        raise AssertionError("pairs were counted")
+
+    monkeypatch.setattr(SampleCounts, "load", refuse)
+    codes = np.random.default_rng(0).integers(0, 2, (60, 400)).astype(np.int8)
+    for rank in (1, 2):
+        assert np.isfinite(pmf.fit_em(codes, rank=rank).model.log_prob(codes)).all()
+    assert pmf.fit_em(codes[:30], rank=2).notes[0] == "nothing was held out: 30 samples are too few"

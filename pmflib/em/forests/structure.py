@@ -11,7 +11,6 @@ from pmflib.core.arrays import FLOOR, FloatArray, IntArray, repeat_blocks, sum_b
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.model import JointPMF
 
-
 FEW_HELD = 0.05
 """Share of the pairs of levels below which those that occur are summed alone: of many levels nearly none does."""
 
@@ -68,7 +67,8 @@ def _sum_cells(mass: FloatArray, offsets: IntArray) -> tuple[FloatArray, FloatAr
     pairs, shape = variables[rows] * n_variables + across, (n_variables, n_variables)
 
     def add_up(keys: IntArray, weights: FloatArray, shape: tuple[int, int]) -> FloatArray:
-        return np.bincount(keys, weights, minlength=shape[0] * shape[1]).reshape(shape)
+        total = np.bincount(keys, weights, minlength=shape[0] * shape[1])
+        return total.astype(np.float64, copy=False).reshape(shape)
 
     margins = add_up(rows * n_variables + across, values, (n_levels, n_variables))
     return add_up(pairs, values, shape), margins, add_up(pairs, _weigh(values), shape)

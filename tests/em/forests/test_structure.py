@@ -47,6 +47,20 @@ def test_measure_edge_gains__is_the_likelihood_ratio_less_the_penalty():
     assert measure_edge_gains(mass, offsets, 0.0)[0, 1] == pytest.approx(ratio)
 
 
+def test_measure_edge_gains__few_pairs_that_occur_are_as_many_that_do():
+    rng, sizes = np.random.default_rng(0), [40, 2, 3]
+    codes = np.stack([rng.integers(-1, size, 60) for size in sizes], axis=1)
+    mass = pmf.count_pairs(codes, sizes).to_dense() * 0.7
+    # levels that are never seen make the table sparse, and change nothing
+    offsets, wide = np.array([0, 40, 42, 45]), np.array([0, 400, 402, 405])
+    table = np.zeros((405, 405))
+    kept = np.r_[:40, 400:405]
+    table[np.ix_(kept, kept)] = mass
+    np.testing.assert_allclose(
+        measure_edge_gains(table, wide, 0.5), measure_edge_gains(mass, offsets, 0.5), rtol=1e-12
+    )
+
+
 def test_measure_edge_gains__nothing_from_one_level_or_from_nothing():
     offsets = np.array([0, 1, 3, 5])
     assert not measure_edge_gains(np.zeros((5, 5)), offsets, 1.0).any()
