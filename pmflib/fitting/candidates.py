@@ -108,7 +108,7 @@ class Options:
         Whether to run `N_STARTS` starts and more until they have converged, and to compare the mean of their parameters
         with the best of them; else runs stop early, at the pass that is best on the held-out samples.
     from_pairs
-        Whether "auto" may start from the pairs; else its starts are random.
+        Whether "auto" may start from all pairs; see `methods`.
     """
 
     start_methods: tuple[str, ...]
@@ -142,8 +142,14 @@ class Options:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Start methods that are compared: those that were asked for, or random starts alone."""
-        return self.start_methods if self.from_pairs else ("random",)
+        """Start methods that are compared: those that were asked for, or, without all of the pairs, random starts.
+
+        Single large fits, whose passes take as long, also start from a few iterations on some of the pairs.
+        """
+        if self.from_pairs:
+            return self.start_methods
+        is_single_large = len(self.start_methods) > 1 and self.members == 1 and not self.small
+        return MEMBER_START_METHODS if is_single_large else ("random",)
 
     @property
     def starts_of_small(self) -> tuple[tuple[str, int], ...]:

@@ -14,6 +14,7 @@ from pmflib.core.arrays import FloatArray, IntArray, Parameters
 from pmflib.core.defaults import LIMITS, Limits
 from pmflib.core.errors import PmfError
 from pmflib.core.hashing import assign_folds
+from pmflib.counting.folds import DEFAULT_FOLDS
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import find_report
@@ -190,8 +191,8 @@ class EMFit:
         return fit.choose(training, held_out, fit.make_starts(fit.count(codes)), codes)
 
     def count(self, codes: IntArray) -> SampleCounts:
-        """Counts for starts, of folds, as a method may compare by them."""
-        return SampleCounts(codes, self.schema)
+        """Counts for starts: of folds where a method may compare by them."""
+        return SampleCounts(codes, self.schema, DEFAULT_FOLDS if self.options.from_pairs else 1)
 
     def fit_all_codes(self, codes: IntArray) -> FitResult:
         """Fit all samples in memory in the way that was best when a fold of them was held out."""

@@ -188,7 +188,7 @@ def test_options__table_of_pairs_far_larger_than_the_samples_is_no_start():
     assert members.fit_to(1000, 3, 101).methods == ("random",)
     # large fits, and independent variables, as well
     assert options.fit_to(10**7, 3, 10**4).methods == ("auto", "random")
-    assert options.fit_to(10**7, 3, 10**4 + 1).methods == ("random",)
+    assert options.fit_to(10**7, 3, 10**4 + 1).methods == ("pairs", "random")
     assert Options.make("auto", "auto", 1, 1).fit_to(1000, 1, 101).methods == ("random",)
     # what is asked for is done
     assert Options.make("pairs", "auto", 1, 3).fit_to(1000, 3, 101).methods == ("pairs",)
