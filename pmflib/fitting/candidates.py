@@ -11,11 +11,8 @@ from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from pmflib.core.errors import PmfError
 from pmflib.core.methods import MEMBER_START_METHODS
 
-N_STARTS = 4
-"""Starts of a small fit that are run side by side until they have converged."""
-
-MAX_STARTS = 24
-"""Starts of a small fit at most: more than `N_STARTS` are run where the best fits disagree."""
+DRAWN = ("merged", "random")
+"""Starts of a small fit that are others every time: those of `merge_alike_states`, and random ones."""
 
 SMALL_WORK = 4_000_000
 """Observed cells times rank up to which a fit is small."""
@@ -27,7 +24,10 @@ PLENTY = 1000
 """Observed cells per free parameter from which there is nothing to choose: pseudo-counts and passes do not matter."""
 
 MAX_KEPT = 8
-"""Best fits of a small fit that other pseudo-counts go on from, and that a mean may be made of."""
+"""Best optima of a small fit that more starts are made of, and that other pseudo-counts and all samples go on from."""
+
+TRIAL_SHARE = 0.25
+"""Share of the search for the best optimum that is made where a fit only serves to choose the pseudo-count."""
 
 LARGEST_PAIRS = 10
 """Entries of the table of pairs per observed cell up to which "auto" may start from it: a larger one takes most of the
@@ -44,14 +44,14 @@ class FitSpecification:
     Parameters
     ----------
     starts
-        Start method, and number of starts, of each model that runs; "merged" are those of `merge_alike_states`.
+        Start method, and number of starts, of each model that runs; "merged" are those of `merge_alike_states`. Of a
+        small fit that was not made yet, the methods alone.
     pseudo_count
         Mean pseudo-count per level and state.
     passes
         Number of passes; None is until the objective has converged.
     combination
-        What is made of several runs: their "average" as one model of summed rank, the "mean" of the parameters of some,
-        or the "best" of them by the objective.
+        What is made of several runs: their "average" as one model of summed rank, or the "best" by the objective.
     notes
         What was compared, one sentence each.
     score
@@ -63,8 +63,8 @@ class FitSpecification:
     n_random
         Random starts, part of whose passes are made after a single run: the fit goes on from one that is better.
     models
-        Fits that held-out samples have evaluated: those that a small fit is made of, from which other samples go on; or
-        the one that a fit of other samples must not be worse than.
+        Optima of a small fit, from which other samples go on; or the fit that held-out samples have evaluated, which a
+        fit of other samples must not be worse than.
     """
 
     starts: tuple[tuple[str, int], ...]
@@ -80,9 +80,7 @@ class FitSpecification:
 
     @property
     def n_models(self) -> int:
-        """Number of models that were combined."""
-        if self.combination == "mean":
-            return len(self.models)
+        """Number of models that were combined, or that the best was taken of."""
         return sum(number for _, number in self.starts)
 
     @property
@@ -105,10 +103,11 @@ class Options:
     members
         Number of models to average; 1 is a single model.
     small
-        Whether to run `N_STARTS` starts and more until they have converged, and to compare the mean of their parameters
-        with the best of them; else runs stop early, at the pass that is best on the held-out samples.
+        Whether to search for the best optimum; else runs stop early, at the pass that is best on the held-out samples.
     from_pairs
         Whether "auto" may start from all pairs; see `methods`.
+    trial
+        Whether the fit only serves to choose, so that a small one searches for `TRIAL_SHARE` as long.
     """
 
     start_methods: tuple[str, ...]
@@ -116,6 +115,7 @@ class Options:
     members: int = 1
     small: bool = False
     from_pairs: bool = True
+    trial: bool = False
 
     @classmethod
     def make(
@@ -152,15 +152,13 @@ class Options:
         return MEMBER_START_METHODS if is_single_large else ("random",)
 
     @property
-    def starts_of_small(self) -> tuple[tuple[str, int], ...]:
-        """Start method, and number of starts, of the first runs of a small fit."""
-        if not self.from_pairs:
-            return (("merged", N_STARTS),)
-        return ((self.start_methods[0], 1), ("merged", N_STARTS - 1))
+    def methods_of_small(self) -> tuple[str, ...]:
+        """Start methods of a small fit."""
+        return (self.start_methods[0], *DRAWN) if self.from_pairs else DRAWN
 
     @property
     def n_models(self) -> int:
-        """Models that run side by side at most."""
+        """Models that are held at a time, at most."""
         return MAX_KEPT if self.small else self.members
 
     @property
@@ -175,7 +173,9 @@ class Options:
 
     @property
     def is_open(self) -> bool:
-        """Whether held-out samples could decide anything."""
+        """Whether held-out samples could decide anything: of a small fit's optima the objective decides."""
+        if self.small:
+            return len(self.pseudo_counts) > 1
         return len(self.start_methods) > 1 or len(self.pseudo_counts) > 1 or self.members > 1
 
     def settle(self) -> FitSpecification:
@@ -183,6 +183,9 @@ class Options:
         pseudo_count = (
             self.pseudo_counts[0] if len(self.pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
         )
+        if self.small:
+            starts = tuple((method, 0) for method in self.methods_of_small)
+            return FitSpecification(starts, pseudo_count, combination="best")
         starts = ((self.methods[0], self.members),)
         return FitSpecification(starts, pseudo_count, n_random=self.n_random)
 

@@ -176,13 +176,16 @@ class EMFit:
             if isinstance(held_out, SamplesInMemory):
                 starts = fit.make_starts(counts)
                 return fit.for_target.choose(training.read_codes(), held_out, starts)[1]
+        found: Samples = training
         if fit.options.small:
-            # a pass over little is done here in less time than a message to a worker takes
-            training = training.with_client(None)
+            # a pass over little is done here in less time than a message to a worker takes, or than it takes to read it
+            found = training.with_client(None)
+            if training.n_rows * self.schema.n_variables <= TARGET_CELLS:
+                found = training.load(self.rank)
             if isinstance(validation, StoredSamples):
                 validation = validation.with_client(None)
         held_out = fit.open_held_out(validation)
-        return fit.choose(training, held_out, fit.make_starts(counts))[1]
+        return fit.choose(found, held_out, fit.make_starts(counts))[1]
 
     def fit_codes(self, codes: IntArray, held_out: Samples) -> tuple[FitSpecification, FitResult]:
         """Fit samples in memory in the way that is best on held-out ones."""
@@ -261,9 +264,12 @@ class EMFit:
 
     def _try_on_fold(self, codes: IntArray) -> tuple[FitSpecification, tuple[float, ...]]:
         """Specification for all samples, and the held-out log-likelihoods where a fold was held out to choose it."""
+        if self.made or not self.passes.max_passes:
+            return self.options.settle(), ()
         n_observed = int(np.count_nonzero(codes >= 0))
-        settled = self._size_options(n_observed).settle()
-        if not self.options.is_open or self.made or not self.passes.max_passes:
+        options = self.options if self.has_target_states else self._size_options(n_observed)
+        settled = options.settle()
+        if not options.is_open:
             return settled, ()
         if len(codes) < MIN_SAMPLES:
             note = f"nothing was held out: {len(codes)} samples are too few"
@@ -274,7 +280,8 @@ class EMFit:
             note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
             return replace(settled, notes=(note,)), ()
         training, held_out = self.hold_out(codes)
-        specification, result = self.fit_codes(training, held_out)
+        trial = replace(self, options=replace(self.options, trial=True))
+        specification, result = trial.fit_codes(training, held_out)
         return specification, result.held_out
 
     def hold_out(self, codes: IntArray, fold: int = 0) -> tuple[IntArray, SamplesInMemory]:

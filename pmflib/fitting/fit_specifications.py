@@ -16,12 +16,14 @@ from pmflib.em.members import Runs
 from pmflib.fitting.candidates import FitSpecification, Options
 from pmflib.fitting.side_by_side import SideBySide
 from pmflib.fitting.small_fits import (
-    ONE_OPTIMUM,
-    MakeStarts,
     find_objectives,
     find_small_specification,
     follow_small_specification,
 )
+from pmflib.fitting.starts import Starts
+
+ONE_OPTIMUM = 1.0
+"""Nats by which fits of one optimum may differ: a likelihood ratio of e says nothing."""
 
 FALLEN = 1e-4
 """Share of the best held-out log-likelihood by which the last pass must be below it to be worse."""
@@ -31,7 +33,7 @@ RANDOM_PASSES = 0.25
 
 
 def fit_options(
-    runs: Runs, make_starts: MakeStarts, options: Options
+    runs: Runs, make_starts: Starts, options: Options
 ) -> tuple[FitSpecification, Parameters, EMState]:
     """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
     if runs.held_out is not None:
@@ -40,7 +42,7 @@ def fit_options(
 
 
 def find_specification(
-    runs: Runs, make_starts: MakeStarts, options: Options
+    runs: Runs, make_starts: Starts, options: Options
 ) -> tuple[FitSpecification, Parameters, EMState]:
     """Compare ways to fit on held-out samples.
 
@@ -127,7 +129,7 @@ def find_specification(
 
 
 def follow_specification(
-    specification: FitSpecification, runs: Runs, make_starts: MakeStarts
+    specification: FitSpecification, runs: Runs, make_starts: Starts
 ) -> tuple[FitSpecification, Parameters, EMState]:
     """Fit other samples in the same way.
 
@@ -145,7 +147,7 @@ def follow_specification(
     The specification as it was followed, the model, and the state of the loop at its end.
     """
     if specification.combination != "average":
-        return follow_small_specification(specification, runs)
+        return follow_small_specification(specification, runs, make_starts)
     if specification.passes is not None:
         runs = replace(runs, max_passes=specification.passes, tol=0.0)
     starts = [
@@ -165,7 +167,7 @@ def follow_specification(
 
 
 def _try_random(
-    specification: FitSpecification, runs: Runs, make_starts: MakeStarts, state: EMState
+    specification: FitSpecification, runs: Runs, make_starts: Starts, state: EMState
 ) -> tuple[FitSpecification, EMState]:
     """Make a few accelerated passes from random starts, and go on from the best of them if it is ahead of a fit.
 

@@ -49,6 +49,9 @@ def merge_alike_states(
     wide: Sequence[Parameters],
     offsets: IntArray,
     pseudo_counts: PseudoCounts,
+    *,
+    first_passes: int = FIRST_PASSES,
+    merge_passes: int = MERGE_PASSES,
 ) -> list[Parameters]:
     """Make passes of EM, and make one of the states that are most alike until as many are left as are requested.
 
@@ -62,6 +65,10 @@ def merge_alike_states(
         int64 of shape (n_variables + 1,).
     pseudo_counts
         Pseudo-counts.
+    first_passes
+        Passes before the first states are made one.
+    merge_passes
+        Passes in which states are made one, at most.
 
     Returns
     -------
@@ -74,8 +81,8 @@ def merge_alike_states(
     """
     models = list(wide)
     rank = models[0][0].size // WIDENED
-    passes_left = MERGE_PASSES
-    for _ in range(FIRST_PASSES):
+    passes_left = merge_passes
+    for _ in range(first_passes):
         models = _pass(samples, models, offsets, pseudo_counts)
     while (excess := models[0][0].size - rank) > 0:
         models = _pass(samples, models, offsets, pseudo_counts)
@@ -104,17 +111,35 @@ def _merge(prior: FloatArray, factors: FloatArray, n_pairs: int) -> Parameters:
     """Make one state of each of the pairs that lose least by it."""
     losses = find_losses(prior, factors)
     kept = np.ones(prior.size, bool)
-    prior, factors = prior.copy(), factors.copy()
     for _ in range(n_pairs):
         first, second = np.unravel_index(np.argmin(losses), losses.shape)
-        total = prior[first] + prior[second]
-        share = prior[first] / total if total > 0 else 0.5
-        factors[:, first] = share * factors[:, first] + (1 - share) * factors[:, second]
-        prior[first] = total
+        prior, factors = merge_states(prior, factors, int(first), int(second))
         kept[second] = False
         for state in (first, second):
             losses[state], losses[:, state] = np.inf, np.inf
     return prior[kept], np.ascontiguousarray(factors[:, kept])
+
+
+def merge_states(prior: FloatArray, factors: FloatArray, first: int, second: int) -> Parameters:
+    """Make one state of two, in the place of the first; the second is left as it is, without probability.
+
+    Parameters
+    ----------
+    prior, factors
+        Shapes (rank,) and (n_levels, rank); they are not changed.
+    first, second
+        Places of the states.
+
+    Returns
+    -------
+    Prior and factors of the same shapes.
+    """
+    prior, factors = prior.copy(), factors.copy()
+    total = prior[first] + prior[second]
+    share = prior[first] / total if total > 0 else 0.5
+    factors[:, first] = share * factors[:, first] + (1 - share) * factors[:, second]
+    prior[first], prior[second] = total, 0.0
+    return prior, factors
 
 
 def find_losses(prior: FloatArray, factors: FloatArray) -> FloatArray:
@@ -362,7 +387,7 @@ class Starts:
         self._load_counts = cache(
             (lambda: counts) if isinstance(counts, PairCounts) else counts.load
         )
-        self._offsets, self._rank, self._seed = offsets, rank, seed
+        self._offsets, self.rank, self.seed = offsets, rank, seed
         self._made = {(method, 0): model for method, model in (made or {}).items()}
 
     def __call__(self, method: str, number: int) -> list[Parameters]:
@@ -371,12 +396,12 @@ class Starts:
 
     def make_classes(self, target: int) -> Parameters:
         """Return the start for a target, as `start_classes` makes it."""
-        rng = np.random.default_rng([self._seed, 0])
+        rng = np.random.default_rng([self.seed, 0])
         if isinstance(self._counts, SampleCounts):
             bayes = self._counts.read_naive_bayes(target)
         else:
             bayes = read_naive_bayes(self._load_counts(), target)
-        return start_classes(bayes, target, self._rank, rng)
+        return start_classes(bayes, target, self.rank, rng)
 
     def name_methods(self, methods: Iterable[str]) -> str:
         """Names of start methods, joined by slashes: "auto" is named as the method that it has chosen."""
@@ -388,16 +413,16 @@ class Starts:
 
     def _find(self, method: str, k: int) -> Parameters:
         if (method, k) not in self._made:
-            generator = np.random.default_rng([self._seed, k])
+            generator = np.random.default_rng([self.seed, k])
             self._made[method, k] = self._make(method, generator)
         return self._made[method, k]
 
     def _make(self, method: str, rng: np.random.Generator) -> Parameters:
         if method in ("random", "wide"):
-            rank = self._rank * (WIDENED if method == "wide" else 1)
+            rank = self.rank * (WIDENED if method == "wide" else 1)
             return start_random(self.singles, self._offsets, rank=rank, rng=rng)
         with working("fit"):
-            found = fit_by_method(self._load_counts(), self._rank, method, rng)
+            found = fit_by_method(self._load_counts(), self.rank, method, rng)
         self.notes += tuple(note for note in found.notes if note not in self.notes)
         self._methods[method] = found.method
         model = found.model.prior, found.model.factors

@@ -8,7 +8,7 @@ from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from pmflib.counting.marginals import estimate_singles
 from pmflib.em.members import Runs
 from pmflib.em.samples import SamplesInMemory
-from pmflib.fitting.candidates import MAX_STARTS, FitSpecification, Options
+from pmflib.fitting.candidates import FitSpecification, Options
 from pmflib.fitting.fit_specifications import (
     _compare_starts,
     climb,
@@ -119,15 +119,14 @@ def test_find_specification__passes_are_counted_where_more_would_harm(drawn):
     assert np.array_equal(again[1], model[1])
 
 
-def test_find_specification__mean_and_best_of_converged_starts(drawn):
+def test_find_specification__small_fits_search_for_the_best_optimum(drawn):
     runs, starts = prepare(drawn[:300], drawn[300:], max_passes=2000)
     options = Options(("auto", "random"), (1.0,)).fit_to(300 * 4, 3, 12)
     assert options.small
     specification, model, _ = find_specification(runs, starts, options)
-    assert specification.combination in ("mean", "best")
-    (first, n_first), (method, n_merged) = specification.starts
-    assert (first, n_first, method, specification.passes) == ("auto", 1, "merged", None)
-    assert 3 <= n_merged < MAX_STARTS
+    assert specification.combination == "best"
+    assert [method for method, _ in specification.starts] == ["auto", "merged", "random"]
+    assert (specification.starts[0][1], specification.passes) == (1, None)
     assert runs.held_out.score([model]) == specification.score
     _, again, _ = follow_specification(specification, runs, starts)
     # it goes on from what had converged
@@ -181,8 +180,8 @@ def test_follow_specification__goes_on_from_a_random_start_that_is_ahead(drawn):
 
 def test_options__table_of_pairs_far_larger_than_the_samples_is_no_start():
     options = Options.make("auto", "auto", 1, 3)
-    assert options.fit_to(1000, 3, 100).starts_of_small == (("auto", 1), ("merged", 3))
-    assert options.fit_to(1000, 3, 101).starts_of_small == (("merged", 4),)
+    assert options.fit_to(1000, 3, 100).methods_of_small == ("auto", "merged", "random")
+    assert options.fit_to(1000, 3, 101).methods_of_small == ("merged", "random")
     members = Options.make("auto", "auto", 4, 3)
     assert members.fit_to(1000, 3, 100).methods == ("pairs", "random")
     assert members.fit_to(1000, 3, 101).methods == ("random",)

@@ -77,7 +77,7 @@ def test_fit_em__starts_from_what_fit_made_of_stored_counts(split, truth, tmp_pa
         counts=StoredCounts(tmp_path / "pairs"),
         **options,
     )
-    assert given.method == f"{start.method}/merged+em"
+    assert given.method == f"{start.method}/merged/random+em"
     # a seed gives stored samples the same starts, be they handed over or not
     assert same_fit(given, pmf.fit_em(training, start_model=start.model, **options))
 

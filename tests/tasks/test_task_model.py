@@ -182,7 +182,7 @@ def test_refine__few_samples_get_the_mean_or_the_best_of_several_starts(fitted):
     assert "0.1: -" in summary["notes"][0]
     assert [each["reason"] for each in summary["comparisons"]] == summary["notes"][:-1]
     assert re.fullmatch(r"the best 3 of \d+ starts led to .*", summary["notes"][-1])
-    assert summary["method"] == f"{summary_of(config, stages['start'])['method']}/merged+em"
+    assert summary["method"] == f"{summary_of(config, stages['start'])['method']}/merged/random+em"
     assert load_model(config, stages["model"]).rank == config.model.rank
 
 
