@@ -90,8 +90,8 @@ def fit_em(
         "auto". Stored ones may be none, and then nothing is chosen.
     start
         Where no model is given: a method of `fit`; "auto" compares its methods "auto" and "random" or, for members,
-        "pairs" and "random". In small fits it runs starts until the best fits agree, and compares a mean of parameters
-        with the best fit.
+        "pairs" and "random". Small fits search for the best optimum, from starts of pairs, random and merged ones, and
+        from starts made of the best fits, until it was found again.
     start_model
         For stored samples: a model of that rank that `fit` has made of the counts already, by the first method of
         ``start``; with rank "auto" it is one whose rank was chosen. What it rules out is opened, unlike a ``model``,

@@ -129,7 +129,8 @@ def test_fit_em__gaps_and_int16_codes():
 def test_fit_em__small_fits_search_for_the_best_optimum(codes):
     result = pmf.fit_em(codes[:300], rank=3, max_passes=2000)
     assert any(note.startswith("pseudo-count ") for note in result.notes)
-    assert result.held_out == (result.comparisons[-1].chosen.score,)
+    # the choice is made among runs that end a little before those of the result
+    assert result.held_out == pytest.approx((result.comparisons[-1].chosen.score,), abs=1e-3)
     said = re.fullmatch(
         r"the best optimum of (\d+) starts, and of \d+ made of their fits, was found .* in \d+ passes",
         result.notes[-1],
@@ -142,18 +143,18 @@ def test_fit_em__small_fits_search_for_the_best_optimum(codes):
 
 
 def test_fit_em__without_pseudo_counts_the_training_samples_decide(codes):
-    """Held-out samples are impossible under every fit of a few samples that has converged: they choose nothing."""
-    few, held_out = codes[:40], codes[40:]
-    options: dict[str, Any] = {"rank": 6, "pseudo_count": 0.0, "max_passes": 2000}
-    schema = pmf.Schema.from_cardinalities([3, 2, 4, 3])
-    whole = pmf.fit_em(few, schema=schema, **options)
+    """Samples of a level that no training sample has are impossible under every fit: they choose nothing."""
+    few, impossible = codes[codes[:, 0] < 2][:60], codes[codes[:, 0] == 2]
+    options: dict[str, Any] = {"rank": 4, "pseudo_count": 0.0, "max_passes": 2000}
+    options["schema"] = pmf.Schema.from_cardinalities([3, 2, 4, 3])
+    whole = pmf.fit_em(few, **options)
     assert whole.held_out == ()
-    given = pmf.fit_em(few, schema=schema, validation=held_out, **options)
-    assert given.held_out == (-np.inf,)
+    given = pmf.fit_em(few, validation=impossible, **options)
+    assert given.held_out[0] < -100
     assert np.array_equal(given.model.factors, whole.model.factors)
     level = whole.model.log_prob(few).mean()
     for seed in range(10):
-        one = pmf.fit_em(few, schema=schema, start="random", rng=seed, **options).model
+        one = pmf.fit_em(few, start="random", rng=seed, **options).model
         assert one.log_prob(few).mean() < level + 1e-3
 
 

@@ -175,13 +175,13 @@ def refine_again(config, stages, workers):
     return refine.fn(config, stages["dataset"], stages["counts"], stages["start"], workers)
 
 
-def test_refine__few_samples_get_the_mean_or_the_best_of_several_starts(fitted):
+def test_refine__few_samples_get_the_best_optimum_of_several_starts(fitted):
     config, stages = fitted
     summary = summary_of(config, stages["model"])
     assert summary["notes"][0].startswith(f"pseudo-count {summary['pseudo_count']:g}: ")
     assert "0.1: -" in summary["notes"][0]
     assert [each["reason"] for each in summary["comparisons"]] == summary["notes"][:-1]
-    assert re.fullmatch(r"the best 3 of \d+ starts led to .*", summary["notes"][-1])
+    assert re.fullmatch(r"the best optimum of \d+ starts, and of .*", summary["notes"][-1])
     assert summary["method"] == f"{summary_of(config, stages['start'])['method']}/merged/random+em"
     assert load_model(config, stages["model"]).rank == config.model.rank
 
