@@ -46,11 +46,13 @@ Table = tuple[Callable[[], np.ndarray], tuple[int, ...]]
 
 
 def read_rows(path: str, *, has_header: bool = False) -> np.ndarray:
-    """Codes of a comma-separated file: levels in order of their texts, missing where empty or "?"."""
+    """Codes of a file, separated by commas or tabs: levels in order of their texts, missing where empty or "?"."""
     whole = DATA / path
     opened = gzip.open(whole, "rt") if whole.suffix == ".gz" else whole.open()
     with cast(TextIO, opened) as file:
-        rows = [[each.strip() for each in row] for row in csv.reader(file) if row]
+        text = file.read().splitlines()
+    dialect = csv.excel_tab if "\t" in text[0] else csv.excel
+    rows = [[each.strip() for each in row] for row in csv.reader(text, dialect) if row]
     table = np.array(rows[has_header:])
     codes = np.empty(table.shape, np.int64)
     for place, column in enumerate(table.T):
