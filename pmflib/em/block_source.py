@@ -73,6 +73,11 @@ class BlockSource(ABC):
     target: int | None = None
 
     @property
+    @abstractmethod
+    def n_samples(self) -> int:
+        """Number of samples, those with nothing observed among them."""
+
+    @property
     def n_side_by_side(self) -> int:
         """Independent runs of EM over these samples that are under way at a time."""
         return 1
@@ -211,6 +216,11 @@ class BlocksInMemory(BlockSource):
         self._rows: Sequence[Block] = blocks if rows is None else [rows]
         self._pool = ThreadPoolExecutor(count_processors())
 
+    @property
+    def n_samples(self) -> int:
+        """Number of samples: rows that are equal may be one."""
+        return round(sum(block.n_samples for block in self.blocks))
+
     def change(self, function: Callable[[Block], Block]) -> BlocksInMemory:
         """Return samples of changed blocks: fewer rows, or a variable hidden."""
         changed = copy(self)
@@ -309,6 +319,11 @@ class StoredBlocks(BlockSource):
         self._kept: list[LoadedItems] = []
         # runs side by side take the same blocks
         self._holding = Lock()
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples in the blocks."""
+        return sum(block.n_rows for block in self.blocks)
 
     @property
     def n_side_by_side(self) -> int:

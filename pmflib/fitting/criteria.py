@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
+from pmflib.core.blocks import Block, weigh_rows
 from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.display.summary import Summarised, Summary, decimal, format_count
+from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
+from pmflib.em.block_source import BlockSource, iterate_distinct
+from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.running.maps import run_blocks
-from pmflib.store.sample_blocks import BlockReference, read_blocks
+from pmflib.model.statistics import sum_fields
+from pmflib.store.sample_blocks import BlockGroup
 
 MAX_COMPOSITE = 4000
 """Entries of prior and factors whose information matrix `score_composite` decomposes."""
@@ -25,58 +29,150 @@ MAX_COMPOSITE = 4000
 BATCH_ENTRIES = 1 << 20
 """Posteriors of samples in memory at a time, entries."""
 
+MOST_LOG_CELLS = 700.0
+"""Logarithm of the number of cells above which it is infinite: floats end at exp(709)."""
+
 EIGENVALUE_SHARE = 1e-9
 """Share of the largest eigenvalue below which a direction of the parameters is not determined by the pairs."""
 
 
 @dataclass(frozen=True)
 class Criteria(Summarised):
-    """Criteria of a model on the samples it was fitted to; less is better.
+    """Likelihood of a model on the samples it was fitted to, and what is made of it; of AIC to ICL less is better.
 
     Parameters
     ----------
-    n_parameters
-        Free parameters.
-    n_rows
-        Samples with anything observed.
     log_likelihood
-        Log-likelihood of all samples, nats.
+        Log-likelihood of all samples, nats, of what is observed of them; without pseudo-counts.
     entropy
         Entropies of the posteriors of the latent state, nats, summed: 0 where every sample's state is certain.
+    n_rows
+        Samples with anything observed.
+    n_empty
+        Samples with nothing observed, whose likelihood is 1: they count in the mean of a sample, and nowhere else.
+    n_states
+        Latent states.
+    n_parameters
+        Free parameters, see `count_parameters`; None where they are not counted: of continuous traits, whose states are
+        points of an integral.
+    n_cells
+        Answers that differ: the product over the variables of the levels that samples hold, infinite above 1e308.
     """
 
-    n_parameters: int
-    n_rows: int
     log_likelihood: float
     entropy: float
+    n_rows: int
+    n_empty: int
+    n_states: int
+    n_parameters: int | None
+    n_cells: float
 
     @property
-    def aic(self) -> float:
-        """Akaike's criterion."""
-        return -2 * self.log_likelihood + 2 * self.n_parameters
+    def per_row(self) -> float:
+        """Log-likelihood per sample, nats: what the mean of `JointPMF.log_prob` is."""
+        return self.log_likelihood / max(self.n_rows + self.n_empty, 1)
 
     @property
-    def bic(self) -> float:
-        """Schwarz's criterion."""
-        return -2 * self.log_likelihood + self.n_parameters * math.log(max(self.n_rows, 1))
+    def aic(self) -> float | None:
+        """Akaike's criterion; None without a number of parameters."""
+        return self._penalise(2.0)
 
     @property
-    def icl(self) -> float:
-        """Integrated completed likelihood: Schwarz's, and twice the entropy of the posteriors."""
-        return self.bic + 2 * self.entropy
+    def bic(self) -> float | None:
+        """Schwarz's criterion; None without a number of parameters."""
+        return self._penalise(math.log(max(self.n_rows, 1)))
+
+    @property
+    def sabic(self) -> float | None:
+        """Schwarz's criterion with Sclove's number of samples, (n + 2) / 24; None without a number of parameters."""
+        return self._penalise(math.log((self.n_rows + 2) / 24))
+
+    @property
+    def caic(self) -> float | None:
+        """Bozdogan's consistent form of Akaike's criterion; None without a number of parameters."""
+        return self._penalise(math.log(max(self.n_rows, 1)) + 1)
+
+    @property
+    def icl(self) -> float | None:
+        """Integrated completed likelihood: Schwarz's, and twice the entropy; None without a number of parameters."""
+        return None if self.bic is None else self.bic + 2 * self.entropy
+
+    @property
+    def relative_entropy(self) -> float | None:
+        """How certain states are: 1 less the entropy as a share of n log F, its largest value; None of one state."""
+        if self.n_states == 1 or not self.n_rows:
+            return None
+        return 1 - self.entropy / (self.n_rows * math.log(self.n_states))
+
+    @property
+    def degrees_of_freedom(self) -> int | None:
+        """Free cells, or samples where these are fewer, that are left over by the parameters.
+
+        Below 0 the parameters are more than the samples can determine. None without a number of parameters.
+        """
+        if self.n_parameters is None:
+            return None
+        return int(min(self.n_cells - 1, self.n_rows)) - self.n_parameters
+
+    def to_json(self) -> dict[str, float | int | None]:
+        """All of it in plain JSON types; None is what is not defined."""
+        return {name: getattr(self, name) for name in ("log_likelihood", "per_row", *_STATISTICS)}
+
+    def tabulate(self) -> SummaryTable:
+        """Table of the criteria and what they are made of."""
+        return tabulate_statistics(self.to_json())
+
+    def describe(self) -> str:
+        """Log-likelihood in all and per row, in one line."""
+        return describe_likelihood(self.to_json())
 
     def summary(self) -> Summary:
-        """The criteria, and what they are made of: text in a terminal, HTML in a notebook."""
-        facts = (
-            ("AIC", decimal(self.aic, 8)),
-            ("BIC", decimal(self.bic, 8)),
-            ("ICL", decimal(self.icl, 8)),
-            ("log-likelihood", f"{decimal(self.log_likelihood, 8)} nats"),
-            ("free parameters", format_count(self.n_parameters)),
-            ("samples", format_count(self.n_rows)),
-            ("entropy of states", f"{decimal(self.entropy, 8)} nats"),
-        )
-        return Summary("Information criteria; less is better", facts)
+        """The likelihood and the criteria: text in a terminal, HTML in a notebook."""
+        return Summary(f"Log-likelihood {self.describe()}", tables=(self.tabulate(),))
+
+    def _penalise(self, price: float) -> float | None:
+        if self.n_parameters is None:
+            return None
+        return -2 * self.log_likelihood + price * self.n_parameters
+
+
+_STATISTICS = {
+    "n_rows": "rows with anything observed",
+    "n_empty": "rows with nothing observed",
+    "n_parameters": "free parameters",
+    "degrees_of_freedom": "degrees of freedom",
+    "aic": "AIC",
+    "bic": "BIC",
+    "sabic": "SABIC",
+    "caic": "CAIC",
+    "icl": "ICL",
+    "entropy": "entropy of states, nats",
+    "relative_entropy": "relative entropy",
+}
+"""Names of what is made of a likelihood, in JSON and for people."""
+
+
+def tabulate_statistics(found: Mapping[str, Any]) -> SummaryTable:
+    """Table of what is made of a likelihood, from what `Criteria.to_json` gives; what is not defined is left out."""
+    rows = [
+        (title, _format_statistic(found[name]))
+        for name, title in _STATISTICS.items()
+        if found.get(name) is not None and (name != "n_empty" or found[name])
+    ]
+    return SummaryTable(
+        "Fit statistics; of AIC to ICL less is better", ("statistic", ">value"), rows, len(rows)
+    )
+
+
+def describe_likelihood(found: Mapping[str, Any]) -> str:
+    """Log-likelihood of the training rows in all and per row, from what `Criteria.to_json` gives."""
+    n_rows = format_count(found["n_rows"] + found["n_empty"])
+    total, per_row = decimal(found["log_likelihood"], 8), decimal(found["per_row"], 6)
+    return f"{total} nats of {n_rows} training rows, {per_row} per row"
+
+
+def _format_statistic(value: float) -> str:
+    return format_count(value) if isinstance(value, int) else decimal(value, 8)
 
 
 @dataclass(frozen=True)
@@ -161,7 +257,7 @@ def count_parameters(model: JointPMF, level_counts: IntArray | None = None) -> i
 
 
 def score_samples(model: JointPMF, samples: object) -> Criteria:
-    """Criteria of a model on samples, in memory or in a store.
+    """Likelihood and criteria of a model on samples, in memory or in a store.
 
     Parameters
     ----------
@@ -175,67 +271,83 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
     ------
     SchemaError
         If the samples do not fit the schema.
-    PmfError
-        If the model has continuous traits.
     StoreError
         If stored samples are gone or damaged.
 
     References
     ----------
-    Akaike (1974); Schwarz (1978); Biernacki, Celeux and Govaert (2000), IEEE Transactions on Pattern
-    Analysis and Machine Intelligence 22.
+    Akaike (1974); Schwarz (1978); Sclove (1987), Psychometrika 52; Bozdogan (1987), Psychometrika 52; Biernacki, Celeux
+    and Govaert (2000), IEEE Transactions on Pattern Analysis and Machine Intelligence 22; for the relative entropy
+    Ramaswamy, DeSarbo, Reibstein and Robinson (1993), Marketing Science 12.
     """
-    if isinstance(samples, StoredSamples) and samples.blocks:
+    if isinstance(samples, StoredSamples):
         if samples.schema.digest != model.schema.digest:
             raise SchemaError(
                 "model and samples have different schemas; take both from one pipeline"
             )
-        sums = run_blocks(samples.client, _sum_block, samples.blocks, _add_sums, model)
-    else:
-        table = samples.read_codes() if isinstance(samples, StoredSamples) else samples
-        sums = _sum_codes(model.schema.encode(table), model)
-    n_parameters = count_parameters(model, sums.level_counts)
-    return Criteria(n_parameters, sums.n_rows, sums.log_likelihood, sums.entropy)
+        return measure_fit(model, samples.source)
+    offsets = model.schema.offsets
+    return measure_fit(
+        model, SamplesInMemory(model.schema.encode(samples), offsets, model.rank).source
+    )
+
+
+def measure_fit(model: JointPMF, source: BlockSource) -> Criteria:
+    """Likelihood and criteria of a model on blocks of samples of its schema, in one pass over them."""
+    n_bytes = 8 * model.schema.n_levels
+    sums = source.map_blocks(_sum_group, sum_fields, model, result_bytes=n_bytes, name="measure")
+    seen = np.add.reduceat(sums.level_counts > 0, model.schema.offsets[:-1], dtype=np.int64)
+    # a sum of logarithms: a product of thousands of variables overflows
+    log_cells = float(np.log(np.maximum(seen, 1)).sum())
+    n_cells = round(math.exp(log_cells)) if log_cells < MOST_LOG_CELLS else math.inf
+    is_counted = model.trait_model is None
+    return Criteria(
+        log_likelihood=float(sums.log_likelihood),
+        entropy=float(sums.entropy),
+        n_rows=round(sums.n_rows),
+        n_empty=round(sums.n_empty),
+        n_states=int(np.count_nonzero(model.prior)),
+        n_parameters=count_parameters(model, sums.level_counts) if is_counted else None,
+        n_cells=n_cells,
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _SampleSums:
     """What the criteria of samples are made of: it adds up."""
 
-    n_rows: int
+    n_rows: float
+    n_empty: float
     log_likelihood: float
     entropy: float
     level_counts: IntArray
 
 
-def _sum_codes(codes: IntArray, model: JointPMF) -> _SampleSums:
-    """Sums of the rows with anything observed."""
-    codes = codes[(codes >= 0).any(axis=1)]
-    level_counts = [
-        np.bincount(column[column >= 0], minlength=size)
-        for column, size in zip(codes.T, np.diff(model.schema.offsets), strict=True)
-    ]
-    entropy = 0.0
+def _sum_group(group: BlockGroup, model: JointPMF) -> _SampleSums:
+    return sum_fields([_sum_block(block, model) for block in iterate_distinct(group)])
+
+
+def _sum_block(block: Block, model: JointPMF) -> _SampleSums:
+    """Sums of a block, whose rows may count for several."""
+    weights, sparse = weigh_rows(block), block.to_sparse(model.schema.offsets)
+    lengths = np.diff(sparse.indptr)
+    # the distinct rows that hold each level: all that counts is whether there are any
+    level_counts = np.bincount(sparse.indices, minlength=model.schema.n_levels)
+    log_likelihood = entropy = 0.0
     step = max(1, BATCH_ENTRIES // model.rank)
-    for start in range(0, len(codes), step):
-        posteriors = model.posterior(codes[start : start + step])
-        entropy -= float((posteriors * np.log(np.maximum(posteriors, FLOOR))).sum())
-    log_likelihood = float(model.log_prob(codes).sum())
-    return _SampleSums(len(codes), log_likelihood, entropy, np.concatenate(level_counts))
-
-
-def _sum_block(reference: BlockReference, model: JointPMF) -> _SampleSums:
-    (block,) = read_blocks([reference])
-    return _sum_codes(block.to_codes(model.schema.offsets), model)
-
-
-def _add_sums(parts: Sequence[_SampleSums]) -> _SampleSums:
-    return _SampleSums(
-        sum(part.n_rows for part in parts),
-        sum(part.log_likelihood for part in parts),
-        sum(part.entropy for part in parts),
-        np.sum([part.level_counts for part in parts], axis=0),
-    )
+    for start in range(0, block.n_rows, step):
+        part = block.cut(start, min(start + step, block.n_rows))
+        scores, posteriors = np.empty(part.n_rows), np.empty((part.n_rows, model.rank))
+        model.score_block(part, scores, posteriors)
+        # rows with nothing observed have a posterior, too: the prior
+        own = weights[start : start + step] * (lengths[start : start + step] > 0)
+        log_likelihood += float(own @ scores)
+        logs = np.log(np.maximum(posteriors, FLOOR))
+        entropy -= float(own @ np.einsum("rf,rf->r", posteriors, logs))
+    n_rows = float(weights[lengths > 0].sum())
+    n_empty = float(weights.sum()) - n_rows
+    counted = level_counts.astype(np.int64)
+    return _SampleSums(n_rows, n_empty, log_likelihood, max(entropy, 0.0), counted)
 
 
 def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:

@@ -22,7 +22,13 @@ from pmflib.em.forests.structure import find_residuals
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.em_fit import MIN_SAMPLES, N_FOLDS, EMFit
 from pmflib.fitting.fit_result import FitResult
-from pmflib.fitting.forest_search import REFIT_PASSES, ForestSearch, FoundForests, report_forests
+from pmflib.fitting.forest_search import (
+    REFIT_PASSES,
+    FittedForests,
+    ForestSearch,
+    FoundForests,
+    report_forests,
+)
 from pmflib.fitting.starts import StoredCounts, digest_counts
 from pmflib.fitting.tree_fit import START_ROWS
 from pmflib.model import JointPMF
@@ -74,7 +80,7 @@ class Found(NamedTuple):
     ----------
     search
         The search that has found them.
-    runs
+    fitted
         A run for each member.
     comparisons
         What was compared.
@@ -87,7 +93,7 @@ class Found(NamedTuple):
     """
 
     search: ForestSearch
-    runs: list[TreeRun]
+    fitted: FittedForests
     comparisons: list[Comparison]
     held_out: TreeSamples | None = None
     note: str = ""
@@ -164,15 +170,16 @@ def fit_dependence(
             return keep_plain(plain, f"dependence none: {few}; {note}")
         found = _fit_codes(fit, plain.model, training, held_out_codes)
     note += found.note
-    models = [each.parameters for each in found.runs]
+    fitted = found.fitted
+    models = [each.parameters for each in fitted.runs]
     choice = found.search.choose(models, is_forced, found.held_out)
     if choice.chosen.settings["dependence"] == "none":
         return keep_plain(plain, note, choice.reason, comparison=choice)
-    if found.codes is not None:
-        models = found.search.refit(found.runs, found.codes)
     compared = (*found.comparisons, choice)
     notes = (note, *(each.reason for each in compared))
-    return report_forests(fit, found.runs, models, notes, compared)
+    if found.codes is not None:
+        fitted = found.search.refit(fitted, found.codes)
+    return report_forests(fit, fitted, notes, compared)
 
 
 def refine_forests(
@@ -220,7 +227,8 @@ def refine_forests(
     run = _run(fit, "given", samples, singles, first, held_out, fit.limits, samples.source.digest())
     n_before, n_after = model.forest.n_edges, run.parameters.forest.n_edges
     note = f"forests of the model that was given, found anew: {n_after} edges, {n_before} before"
-    return report_forests(fit, [run], [run.parameters], (note,), (), method="given+em")
+    fitted = FittedForests([run], samples, singles, held_out.samples if held_out else None)
+    return report_forests(fit, fitted, (note,), (), method="given+em")
 
 
 def plan_forest_passes(
@@ -280,13 +288,20 @@ def _fit_codes(
     """Search on all samples in memory, but for a fold of them where none are held out."""
     if held_out_codes is not None:
         search = ForestSearch(fit, codes, held_out_codes, plain)
-        return Found(search, *search.run())
+        return _find(search)
     training, held_out_codes = hold_out(codes)
     held_out = fit.open_held_out(held_out_codes)
     assert held_out is not None
     fitted = fit.fit_codes(training, held_out)[1].model
     search = ForestSearch(fit, training, held_out_codes, fitted)
-    return Found(search, *search.run(), codes=codes)
+    return _find(search)._replace(codes=codes)
+
+
+def _find(search: ForestSearch) -> Found:
+    """Fits of a search alone."""
+    runs, comparisons = search.run()
+    fitted = FittedForests(runs, search.training, search.singles, search.held_out)
+    return Found(search, fitted, comparisons)
 
 
 def _fit_stored(
@@ -309,7 +324,7 @@ def _fit_stored(
     search = ForestSearch(fit, codes, held_out_codes, plain)
     if held_out is not None and n_search == training.n_rows and n_held_out == held_out.n_rows:
         # no pass over the samples is left to make
-        return Found(search, *search.run())
+        return _find(search)
     of_search: list[object] = []
     kept: Checkpoint[FoundForests] | None = None
     if fit.passes.checkpoint is not None:
@@ -334,7 +349,9 @@ def _fit_stored(
         for number, first in enumerate(found.runs)
     ]
     note = f"; forests were searched on {n_search:,} of {training.n_rows:,} samples"
-    return Found(search, runs, found.comparisons, held_out.samples if held_out else None, note)
+    of_held_out = held_out.samples if held_out else None
+    fitted = FittedForests(runs, samples, singles, of_held_out)
+    return Found(search, fitted, found.comparisons, of_held_out, note)
 
 
 def _run(

@@ -25,7 +25,8 @@ from pmflib.em.members import Runs
 from pmflib.em.samples import Samples, SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import FitSpecification, Options, is_plenty
-from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.criteria import measure_fit
+from pmflib.fitting.fit_result import STILL, FitResult, HeldOutScore
 from pmflib.fitting.fit_specifications import fit_options, follow_specification
 from pmflib.fitting.starts import AnyCounts, SampleCounts, Starts, StoredCounts, open_for_em
 from pmflib.fitting.target_fit import (
@@ -36,7 +37,9 @@ from pmflib.fitting.target_fit import (
     settle_target,
 )
 from pmflib.model import JointPMF
+from pmflib.model.statistics import m_step
 from pmflib.schema import Schema
+from pmflib.solvers import PseudoCounts
 
 N_FOLDS = 5
 """Folds that samples are assigned to where a choice is to be made and no other samples are given; one is held out."""
@@ -199,21 +202,23 @@ class EMFit:
 
     def fit_all_codes(self, codes: IntArray) -> FitResult:
         """Fit all samples in memory in the way that was best when a fold of them was held out."""
-        specification, held_out = self._try_on_fold(codes)
-        return self.follow(specification, codes, held_out)
+        specification, trial = self._try_on_fold(codes)
+        result = self.follow(specification, codes)
+        if trial is None:
+            return result
+        assert trial.held_out_score is not None
+        score = replace(trial.held_out_score, n_trials=1)
+        return replace(result, held_out=trial.held_out, held_out_score=score)
 
-    def follow(
-        self, specification: FitSpecification, codes: IntArray, held_out: tuple[float, ...]
-    ) -> FitResult:
-        """Fit all samples in memory by a specification, found when a fold of them was held out, with these scores."""
+    def follow(self, specification: FitSpecification, codes: IntArray) -> FitResult:
+        """Fit all samples in memory by a specification, found when a fold of them was held out."""
         training = SamplesInMemory(codes, self.schema.offsets, self.rank)
         starts = self.make_starts(self.sized_for(training).count(codes))
         if specification.share is not None:
-            return self.for_target.follow(specification, codes, starts, held_out)
+            return self.for_target.follow(specification, codes, starts)
         runs = self._make_runs(training, None, starts)
         specification, model, state = follow_specification(specification, runs, starts)
-        result = self._report(specification, model, state, starts)
-        return replace(result, held_out=held_out) if held_out else result
+        return self._report(specification, model, state, runs, starts)
 
     def choose(
         self,
@@ -239,7 +244,7 @@ class EMFit:
         if held_out is not None and self.target is not None:
             note = note_target(self.schema, self.target)
             specification = replace(specification, notes=(note, *specification.notes))
-        return specification, self._report(specification, model, state, starts)
+        return specification, self._report(specification, model, state, by_em, starts)
 
     @property
     def has_target_states(self) -> bool:
@@ -262,27 +267,26 @@ class EMFit:
         grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
         return TargetFit(self.schema, self.target, self.rank, grid, max_passes, self.on_pass)
 
-    def _try_on_fold(self, codes: IntArray) -> tuple[FitSpecification, tuple[float, ...]]:
-        """Specification for all samples, and the held-out log-likelihoods where a fold was held out to choose it."""
+    def _try_on_fold(self, codes: IntArray) -> tuple[FitSpecification, FitResult | None]:
+        """Specification for all samples, and the fit without a fold where one was held out to choose it."""
         if self.made or not self.passes.max_passes:
-            return self.options.settle(), ()
+            return self.options.settle(), None
         n_observed = int(np.count_nonzero(codes >= 0))
         options = self.options if self.has_target_states else self._size_options(n_observed)
         settled = options.settle()
         if not options.is_open:
-            return settled, ()
+            return settled, None
         if len(codes) < MIN_SAMPLES:
             note = f"nothing was held out: {len(codes)} samples are too few"
             if self.has_target_states:
                 settled = settle_target(self.options.pseudo_counts)
-            return replace(settled, notes=(note,)), ()
+            return replace(settled, notes=(note,)), None
         if not self.has_target_states and is_plenty(n_observed, self.schema.n_levels, self.rank):
             note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
-            return replace(settled, notes=(note,)), ()
+            return replace(settled, notes=(note,)), None
         training, held_out = self.hold_out(codes)
         trial = replace(self, options=replace(self.options, trial=True))
-        specification, result = trial.fit_codes(training, held_out)
-        return specification, result.held_out
+        return trial.fit_codes(training, held_out)
 
     def hold_out(self, codes: IntArray, fold: int = 0) -> tuple[IntArray, SamplesInMemory]:
         """Training samples, and the fold that is held out."""
@@ -331,9 +335,14 @@ class EMFit:
         return digest_fit(json.dumps(parts))
 
     def _report(
-        self, specification: FitSpecification, model: Parameters, state: EMState, starts: Starts
+        self,
+        specification: FitSpecification,
+        model: Parameters,
+        state: EMState,
+        runs: Runs,
+        starts: Starts,
     ) -> FitResult:
-        """Result of a fit from the state at the end of its EM."""
+        """Result of a fit from the state at the end of its EM; what is said of the model is computed from the model."""
         method = f"{starts.name_methods(each for each, _ in specification.starts)}+em"
         origin: dict[str, object] = {
             "method": method,
@@ -344,15 +353,42 @@ class EMFit:
             origin |= {specification.combination: specification.n_models}
         if specification.is_final:
             origin["final"] = True
+        joint = JointPMF(*model, self.schema, origin)
+        training = measure_fit(joint, runs.training.source)
+        history = state.log_likelihoods[: state.best_pass]
+        held_out = state.held_out[: state.best_pass + 1]
+        if not held_out and specification.score is not None and runs.held_out is not None:
+            held_out = (runs.held_out.score([model]),)
+        score = None
+        if held_out and runs.held_out is not None:
+            score = HeldOutScore(held_out[-1], runs.held_out.source.n_samples)
+        change = None if specification.is_final else find_change(runs, model, specification)
+        has_ended = state.converged or specification.passes is not None
+        is_early = bool(state.held_out) or specification.passes is not None
+        converged = has_ended and (not is_early if change is None else change <= STILL)
         return FitResult(
-            JointPMF(*model, self.schema, origin),
+            joint,
             state.loss_history,
-            state.held_out or (() if specification.score is None else (specification.score,)),
+            held_out,
             state.best_pass,
-            state.converged or specification.passes is not None,
+            converged,
             method,
             (*starts.notes, *specification.notes),
             state.passes_saved,
             comparisons=specification.comparisons,
-            log_likelihoods=state.log_likelihoods,
+            log_likelihoods=(*history, training.per_row),
+            training=training,
+            held_out_score=score,
+            last_change=change,
+            stopped_early=has_ended and is_early and not converged,
         )
+
+
+def find_change(runs: Runs, model: Parameters, specification: FitSpecification) -> float:
+    """Largest change of a probability by one more pass over the training samples."""
+    (statistics,) = runs.training.evaluate([model])
+    shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, specification.pseudo_count)
+    updated = m_step(statistics, runs.offsets, shape, *model)
+    return max(
+        float(np.abs(new - old).max(initial=0.0)) for new, old in zip(updated, model, strict=True)
+    )

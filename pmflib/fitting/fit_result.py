@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmflib.core.comparison import Comparison
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pmflib.display.drawing import Axes
     from pmflib.fitting.criteria import CompositeCriteria, Criteria
 
+STILL = 1e-3
+"""Largest change of a probability by one more pass where passes have converged: the third decimal stands."""
+
 
 @dataclass(frozen=True, eq=False)
 class FitResult(Summarised):
@@ -26,16 +29,17 @@ class FitResult(Summarised):
     model
         The fitted joint PMF.
     loss_history
-        Loss after each iteration or pass; it never rises. For a fit of counts the mean KL divergence over
+        Loss after each iteration, or before each pass; it never rises. For a fit of counts the mean KL divergence over
         the observed pairs, nats, with the pseudo-counts' share (auto), or the root mean square error of the pairs
-        (symnmf); for EM minus the penalised log-likelihood per sample, nats.
+        (symnmf); for EM minus the penalised log-likelihood per sample, nats, of fits side by side their mean.
     held_out
-        Held-out log-likelihood per sample, nats, after each pass, or of the result alone; empty where nothing was held
-        out. Of a fit to all samples, that of the trial before it.
+        Held-out log-likelihood per sample, nats, of the start and after each pass, up to the model that was taken, or
+        of that alone; empty where nothing was held out. Of a fit to all samples, that of the trials before it.
     best_pass
         Pass after which the model was taken (EM), or the number of iterations.
     converged
-        Whether the method met its tolerance.
+        Whether passes from the model gain no more than the tolerance, and another one changes no probability by more
+        than `STILL`; of a fit of counts, whether the method met its tolerance.
     method
         Name of the method that made the model.
     notes
@@ -45,7 +49,18 @@ class FitResult(Summarised):
     comparisons
         What was chosen on held-out data, with all candidates and their scores.
     log_likelihoods
-        Training log-likelihood per sample before each pass (EM), nats; empty for a fit of counts.
+        Training log-likelihood per sample of the start and after each pass (EM), nats, of fits side by side their mean;
+        the last is that of the model. Empty for a fit of counts.
+    training
+        Likelihood of the model on the samples it was fitted to, and the criteria that are made of it; None for a fit of
+        counts, of which ``criteria(counts)`` gives those of the pairs.
+    held_out_score
+        Likelihood of held-out samples; None where nothing was held out.
+    last_change
+        Largest change of a probability in one more pass; None where that is not known: of averages, whose members have
+        passes of their own, and of what is not fitted by EM.
+    stopped_early
+        Whether held-out samples have ended the passes, before the likelihood of the training samples was highest.
     """
 
     model: JointPMF
@@ -58,57 +73,70 @@ class FitResult(Summarised):
     passes_saved: float = 0.0
     comparisons: tuple[Comparison, ...] = ()
     log_likelihoods: tuple[float, ...] = ()
+    training: Criteria | None = None
+    held_out_score: HeldOutScore | None = None
+    last_change: float | None = None
+    stopped_early: bool = False
 
     def __repr__(self) -> str:
         """The model, how it was reached, how good it is, and the notes."""
         parts = [f"{self.model!r}", f"{len(self.loss_history)} passes or iterations"]
-        parts.append("converged" if self.converged else "not converged")
-        if self.loss_history:
+        ending = "ended by held-out samples" if self.stopped_early else "not converged"
+        parts.append("converged" if self.converged else ending)
+        if self.training is not None:
+            parts.append(f"log-likelihood {self.training.per_row:.6g} nats per training row")
+        elif self.loss_history:
             parts.append(f"loss {self.loss_history[-1]:.6g}")
-        if self.held_out:
-            parts.append(f"held out {max(self.held_out):.6g} nats per sample")
+        if self.held_out_score is not None:
+            parts.append(f"held out {self.held_out_score.per_row:.6g} nats per sample")
         return f"FitResult({', '.join(parts)}{''.join(f'; {note}' for note in self.notes)})"
 
     def summary(self) -> Summary:
         """Convergence, held-out scores, what was compared, states: text in a terminal, HTML in a notebook."""
-        from pmflib.display.summary import cut, decimal, format_count, nats, summarise_comparison
+        from pmflib.display.summary import cut, decimal, format_count, summarise_comparison
         from pmflib.model.figures import tabulate_states
 
         n_steps = len(self.loss_history)
-        settled = "yes" if self.converged else "no"
+        settled = "yes" if self.converged else "no, ended by held-out samples"
+        if not (self.converged or self.stopped_early):
+            settled = "no"
+        settled += f", after {format_count(n_steps)} passes or iterations"
+        if self.last_change is not None:
+            settled += f"; one more changes probabilities by at most {decimal(self.last_change, 2)}"
         facts = [
             ("method", cut(self.method)),
             ("latent states", format_count(self.model.rank)),
-            ("free parameters", format_count(self.model.n_parameters)),
-            ("converged", f"{settled}, after {format_count(n_steps)} passes or iterations"),
+            ("converged", settled),
         ]
-        if self.loss_history:
-            ends = self.loss_history[:1] + self.loss_history[1:][-1:]
-            facts.append(("loss, first and last", " and ".join(map(decimal, ends))))
-        if self.log_likelihoods:
-            facts.append(
-                ("log-likelihood", f"{nats(self.log_likelihoods[-1])} nats per training sample")
-            )
-        if self.held_out:
-            facts.append(("held out", f"{nats(max(self.held_out))} nats per sample"))
+        tables = [tabulate_states(self.model)]
+        if self.training is not None:
+            facts.append(("log-likelihood", self.training.describe()))
+            tables.append(self.training.tabulate())
+        else:
+            facts.append(("free parameters", format_count(self.model.n_parameters)))
+            if self.loss_history:
+                ends = self.loss_history[:1] + self.loss_history[1:][-1:]
+                facts.append(("loss, first and last", " and ".join(map(decimal, ends))))
+        if self.held_out_score is not None:
+            facts.append(("held out", self.held_out_score.describe()))
         notes = list(self.notes)
-        if not self.converged:
+        if not (self.converged or self.stopped_early):
             notes.insert(
-                0, "It stopped before it converged: allow more passes, or look at the loss"
+                0,
+                "It stopped before it converged: allow more passes, lower tol, or look at the loss",
             )
-        compared = (summarise_comparison(each, folded=True) for each in self.comparisons)
-        tables = (tabulate_states(self.model), *compared)
+        tables += [summarise_comparison(each, folded=True) for each in self.comparisons]
         sizes = map(format_count, (self.model.schema.n_variables, self.model.rank))
         headline = "Fit of {} variables, {} latent states".format(*sizes)
-        return Summary(headline, tuple(facts), tuple(notes), tables)
+        return Summary(headline, tuple(facts), tuple(notes), tuple(tables))
 
     def criteria(self, samples: object) -> Criteria | CompositeCriteria:
-        """Information criteria of the model on what it was fitted to; less is better.
+        """Likelihood and information criteria of the model on samples or counts, as ``training`` has them.
 
         Parameters
         ----------
         samples
-            The samples, in memory or `StoredSamples`: AIC, BIC, ICL and the entropy of the posteriors. `PairCounts` of
+            Samples, in memory or `StoredSamples`: AIC, BIC, ICL and the entropy of the posteriors. `PairCounts` of
             at least two folds, for a model that `fit` made of them: AIC and BIC of the composite likelihood of pairs.
 
         Raises
@@ -116,8 +144,7 @@ class FitResult(Summarised):
         SchemaError
             If the samples or counts do not fit the model's schema.
         PmfError
-            If the model has continuous traits, or counts are given and it has forests, or fewer than two folds hold a
-            pair.
+            If counts are given and the model has forests or traits, or fewer than two folds hold a pair.
         MemoryPlanError
             If counts are given and the model is too large for their criteria.
 
@@ -152,6 +179,47 @@ class FitResult(Summarised):
         return plot_losses(self.loss_history, **options)
 
 
+@dataclass(frozen=True)
+class HeldOutScore:
+    """Likelihood of held-out samples.
+
+    Parameters
+    ----------
+    per_row
+        Log-likelihood per sample, nats; with a target that of the target given the others.
+    n_rows
+        Number of samples.
+    n_trials
+        Fits that were evaluated, each without these samples, before all of them were fitted in the same way; 0 where
+        it was the model itself that was evaluated.
+    """
+
+    per_row: float
+    n_rows: int
+    n_trials: int = 0
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log-likelihood of all the samples, nats."""
+        return self.per_row * self.n_rows
+
+    def describe(self) -> str:
+        """Say it in one line: in all, per row, and whose it is."""
+        from pmflib.display.summary import decimal, format_count
+
+        per_row, n_rows = decimal(self.per_row, 6), format_count(self.n_rows)
+        text = (
+            f"{decimal(self.log_likelihood, 8)} nats of {n_rows} held-out rows, {per_row} per row"
+        )
+        if self.n_trials == 1:
+            return f"{text}, under the fit that was made without them"
+        return f"{text}, under {self.n_trials} fits without them" if self.n_trials else text
+
+    def to_json(self) -> dict[str, float | int]:
+        """All of it in plain JSON types."""
+        return {**asdict(self), "log_likelihood": self.log_likelihood}
+
+
 class SettledRank(NamedTuple):
     """The rank of a fit, what was compared to choose it, and the result where the choice has made the fit already."""
 
@@ -169,9 +237,13 @@ class SettledRank(NamedTuple):
         )
 
 
+_NAMED = ("pseudo_count", "n_traits")
+"""Facts on a model that its summary repeats, where it has them."""
+
+
 def warn_if_stopped(result: FitResult, max_passes: int) -> None:
     """Warn whoever has called the caller of a fit that stopped at the limit of passes."""
-    if not result.converged and max_passes > 0:
+    if not result.converged and not result.stopped_early and result.best_pass >= max_passes > 0:
         warnings.warn(
             f"EM stopped at max_passes={max_passes} before it converged; raise max_passes or tol",
             ConvergenceWarning,
@@ -180,16 +252,21 @@ def warn_if_stopped(result: FitResult, max_passes: int) -> None:
 
 
 def summarise_fit(result: FitResult) -> dict[str, object]:
-    """Summary of a fit by EM in plain JSON types: what the manifest of a store says of a model."""
+    """Summary of a fit to samples in plain JSON types: what the manifest of a store says of a model."""
+    held_out = result.held_out_score
     return {
         "method": result.method,
         "rank": result.model.rank,
         **result.model.summarise_dependence(),
-        "pseudo_count": result.model.origin["pseudo_count"],
+        **{name: result.model.origin[name] for name in _NAMED if name in result.model.origin},
         "passes": len(result.loss_history),
         "best_pass": result.best_pass,
         "converged": result.converged,
+        "stopped_early": result.stopped_early,
+        "last_change": result.last_change,
         "passes_saved": round(result.passes_saved),
+        "fit": None if result.training is None else result.training.to_json(),
+        "held_out": None if held_out is None else held_out.to_json(),
         "log_likelihood_per_row": list(result.log_likelihoods),
         "held_out_per_row": list(result.held_out),
         "notes": list(result.notes),

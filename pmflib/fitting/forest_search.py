@@ -14,12 +14,14 @@ from pmflib.core.comparison import Comparison, PairedDifference, compare_candida
 from pmflib.counting.marginals import estimate_code_singles
 from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
 from pmflib.em.forests.samples import TreeSamples
+from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import EMFit
-from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.fit_result import STILL, FitResult, HeldOutScore
 from pmflib.fitting.tree_fit import TreeFit
 from pmflib.model import JointPMF
-from pmflib.model.forests.statistics import TreeParameters
+from pmflib.model.forests.statistics import TreeParameters, tree_m_step
 from pmflib.model.forests.tree_pmf import TreePMF
+from pmflib.solvers import PseudoCounts
 
 REFIT_PASSES = 10
 """Passes over all samples after a choice on a fold: from the model of the choice, with forests found anew."""
@@ -58,6 +60,49 @@ class FoundForests(NamedTuple):
         return cls(runs, [*map(Comparison.from_json, found["comparisons"])])
 
 
+class FittedForests(NamedTuple):
+    """Runs of one rank that have led to models, and what they were run on.
+
+    Parameters
+    ----------
+    runs
+        A run for each member.
+    training
+        Samples that were fitted.
+    singles
+        PMF of each variable among them, as for `run_tree_em`.
+    held_out
+        Held-out samples, which have no part in the models; None where there are none.
+    trial
+        Runs without a fold of the samples, from whose models these go on.
+    """
+
+    runs: Sequence[TreeRun]
+    training: TreeSamples
+    singles: FloatArray
+    held_out: TreeSamples | None = None
+    trial: FittedForests | None = None
+
+    def score(self) -> HeldOutScore | None:
+        """Likelihood of held-out samples under the models, or under those of the trial before."""
+        if self.trial is not None:
+            score = self.trial.score()
+            return None if score is None else replace(score, n_trials=1)
+        if self.held_out is None:
+            return None
+        per_row = self.held_out.score([each.parameters for each in self.runs])
+        return HeldOutScore(per_row, self.held_out.source.n_samples)
+
+    def find_change(self) -> float:
+        """Largest change of a probability of the first model by one more pass, the forests as they are."""
+        model, options = self.runs[0].parameters, self.runs[0].options
+        shape = PseudoCounts.shaped_by(self.singles, self.training.offsets, options.pseudo_count)
+        shrinkage = options.edge_pseudo_count, options.pooled_share
+        updated = tree_m_step(self.training.add_up(model), model, shape, *shrinkage)
+        pairs = (model.prior, updated.prior), (model.tables, updated.tables)
+        return max(float(np.abs(new - old).max(initial=0.0)) for old, new in pairs)
+
+
 class ForestSearch:
     """Fits with forests on training samples in memory, evaluated by held-out ones.
 
@@ -76,11 +121,11 @@ class ForestSearch:
     ) -> None:
         self.fit, self.plain = fit, plain
         self._offsets, self._members = fit.schema.offsets, fit.options.members
-        self._training = self._open(training)
-        self._held_out = TreeSamples.load(
+        self.training = self._open(training)
+        self.held_out = TreeSamples.load(
             held_out_codes, self._offsets, fit.rank * self._members, fit.target
         )
-        self._singles = self._estimate(training)
+        self.singles = self._estimate(training)
         self.limits = fit.limits
         self._without = TreeParameters.plain(plain.prior, plain.factors, self._offsets)
 
@@ -88,9 +133,9 @@ class ForestSearch:
         """Fit a model, or each member of an average."""
         report = self.fit.on_pass
         trees = TreeFit(
-            self._training,
-            self._held_out,
-            self._singles,
+            self.training,
+            self.held_out,
+            self.singles,
             self.fit.rank,
             self.fit.seed,
             self.limits,
@@ -116,7 +161,7 @@ class ForestSearch:
             Held-out samples; None is those of the search.
         """
         candidates = [[self._without], list(models)]
-        held_out = self._held_out if held_out is None else held_out
+        held_out = self.held_out if held_out is None else held_out
         scores = [held_out.score(each) for each in candidates]
 
         def subtract(first: int, second: int) -> PairedDifference:
@@ -136,16 +181,15 @@ class ForestSearch:
         )
         return replace(compared, reason=reason)
 
-    def refit(self, runs: Sequence[TreeRun], codes: IntArray) -> list[TreeParameters]:
+    def refit(self, trial: FittedForests, codes: IntArray) -> FittedForests:
         """Fit all samples, each model from where it was."""
         samples, singles = self._open(codes), self._estimate(codes)
         limits = self.limits._replace(max_passes=min(REFIT_PASSES, self.limits.max_passes))
-        return [
-            run_tree_em(
-                samples, each.parameters, each.options, singles, **limits._asdict()
-            ).parameters
-            for each in runs
+        again = [
+            run_tree_em(samples, each.parameters, each.options, singles, **limits._asdict())
+            for each in trial.runs
         ]
+        return FittedForests(again, samples, singles, trial=trial)
 
     def _open(self, codes: IntArray) -> TreeSamples:
         return TreeSamples.load(codes, self._offsets, self.fit.rank)
@@ -156,8 +200,7 @@ class ForestSearch:
 
 def report_forests(
     fit: EMFit,
-    runs: Sequence[TreeRun],
-    models: Sequence[TreeParameters],
+    fitted: FittedForests,
     notes: tuple[str, ...],
     comparisons: Sequence[Comparison],
     *,
@@ -169,16 +212,15 @@ def report_forests(
     ----------
     fit
         The fit.
-    runs
+    fitted
         Runs that led to the models.
-    models
-        The models, of one rank.
     notes, comparisons
         What was found.
     method
         Name of the method.
     """
-    first = runs[0]
+    runs = fitted.runs
+    first, models = runs[0], [each.parameters for each in runs]
     forests = [each.forest for each in models]
     origin: dict[str, object] = {
         "method": method,
@@ -190,15 +232,27 @@ def report_forests(
     }
     if len(models) > 1:
         origin |= {"average": len(models), "final": True}
+    model = TreePMF.make(TreeParameters.join(models), fit.schema, origin)
+    training = measure_fit(model, fitted.training.source)
+    change = fitted.find_change() if len(models) == 1 else None
+    # the passes of a refit are as few as the trial leaves to make
+    judged = fitted.trial or fitted
+    tried, has_ended = judged.runs[0], all(each.converged for each in judged.runs)
+    is_early = bool(tried.held_out) or fitted.trial is not None
+    converged = has_ended and (not is_early if change is None else change <= STILL)
     # the density of pseudo-counts is left out: the tables' depend on the model itself
     return FitResult(
-        model=TreePMF.make(TreeParameters.join(list(models)), fit.schema, origin),
+        model=model,
         loss_history=tuple(-each for each in first.log_likelihoods),
-        held_out=tuple(each for each in first.held_out if np.isfinite(each)),
+        held_out=tuple(filter(np.isfinite, tried.held_out[: tried.best_pass + 1])),
         best_pass=first.best_pass,
-        converged=all(each.converged for each in runs),
+        converged=converged,
         method=method,
         notes=notes,
         comparisons=tuple(comparisons),
-        log_likelihoods=first.log_likelihoods,
+        log_likelihoods=(*first.log_likelihoods[: first.best_pass], training.per_row),
+        training=training,
+        held_out_score=fitted.score(),
+        last_change=change,
+        stopped_early=has_ended and is_early and not converged,
     )

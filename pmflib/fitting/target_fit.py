@@ -17,7 +17,8 @@ from pmflib.em.conditional import ConditionalObjective, raise_conditional
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.samples import SamplesInMemory
 from pmflib.fitting.candidates import FitSpecification
-from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.criteria import measure_fit
+from pmflib.fitting.fit_result import FitResult, HeldOutScore
 from pmflib.fitting.starts import Starts
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
@@ -328,9 +329,10 @@ class TargetFit:
             As for `try_candidates`.
         """
         offsets, rank = self.schema.offsets, self.rank
+        training = SamplesInMemory(codes, offsets, rank)
         few = draw_samples(codes, rank, TARGET_WORK)
         runs = self.try_candidates(SamplesInMemory(few, offsets, rank), held_out, starts)
-        specification, result = self.report_best(runs, held_out)
+        specification, result = self.report_best(runs, training, held_out)
         many = draw_samples(codes, rank, CHOSEN_WORK)
         if len(many) == len(few):
             return specification, result
@@ -340,7 +342,7 @@ class TargetFit:
         note = f"compared on {len(few):,} of {len(codes):,} samples, fitted to {len(many):,}"
         notes = (*specification.notes, note)
         specification = replace(specification, passes=run.n_steps, score=run.score, notes=notes)
-        return specification, self._report(specification, run)
+        return specification, self._report(specification, run, training, held_out)
 
     def try_one(
         self,
@@ -354,52 +356,67 @@ class TargetFit:
         return samples.run(start, *candidate, self.max_steps, held_out)
 
     def report_best(
-        self, runs: Mapping[Candidate, TargetRun], held_out: SamplesInMemory
+        self,
+        runs: Mapping[Candidate, TargetRun],
+        training: SamplesInMemory,
+        held_out: SamplesInMemory,
     ) -> tuple[FitSpecification, FitResult]:
         """Specification and result of the candidate that is chosen among those that were run."""
         specification, run = find_target_specification(runs, held_out)
         note = note_target(self.schema, self.target)
         specification = replace(specification, notes=(note, *specification.notes))
-        return specification, self._report(specification, run)
+        return specification, self._report(specification, run, training, held_out)
 
     def follow(
         self,
         specification: FitSpecification,
         codes: IntArray,
         starts: Starts,
-        held_out: tuple[float, ...],
     ) -> FitResult:
-        """Fit samples by a specification, found when a fold of them was held out, with these scores."""
+        """Fit samples by a specification, found when a fold of them was held out."""
         assert specification.share is not None
-        many = draw_samples(codes, self.rank, CHOSEN_WORK)
-        training = SamplesInMemory(many, self.schema.offsets, self.rank)
-        samples, start = self._open(training, starts)
+        offsets, rank = self.schema.offsets, self.rank
+        many = draw_samples(codes, rank, CHOSEN_WORK)
+        samples, start = self._open(SamplesInMemory(many, offsets, rank), starts)
         steps = specification.passes or 0
         run = samples.run(start, specification.share, specification.pseudo_count, steps)
-        return self._report(specification, replace(run, held_out=held_out))
+        return self._report(specification, run, SamplesInMemory(codes, offsets, rank))
 
     def _open(self, training: SamplesInMemory, starts: Starts) -> tuple[TargetSamples, Parameters]:
         offsets = self.schema.offsets
         samples = TargetSamples(training, self.target, starts.singles, offsets, self.on_pass)
         return samples, starts.make_classes(self.target)
 
-    def _report(self, specification: FitSpecification, run: TargetRun) -> FitResult:
+    def _report(
+        self,
+        specification: FitSpecification,
+        run: TargetRun,
+        training: SamplesInMemory,
+        held_out: SamplesInMemory | None = None,
+    ) -> FitResult:
         origin: dict[str, object] = {
             "method": "classes+conditional",
             "passes": run.n_steps,
             "pseudo_count": specification.pseudo_count,
             "conditional_share": specification.share,
         }
+        joint = JointPMF(*run.model, self.schema, origin)
+        score = None
+        if held_out is not None:
+            score = HeldOutScore(run.score, held_out.source.n_samples)
         return FitResult(
-            JointPMF(*run.model, self.schema, origin),
+            joint,
             run.losses,
-            run.held_out,
+            run.held_out[: int(np.argmax(run.held_out)) + 1] if run.held_out else (),
             run.n_steps,
-            # held-out samples have stopped it, or would have
-            True,
+            run.converged,
             str(origin["method"]),
             specification.notes,
             comparisons=specification.comparisons,
+            training=measure_fit(joint, training.source),
+            held_out_score=score,
+            # held-out samples have stopped it, or have chosen the number of steps
+            stopped_early=not run.converged,
         )
 
 

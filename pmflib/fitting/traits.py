@@ -36,6 +36,7 @@ from pmflib.em.traits.samples import (
     HeldOutCells,
     TraitSamples,
 )
+from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.fit_result import FitResult
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.row_tables import score_block
@@ -99,7 +100,8 @@ def fit_traits(
 
     Returns
     -------
-    The model and how it was reached; the losses are of the trait model, by Laplace's approximation.
+    The model and how it was reached; the losses are of the trait model, by Laplace's approximation, the likelihood of
+    the training samples is that of the model's states.
 
     Raises
     ------
@@ -154,8 +156,9 @@ def fit_traits(
     notes = tuple(comparison.reason for comparison in choice.comparisons)
     if "auto" in requested and not notes:
         notes = ("nobody has two observed cells or more: nothing could be held out to choose by",)
+    model = compile_states(traits, people, choice.n_states, seed, origin)
     return FitResult(
-        model=compile_states(traits, people, choice.n_states, seed, origin),
+        model=model,
         loss_history=losses,
         held_out=(),
         best_pass=settings.passes,
@@ -163,7 +166,7 @@ def fit_traits(
         method="traits",
         notes=notes,
         comparisons=choice.comparisons,
-        log_likelihoods=tuple(-loss for loss in losses),
+        training=measure_fit(model, fitted.source),
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray, check_whole, name_type, sum_blocks
-from pmflib.core.blocks import DenseBlock
+from pmflib.core.blocks import Block, DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.display.summary import Summarised
 from pmflib.model.conditions import (
@@ -115,7 +115,7 @@ class Mixture(Summarised):
                 part[:, hidden] = MISSING
             yield rows, DenseBlock(self.schema.check_codes(part))
 
-    def score_block(self, block: DenseBlock, log_probs: FloatArray, posteriors: FloatArray) -> None:
+    def score_block(self, block: Block, log_probs: FloatArray, posteriors: FloatArray) -> None:
         """Fill the log-probability of every row of a block of valid rows, (n_rows,), and its posterior.
 
         Parameters

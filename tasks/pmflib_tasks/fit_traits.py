@@ -8,6 +8,7 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.display.progress import Progress, divert_functions, report_progress
+from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.traits import fit_traits as fit_to_samples
 from pmflib.fitting.weighing import weigh_model
 from pmflib.store.artefacts import Reference
@@ -62,18 +63,9 @@ def fit_traits(
             result = fit_to_samples(training, **settings, rng=config.seed, checkpoint=work)
             model = weigh_model(result.model, training, open_unseen(config, dataset, client))
         model.save(folder / "model")
-        return {
-            "method": result.method,
-            "rank": result.model.rank,
-            "n_traits": result.model.origin["n_traits"],
-            "passes": len(result.loss_history),
-            "best_pass": result.best_pass,
-            "converged": result.converged,
-            "log_likelihood_per_row": list(result.log_likelihoods),
-            "held_out_per_row": [],
-            "notes": list(result.notes),
-            "comparisons": [each.to_json() for each in result.comparisons],
-        }
+        # the passes are those of the trait model
+        passes = [-each for each in result.loss_history]
+        return summarise_fit(result) | {"log_likelihood_per_row": passes}
 
     report_progress("fit_traits", 0, 1)
     inputs, options = specify_trait_fit(config, dataset, start)

@@ -22,7 +22,7 @@ from pmflib.running.memory import MemoryPlan
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
-VERSION = 14  # fits for a target of any size; small fits end at the best optimum that a search finds
+VERSION = 14  # targets of any size, the best optimum of small fits, likelihood and criteria of the returned model
 
 
 @stage(name="refine")

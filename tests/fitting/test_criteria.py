@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import MemoryPlanError, SchemaError
+from pmflib.core.errors import ConvergenceWarning, MemoryPlanError, SchemaError
 from pmflib.fitting.criteria import (
     Criteria,
     _take_information,
@@ -13,6 +13,7 @@ from pmflib.fitting.criteria import (
     score_composite,
     score_samples,
 )
+from pmflib.fitting.fit_result import STILL
 from pmflib.model.forests.forest import Forest
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -144,8 +145,15 @@ def test_criteria__of_forests_and_of_traits():
         score_composite(model, counts)
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 3, (200, 4))
+    traits = pmf.fit_traits(codes, rng=0)
     with pytest.raises(pmf.PmfError, match="model has continuous traits"):
-        pmf.fit_traits(codes, rng=0).criteria(codes)
+        count_parameters(traits.model)
+    # states are points of an integral: their likelihood is known, a number of parameters is not
+    found = traits.criteria(codes)
+    assert found == traits.training
+    assert found.log_likelihood == pytest.approx(traits.model.log_prob(codes).sum())
+    assert found.bic is found.degrees_of_freedom is None
+    assert "BIC" not in str(found.summary())
 
 
 def log_composite(model, logs, table):
@@ -219,3 +227,85 @@ def test_score_composite__refuses():
     wide = make_model([2, 2], 900)
     with pytest.raises(MemoryPlanError, match=r"4500 entries, above 4000"):
         score_composite(wide, counts)
+
+
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rank": 3},
+        {"rank": 3, "start": "random"},
+        {"rank": 2, "members": 2},
+        {"rank": 3, "max_passes": 3},
+        {"rank": 3, "max_passes": 0},
+        {"rank": 2, "dependence": "tree", "max_passes": 8},
+        {"rank": 3, "target": 0},
+        {"rank": "auto"},
+    ],
+    ids=str,
+)
+def test_fit__what_it_says_of_likelihoods_is_the_returned_models(options):
+    truth = make_model([3, 2, 2, 4, 3], 2, seed=3)
+    codes, held_out = truth.sample(300, 0), truth.sample(100, 1)
+    rng = np.random.default_rng(0)
+    for rows in (codes, held_out):
+        rows[rng.random(rows.shape) < 0.1] = -1
+    codes[:2] = -1
+    result = pmf.fit_em(codes, schema=truth.schema, validation=held_out, **options)
+    found, score = result.training, result.held_out_score
+    assert found == result.criteria(codes)
+    assert found.log_likelihood == pytest.approx(result.model.log_prob(codes).sum())
+    assert found.per_row == pytest.approx(result.model.log_prob(codes).mean())
+    assert (found.n_rows + found.n_empty, score.n_rows, score.n_trials) == (300, 100, 0)
+    log_probs = result.model.log_prob(held_out)
+    if "target" in options:
+        hidden = held_out.copy()
+        hidden[:, 0] = -1
+        log_probs = log_probs - result.model.log_prob(hidden)
+    else:
+        assert result.log_likelihoods[-1] == found.per_row
+    assert score.per_row == pytest.approx(log_probs.mean())
+    assert score.log_likelihood == pytest.approx(log_probs.sum())
+    assert result.held_out[-1] == pytest.approx(score.per_row)
+    assert f"{score.n_rows} held-out rows" in str(result.summary())
+
+
+def test_fit__converged_is_said_of_the_returned_parameters():
+    """Fits of few samples from many starts: whichever is taken, or was led to by a mean, is an optimum."""
+    truth = make_model([3] * 8, 4, seed=1)
+    for seed, pseudo_count in ((0, "auto"), (1, 0.3), (2, 0.0)):
+        codes = truth.sample(150, seed)
+        options = {"schema": truth.schema, "pseudo_count": pseudo_count}
+        result = pmf.fit_em(codes, rank=4, rng=seed, **options)
+        assert result.converged == (result.last_change <= STILL)
+        options["pseudo_count"] = result.model.origin["pseudo_count"]
+        with pytest.warns(ConvergenceWarning):
+            more = pmf.fit_em(codes, result.model, max_passes=1, **options)
+        changes = np.abs(more.model.factors - result.model.factors).max()
+        changes = max(changes, np.abs(more.model.prior - result.model.prior).max())
+        assert result.last_change == pytest.approx(changes)
+        assert result.converged
+        # under the trial: one fold had no part in the fit
+        assert result.held_out_score.n_trials == 1
+
+
+def test_criteria__by_their_formulas():
+    found = Criteria(-100.0, 5.0, n_rows=50, n_empty=2, n_states=2, n_parameters=7, n_cells=16)
+    assert found.per_row == -100 / 52
+    assert found.sabic == pytest.approx(200 + 7 * math.log(52 / 24))
+    assert found.caic == pytest.approx(200 + 7 * (math.log(50) + 1))
+    assert found.relative_entropy == pytest.approx(1 - 5 / (50 * math.log(2)))
+    assert found.degrees_of_freedom == 15 - 7
+    assert Criteria(-1.0, 0.0, 3, 0, 1, 7, math.inf).degrees_of_freedom == 3 - 7
+    assert Criteria(-1.0, 0.0, 3, 0, 1, 7, 8).relative_entropy is None
+    assert set(found.to_json()) >= {"aic", "bic", "sabic", "caic", "icl", "relative_entropy"}
+    text = str(found.summary())
+    assert "degrees of freedom" in text
+    assert "rows with nothing observed" in text
+
+
+def test_score_samples__cells_of_wide_tables_are_infinite():
+    codes = np.random.default_rng(0).integers(0, 2, (20, 1200))
+    found = score_samples(make_model([2] * 1200, 1), codes)
+    assert found.n_cells == math.inf
+    assert found.degrees_of_freedom == 20 - 1200

@@ -197,4 +197,5 @@ def test_fit_em__refines_a_model_with_forests():
     assert better.model.log_prob(held_out).mean() == pytest.approx(max(better.held_out))
     again = pmf.fit_em(codes, better.model, max_passes=3, pseudo_count=2.0)
     assert again.model.origin["pseudo_count"] == 2.0
-    assert len(again.log_likelihoods) == 3
+    # that of the start, and after each pass
+    assert len(again.log_likelihoods) == 4

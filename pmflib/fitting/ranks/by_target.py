@@ -12,7 +12,7 @@ from pmflib.core.comparison import compare_candidates
 from pmflib.em.samples import SamplesInMemory
 from pmflib.fitting.candidates import FitSpecification
 from pmflib.fitting.em_fit import MIN_SAMPLES, N_FOLDS, EMFit
-from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.fit_result import FitResult, HeldOutScore
 from pmflib.fitting.target_fit import FIRST, TOLERATED, Candidate, TargetRun, make_specification
 
 DOUBLED_WORK = 20_000_000
@@ -108,7 +108,7 @@ def _double(fit: EMFit, training: IntArray, validation: SamplesInMemory) -> Iter
         samples = SamplesInMemory(training, fit.schema.offsets, fit.rank)
         starts = fit.make_starts(starts_from)
         runs = fit.for_target.try_candidates(samples, validation, starts, near)
-        tried = TriedRank(fit, runs, *fit.for_target.report_best(runs, validation))
+        tried = TriedRank(fit, runs, *fit.for_target.report_best(runs, samples, validation))
         yield tried
         near = max(runs, key=lambda each: runs[each].score)
         stale = 0 if best is None or _gains(tried, best, validation) else stale + 1
@@ -203,4 +203,8 @@ def _compare_by_folds(tried: list[TriedRank], codes: IntArray) -> FitResult:
     specification = make_specification(best.candidate, n_steps, best.score, compared)
     note = tried[0].specification.notes[0]
     specification = replace(specification, notes=(note, *specification.notes))
-    return best.fit.follow(specification, codes, tuple(run.score for run in best.runs))
+    scores = tuple(run.score for run in best.runs)
+    sizes = [each.source.n_samples for each in validations[: len(scores)]]
+    score = HeldOutScore(float(np.average(scores, weights=sizes)), sum(sizes), len(scores))
+    result = best.fit.follow(specification, codes)
+    return replace(result, held_out=scores, held_out_score=score)

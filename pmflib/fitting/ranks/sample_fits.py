@@ -297,7 +297,7 @@ def fit_for_target(work: tuple[TargetFits, TargetJob]) -> RankFit:
     training = SamplesInMemory(codes, samples.schema.offsets, job.rank)
     starts = fit.make_starts(fit.count(codes))
     runs = fit.for_target.try_candidates(training, given.validation, starts)
-    specification, result = fit.for_target.report_best(runs, given.validation)
+    specification, result = fit.for_target.report_best(runs, training, given.validation)
     n_steps = sum(len(run.losses) for run in runs.values())
     model = result.model.prior, result.model.factors
     nothing = np.empty(0), np.empty((0, 0))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import DenseBlock
+from pmflib.core.blocks import Block, DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.model.conditions import Conditions, Given
 from pmflib.model.forests.conditions import (
@@ -159,9 +159,9 @@ class TreePMF(JointPMF, dependence="tree"):
     def _passes(self) -> TreePasses:
         return TreePasses(self.parameters)
 
-    def score_block(self, block: DenseBlock, log_probs: FloatArray, posteriors: FloatArray) -> None:
+    def score_block(self, block: Block, log_probs: FloatArray, posteriors: FloatArray) -> None:
         """Fill log-probabilities and posteriors of valid rows: see `JointPMF.score_block`."""
-        codes = np.ascontiguousarray(block.codes)
+        codes = np.ascontiguousarray(block.to_codes(self.schema.offsets))
         if posteriors.shape[1]:
             self._passes.find_posteriors(codes, posteriors, log_probs)
         else:
