@@ -10,6 +10,11 @@ from rich.text import Text
 
 from pmflib.core.comparison import Comparison
 from pmflib.display.summary import tabulate
+from pmflib.fitting.fit_statistics import (
+    HeldOutScore,
+    describe_likelihood,
+    tabulate_statistics,
+)
 from pmflib.fitting.pair_agreement import PairAgreement
 from pmflib.fitting.refit import Refit
 from pmflib.ingest.dataset.accounts import DatasetAccount
@@ -54,19 +59,26 @@ def make_run_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
     tables: list[Group | Text] = [make_table("Rows", ("what", "how many"), counted)]
     if "quality" in facts:
         tables += make_quality_tables(find_recorded(facts))
-    known = ("method", "rank", "passes", "best_pass", "converged")
+    known = ("method", "rank", "passes", "best_pass", "converged", "stopped_early")
     agreement = PairAgreement.find(facts)
     described = [] if agreement is None else [("pairs", agreement.sentence)]
-    described += [(k, model[k]) for k in known]
+    described += [(k, model[k]) for k in known if k in model]
     if (refit := Refit.find(facts)) is not None:
         described.append(("fit", refit.reason))
     if "rank" in facts:
         described.append(("is the rank fine", facts["rank"]["verdict"]))
         described += [("why this rank", reason) for reason in facts["rank"]["reasons"]]
+    if fit := model.get("fit"):
+        described.append(("log-likelihood", describe_likelihood(fit)))
+    if held_out := model.get("held_out"):
+        described.append(("held out", HeldOutScore.from_json(held_out).describe()))
     described += [("note", note) for note in model.get("notes", ())]
     described += [("warning", text) for text in facts.get("warnings", ())]
     gate = facts.get("gate", {})
     tables.append(make_table(_name("New model", gate.get("new")), ("what", "value"), described))
+    if fit:
+        made = tabulate_statistics(fit)
+        tables.append(make_table(made.title, ("statistic", "value"), made.rows))
     for chosen in (facts.get("rank", {}), model):
         for content in chosen.get("comparisons", ()):
             table = tabulate(Comparison.from_json(content))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,10 +12,11 @@ from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.core.blocks import Block, weigh_rows
 from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
+from pmflib.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.fit_statistics import Criteria
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.statistics import sum_fields
@@ -34,145 +33,6 @@ MOST_LOG_CELLS = 700.0
 
 EIGENVALUE_SHARE = 1e-9
 """Share of the largest eigenvalue below which a direction of the parameters is not determined by the pairs."""
-
-
-@dataclass(frozen=True)
-class Criteria(Summarised):
-    """Likelihood of a model on the samples it was fitted to, and what is made of it; of AIC to ICL less is better.
-
-    Parameters
-    ----------
-    log_likelihood
-        Log-likelihood of all samples, nats, of what is observed of them; without pseudo-counts.
-    entropy
-        Entropies of the posteriors of the latent state, nats, summed: 0 where every sample's state is certain.
-    n_rows
-        Samples with anything observed.
-    n_empty
-        Samples with nothing observed, whose likelihood is 1: they count in the mean of a sample, and nowhere else.
-    n_states
-        Latent states.
-    n_parameters
-        Free parameters, see `count_parameters`; None where they are not counted: of continuous traits, whose states are
-        points of an integral.
-    n_cells
-        Answers that differ: the product over the variables of the levels that samples hold, infinite above 1e308.
-    """
-
-    log_likelihood: float
-    entropy: float
-    n_rows: int
-    n_empty: int
-    n_states: int
-    n_parameters: int | None
-    n_cells: float
-
-    @property
-    def per_row(self) -> float:
-        """Log-likelihood per sample, nats: what the mean of `JointPMF.log_prob` is."""
-        return self.log_likelihood / max(self.n_rows + self.n_empty, 1)
-
-    @property
-    def aic(self) -> float | None:
-        """Akaike's criterion; None without a number of parameters."""
-        return self._penalise(2.0)
-
-    @property
-    def bic(self) -> float | None:
-        """Schwarz's criterion; None without a number of parameters."""
-        return self._penalise(math.log(max(self.n_rows, 1)))
-
-    @property
-    def sabic(self) -> float | None:
-        """Schwarz's criterion with Sclove's number of samples, (n + 2) / 24; None without a number of parameters."""
-        return self._penalise(math.log((self.n_rows + 2) / 24))
-
-    @property
-    def caic(self) -> float | None:
-        """Bozdogan's consistent form of Akaike's criterion; None without a number of parameters."""
-        return self._penalise(math.log(max(self.n_rows, 1)) + 1)
-
-    @property
-    def icl(self) -> float | None:
-        """Integrated completed likelihood: Schwarz's, and twice the entropy; None without a number of parameters."""
-        return None if self.bic is None else self.bic + 2 * self.entropy
-
-    @property
-    def relative_entropy(self) -> float | None:
-        """How certain states are: 1 less the entropy as a share of n log F, its largest value; None of one state."""
-        if self.n_states == 1 or not self.n_rows:
-            return None
-        return 1 - self.entropy / (self.n_rows * math.log(self.n_states))
-
-    @property
-    def degrees_of_freedom(self) -> int | None:
-        """Free cells, or samples where these are fewer, that are left over by the parameters.
-
-        Below 0 the parameters are more than the samples can determine. None without a number of parameters.
-        """
-        if self.n_parameters is None:
-            return None
-        return int(min(self.n_cells - 1, self.n_rows)) - self.n_parameters
-
-    def to_json(self) -> dict[str, float | int | None]:
-        """All of it in plain JSON types; None is what is not defined."""
-        return {name: getattr(self, name) for name in ("log_likelihood", "per_row", *_STATISTICS)}
-
-    def tabulate(self) -> SummaryTable:
-        """Table of the criteria and what they are made of."""
-        return tabulate_statistics(self.to_json())
-
-    def describe(self) -> str:
-        """Log-likelihood in all and per row, in one line."""
-        return describe_likelihood(self.to_json())
-
-    def summary(self) -> Summary:
-        """The likelihood and the criteria: text in a terminal, HTML in a notebook."""
-        return Summary(f"Log-likelihood {self.describe()}", tables=(self.tabulate(),))
-
-    def _penalise(self, price: float) -> float | None:
-        if self.n_parameters is None:
-            return None
-        return -2 * self.log_likelihood + price * self.n_parameters
-
-
-_STATISTICS = {
-    "n_rows": "rows with anything observed",
-    "n_empty": "rows with nothing observed",
-    "n_parameters": "free parameters",
-    "degrees_of_freedom": "degrees of freedom",
-    "aic": "AIC",
-    "bic": "BIC",
-    "sabic": "SABIC",
-    "caic": "CAIC",
-    "icl": "ICL",
-    "entropy": "entropy of states, nats",
-    "relative_entropy": "relative entropy",
-}
-"""Names of what is made of a likelihood, in JSON and for people."""
-
-
-def tabulate_statistics(found: Mapping[str, Any]) -> SummaryTable:
-    """Table of what is made of a likelihood, from what `Criteria.to_json` gives; what is not defined is left out."""
-    rows = [
-        (title, _format_statistic(found[name]))
-        for name, title in _STATISTICS.items()
-        if found.get(name) is not None and (name != "n_empty" or found[name])
-    ]
-    return SummaryTable(
-        "Fit statistics; of AIC to ICL less is better", ("statistic", ">value"), rows, len(rows)
-    )
-
-
-def describe_likelihood(found: Mapping[str, Any]) -> str:
-    """Log-likelihood of the training rows in all and per row, from what `Criteria.to_json` gives."""
-    n_rows = format_count(found["n_rows"] + found["n_empty"])
-    total, per_row = decimal(found["log_likelihood"], 8), decimal(found["per_row"], 6)
-    return f"{total} nats of {n_rows} training rows, {per_row} per row"
-
-
-def _format_statistic(value: float) -> str:
-    return format_count(value) if isinstance(value, int) else decimal(value, 8)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from pmflib.em.samples import Samples, SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import FitSpecification, Options, is_plenty
 from pmflib.fitting.criteria import measure_fit
-from pmflib.fitting.fit_result import STILL, FitResult, HeldOutScore
+from pmflib.fitting.fit_result import STILL, FitResult
 from pmflib.fitting.fit_specifications import fit_options, follow_specification
+from pmflib.fitting.fit_statistics import HeldOutScore
 from pmflib.fitting.starts import AnyCounts, SampleCounts, Starts, StoredCounts, open_for_em
 from pmflib.fitting.target_fit import (
     TARGET_CELLS,

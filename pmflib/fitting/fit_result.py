@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmflib.core.comparison import Comparison
 from pmflib.core.errors import ConvergenceWarning, PmfError
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.summary import Summarised, Summary
+from pmflib.fitting.fit_statistics import Criteria, HeldOutScore
 from pmflib.model import JointPMF
 
 if TYPE_CHECKING:
     from pmflib.display.drawing import Axes
-    from pmflib.fitting.criteria import CompositeCriteria, Criteria
+    from pmflib.fitting.criteria import CompositeCriteria
 
 STILL = 1e-3
 """Largest change of a probability by one more pass where passes have converged: the third decimal stands."""
@@ -177,47 +178,6 @@ class FitResult(Summarised):
         if not self.loss_history:
             raise PmfError(f"method {self.method!r} is direct: it has no iterations to draw")
         return plot_losses(self.loss_history, **options)
-
-
-@dataclass(frozen=True)
-class HeldOutScore:
-    """Likelihood of held-out samples.
-
-    Parameters
-    ----------
-    per_row
-        Log-likelihood per sample, nats; with a target that of the target given the others.
-    n_rows
-        Number of samples.
-    n_trials
-        Fits that were evaluated, each without these samples, before all of them were fitted in the same way; 0 where
-        it was the model itself that was evaluated.
-    """
-
-    per_row: float
-    n_rows: int
-    n_trials: int = 0
-
-    @property
-    def log_likelihood(self) -> float:
-        """Log-likelihood of all the samples, nats."""
-        return self.per_row * self.n_rows
-
-    def describe(self) -> str:
-        """Say it in one line: in all, per row, and whose it is."""
-        from pmflib.display.summary import decimal, format_count
-
-        per_row, n_rows = decimal(self.per_row, 6), format_count(self.n_rows)
-        text = (
-            f"{decimal(self.log_likelihood, 8)} nats of {n_rows} held-out rows, {per_row} per row"
-        )
-        if self.n_trials == 1:
-            return f"{text}, under the fit that was made without them"
-        return f"{text}, under {self.n_trials} fits without them" if self.n_trials else text
-
-    def to_json(self) -> dict[str, float | int]:
-        """All of it in plain JSON types."""
-        return {**asdict(self), "log_likelihood": self.log_likelihood}
 
 
 class SettledRank(NamedTuple):

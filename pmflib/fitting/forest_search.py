@@ -16,7 +16,8 @@ from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
 from pmflib.em.forests.samples import TreeSamples
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import EMFit
-from pmflib.fitting.fit_result import STILL, FitResult, HeldOutScore
+from pmflib.fitting.fit_result import STILL, FitResult
+from pmflib.fitting.fit_statistics import HeldOutScore
 from pmflib.fitting.tree_fit import TreeFit
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters, tree_m_step

@@ -18,7 +18,8 @@ from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.samples import SamplesInMemory
 from pmflib.fitting.candidates import FitSpecification
 from pmflib.fitting.criteria import measure_fit
-from pmflib.fitting.fit_result import FitResult, HeldOutScore
+from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.fit_statistics import HeldOutScore
 from pmflib.fitting.starts import Starts
 from pmflib.model import JointPMF
 from pmflib.schema import Schema

@@ -285,7 +285,7 @@ def _draw_model(learnt: ModelReport, data: DataReport) -> dict[str, str]:
         figures["convergence"] = draw_figure(
             "convergence",
             "Log-likelihood by pass of EM",
-            f"Over {as_count(len(passes), 'pass', 'passes')}, the log-likelihood of the training samples rose from "
+            f"Over {as_count(len(passes) - 1, 'pass', 'passes')}, the log-likelihood of the training samples rose from "
             f"{passes[0]:.3f} to {passes[-1]:.3f} nats per sample.",
             lambda ax: plot_passes(passes, held_out, best, ax=ax),
             (6.6, 2.9),

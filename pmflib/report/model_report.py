@@ -15,6 +15,12 @@ from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.comparison import Comparison
 from pmflib.counting.groups import load_groups, pick_variables
 from pmflib.counting.pair_counts import load_shape
+from pmflib.display.summary import SummaryTable
+from pmflib.fitting.fit_statistics import (
+    HeldOutScore,
+    describe_likelihood,
+    tabulate_statistics,
+)
 from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
 from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
@@ -152,6 +158,28 @@ class ModelReport:
     rank_reasons: list[str] = field(default_factory=list)
     rank_assessment: str = ""
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def ending(self) -> str:
+        """How passes ended."""
+        if self.summary.get("converged"):
+            return "converged"
+        return "ended by held-out samples" if self.summary.get("stopped_early") else "not converged"
+
+    @property
+    def likelihoods(self) -> list[str]:
+        """Sentences on the likelihood of the training rows and of held-out ones; none of a fit of counts."""
+        found = []
+        if fit := self.summary.get("fit"):
+            found.append(f"log-likelihood {describe_likelihood(fit)}")
+        if held_out := self.summary.get("held_out"):
+            found.append(f"held out: {HeldOutScore.from_json(held_out).describe()}")
+        return found
+
+    @property
+    def statistics(self) -> SummaryTable:
+        """What is made of the likelihood of the training rows; without rows for a fit of counts."""
+        return tabulate_statistics(self.summary.get("fit") or {})
 
     @property
     def edges(self) -> list[tuple[str, str, float]]:

@@ -6,7 +6,6 @@ import pytest
 import pmflib as pmf
 from pmflib.core.errors import ConvergenceWarning, MemoryPlanError, SchemaError
 from pmflib.fitting.criteria import (
-    Criteria,
     _take_information,
     _take_score,
     count_parameters,
@@ -14,6 +13,7 @@ from pmflib.fitting.criteria import (
     score_samples,
 )
 from pmflib.fitting.fit_result import STILL
+from pmflib.fitting.fit_statistics import Criteria
 from pmflib.model.forests.forest import Forest
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF

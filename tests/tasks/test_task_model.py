@@ -116,9 +116,13 @@ def test_refine__objective_rises_and_is_reported(fitted, workers):
     other = change(config, model={"method": "random"}, em={"max_passes": 7, "pseudo_count": 1.0})
     with listen(received.append):
         model = refine.fn(other, stages["dataset"], stages["counts"], stages["start"], workers)
-    likelihoods = summary_of(config, model)["log_likelihood_per_row"]
-    assert len(likelihoods) == 7
-    assert likelihoods[-1] > likelihoods[0]
+    summary = summary_of(config, model)
+    # up to the model that held-out samples have chosen
+    likelihoods = summary["log_likelihood_per_row"]
+    assert (summary["passes"], len(likelihoods)) == (7, summary["best_pass"] + 1)
+    assert summary["fit"]["per_row"] == likelihoods[-1]
+    reported = [float(p.text.split("log-likelihood ")[1].split(",")[0]) for p in received[1:]]
+    assert reported == sorted(reported)
     assert [(p.done, p.total) for p in received] == [(done, 7) for done in range(8)]
     assert all("log-likelihood" in p.text and "held out" in p.text for p in received[1:])
     assert ["left" in p.text for p in received] == [False, False, *[True] * 5, False]

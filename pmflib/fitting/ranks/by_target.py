@@ -12,7 +12,8 @@ from pmflib.core.comparison import compare_candidates
 from pmflib.em.samples import SamplesInMemory
 from pmflib.fitting.candidates import FitSpecification
 from pmflib.fitting.em_fit import MIN_SAMPLES, N_FOLDS, EMFit
-from pmflib.fitting.fit_result import FitResult, HeldOutScore
+from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.fit_statistics import HeldOutScore
 from pmflib.fitting.target_fit import FIRST, TOLERATED, Candidate, TargetRun, make_specification
 
 DOUBLED_WORK = 20_000_000
