@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmflib.core.comparison import Comparison
@@ -14,8 +15,11 @@ from pmflib.fitting.fit_statistics import Criteria, HeldOutScore
 from pmflib.model import JointPMF
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pmflib.display.drawing import Axes
     from pmflib.fitting.criteria import CompositeCriteria
+    from pmflib.fitting.exports import Errors
 
 STILL = 1e-3
 """Largest change of a probability by one more pass where passes have converged: the third decimal stands."""
@@ -160,6 +164,67 @@ class FitResult(Summarised):
         if isinstance(samples, PairCounts):
             return score_composite(self.model, samples)
         return score_samples(self.model, samples)
+
+    def to_frame(self, errors: Errors | None = None) -> pd.DataFrame:
+        """All parameters as a pandas DataFrame, a row each.
+
+        Parameters
+        ----------
+        errors
+            Standard errors and intervals of ``prior`` and ``factors``: a mapping of these names to objects with arrays
+            ``errors``, ``lower`` and ``upper`` of their shapes; None leaves the columns without them.
+
+        Returns
+        -------
+        Columns ``parameter`` (``share`` of a state, or ``probability`` of a level given the state), ``state``,
+        ``variable``, ``level``, ``value``, ``error``, ``lower``, ``upper``.
+
+        Raises
+        ------
+        PmfError
+            If pandas is not installed, or errors are those of another model.
+        """
+        from pmflib.fitting.exports import make_frame
+
+        return make_frame(self, errors)
+
+    def to_csv(self, path: str | Path, errors: Errors | None = None) -> None:
+        """Write all parameters as CSV in UTF-8, with the columns of ``to_frame`` and all digits.
+
+        Parameters
+        ----------
+        path
+            File to write.
+        errors
+            As for ``to_frame``; what is not known is empty.
+
+        Raises
+        ------
+        PmfError
+            If errors are those of another model.
+        """
+        from pmflib.fitting.exports import write_csv
+
+        write_csv(self, Path(path), errors)
+
+    def to_excel(self, path: str | Path, errors: Errors | None = None) -> None:
+        """Write a workbook of Excel: sheets ``parameters``, ``profiles`` of the states, and ``fit``.
+
+        Parameters
+        ----------
+        path
+            File to write.
+        errors
+            As for ``to_frame``.
+
+        Raises
+        ------
+        PmfError
+            If openpyxl is not installed (``pip install 'pmflib[excel]'``), or errors are those of another model.
+        """
+        from pmflib.fitting.exports import write_workbook
+
+        write_workbook(self, Path(path), errors)
 
     def plot_convergence(self, **options: Any) -> Axes:
         """Draw how the fit converged: log-likelihoods by pass of EM, or the loss by iteration of a fit of counts.

@@ -90,7 +90,7 @@ class Criteria(Summarised):
 
     def to_json(self) -> dict[str, float | int | None]:
         """All of it in plain JSON types; None is what is not defined."""
-        return {name: getattr(self, name) for name in ("log_likelihood", "per_row", *_STATISTICS)}
+        return {name: getattr(self, name) for name in ("log_likelihood", "per_row", *STATISTICS)}
 
     def tabulate(self) -> SummaryTable:
         """Table of the criteria and what they are made of."""
@@ -110,7 +110,7 @@ class Criteria(Summarised):
         return -2 * self.log_likelihood + price * self.n_parameters
 
 
-_STATISTICS = {
+STATISTICS = {
     "n_rows": "rows with anything observed",
     "n_empty": "rows with nothing observed",
     "n_parameters": "free parameters",
@@ -130,7 +130,7 @@ def tabulate_statistics(found: Mapping[str, Any]) -> SummaryTable:
     """Table of what is made of a likelihood, from what `Criteria.to_json` gives; what is not defined is left out."""
     rows = [
         (title, _format_statistic(found[name]))
-        for name, title in _STATISTICS.items()
+        for name, title in STATISTICS.items()
         if found.get(name) is not None and (name != "n_empty" or found[name])
     ]
     return SummaryTable(

@@ -1,0 +1,181 @@
+"""Fits as tables for other programs: a data frame, CSV, a workbook of Excel."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray
+from pmflib.core.errors import PmfError
+from pmflib.core.texts import show_text
+from pmflib.fitting.fit_statistics import STATISTICS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pmflib.fitting.fit_result import FitResult
+
+COLUMNS = ("parameter", "state", "variable", "level", "value", "error", "lower", "upper")
+"""Columns of parameters, a row each: ``share`` of a state, or ``probability`` of a level given the state."""
+
+
+class ArrayErrors(Protocol):
+    """Standard errors of an array of parameters, and the ends of their intervals; NaN is none."""
+
+    @property
+    def errors(self) -> FloatArray:
+        """Standard errors."""
+
+    @property
+    def lower(self) -> FloatArray:
+        """Lower ends."""
+
+    @property
+    def upper(self) -> FloatArray:
+        """Upper ends."""
+
+
+Errors = Mapping[str, ArrayErrors]
+"""Errors of ``prior`` (rank,) and ``factors`` (n_levels, rank)."""
+
+
+def list_parameters(result: FitResult, errors: Errors | None = None) -> Iterator[tuple[Any, ...]]:
+    """Rows of all parameters, as `COLUMNS` has them: shares of the states first, then level by level.
+
+    Parameters
+    ----------
+    result
+        The fit.
+    errors
+        Errors of its parameters; None leaves their columns NaN.
+
+    Raises
+    ------
+    PmfError
+        If errors are those of another model.
+    """
+    model = result.model
+    arrays = {"prior": model.prior, "factors": model.factors}
+    unknown = math.nan, math.nan, math.nan
+    for name, values in arrays.items():
+        if errors is not None and errors[name].errors.shape != values.shape:
+            raise PmfError(
+                f"errors has {name} of shape {errors[name].errors.shape}, the model one of {values.shape}; give the "
+                "errors of this fit's model"
+            )
+
+    def find(name: str, *place: int) -> tuple[float, float, float]:
+        if errors is None:
+            return unknown
+        found = errors[name]
+        return (
+            float(found.errors[place]),
+            float(found.lower[place]),
+            float(found.upper[place]),
+        )
+
+    for state, share in enumerate(model.prior.tolist()):
+        yield ("share", state, "", "", share, *find("prior", state))
+    for position, variable in enumerate(model.schema):
+        first = int(model.schema.offsets[position])
+        for code, level in enumerate(variable.levels):
+            for state in range(model.rank):
+                value = float(model.factors[first + code, state])
+                named = ("probability", state, variable.name, str(level))
+                yield (*named, value, *find("factors", first + code, state))
+
+
+def make_frame(result: FitResult, errors: Errors | None = None) -> pd.DataFrame:
+    """Parameters as a pandas DataFrame of the columns `COLUMNS`; see `list_parameters`.
+
+    Raises
+    ------
+    PmfError
+        If pandas is not installed, or errors are those of another model.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise PmfError(
+            "to_frame makes a pandas DataFrame, and pandas is not installed; install it, or use to_csv"
+        ) from error
+    return pd.DataFrame(list(list_parameters(result, errors)), columns=list(COLUMNS))
+
+
+def write_csv(result: FitResult, path: Path, errors: Errors | None = None) -> None:
+    """Write the parameters as CSV in UTF-8, a line each, with all digits; what is not known is empty."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(COLUMNS)
+        rows.writerows(map(_leave_out_unknown, list_parameters(result, errors)))
+
+
+def write_workbook(result: FitResult, path: Path, errors: Errors | None = None) -> None:
+    """Write a workbook of Excel: sheets of the parameters, of the states' profiles, and of the statistics of the fit.
+
+    Raises
+    ------
+    PmfError
+        If openpyxl is not installed, or errors are those of another model.
+    """
+    try:
+        from openpyxl import Workbook
+        from openpyxl.cell import WriteOnlyCell
+    except ImportError as error:
+        raise PmfError(
+            "to_excel needs openpyxl, which is not installed; install pmflib[excel], or use to_csv"
+        ) from error
+    book = Workbook(write_only=True)
+    sheets = {
+        "parameters": [COLUMNS, *map(_leave_out_unknown, list_parameters(result, errors))],
+        "profiles": list(_list_profiles(result)),
+        "fit": list(_list_statistics(result)),
+    }
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            cells = [WriteOnlyCell(sheet, show_text(x) if isinstance(x, str) else x) for x in row]
+            for cell in cells:
+                if cell.data_type == "f":
+                    # a level that begins with = is a text, and no formula
+                    cell.data_type = "s"
+            sheet.append(cells)
+    book.save(path)
+
+
+def _leave_out_unknown(row: Sequence[Any]) -> list[Any]:
+    """The row with nothing in place of NaN."""
+    return [None if isinstance(x, float) and math.isnan(x) else x for x in row]
+
+
+def _list_profiles(result: FitResult) -> Iterator[Sequence[Any]]:
+    """Shares of the states, and of every level its probability in each state and over all."""
+    model = result.model
+    yield ("variable", "level", *(f"state {state}" for state in range(model.rank)), "all")
+    yield ("share", "", *model.prior.tolist(), float(model.prior.sum()))
+    overall = np.asarray(model.factors @ model.prior)
+    for position, variable in enumerate(model.schema):
+        first = int(model.schema.offsets[position])
+        for code, level in enumerate(variable.levels):
+            values = model.factors[first + code].tolist()
+            yield (variable.name, str(level), *values, float(overall[first + code]))
+
+
+def _list_statistics(result: FitResult) -> Iterator[Sequence[Any]]:
+    """What the summary says of the fit, numbers as they are."""
+    yield ("statistic", "value")
+    yield ("method", result.method)
+    yield ("latent states", result.model.rank)
+    yield ("converged", "yes" if result.converged else "no")
+    if result.training is not None:
+        found = result.training.to_json()
+        yield ("log-likelihood, nats", found["log_likelihood"])
+        yield ("log-likelihood per row, nats", found["per_row"])
+        yield from ((title, found[name]) for name, title in STATISTICS.items())
+    if result.held_out_score is not None:
+        yield ("held out", result.held_out_score.describe())
