@@ -13,12 +13,11 @@ import numpy as np
 from pmflib.core.arrays import FloatArray
 from pmflib.core.errors import PmfError
 from pmflib.core.texts import show_text
-from pmflib.fitting.fit_statistics import STATISTICS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmflib.fitting.fit_result import FitResult
+    from pmflib.model import JointPMF
 
 COLUMNS = ("parameter", "state", "variable", "level", "value", "error", "lower", "upper")
 """Columns of parameters, a row each: ``share`` of a state, or ``probability`` of a level given the state."""
@@ -44,13 +43,13 @@ Errors = Mapping[str, ArrayErrors]
 """Errors of ``prior`` (rank,) and ``factors`` (n_levels, rank)."""
 
 
-def list_parameters(result: FitResult, errors: Errors | None = None) -> Iterator[tuple[Any, ...]]:
+def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[tuple[Any, ...]]:
     """Rows of all parameters, as `COLUMNS` has them: shares of the states first, then level by level.
 
     Parameters
     ----------
-    result
-        The fit.
+    model
+        The model.
     errors
         Errors of its parameters; None leaves their columns NaN.
 
@@ -59,7 +58,6 @@ def list_parameters(result: FitResult, errors: Errors | None = None) -> Iterator
     PmfError
         If errors are those of another model.
     """
-    model = result.model
     arrays = {"prior": model.prior, "factors": model.factors}
     unknown = math.nan, math.nan, math.nan
     for name, values in arrays.items():
@@ -69,14 +67,14 @@ def list_parameters(result: FitResult, errors: Errors | None = None) -> Iterator
                 "errors of this fit's model"
             )
 
-    def find(name: str, *place: int) -> tuple[float, float, float]:
+    def find(name: str, *at: int) -> tuple[float, float, float]:
         if errors is None:
             return unknown
         found = errors[name]
         return (
-            float(found.errors[place]),
-            float(found.lower[place]),
-            float(found.upper[place]),
+            float(found.errors[at]),
+            float(found.lower[at]),
+            float(found.upper[at]),
         )
 
     for state, share in enumerate(model.prior.tolist()):
@@ -90,7 +88,7 @@ def list_parameters(result: FitResult, errors: Errors | None = None) -> Iterator
                 yield (*named, value, *find("factors", first + code, state))
 
 
-def make_frame(result: FitResult, errors: Errors | None = None) -> pd.DataFrame:
+def make_frame(model: JointPMF, errors: Errors | None = None) -> pd.DataFrame:
     """Parameters as a pandas DataFrame of the columns `COLUMNS`; see `list_parameters`.
 
     Raises
@@ -104,18 +102,20 @@ def make_frame(result: FitResult, errors: Errors | None = None) -> pd.DataFrame:
         raise PmfError(
             "to_frame makes a pandas DataFrame, and pandas is not installed; install it, or use to_csv"
         ) from error
-    return pd.DataFrame(list(list_parameters(result, errors)), columns=list(COLUMNS))
+    return pd.DataFrame(list(list_parameters(model, errors)), columns=list(COLUMNS))
 
 
-def write_csv(result: FitResult, path: Path, errors: Errors | None = None) -> None:
+def write_csv(model: JointPMF, path: Path, errors: Errors | None = None) -> None:
     """Write the parameters as CSV in UTF-8, a line each, with all digits; what is not known is empty."""
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(COLUMNS)
-        rows.writerows(map(_leave_out_unknown, list_parameters(result, errors)))
+        rows.writerows(map(_leave_out_unknown, list_parameters(model, errors)))
 
 
-def write_workbook(result: FitResult, path: Path, errors: Errors | None = None) -> None:
+def write_workbook(
+    model: JointPMF, statistics: Mapping[str, Any], path: Path, errors: Errors | None = None
+) -> None:
     """Write a workbook of Excel: sheets of the parameters, of the states' profiles, and of the statistics of the fit.
 
     Raises
@@ -131,10 +131,10 @@ def write_workbook(result: FitResult, path: Path, errors: Errors | None = None) 
             "to_excel needs openpyxl, which is not installed; install pmflib[excel], or use to_csv"
         ) from error
     book = Workbook(write_only=True)
-    sheets = {
-        "parameters": [COLUMNS, *map(_leave_out_unknown, list_parameters(result, errors))],
-        "profiles": list(_list_profiles(result)),
-        "fit": list(_list_statistics(result)),
+    sheets: dict[str, list[Sequence[Any]]] = {
+        "parameters": [COLUMNS, *map(_leave_out_unknown, list_parameters(model, errors))],
+        "profiles": list(_list_profiles(model)),
+        "fit": [("statistic", "value"), *statistics.items()],
     }
     for name, rows in sheets.items():
         sheet = book.create_sheet(name)
@@ -153,9 +153,8 @@ def _leave_out_unknown(row: Sequence[Any]) -> list[Any]:
     return [None if isinstance(x, float) and math.isnan(x) else x for x in row]
 
 
-def _list_profiles(result: FitResult) -> Iterator[Sequence[Any]]:
+def _list_profiles(model: JointPMF) -> Iterator[Sequence[Any]]:
     """Shares of the states, and of every level its probability in each state and over all."""
-    model = result.model
     yield ("variable", "level", *(f"state {state}" for state in range(model.rank)), "all")
     yield ("share", "", *model.prior.tolist(), float(model.prior.sum()))
     overall = np.asarray(model.factors @ model.prior)
@@ -164,18 +163,3 @@ def _list_profiles(result: FitResult) -> Iterator[Sequence[Any]]:
         for code, level in enumerate(variable.levels):
             values = model.factors[first + code].tolist()
             yield (variable.name, str(level), *values, float(overall[first + code]))
-
-
-def _list_statistics(result: FitResult) -> Iterator[Sequence[Any]]:
-    """What the summary says of the fit, numbers as they are."""
-    yield ("statistic", "value")
-    yield ("method", result.method)
-    yield ("latent states", result.model.rank)
-    yield ("converged", "yes" if result.converged else "no")
-    if result.training is not None:
-        found = result.training.to_json()
-        yield ("log-likelihood, nats", found["log_likelihood"])
-        yield ("log-likelihood per row, nats", found["per_row"])
-        yield from ((title, found[name]) for name, title in STATISTICS.items())
-    if result.held_out_score is not None:
-        yield ("held out", result.held_out_score.describe())

@@ -11,7 +11,7 @@ from pmflib.core.comparison import Comparison
 from pmflib.core.errors import ConvergenceWarning, PmfError
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.summary import Summarised, Summary
-from pmflib.fitting.fit_statistics import Criteria, HeldOutScore
+from pmflib.fitting.fit_statistics import STATISTICS, Criteria, HeldOutScore
 from pmflib.model import JointPMF
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class FitResult(Summarised):
         """
         from pmflib.fitting.exports import make_frame
 
-        return make_frame(self, errors)
+        return make_frame(self.model, errors)
 
     def to_csv(self, path: str | Path, errors: Errors | None = None) -> None:
         """Write all parameters as CSV in UTF-8, with the columns of ``to_frame`` and all digits.
@@ -205,7 +205,7 @@ class FitResult(Summarised):
         """
         from pmflib.fitting.exports import write_csv
 
-        write_csv(self, Path(path), errors)
+        write_csv(self.model, Path(path), errors)
 
     def to_excel(self, path: str | Path, errors: Errors | None = None) -> None:
         """Write a workbook of Excel: sheets ``parameters``, ``profiles`` of the states, and ``fit``.
@@ -224,7 +224,16 @@ class FitResult(Summarised):
         """
         from pmflib.fitting.exports import write_workbook
 
-        write_workbook(self, Path(path), errors)
+        found: dict[str, Any] = {"method": self.method, "latent states": self.model.rank}
+        found["converged"] = "yes" if self.converged else "no"
+        if self.training is not None:
+            made = self.training.to_json()
+            found["log-likelihood, nats"] = made["log_likelihood"]
+            found["log-likelihood per row, nats"] = made["per_row"]
+            found |= {title: made[name] for name, title in STATISTICS.items()}
+        if self.held_out_score is not None:
+            found["held out"] = self.held_out_score.describe()
+        write_workbook(self.model, found, Path(path), errors)
 
     def plot_convergence(self, **options: Any) -> Axes:
         """Draw how the fit converged: log-likelihoods by pass of EM, or the loss by iteration of a fit of counts.
