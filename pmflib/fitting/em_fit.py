@@ -105,7 +105,9 @@ class EMFit:
         """Options for so many observed cells."""
         # a start from pairs that is made already costs nothing
         n_levels = 0 if self.made else self.schema.n_levels
-        return self.options.fit_to(n_observed, self.rank, n_levels)
+        options = self.options.fit_to(n_observed, self.rank, n_levels)
+        # without passes nothing leads to an optimum
+        return options if self.passes.max_passes else replace(options, small=False)
 
     def refining(self, model: JointPMF) -> EMFit:
         """The same fit, with a model as its only start, as it is."""
