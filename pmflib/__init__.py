@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pmflib import crowd
-    from pmflib.core.errors import ConvergenceWarning, PmfError, RankWarning, SchemaWarning
+    from pmflib.core.errors import (
+        ConvergenceWarning,
+        IdentificationWarning,
+        PmfError,
+        RankWarning,
+        SchemaWarning,
+    )
     from pmflib.counting.marginals import Marginals
     from pmflib.counting.pair_counts import PairCounts, count_pairs
     from pmflib.counting.triple_counts import count_triples
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.from_samples import distil, fit_em
     from pmflib.fitting.ranks.by_pairs import select_rank
     from pmflib.fitting.ranks.choice import RankChoice
+    from pmflib.fitting.standard_errors import standard_errors
     from pmflib.fitting.support_union import NMFRank, select_nmf_rank
     from pmflib.fitting.traits import fit_traits
     from pmflib.fitting.weighing import weigh_model
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConvergenceWarning",
     "FitResult",
+    "IdentificationWarning",
     "JointPMF",
     "Marginals",
     "NMFRank",
@@ -66,12 +74,14 @@ __all__ = [
     "score_file",
     "select_nmf_rank",
     "select_rank",
+    "standard_errors",
     "weigh_model",
 ]
 
 _HOMES = {
     "ConvergenceWarning": "pmflib.core.errors",
     "FitResult": "pmflib.fitting.fit_result",
+    "IdentificationWarning": "pmflib.core.errors",
     "JointPMF": "pmflib.model",
     "Marginals": "pmflib.counting.marginals",
     "NMFRank": "pmflib.fitting.support_union",
@@ -99,6 +109,7 @@ _HOMES = {
     "score_file": "pmflib.scoring.file_scoring",
     "select_nmf_rank": "pmflib.fitting.support_union",
     "select_rank": "pmflib.fitting.ranks.by_pairs",
+    "standard_errors": "pmflib.fitting.standard_errors",
     "weigh_model": "pmflib.fitting.weighing",
 }
 """Module of each name. All of them would take .3 s to import, of which a command like ``pmf --help`` needs nothing."""

@@ -75,5 +75,9 @@ class RankWarning(UserWarning):
     """More latent states are asked for than there are samples."""
 
 
+class IdentificationWarning(UserWarning):
+    """Samples do not determine some parameters of a model, or it is not where they are most likely."""
+
+
 class ClusterWarning(UserWarning):
     """A run waits for workers, or for their scheduler."""

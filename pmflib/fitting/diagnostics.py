@@ -1,4 +1,4 @@
-"""How far the data carry a model: support of the pairs, rank above the noise, conditioning, standard errors."""
+"""How far pair counts carry a model: support, rank above the noise, conditioning, what pairs alone determine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, repeat_blocks, spread_pairs
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import SchemaError
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.counting.pair_counts import PairCounts
+from pmflib.fitting.standard_errors import name_parameters
 from pmflib.model import JointPMF
-from pmflib.model.jackknife import estimate_standard_errors
+from pmflib.model.forests.statistics import TreeParameters
+from pmflib.model.information import list_pmfs, sum_information
+from pmflib.model.mixture import Mixture
+from pmflib.solvers.numeric.information import find_covariance
 from pmflib.solvers.pairs.pair_matrix import cut_observed_pairs
 
 NEAR_ZERO = 0.01
@@ -19,6 +24,10 @@ NEAR_ZERO = 0.01
 
 MAX_HALVINGS = 8
 """Halvings of the folds at most that the noise is measured by; it is their median."""
+LEAST_SHARE = 0.01
+"""Share of a pair, spread over its cells, below which a cell is next to ruled out."""
+MOST_WORK = 1e10
+"""Cells of pairs times squared entries of the model up to which is found what pairs determine: some seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +60,12 @@ class Diagnosis:
     n_ruled_out
         int64 of shape (rank,): levels that (nearly) rule each state out. At least rank - 1 for all states is necessary
         for the factors to be sufficiently scattered.
-    prior_errors, factor_errors
-        Jackknife standard errors, of shapes (rank,) and (n_levels, rank); None if they were not asked for.
     warnings
         One sentence for each thing that a careful user should know.
     rank_warnings
         Those among them that say that there may be too many states: void where held-out samples have chosen the rank.
+    pair_warnings
+        What the pairs alone leave open, however many samples there are: void for a model that is refined on samples.
     """
 
     n_pairs: int
@@ -72,10 +81,9 @@ class Diagnosis:
     condition_numbers: tuple[float, float]
     purity: FloatArray
     n_ruled_out: IntArray
-    prior_errors: FloatArray | None
-    factor_errors: FloatArray | None
     warnings: tuple[str, ...]
     rank_warnings: tuple[str, ...] = ()
+    pair_warnings: tuple[str, ...] = ()
 
     @property
     def coverage(self) -> float:
@@ -106,15 +114,11 @@ class Diagnosis:
             f"purest levels      posterior {self.purity.min():.2f} to {self.purity.max():.2f}; "
             f"states ruled out by {self.n_ruled_out.min()} to {self.n_ruled_out.max()} levels",
         ]
-        if self.prior_errors is not None and self.factor_errors is not None:
-            lines.append(
-                f"standard errors    prior up to {self.prior_errors.max():.2g}; conditional "
-                f"probabilities median {np.median(self.factor_errors):.2g}, up to {self.factor_errors.max():.2g}"
-            )
-        return "\n".join([*lines, *(f"warning: {each}" for each in self.warnings)])
+        warnings = (*self.warnings, *self.pair_warnings)
+        return "\n".join([*lines, *(f"warning: {each}" for each in warnings)])
 
 
-def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = False) -> Diagnosis:
+def diagnose(counts: PairCounts, model: JointPMF) -> Diagnosis:
     """Report how well counts support a model's states.
 
     Parameters
@@ -123,18 +127,22 @@ def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = Fal
         Counts of the training samples; several folds, for the noise to be seen.
     model
         Model of the counts' schema.
-    standard_errors
-        Whether to fit again without each fold: see `estimate_standard_errors`.
 
     Raises
     ------
     SchemaError
-        If the schemas differ, or errors are asked for and fewer than two folds hold samples.
+        If the schemas differ.
 
     Notes
     -----
-    Noise is seen by comparing halves of the folds: half their difference has the spread of the whole. Without standard
-    errors the cost is a few singular value decompositions of the marginals, no pass over the samples.
+    Noise is seen by comparing halves of the folds: half their difference has the spread of the whole. The cost is a few
+    singular value decompositions of the marginals, no pass over the samples. Pairs alone leave a model open up to a
+    rotation of its states, unless levels rule enough states out; `pmflib.standard_errors` has the errors of parameters,
+    from the samples.
+
+    References
+    ----------
+    Huang, Sidiropoulos and Swami (2014), IEEE Transactions on Signal Processing 62(1): what levels have to rule out.
     """
     if counts.schema.digest != model.schema.digest:
         raise SchemaError("model and counts are of different schemas; take both from one run")
@@ -146,7 +154,7 @@ def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = Fal
     rows = repeat_blocks(split, marginals.offsets)
     conditions = (_condition(model.factors[rows]), _condition(model.factors[~rows] * model.prior))
     posteriors = _invert(model)
-    errors = estimate_standard_errors(counts, model) if standard_errors else (None, None)
+    n_ruled_out = np.count_nonzero(posteriors < NEAR_ZERO, axis=0)
     n_moments = count_moments(marginals)
     rank_warnings = _warn_of_rank(model, effective_rank, n_moments)
     return Diagnosis(
@@ -162,11 +170,10 @@ def diagnose(counts: PairCounts, model: JointPMF, *, standard_errors: bool = Fal
         n_moments=n_moments,
         condition_numbers=conditions,
         purity=posteriors.max(axis=0),
-        n_ruled_out=np.sum(posteriors < NEAR_ZERO, axis=0, dtype=np.int64),
-        prior_errors=errors[0],
-        factor_errors=errors[1],
+        n_ruled_out=n_ruled_out,
         warnings=(*rank_warnings, *_warn(marginals, model)),
         rank_warnings=rank_warnings,
+        pair_warnings=_warn_of_pairs(marginals, model, n_ruled_out),
     )
 
 
@@ -265,3 +272,43 @@ def _warn(marginals: Marginals, model: JointPMF) -> tuple[str, ...]:
             f"{n_missing} pairs were never observed together: the model fills them by itself"
         )
     return tuple(warnings)
+
+
+def _warn_of_pairs(marginals: Marginals, model: JointPMF, n_ruled_out: IntArray) -> tuple[str, ...]:
+    """Which parameters the observed pairs leave open at the model, were they known exactly."""
+    is_plain = model.trait_model is None and not model.summarise_dependence()
+    parameters = TreeParameters.plain(model.prior, model.factors, model.schema.offsets)
+    entries, starts = list_pmfs(parameters)
+    # at least as large as the entries, which are opened where they are 0
+    opened = entries[: model.rank], entries[model.rank :].reshape(model.rank, -1).T
+    block = _list_cells(marginals, Mixture(*opened, model.schema))
+    if not is_plain or model.rank == 1 or block.n_rows * entries.size**2 > MOST_WORK:
+        return ()
+    found = sum_information([block], parameters)
+    solved = find_covariance(entries, starts, found, np.zeros(entries.size))
+    is_open = ~solved.spread()[1]
+    factors = is_open[model.rank :].reshape(model.rank, -1).T
+    names = name_parameters(model.schema, is_open[: model.rank], factors)
+    if not names:
+        return ()
+    return (
+        f"pairs alone do not determine {names}: there are {solved.loose.shape[1]} directions in which no pair changes, "
+        f"and states are ruled out by {n_ruled_out.min()} levels or more; refine the model on the samples by fit_em, "
+        "and ask standard_errors(model, samples)",
+    )
+
+
+def _list_cells(marginals: Marginals, model: Mixture) -> DenseBlock:
+    """Cells of all observed pairs, as samples that hold two variables, weighted as the model has them."""
+    offsets, pairs = marginals.offsets, model.find_pairs()
+    codes, weights = [], []
+    for first, second in np.argwhere(np.triu(marginals.observed, 1)).tolist():
+        own = pairs[offsets[first] : offsets[first + 1], offsets[second] : offsets[second + 1]]
+        rows = np.full((own.size, offsets.size - 1), -1, np.int16)
+        rows[:, first], rows[:, second] = (each.ravel() for each in np.indices(own.shape))
+        codes.append(rows)
+        # the score of a cell that the model rules out is next to infinite: its weight is the square of its share
+        shares = own**2 / (own + LEAST_SHARE / own.size)
+        weights.append(shares.ravel() * marginals.support[first, second])
+    nothing = np.empty((0, offsets.size - 1), np.int16)
+    return DenseBlock(np.concatenate([nothing, *codes]), np.concatenate([np.empty(0), *weights]))

@@ -45,9 +45,8 @@ BATCH_ROWS = 65_536
 Arrays: TypeAlias = dict[str, tuple[Any, tuple[str, ...]]]
 """Arrays by name, with the names of their dimensions."""
 
-Unsupported: TypeAlias = Literal["search", "jackknife"]
-"""What not every model does: the search for the most likely combinations of more variables than can be listed, fits
-again without each fold."""
+Unsupported: TypeAlias = Literal["search"]
+"""What not every model does: the search for the most likely combinations of more variables than can be listed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,6 +73,25 @@ def test_diagnose__pure_levels_and_conditions():
     assert blind.purity.tolist() == [0.5, 0.5]
 
 
+def test_diagnose__says_what_pairs_alone_leave_open():
+    counts, model = draw(2000, rank=3)
+    found = pmf.diagnose(
+        counts, pmf.JointPMF(model.prior, model.factors * 0.9 + 0.02, model.schema)
+    )
+    # states can be turned into one another, as many planes of which there are
+    assert "3 directions in which no pair changes" in found.pair_warnings[0]
+    assert found.pair_warnings[0].startswith("pairs alone do not determine the prior, v0")
+    assert "warning: pairs alone do not determine" in str(found)
+    assert found.warnings == ()
+
+
+def test_diagnose__pairs_determine_states_that_levels_rule_out():
+    factors = np.vstack([np.eye(3)] * 4)
+    schema = pmf.Schema.from_cardinalities([3] * 4)
+    model = pmf.JointPMF(np.array([0.5, 0.3, 0.2]), factors, schema)
+    assert pmf.diagnose(pmf.count_pairs(model.sample(500, 0), schema), model).pair_warnings == ()
+
+
 def test_diagnose__says_what_was_never_observed():
     codes = np.array([[0, 0, -1, -1], [1, 1, -1, -1], [-1, 1, 0, -1]] * 20)
     counts = pmf.count_pairs(codes, [2, 2, 2, 2])

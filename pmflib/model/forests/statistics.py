@@ -183,6 +183,21 @@ class TreePasses:
             )
         return TreeStatistics(mass, state_mass, total, block.n_samples)
 
+    def list_masses(self, codes: IntArray) -> FloatArray:
+        """What each valid row adds to the masses of states and of tables: (n_rows, rank + n_entries)."""
+        from pmflib.kernels.forests import add_masses
+
+        forest, rank = self.parameters.forest, self.parameters.prior.size
+        posteriors, log_probs = np.empty((len(codes), rank)), np.empty(len(codes))
+        self.find_posteriors(codes, posteriors, log_probs)
+        masses, one = np.zeros((len(codes), rank + forest.n_entries)), np.ones(1)
+        model = forest.arrays, self._offsets, self._logs, self._tables, self._make_work()
+        for row in range(len(codes)):
+            own = slice(row, row + 1)
+            of_row = masses[row, rank:], masses[row, :rank]
+            add_masses(codes[own], one, posteriors[own], *model, *of_row)
+        return masses
+
     def score(self, block: Block) -> FloatArray:
         """Log-probability of every row of a block: (n_rows,)."""
         codes, _ = unpack_block(block, self._offsets)

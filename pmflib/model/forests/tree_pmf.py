@@ -47,7 +47,7 @@ class TreePMF(JointPMF, dependence="tree"):
     out by messages along the forests, exactly. Without edges it is the `JointPMF` of the same prior and factors.
 
     It answers what a `JointPMF` answers. Not supported yet, and refused (`unsupported`): the search for the most likely
-    combinations of more variables than can be listed, standard errors by folds, and diagnostics of pair counts.
+    combinations of more variables than can be listed, and diagnostics of pair counts.
 
     Parameters
     ----------
@@ -145,10 +145,6 @@ class TreePMF(JointPMF, dependence="tree"):
         """What a model with forests does not do, and why: see `JointPMF.unsupported`."""
         return {
             "search": "which a model with forests does not search; name fewer variables, or use complete",
-            "jackknife": (
-                f"model has forests of {self.forest.n_edges} edges, which pairs alone do not fit again; give a model "
-                "without, of dependence 'none'"
-            ),
         }
 
     def summarise_dependence(self) -> dict[str, object]:

@@ -7,7 +7,6 @@ from pmflib.model.associations import measure_associations
 from pmflib.model.forests.forest import Forest
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.model.jackknife import refit_without_folds
 from pmflib.model.questions.completions import find_most_likely
 from pmflib.model.score_tables import digest_model
 from pmflib.scoring.comparison import compare_hidden
@@ -223,9 +222,6 @@ def test_edges__by_the_share_of_their_states(model):
 
 
 def test_tree_pmf__refuses_what_it_does_not_do(model):
-    counts = pmf.count_pairs(model.sample(50, 0), model.schema)
-    with pytest.raises(pmf.PmfError, match="forests of 7 edges"):
-        refit_without_folds(counts, model)
     with pytest.raises(MemoryPlanError, match="above 65,536, which a model with forests does not"):
         find_most_likely(make_tree([4] * 9, np.full((1, 9), -1)), list(range(9)), 1)
     with pytest.raises(SchemaError, match="each may occur once"):

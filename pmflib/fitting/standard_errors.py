@@ -1,0 +1,374 @@
+"""Standard errors and intervals of a model's parameters, by the information of the samples that it was fitted to."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from pmflib.core.arrays import BoolArray, FloatArray, check_model_type, sum_blocks
+from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
+from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
+from pmflib.em.block_source import BlockSource, iterate_distinct
+from pmflib.em.samples import SamplesInMemory
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.model import JointPMF
+from pmflib.model.forests.statistics import TreeParameters
+from pmflib.model.forests.tree_pmf import TreePMF
+from pmflib.model.information import (
+    find_factor_slopes,
+    list_pmfs,
+    merge_information,
+    sum_information,
+)
+from pmflib.schema import Schema
+from pmflib.solvers import PseudoCounts
+from pmflib.solvers.numeric.information import PMFCovariance, PMFInformation, find_covariance
+from pmflib.store.sample_blocks import BlockGroup
+
+MAX_ENTRIES = 2000
+"""Entries of prior and tables whose information is inverted: some seconds, and some hundred megabytes."""
+QUANTILE = 1.959963984540054
+"""Standard errors to either side of an interval of 95 %."""
+FAR = 0.2
+"""Standard errors from the maximum of the likelihood from which on the parameters are said not to be there."""
+VAGUE = 12**-0.5
+"""Standard error of a probability that nothing is known of, which is uniform on [0, 1]: one that is larger is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayErrors:
+    """How sure the numbers of an array of parameters are; all arrays are of its shape.
+
+    Parameters
+    ----------
+    values
+        float64: the parameters.
+    errors
+        float64: standard errors. NaN where the samples do not determine a parameter; 0 where it is at an edge, held
+        fixed, or has no other value.
+    lower, upper
+        float64: ends of intervals of 95 %, of probabilities within [0, 1]; NaN where the error is.
+    is_determined
+        bool: whether the samples determine the parameter.
+    is_edge
+        bool: whether it is a probability at 0 or 1, which the other errors take as fixed.
+    """
+
+    values: FloatArray
+    errors: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    is_determined: BoolArray
+    is_edge: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
+    """Errors of all parameters of a model, by the names of their arrays.
+
+    ``prior`` (rank,) and ``factors`` (n_levels, rank); with forests also ``tables`` (n_entries,).
+
+    Parameters
+    ----------
+    arrays
+        Errors by name.
+    schema
+        Variables of the model.
+    method
+        What they were found by, in words.
+    distance
+        How far the parameters are from the maximum of the likelihood, in standard errors of the one that is farthest.
+    notes
+        What is not determined, and which; what is at an edge; whether the model is at the maximum.
+    """
+
+    arrays: Mapping[str, ArrayErrors]
+    schema: Schema
+    method: str
+    distance: float
+    notes: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> ArrayErrors:
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def summary(self) -> Summary:
+        """What is determined, and the parameters with their intervals: text in a terminal, HTML in a notebook."""
+        every = [each for each in self.arrays.values()]
+        n_all = sum(each.values.size for each in every)
+        n_known = sum(int(each.is_determined.sum()) for each in every)
+        facts = (
+            ("method", self.method),
+            ("determined", f"{format_count(n_known)} of {format_count(n_all)} numbers"),
+            ("from the maximum", f"{decimal(self.distance)} standard errors"),
+        )
+        prior, factors = self.arrays["prior"], self.arrays["factors"]
+        states = [f">state {state}" for state in range(prior.values.size)]
+        rows = [("share of the samples", *_describe(prior, ()))]
+        for variable in self.schema:
+            first = self.schema.rows_of(variable.name).start
+            for code, level in enumerate(variable.levels):
+                rows.append((f"{variable.name} = {level}", *_describe(factors, (first + code,))))
+        table = SummaryTable(
+            "Probabilities given the state, and intervals of 95 %",
+            ("level", *states),
+            rows,
+            len(rows),
+            'errors["factors"]',
+        )
+        return Summary("Standard errors of parameters", facts, self.notes, (table,))
+
+
+def _describe(found: ArrayErrors, place: tuple[int, ...]) -> list[str]:
+    """Values and intervals of all states at a place of an array."""
+    texts = []
+    each = (found.values[place], found.lower[place], found.upper[place])
+    for value, low, high in zip(*each, strict=True):
+        known = "not determined" if np.isnan(low) else f"{low:.3f} to {high:.3f}"
+        texts.append(f"{value:.3f} ({known})")
+    return texts
+
+
+def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
+    """Find standard errors and intervals of a model's parameters.
+
+    The inverse of the observed information (of latent classes) or of the products of scores (with forests) at the
+    model, in the directions that the samples determine. What they do not determine has no error, and a warning says
+    what that is; what follows from the parameters may be determined all the same, as answers to questions are.
+
+    Parameters
+    ----------
+    model
+        Fitted to these samples by `pmflib.fit_em`; forests are taken as given.
+    samples
+        Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
+        share the pass.
+
+    Returns
+    -------
+    Errors and intervals, by name of the array: mappings ``["prior"]`` and ``["factors"]``, with forests ``["tables"]``.
+
+    Raises
+    ------
+    SchemaError
+        If the samples do not fit the schema.
+    PmfError
+        If the model is an average of fits, whose states are no parameters, or there are no samples.
+    MemoryPlanError
+        If prior and tables have more than ``MAX_ENTRIES`` entries.
+    StoreError
+        If stored samples are gone or damaged.
+
+    Warns
+    -----
+    IdentificationWarning
+        If there are parameters that the samples do not determine, or the model is not at the maximum of the likelihood.
+
+    Notes
+    -----
+    Intervals are symmetric in the logit of a probability, so that they stay in [0, 1]. An entry at an edge is taken as
+    fixed by all others; its own interval ends where the log-likelihood has fallen by 1.92 nats. Pseudo-counts of the
+    fit add to the curvature: errors are then those of the posterior. Missing answers are taken to be missing at random.
+
+    References
+    ----------
+    Louis (1982), JRSS B 44(2), equation 3.1'; Goodman (1974), Biometrika 61(2), on what is determined.
+    """
+    check_model_type("model", model, JointPMF)
+    if model.origin.get("final"):
+        raise PmfError(
+            f"model is an average of {model.origin['average']} fits, whose states are no parameters of one likelihood; "
+            "give a fit of one member, or distil it and refine that by fit_em"
+        )
+    if model.trait_model is not None:
+        raise PmfError("model has continuous traits, whose states are no parameters")
+    source = _open_source(model, samples)
+    parameters = _read_parameters(model)
+    entries, starts = list_pmfs(parameters)
+    if entries.size > MAX_ENTRIES:
+        raise MemoryPlanError(
+            f"prior and tables have {entries.size} entries, above {MAX_ENTRIES}; lower the rank, merge levels, or ask "
+            "questions: answers have errors of their own"
+        )
+    found = source.map_in_turn(
+        _sum_group,
+        merge_information,
+        parameters,
+        result_bytes=16 * entries.size**2,
+        name="information",
+    )
+    if not found.mass.any():
+        raise PmfError("samples has no observed cell; give those that the model was fitted to")
+    pseudo_counts = _find_pseudo_counts(model, parameters, found)
+    solved = find_covariance(entries, starts, found, pseudo_counts)
+    arrays = _make_arrays(model, parameters, solved)
+    method = "observed information" if found.crossed is not None else "products of scores"
+    notes = _write_notes(model.schema, arrays, solved)
+    for note in notes:
+        warnings.warn(note, IdentificationWarning, stacklevel=2)
+    n_edges = sum(int(each.is_edge.sum()) for each in arrays.values())
+    if n_edges:
+        notes += (f"{n_edges} probabilities are at 0 or 1, and fixed for the errors of all others",)
+    return ParameterErrors(arrays, model.schema, method, solved.distance, notes)
+
+
+def _open_source(model: JointPMF, samples: object) -> BlockSource:
+    """Blocks of the samples."""
+    if isinstance(samples, StoredSamples):
+        if samples.schema.digest != model.schema.digest:
+            raise SchemaError(
+                "model and samples have different schemas; take both from one pipeline"
+            )
+        return samples.source
+    codes = model.schema.encode(samples)
+    if not len(codes):
+        raise PmfError("samples has no rows; give those that the model was fitted to")
+    return SamplesInMemory(codes, model.schema.offsets, model.rank).source
+
+
+def _sum_group(group: BlockGroup, parameters: TreeParameters) -> PMFInformation:
+    return sum_information(iterate_distinct(group), parameters)
+
+
+def _read_parameters(model: JointPMF) -> TreeParameters:
+    if isinstance(model, TreePMF):
+        return model.parameters
+    return TreeParameters.plain(model.prior, model.factors, model.schema.offsets)
+
+
+def _find_pseudo_counts(
+    model: JointPMF, parameters: TreeParameters, found: PMFInformation
+) -> FloatArray:
+    """Samples that the fit has added to each entry of prior and tables."""
+    rank, forest, offsets = model.rank, parameters.forest, model.schema.offsets
+    mean = float(model.origin.get("pseudo_count", 0.0))
+    held = forest.sum_levels(found.mass[rank:]).sum(axis=1)
+    totals = np.repeat(sum_blocks(held, offsets), np.diff(offsets))
+    singles = np.where(totals > 0, held / np.where(totals > 0, totals, 1.0), 0.0)
+    added = PseudoCounts.shaped_by(singles, offsets, mean)
+    # what edges add goes by the states' own PMFs, which the entries are close to
+    of_edges = float(model.origin.get("edge_pseudo_count", 0.0)) * parameters.tables
+    of_levels = np.where(forest.has_parent, of_edges, added.levels[forest.levels])
+    return np.concatenate([np.full(rank, added.state), of_levels])
+
+
+def _make_arrays(
+    model: JointPMF, parameters: TreeParameters, solved: PMFCovariance
+) -> dict[str, ArrayErrors]:
+    """Errors of prior and factors, and of the tables of forests."""
+    rank, forest = model.rank, parameters.forest
+    values = np.concatenate([model.prior, parameters.tables])
+    entries = _find_intervals(values, *solved.spread(), solved.is_edge, solved.reach)
+    prior, tables = (_reshape(entries, own) for own in (slice(0, rank), slice(rank, None)))
+    if not forest.n_edges:
+        # states come first in tables, and last in factors
+        by_state = _reshape(tables, slice(None), model.factors.shape[::-1])
+        fields = (getattr(by_state, name).T for name in FIELDS)
+        return {"prior": prior, "factors": ArrayErrors(*fields)}
+    slopes = find_factor_slopes(parameters)
+    errors, is_determined = solved.spread(slopes)
+    is_edge = (errors == 0) & (slopes @ solved.is_edge > 0)
+    factors = _find_intervals(
+        model.factors.ravel(), errors, is_determined, is_edge, slopes @ solved.reach
+    )
+    return {
+        "prior": prior,
+        "factors": _reshape(factors, slice(None), model.factors.shape),
+        "tables": tables,
+    }
+
+
+FIELDS = tuple(ArrayErrors.__dataclass_fields__)
+"""Names of the arrays of errors."""
+
+
+def _reshape(found: ArrayErrors, own: slice, shape: tuple[int, ...] | int = -1) -> ArrayErrors:
+    """Errors of a part of an array, in a shape."""
+    return ArrayErrors(*(getattr(found, name)[own].reshape(shape) for name in FIELDS))
+
+
+def _find_intervals(
+    values: FloatArray,
+    errors: FloatArray,
+    is_determined: BoolArray,
+    is_edge: BoolArray,
+    reach: FloatArray,
+) -> ArrayErrors:
+    """Intervals of probabilities on the logit scale; of those at an edge, to where the likelihood has fallen."""
+    is_determined = is_determined & ~(errors > VAGUE)
+    errors = np.where(is_determined, errors, np.nan)
+    inner = np.clip(values, 1e-12, 1 - 1e-12)
+    logits, widths = np.log(inner / (1 - inner)), QUANTILE * errors / (inner * (1 - inner))
+    lower, upper = expit(logits - widths), expit(logits + widths)
+    is_edge = is_edge & is_determined
+    is_fixed = is_edge | (errors == 0)
+    apart = np.where(is_edge, reach, 0.0)
+    lower = np.where(is_fixed, np.maximum(values - apart, 0.0), lower)
+    upper = np.where(is_fixed, np.minimum(values + apart, 1.0), upper)
+    return ArrayErrors(values, errors, lower, upper, is_determined, is_edge)
+
+
+def _write_notes(
+    schema: Schema, arrays: Mapping[str, ArrayErrors], solved: PMFCovariance
+) -> tuple[str, ...]:
+    """What is not determined, and whether the model is at the maximum; nothing where all is well."""
+    notes = []
+    unknown = name_parameters(
+        schema, ~arrays["prior"].is_determined, ~arrays["factors"].is_determined
+    )
+    if unknown:
+        n_loose = solved.loose.shape[1]
+        why = f" ({n_loose} directions leave all probabilities as they are)" if n_loose else ""
+        notes.append(
+            f"the samples do not determine {unknown}{why}: these have no errors; lower the rank, or add variables"
+        )
+    if not solved.is_maximum:
+        notes.append(
+            "the model is no maximum of the likelihood of these samples: errors are of the products of scores; refine "
+            "it by fit_em(samples, model, pseudo_count=...) until it has converged"
+        )
+    elif solved.distance > FAR:
+        notes.append(
+            f"the parameters are up to {solved.distance:.2g} standard errors from the maximum of the likelihood of "
+            "these samples: errors are of the fit there; refine the model by fit_em(samples, model) with a smaller tol"
+        )
+    return tuple(notes)
+
+
+def name_parameters(schema: Schema, of_prior: BoolArray, of_factors: BoolArray) -> str:
+    """Name the parameters that are marked, the states of each variable: "" where none is.
+
+    Parameters
+    ----------
+    schema
+        Variables.
+    of_prior, of_factors
+        bool of shapes (rank,) and (n_levels, rank).
+    """
+    marks = [("the prior", of_prior)]
+    by_variable = np.logical_or.reduceat(of_factors, schema.offsets[:-1])
+    marks += [(name, marked) for name, marked in zip(schema.names, by_variable, strict=True)]
+    by_states: dict[tuple[int, ...], list[str]] = {}
+    for name, marked in marks:
+        if marked.any():
+            by_states.setdefault(tuple(np.flatnonzero(marked).tolist()), []).append(name)
+    parts = []
+    for states, names in by_states.items():
+        where = "all states" if len(states) == of_prior.size else f"states {_list_some(states)}"
+        parts.append(f"{_list_some(names)} in {where}")
+    return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
+
+
+def _list_some(items: Sequence[object]) -> str:
+    """The first few, in words."""
+    shown = ", ".join(map(str, items[:6]))
+    return shown + (f" and {len(items) - 6} more" if len(items) > 6 else "")

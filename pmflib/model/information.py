@@ -1,0 +1,156 @@
+"""The information that samples have of a model's PMFs, block by block: scores, their products, second derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.blocks import Block, DenseBlock, weigh_rows
+from pmflib.model.forests.statistics import TreeParameters, TreePasses
+from pmflib.model.row_tables import score_block
+from pmflib.model.statistics import take_logs
+from pmflib.solvers.numeric.information import OPENED, PMFInformation
+
+BATCH_SCORES = 1 << 21
+"""Scores of rows in memory at a time."""
+
+
+def list_pmfs(parameters: TreeParameters) -> tuple[FloatArray, IntArray]:
+    """Lay out a model as PMFs: the prior, then the tables of all states, which without edges are the factors.
+
+    Returns
+    -------
+    Entries (n_entries,), opened where they are below ``OPENED``, and the first entry of each PMF.
+    """
+    prior, forest, tables = parameters
+    starts = np.concatenate([[0], prior.size + forest.rows])
+    entries = np.maximum(np.concatenate([prior, tables]), OPENED)
+    sizes = np.diff(np.append(starts, entries.size))
+    return entries / np.repeat(np.add.reduceat(entries, starts), sizes), starts
+
+
+def sum_information(blocks: Iterable[Block], parameters: TreeParameters) -> PMFInformation:
+    """Add up the information of some blocks of samples.
+
+    Parameters
+    ----------
+    blocks
+        Valid samples, whose rows may have weights; what is missing is summed out.
+    parameters
+        The model, laid out by `list_pmfs`.
+
+    Returns
+    -------
+    Their information. Second derivatives are known without edges, where an entry is in a row's probability through its
+    own state alone; with edges, missing cells would need the posteriors of pairs of tables.
+    """
+    rank, forest = parameters.prior.size, parameters.forest
+    entries, _ = list_pmfs(parameters)
+    size = entries.size
+    opened = TreeParameters(entries[:rank], forest, entries[rank:])
+    outer, gradient, mass = np.zeros((size, size)), np.zeros(size), np.zeros(size)
+    crossed = np.zeros((size, size)) if not forest.n_edges else None
+    passes = TreePasses(opened) if forest.n_edges else None
+    step = max(1, BATCH_SCORES // size)
+    for block in blocks:
+        for start in range(0, block.n_rows, step):
+            part = block.cut(start, min(start + step, block.n_rows))
+            codes = np.ascontiguousarray(part.to_codes(forest.offsets))
+            seen = (codes >= 0).any(axis=1)
+            codes, weights = codes[seen], weigh_rows(part)[seen]
+            if passes is None:
+                masses = _list_masses(codes, opened)
+            else:
+                masses = passes.list_masses(codes)
+            scores = masses / entries
+            outer += (scores * weights[:, None]).T @ scores
+            gradient += weights @ scores
+            mass += weights @ masses
+            if crossed is not None:
+                _add_crossed(codes, weights, opened, scores, crossed)
+    return PMFInformation(outer, crossed, gradient, mass)
+
+
+def merge_information(parts: Sequence[PMFInformation]) -> PMFInformation:
+    """Sum of the information of parts of the samples, at least one, in the order given."""
+    crossed = [part.crossed for part in parts if part.crossed is not None]
+    return PMFInformation(
+        outer=np.sum([part.outer for part in parts], axis=0),
+        crossed=np.sum(crossed, axis=0) if crossed else None,
+        gradient=np.sum([part.gradient for part in parts], axis=0),
+        mass=np.sum([part.mass for part in parts], axis=0),
+    )
+
+
+def find_factor_slopes(parameters: TreeParameters) -> FloatArray:
+    """Derivatives of the factors by the entries of `list_pmfs`.
+
+    Returns
+    -------
+    float64 of shape (n_levels * rank, n_entries), the factors in their order in memory: what a table moves, it moves in
+    all variables below it.
+    """
+    rank, forest = parameters.prior.size, parameters.forest
+    offsets, factors = forest.offsets, forest.find_marginals(parameters.tables)
+    n_levels = int(offsets[-1])
+    slopes = np.zeros((n_levels, rank, rank + forest.n_entries))
+    for state in range(rank):
+        for position in forest.order[state].tolist():
+            parent, start = (
+                int(forest.parents[state, position]),
+                int(forest.starts[state, position]),
+            )
+            own = np.arange(offsets[position], offsets[position + 1])
+            if parent < 0:
+                slopes[own, state, rank + start + np.arange(own.size)] = 1.0
+                continue
+            above = slice(int(offsets[parent]), int(offsets[parent + 1]))
+            table = forest.view_table(parameters.tables, state, position)
+            slopes[own, state] = table.T @ slopes[above, state]
+            for row, share in enumerate(factors[above, state].tolist()):
+                entries = rank + start + row * own.size + np.arange(own.size)
+                slopes[own, state, entries] += share
+    return slopes.reshape(n_levels * rank, -1)
+
+
+def _list_masses(codes: IntArray, plain: TreeParameters) -> FloatArray:
+    """Posterior of the states of each row, and for each of them the levels that it holds: (n_rows, n_entries)."""
+    rank, offsets = plain.prior.size, plain.forest.offsets
+    factors = plain.tables.reshape(rank, -1).T
+    posteriors = np.empty((len(codes), rank))
+    logs = take_logs(plain.prior, factors)
+    score_block(DenseBlock(codes), offsets, *logs, np.empty(len(codes)), posteriors)
+    held = _mark_levels(codes, offsets)
+    levels = posteriors[:, :, None] * held[:, None, :]
+    return np.hstack([posteriors, levels.reshape(len(codes), plain.tables.size)])
+
+
+def _mark_levels(codes: IntArray, offsets: IntArray) -> FloatArray:
+    """1 for each level that a row holds, else 0: (n_rows, n_levels)."""
+    held = np.zeros((len(codes), int(offsets[-1])))
+    rows, variables = np.nonzero(codes >= 0)
+    held[rows, offsets[variables] + codes[rows, variables]] = 1.0
+    return held
+
+
+def _add_crossed(
+    codes: IntArray,
+    weights: FloatArray,
+    plain: TreeParameters,
+    scores: FloatArray,
+    crossed: FloatArray,
+) -> None:
+    """Add second derivatives: of two PMFs of one state, or of one and the prior; a PMF alone has none."""
+    rank, offsets = plain.prior.size, plain.forest.offsets
+    n_levels, held = int(offsets[-1]), _mark_levels(codes, offsets)
+    for state in range(rank):
+        own = slice(rank + state * n_levels, rank + (state + 1) * n_levels)
+        mine = scores[:, own] * weights[:, None]
+        pairs = mine.T @ held / plain.tables[own.start - rank : own.stop - rank]
+        np.fill_diagonal(pairs, 0.0)
+        crossed[own, own] += pairs
+        with_prior = mine.sum(axis=0) / plain.prior[state]
+        crossed[own, state] += with_prior
+        crossed[state, own] += with_prior

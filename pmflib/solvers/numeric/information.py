@@ -1,0 +1,240 @@
+"""From the information of samples on PMFs to covariances: what is determined, what is at an edge, what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
+
+OPENED = 1e-8
+"""Probabilities are at least this while scores are computed, so that they are known at an edge as well; what is above
+it is hardly moved."""
+LEAST_MASS = 0.5
+"""Expected samples that a PMF is estimated from, at least: that of a state or a row of a table that holds fewer is not
+determined."""
+NULL_SHARE = 1e-7
+"""A direction is not determined where its information is below this share of the largest, both in proportion to what
+samples would know if their states were known. Rounding leaves 1e-15, and the openings at edges 1e-9."""
+TOUCHED = 1e-3
+"""A number is not determined where a unit step along such directions moves it by more than this share of the standard
+error that it would have if the states were known: rounding of the directions is far below."""
+EDGE_MASS, EDGE_RATIO = 1.0, 0.98
+"""An entry is at its edge where it is expected in less than this number of samples and EM would still take it down to
+less than this share of itself: at a maximum inside, EM leaves it where it is."""
+LEAST_CURVATURE = 1e-6
+"""Share of the information that is left of known states below which the curvature of a direction is no maximum."""
+LIKELIHOOD_FALL = 1.92
+"""Nats that the log-likelihood falls by at the end of an interval of 95 %: half the quantile of chi-squared, 3.84."""
+
+
+@dataclass(frozen=True, eq=False)
+class PMFInformation:
+    """Information of samples on the entries of PMFs, one after the other, whose sums are 1; additive over samples.
+
+    Parameters
+    ----------
+    outer
+        float64 of shape (n_entries, n_entries): sum over samples of the products of scores, which are the derivatives
+        of a sample's log-probability by the entries.
+    crossed
+        float64 of the same shape: sum over samples of the second derivatives of their probability by the entries, over
+        that probability. Minus the second derivative of the log-likelihood is ``outer - crossed``. None is not known.
+    gradient
+        float64 of shape (n_entries,): sum of the scores.
+    mass
+        float64 of shape (n_entries,): samples expected with each entry.
+    """
+
+    outer: FloatArray
+    crossed: FloatArray | None
+    gradient: FloatArray
+    mass: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class PMFCovariance:
+    """What is known of the entries at a solution.
+
+    Parameters
+    ----------
+    covariance
+        float64 of shape (n_entries, n_entries): of what is determined, edges fixed.
+    loose
+        float64 of shape (n_entries, n_loose): directions that the samples do not determine, scaled by the standard
+        errors that entries would have if states were known.
+    scales
+        float64 of shape (n_entries,): these standard errors; infinite where no sample says anything.
+    is_edge
+        bool of shape (n_entries,): at 0, or 1 where all others of the PMF are; held fixed.
+    reach
+        float64 of shape (n_entries,): how far an entry can move from its edge before the log-likelihood has fallen by
+        ``LIKELIHOOD_FALL``, all else in proportion; 0 elsewhere.
+    is_maximum
+        Whether the log-likelihood falls in all directions that are determined. Where it does not, the covariance is
+        that of the products of scores.
+    distance
+        Newton's step from here to the maximum, in standard errors of the entry that it moves most.
+    """
+
+    covariance: FloatArray
+    loose: FloatArray
+    scales: FloatArray
+    is_edge: BoolArray
+    reach: FloatArray
+    is_maximum: bool
+    distance: float
+
+    def spread(self, jacobian: FloatArray | None = None) -> tuple[FloatArray, BoolArray]:
+        """Standard errors of numbers that follow from the entries, and which of them are determined.
+
+        Parameters
+        ----------
+        jacobian
+            float64 of shape (n_numbers, n_entries): their derivatives; None is the entries themselves.
+
+        Returns
+        -------
+        float64 and bool of shape (n_numbers,); an error is NaN where the number is not determined.
+        """
+        if jacobian is None:
+            variances, moved = np.diagonal(self.covariance), self.loose
+            known = self.scales
+        else:
+            variances = np.einsum("ij,jk,ik->i", jacobian, self.covariance, jacobian, optimize=True)
+            moved = jacobian @ self.loose
+            unknown = np.isinf(self.scales)
+            known = np.sqrt(jacobian**2 @ np.where(unknown, 0.0, self.scales) ** 2)
+            known[(jacobian[:, unknown] != 0).any(axis=1)] = np.inf
+        steps = np.sqrt((moved**2).sum(axis=1))
+        is_determined = np.isfinite(known) & (steps <= TOUCHED * known)
+        errors = np.sqrt(np.maximum(variances, 0.0))
+        return np.where(is_determined, errors, np.nan), is_determined
+
+
+def find_covariance(
+    entries: FloatArray, starts: IntArray, found: PMFInformation, pseudo_counts: FloatArray
+) -> PMFCovariance:
+    """Invert the information on PMFs in the directions that it determines.
+
+    Entries move within their PMFs, whose sums stay 1. A direction is not determined where no sample's probability
+    changes along it: the products of scores have no other null space, at any point. Entries at an edge take part in
+    that, for along such a direction they could move in, and are then held fixed; where every such direction would take
+    one of them out, nothing is left open.
+
+    Parameters
+    ----------
+    entries
+        float64 of shape (n_entries,): PMFs, one after the other; at least ``OPENED`` each.
+    starts
+        int64 of shape (n_pmfs,): first entry of each.
+    found
+        Information of the samples there.
+    pseudo_counts
+        float64 of shape (n_entries,): what the fit has added to the samples of each entry. They add to the curvature,
+        but determine nothing.
+
+    Returns
+    -------
+    Covariances, and what they are of.
+
+    References
+    ----------
+    Louis (1982), JRSS B 44(2), for the information of incomplete data; Goodman (1974), Biometrika 61(2), for the rank
+    of the Jacobian as identifiability of latent classes; Berndt, Hall, Hall and Hausman (1974), for products of scores.
+    """
+    sizes = np.diff(np.append(starts, entries.size))
+    samples = np.repeat(np.add.reduceat(found.mass, starts), sizes)
+    added = np.repeat(np.add.reduceat(pseudo_counts, starts), sizes)
+    is_free, is_empty = np.repeat(sizes > 1, sizes), samples < LEAST_MASS
+    weight = np.maximum(samples, LEAST_MASS)
+    expected = found.mass + pseudo_counts
+    ratio = expected / np.maximum(entries * (samples + added), FLOOR)
+    is_low = (entries <= OPENED) | ((expected < EDGE_MASS) & (ratio < EDGE_RATIO))
+    is_edge = is_free & ~is_empty & is_low
+    # an entry at an edge is measured by the samples that would have it if one more had
+    scales = np.sqrt(np.where(is_edge, np.maximum(entries, 1 / weight), entries) / weight)
+    is_alive = is_free & ~is_empty
+    outer = found.outer * scales * scales[:, None]
+    every = _span_steps(scales, starts, sizes, is_alive)
+    values, vectors = np.linalg.eigh(every.T @ outer @ every)
+    loose = every @ vectors[:, values < NULL_SHARE * values.max(initial=0.0)]
+    if not _can_move(loose[is_edge]):
+        loose = loose[:, :0]
+    inside = _span_steps(scales, starts, sizes, is_alive & ~is_edge)
+    inside = inside @ _find_complement(inside.T @ loose)
+    prior = np.diag(pseudo_counts * (scales / entries) ** 2)
+    curvature = outer + prior
+    if found.crossed is not None:
+        curvature = curvature - found.crossed * scales * scales[:, None]
+    values, vectors = np.linalg.eigh(inside.T @ curvature @ inside)
+    is_maximum = bool((values > LEAST_CURVATURE).all())
+    if not is_maximum:
+        values, vectors = np.linalg.eigh(inside.T @ (outer + prior) @ inside)
+    roots = inside @ (vectors / np.sqrt(np.maximum(values, FLOOR)))
+    pull = scales * (found.gradient + pseudo_counts / entries)
+    steps, errors = roots @ (roots.T @ pull), np.sqrt((roots**2).sum(axis=1))
+    moved = np.abs(steps) / np.where(errors > 0, errors, np.inf)
+    roots = scales[:, None] * roots
+    # a PMF of one level is known; one that no sample holds is not
+    known = np.where(is_free, np.where(is_empty, np.inf, scales), 1.0)
+    # nats that an entry at 0 costs at first, and half of how these grow
+    costs, growths = np.maximum(samples + added - found.gradient, 0.0), np.diagonal(found.outer)
+    falls = (
+        2 * LIKELIHOOD_FALL / (costs + np.sqrt(costs**2 + 2 * LIKELIHOOD_FALL * growths) + FLOOR)
+    )
+    reach = np.where(is_edge, np.minimum(falls, 1.0), 0.0)
+    # an entry beside which all others are at 0 is at 1
+    n_inside = np.repeat(np.add.reduceat(is_alive & ~is_edge, starts, dtype=np.int64), sizes)
+    is_one = is_alive & ~is_edge & (n_inside == 1)
+    reach = np.where(is_one, np.repeat(np.maximum.reduceat(reach, starts), sizes), reach)
+    return PMFCovariance(
+        covariance=roots @ roots.T,
+        loose=scales[:, None] * loose,
+        scales=known,
+        is_edge=is_edge | is_one,
+        reach=reach,
+        is_maximum=is_maximum,
+        distance=float(moved.max(initial=0.0)),
+    )
+
+
+def _span_steps(
+    scales: FloatArray, starts: IntArray, sizes: IntArray, is_moving: BoolArray
+) -> FloatArray:
+    """Orthonormal steps of the moving entries, in units of their scales, that leave the sums of all PMFs alone."""
+    columns = []
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        moving = start + np.flatnonzero(is_moving[start : start + size])
+        if moving.size < 2:
+            continue
+        turned = np.linalg.qr(scales[moving, None], mode="complete")[0][:, 1:]
+        own = np.zeros((scales.size, moving.size - 1))
+        own[moving] = turned
+        columns.append(own)
+    return np.hstack(columns) if columns else np.zeros((scales.size, 0))
+
+
+def _can_move(at_edges: FloatArray) -> bool:
+    """Whether some combination of directions takes no entry at 0 below it: (n_edges, n_directions) are their parts."""
+    n_edges, n_directions = at_edges.shape
+    if not n_directions:
+        return False
+    if np.linalg.matrix_rank(at_edges, tol=TOUCHED) < n_directions:
+        return True
+    # loaded where it is asked for: SciPy's programs take longer to load than all of this package
+    from scipy.optimize import linprog
+
+    # with full rank, any movement moves an entry at 0, up
+    bounds = [(-1.0, 1.0)] * n_directions
+    found = linprog(-at_edges.sum(axis=0), A_ub=-at_edges, b_ub=np.zeros(n_edges), bounds=bounds)
+    return found.fun is None or bool(found.fun < -TOUCHED)
+
+
+def _find_complement(columns: FloatArray) -> FloatArray:
+    """Orthonormal basis of what is orthogonal to all columns."""
+    if not columns.shape[1] or not len(columns):
+        return np.eye(len(columns))
+    left, values, _ = np.linalg.svd(columns)
+    return np.asarray(left[:, int((values > TOUCHED).sum()) :])
