@@ -48,14 +48,14 @@ class ArrayErrors:
     values
         float64: the parameters.
     errors
-        float64: standard errors. NaN where the samples do not determine a parameter; 0 where it is at an edge, held
-        fixed, or has no other value.
+        float64: standard errors. NaN where the samples do not determine a parameter; 0 where it is at an edge, and
+        taken as fixed, or has no other value.
     lower, upper
         float64: ends of intervals of 95 %, of probabilities within [0, 1]; NaN where the error is.
     is_determined
         bool: whether the samples determine the parameter.
     is_edge
-        bool: whether it is a probability at 0 or 1, which the other errors take as fixed.
+        bool: whether it is a probability at 0 or 1, where an interval begins or ends.
     """
 
     values: FloatArray
@@ -141,9 +141,10 @@ def _describe(found: ArrayErrors, place: tuple[int, ...]) -> list[str]:
 def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
     """Find standard errors and intervals of a model's parameters.
 
-    The inverse of the observed information (of latent classes) or of the products of scores (with forests) at the
-    model, in the directions that the samples determine. What they do not determine has no error, and a warning says
-    what that is; what follows from the parameters may be determined all the same, as answers to questions are.
+    The inverse of the observed information at the model, in the directions that the samples determine, or White's
+    robust errors where these are larger; with forests, of the products of scores. What the samples do not determine has
+    no error, and a warning says what that is; what follows from the parameters may be determined all the same, as
+    answers to questions are.
 
     Parameters
     ----------
@@ -175,13 +176,15 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
 
     Notes
     -----
-    Intervals are symmetric in the logit of a probability, so that they stay in [0, 1]. An entry at an edge is taken as
-    fixed by all others; its own interval ends where the log-likelihood has fallen by 1.92 nats. Pseudo-counts of the
-    fit add to the curvature: errors are then those of the posterior. Missing answers are taken to be missing at random.
+    Intervals are symmetric in the logit of a probability, so that they stay in [0, 1]. A probability at an edge has no
+    error, for no normal law holds there; its interval ends where the log-likelihood has fallen by 1.92 nats. Those of
+    all others are as wide as if it were free. Pseudo-counts of the fit make nothing surer. Missing answers are taken to
+    be missing at random.
 
     References
     ----------
-    Louis (1982), JRSS B 44(2), equation 3.1'; Goodman (1974), Biometrika 61(2), on what is determined.
+    Louis (1982), JRSS B 44(2), for the information of incomplete data; White (1982), Econometrica 50(1), for robust
+    errors; Goodman (1974), Biometrika 61(2), on what is determined.
     """
     check_model_type("model", model, JointPMF)
     if model.origin.get("final"):
@@ -217,7 +220,9 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
         warnings.warn(note, IdentificationWarning, stacklevel=2)
     n_edges = sum(int(each.is_edge.sum()) for each in arrays.values())
     if n_edges:
-        notes += (f"{n_edges} probabilities are at 0 or 1, and fixed for the errors of all others",)
+        notes += (
+            f"{n_edges} probabilities are at 0 or 1, and taken as fixed: they have intervals, but no errors",
+        )
     return ParameterErrors(arrays, model.schema, method, solved.distance, notes)
 
 
@@ -276,7 +281,7 @@ def _make_arrays(
         return {"prior": prior, "factors": ArrayErrors(*fields)}
     slopes = find_factor_slopes(parameters)
     errors, is_determined = solved.spread(slopes)
-    is_edge = (errors == 0) & (slopes @ solved.is_edge > 0)
+    is_edge = (slopes @ ~solved.is_edge) == 0
     factors = _find_intervals(
         model.factors.ravel(), errors, is_determined, is_edge, slopes @ solved.reach
     )
@@ -304,12 +309,12 @@ def _find_intervals(
     reach: FloatArray,
 ) -> ArrayErrors:
     """Intervals of probabilities on the logit scale; of those at an edge, to where the likelihood has fallen."""
-    is_determined = is_determined & ~(errors > VAGUE)
-    errors = np.where(is_determined, errors, np.nan)
+    is_determined = is_determined & (is_edge | ~(errors > VAGUE))
+    is_edge = is_edge & is_determined
+    errors = np.where(is_determined, np.where(is_edge, 0.0, errors), np.nan)
     inner = np.clip(values, 1e-12, 1 - 1e-12)
     logits, widths = np.log(inner / (1 - inner)), QUANTILE * errors / (inner * (1 - inner))
     lower, upper = expit(logits - widths), expit(logits + widths)
-    is_edge = is_edge & is_determined
     is_fixed = is_edge | (errors == 0)
     apart = np.where(is_edge, reach, 0.0)
     lower = np.where(is_fixed, np.maximum(values - apart, 0.0), lower)
@@ -327,7 +332,9 @@ def _write_notes(
     )
     if unknown:
         n_loose = solved.loose.shape[1]
-        why = f" ({n_loose} directions leave all probabilities as they are)" if n_loose else ""
+        why = f" ({n_loose} directions leave all probabilities as they are)"
+        if not n_loose:
+            why = " (their errors are above .29, that of a guess)"
         notes.append(
             f"the samples do not determine {unknown}{why}: these have no errors; lower the rank, or add variables"
         )

@@ -168,13 +168,13 @@ def test_standard_errors__what_is_determined_all_the_same_has_one():
     codes = model.sample(3000, 0)
     assert pmf.standard_errors(pmf.fit_em(codes, joined, pseudo_count=0).model, codes).notes == ()
     # four levels make two states known
-    wide = plant([4, 4, 4], 2, concentration=1.0)
+    wide = plant([4, 4, 4], 2, concentration=0.5)
     found = pmf.standard_errors(*reversed(draw_fit(wide, 3000)))
     assert found["factors"].is_determined.all()
 
 
 def test_standard_errors__a_level_never_seen_is_at_an_edge():
-    truth = plant([3] * 5, 2, concentration=4.0)
+    truth = plant([3] * 5, 2, concentration=1.0)
     codes, _ = draw_fit(truth, 2000)
     codes[codes[:, 0] == 2, 0] = 1
     model = pmf.fit_em(codes, truth, pseudo_count=0, max_passes=5000, tol=1e-12).model

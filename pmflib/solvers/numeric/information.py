@@ -60,14 +60,18 @@ class PMFCovariance:
     Parameters
     ----------
     covariance
-        float64 of shape (n_entries, n_entries): of what is determined, edges fixed.
+        float64 of shape (n_entries, n_entries): of what is determined, by the curvature of the log-likelihood.
+    robust
+        float64 of the same shape: by the curvature and the spread of the scores (White's), which holds where the model
+        does not, and agrees with the other where it does. The same again without second derivatives, and with
+        pseudo-counts, which draw scores together.
     loose
         float64 of shape (n_entries, n_loose): directions that the samples do not determine, scaled by the standard
         errors that entries would have if states were known.
     scales
         float64 of shape (n_entries,): these standard errors; infinite where no sample says anything.
     is_edge
-        bool of shape (n_entries,): at 0, or 1 where all others of the PMF are; held fixed.
+        bool of shape (n_entries,): at 0, or 1 where all others of the PMF are at 0.
     reach
         float64 of shape (n_entries,): how far an entry can move from its edge before the log-likelihood has fallen by
         ``LIKELIHOOD_FALL``, all else in proportion; 0 elsewhere.
@@ -79,6 +83,7 @@ class PMFCovariance:
     """
 
     covariance: FloatArray
+    robust: FloatArray
     loose: FloatArray
     scales: FloatArray
     is_edge: BoolArray
@@ -87,7 +92,7 @@ class PMFCovariance:
     distance: float
 
     def spread(self, jacobian: FloatArray | None = None) -> tuple[FloatArray, BoolArray]:
-        """Standard errors of numbers that follow from the entries, and which of them are determined.
+        """Standard errors of numbers that follow from the entries, the larger of both, and which are determined.
 
         Parameters
         ----------
@@ -98,18 +103,18 @@ class PMFCovariance:
         -------
         float64 and bool of shape (n_numbers,); an error is NaN where the number is not determined.
         """
+        both = np.stack([self.covariance, self.robust])
         if jacobian is None:
-            variances, moved = np.diagonal(self.covariance), self.loose
-            known = self.scales
+            variances, moved, known = np.einsum("kii->ki", both), self.loose, self.scales
         else:
-            variances = np.einsum("ij,jk,ik->i", jacobian, self.covariance, jacobian, optimize=True)
+            variances = np.einsum("ni,kij,nj->kn", jacobian, both, jacobian, optimize=True)
             moved = jacobian @ self.loose
             unknown = np.isinf(self.scales)
             known = np.sqrt(jacobian**2 @ np.where(unknown, 0.0, self.scales) ** 2)
             known[(jacobian[:, unknown] != 0).any(axis=1)] = np.inf
         steps = np.sqrt((moved**2).sum(axis=1))
         is_determined = np.isfinite(known) & (steps <= TOUCHED * known)
-        errors = np.sqrt(np.maximum(variances, 0.0))
+        errors = np.sqrt(np.maximum(variances.max(axis=0), 0.0))
         return np.where(is_determined, errors, np.nan), is_determined
 
 
@@ -120,8 +125,9 @@ def find_covariance(
 
     Entries move within their PMFs, whose sums stay 1. A direction is not determined where no sample's probability
     changes along it: the products of scores have no other null space, at any point. Entries at an edge take part in
-    that, for along such a direction they could move in, and are then held fixed; where every such direction would take
-    one of them out, nothing is left open.
+    that, for along such a direction they could move in; where every such direction would take one of them out, nothing
+    is left open. They have their part in the covariance as well: with edges held fixed, intervals of class shares held
+    the truth in .89 of weakly determined surveys, and in .94 so; with the larger of both errors, in .95.
 
     Parameters
     ----------
@@ -132,8 +138,9 @@ def find_covariance(
     found
         Information of the samples there.
     pseudo_counts
-        float64 of shape (n_entries,): what the fit has added to the samples of each entry. They add to the curvature,
-        but determine nothing.
+        float64 of shape (n_entries,): what the fit has added to the samples of each entry. The maximum is that of both,
+        but nothing is the surer for them: with their curvature, intervals of fits with the pseudo-counts of `fit_em`
+        held .92 of the truths, without .95 to .98.
 
     Returns
     -------
@@ -142,7 +149,8 @@ def find_covariance(
     References
     ----------
     Louis (1982), JRSS B 44(2), for the information of incomplete data; Goodman (1974), Biometrika 61(2), for the rank
-    of the Jacobian as identifiability of latent classes; Berndt, Hall, Hall and Hausman (1974), for products of scores.
+    of the Jacobian as identifiability of latent classes; White (1982), Econometrica 50(1), for errors that hold where
+    the model does not.
     """
     sizes = np.diff(np.append(starts, entries.size))
     samples = np.repeat(np.add.reduceat(found.mass, starts), sizes)
@@ -154,7 +162,7 @@ def find_covariance(
     is_low = (entries <= OPENED) | ((expected < EDGE_MASS) & (ratio < EDGE_RATIO))
     is_edge = is_free & ~is_empty & is_low
     # an entry at an edge is measured by the samples that would have it if one more had
-    scales = np.sqrt(np.where(is_edge, np.maximum(entries, 1 / weight), entries) / weight)
+    scales = np.sqrt(np.maximum(entries, 1 / weight) / weight)
     is_alive = is_free & ~is_empty
     outer = found.outer * scales * scales[:, None]
     every = _span_steps(scales, starts, sizes, is_alive)
@@ -163,34 +171,35 @@ def find_covariance(
     if not _can_move(loose[is_edge]):
         loose = loose[:, :0]
     inside = _span_steps(scales, starts, sizes, is_alive & ~is_edge)
-    inside = inside @ _find_complement(inside.T @ loose)
     prior = np.diag(pseudo_counts * (scales / entries) ** 2)
     curvature = outer + prior
     if found.crossed is not None:
         curvature = curvature - found.crossed * scales * scales[:, None]
-    values, vectors = np.linalg.eigh(inside.T @ curvature @ inside)
-    is_maximum = bool((values > LEAST_CURVATURE).all())
-    if not is_maximum:
-        values, vectors = np.linalg.eigh(inside.T @ (outer + prior) @ inside)
-    roots = inside @ (vectors / np.sqrt(np.maximum(values, FLOOR)))
+    roots, is_maximum = _invert(inside, loose, curvature, outer + prior)
     pull = scales * (found.gradient + pseudo_counts / entries)
     steps, errors = roots @ (roots.T @ pull), np.sqrt((roots**2).sum(axis=1))
     moved = np.abs(steps) / np.where(errors > 0, errors, np.inf)
-    roots = scales[:, None] * roots
+    # an entry at an edge may lie inside: others are no surer than if it were free
+    roots, _ = _invert(every, loose, curvature - prior, outer)
+    robust = covariance = roots @ roots.T
+    if found.crossed is not None and not pseudo_counts.any():
+        robust = covariance @ outer @ covariance
+    covariance, robust = (each * scales * scales[:, None] for each in (covariance, robust))
     # a PMF of one level is known; one that no sample holds is not
     known = np.where(is_free, np.where(is_empty, np.inf, scales), 1.0)
     # nats that an entry at 0 costs at first, and half of how these grow
-    costs, growths = np.maximum(samples + added - found.gradient, 0.0), np.diagonal(found.outer)
-    falls = (
-        2 * LIKELIHOOD_FALL / (costs + np.sqrt(costs**2 + 2 * LIKELIHOOD_FALL * growths) + FLOOR)
-    )
+    costs = np.maximum(samples + added - found.gradient, 0.0)
+    variances = np.maximum(np.diagonal(covariance), np.diagonal(robust))
+    growths = 1 / np.maximum(variances, FLOOR)
+    falls = 2 * LIKELIHOOD_FALL / (costs + np.sqrt(costs**2 + 2 * LIKELIHOOD_FALL * growths))
     reach = np.where(is_edge, np.minimum(falls, 1.0), 0.0)
     # an entry beside which all others are at 0 is at 1
     n_inside = np.repeat(np.add.reduceat(is_alive & ~is_edge, starts, dtype=np.int64), sizes)
     is_one = is_alive & ~is_edge & (n_inside == 1)
     reach = np.where(is_one, np.repeat(np.maximum.reduceat(reach, starts), sizes), reach)
     return PMFCovariance(
-        covariance=roots @ roots.T,
+        covariance=covariance,
+        robust=robust,
         loose=scales[:, None] * loose,
         scales=known,
         is_edge=is_edge | is_one,
@@ -230,6 +239,21 @@ def _can_move(at_edges: FloatArray) -> bool:
     bounds = [(-1.0, 1.0)] * n_directions
     found = linprog(-at_edges.sum(axis=0), A_ub=-at_edges, b_ub=np.zeros(n_edges), bounds=bounds)
     return found.fun is None or bool(found.fun < -TOUCHED)
+
+
+def _invert(
+    spanned: FloatArray, loose: FloatArray, curvature: FloatArray, products: FloatArray
+) -> tuple[FloatArray, bool]:
+    """Root of the inverse of a curvature in the spanned directions that are not loose, and whether all of them fall.
+
+    Where not, the products of scores stand for it.
+    """
+    kept = spanned @ _find_complement(spanned.T @ loose)
+    values, vectors = np.linalg.eigh(kept.T @ curvature @ kept)
+    is_maximum = bool((values > LEAST_CURVATURE).all())
+    if not is_maximum:
+        values, vectors = np.linalg.eigh(kept.T @ products @ kept)
+    return kept @ (vectors / np.sqrt(np.maximum(values, NULL_SHARE))), is_maximum
 
 
 def _find_complement(columns: FloatArray) -> FloatArray:
