@@ -127,7 +127,7 @@ def find_covariance(
     changes along it: the products of scores have no other null space, at any point. Entries at an edge take part in
     that, for along such a direction they could move in; where every such direction would take one of them out, nothing
     is left open. They have their part in the covariance as well: with edges held fixed, intervals of class shares held
-    the truth in .89 of weakly determined surveys, and in .94 so; with the larger of both errors, in .95.
+    the truth in .89 of drawn surveys, and in .93 so; with the larger of both errors, in .95.
 
     Parameters
     ----------
