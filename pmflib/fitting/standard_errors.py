@@ -112,15 +112,14 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
             ("from the maximum", f"{decimal(self.distance)} standard errors"),
         )
         prior, factors = self.arrays["prior"], self.arrays["factors"]
-        states = [f">state {state}" for state in range(prior.values.size)]
-        rows = [("share of the samples", *_describe(prior, ()))]
+        rows = _describe("share of the samples", prior, ())
         for variable in self.schema:
             first = self.schema.rows_of(variable.name).start
             for code, level in enumerate(variable.levels):
-                rows.append((f"{variable.name} = {level}", *_describe(factors, (first + code,))))
+                rows += _describe(f"{variable.name} = {level}", factors, (first + code,))
         table = SummaryTable(
             "Probabilities given the state, and intervals of 95 %",
-            ("level", *states),
+            ("level", ">state", ">probability", ">from", ">to"),
             rows,
             len(rows),
             'errors["factors"]',
@@ -128,14 +127,18 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
         return Summary("Standard errors of parameters", facts, self.notes, (table,))
 
 
-def _describe(found: ArrayErrors, place: tuple[int, ...]) -> list[str]:
-    """Values and intervals of all states at a place of an array."""
-    texts = []
-    each = (found.values[place], found.lower[place], found.upper[place])
-    for value, low, high in zip(*each, strict=True):
-        known = "not determined" if np.isnan(low) else f"{low:.3f} to {high:.3f}"
-        texts.append(f"{value:.3f} ({known})")
-    return texts
+def _describe(name: str, found: ArrayErrors, place: tuple[int, ...]) -> list[tuple[str, ...]]:
+    """Values and intervals of all states at a place of an array: a row for each."""
+    each = zip(found.values[place], found.lower[place], found.upper[place], strict=True)
+    return [
+        (
+            name,
+            str(state),
+            f"{value:.3f}",
+            *(("not determined", "") if np.isnan(low) else (f"{low:.3f}", f"{high:.3f}")),
+        )
+        for state, (value, low, high) in enumerate(each)
+    ]
 
 
 def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
