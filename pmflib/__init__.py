@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pmflib.model import JointPMF, questions
     from pmflib.schema import Schema, Variable
     from pmflib.scoring.file_scoring import score_file
+    from pmflib.solvers.numeric.pooling import pool
 
 __all__ = [
     "ConvergenceWarning",
@@ -69,6 +70,7 @@ __all__ = [
     "fit_em",
     "fit_traits",
     "fit_triples",
+    "pool",
     "progress",
     "questions",
     "score_file",
@@ -105,6 +107,7 @@ _HOMES = {
     "fit_em": "pmflib.fitting.from_samples",
     "fit_traits": "pmflib.fitting.traits",
     "fit_triples": "pmflib.fitting.from_counts",
+    "pool": "pmflib.solvers.numeric.pooling",
     "progress": "pmflib.display.progress_bars",
     "score_file": "pmflib.scoring.file_scoring",
     "select_nmf_rank": "pmflib.fitting.support_union",

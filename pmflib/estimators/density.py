@@ -100,7 +100,7 @@ class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
         rng = np.random.default_rng(self._draw_seed(random_state))
         codes = model.sample(n_samples, rng)
         columns = {
-            variable.name: values.draw(codes[:, position].astype(np.int64), rng)
+            variable.name: values.pick(codes[:, position].astype(np.int64), rng.random(n_samples))
             for position, (variable, values) in enumerate(
                 zip(model.schema, self._values, strict=True)
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from typing import Any, Literal, Self
 
@@ -9,13 +10,17 @@ import numpy as np
 import sklearn
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from pmflib.core.arrays import BoolArray, FloatArray, IntArray
-from pmflib.core.errors import PmfError
+from pmflib.core.arrays import BoolArray, IntArray, check_whole
+from pmflib.core.errors import PmfError, SchemaWarning
+from pmflib.core.texts import list_some
 from pmflib.estimators.joint_estimator import TableEstimator
-from pmflib.estimators.user_tables import convert_frame
+from pmflib.estimators.user_tables import UserTable, convert_frame
+from pmflib.fitting.resampled_fits import fit_resampled
+from pmflib.model import JointPMF
+from pmflib.model.imputing import draw_gaps, draw_uniforms, seed_rows
 from pmflib.schema import MISSING, Schema
 
-STRATEGIES = ("mode", "mean", "draw")
+STRATEGIES = ("draw", "mode", "mean")
 
 
 class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # type: ignore[misc]
@@ -26,9 +31,15 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
     rank
         Number of latent states; "auto" chooses it on held-out rows, see `pmflib.fit_em`.
     strategy
-        "mode": the most probable level; of numbers that were cut into bins, the middle number of the bin. "mean": the
-        expected value of columns of numbers, and the mode of the others. "draw": a random one, by its probability; all
-        of a row's together, so that what is drawn depends on each other as the data do.
+        "draw": a random level, by its probability given the row; all of a row's together, so that what is drawn depends
+        on each other as the data do. Shares, variances and correlations of the filled table are those of the data.
+        "mode": the most probable level; of numbers that were cut into bins, the middle number of the bin. It is right
+        most often, and makes the table more regular than the data are. "mean": the expected value of columns of
+        numbers, and the mode of the others.
+    draws
+        Number of filled tables, at least 1. With more than one, which strategy "draw" alone has, each is drawn from a
+        fit to another bootstrap sample of the rows, so that the tables differ by all that is not known, and
+        `pmflib.pool` makes one estimate with its interval of what each gives. Ten to twenty are enough for intervals.
     method, schema, bins, members, dependence, dimensions, random_state
         As in `TableEstimator`; ``random_state`` is the seed of draws as well, and more members guess better.
 
@@ -36,27 +47,43 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
     ----------
     model_, result_, n_features_in_, feature_names_in_
         As in `TableEstimator`.
+    draw_models_
+        Tuple of the `JointPMF` that each table is drawn from: ``(model_,)`` for one, else refits.
 
     Notes
     -----
     None, NaN, pandas.NA, null and an empty text are missing. Columns that are no variables, such as those without any
-    value, pass through as they are, and the warning of fit names them. A frame gives a frame of its kind, with its
-    dtypes, unless ``set_output`` asks for another; whole numbers that are filled with means become floats.
+    value, pass through as they are, and the warning of fit names them; so do variables of a schema that no row holds. A
+    frame gives a frame of its kind, with its dtypes, unless ``set_output`` asks for another; whole numbers that are
+    filled with means become floats.
+
+    A draw depends on the seed, the number of the table, the position of the row, and what the row holds: the same
+    table is filled in the same way every time, unless ``random_state`` is None or a generator.
+
+    References
+    ----------
+    Rubin (1987), "Multiple imputation for nonresponse in surveys"; Honaker, King (2010), American Journal of Political
+    Science 54(2), for parameters drawn by EM on bootstrap samples.
 
     Examples
     --------
     >>> import numpy as np, pmflib as pmf
     >>> table = np.repeat(np.array([[0.0], [1.0]] * 50), 4, axis=1)
     >>> table[0, 0] = np.nan
-    >>> float(pmf.PMFImputer(rank=2).fit_transform(table)[0, 0])
+    >>> float(pmf.PMFImputer(rank=2, strategy="mode").fit_transform(table)[0, 0])
     0.0
+    >>> tables = pmf.PMFImputer(rank=2, draws=3).fit_transform(table)
+    >>> pooled = pmf.pool([t[:, 0].mean() for t in tables], [t[:, 0].var() / 100 for t in tables])
+    >>> float(pooled.estimate.round(2)), float(pooled.error.round(2))
+    (0.5, 0.05)
     """
 
     def __init__(
         self,
         rank: int | Literal["auto"] = "auto",
         *,
-        strategy: Literal["mode", "mean", "draw"] = "mode",
+        strategy: Literal["draw", "mode", "mean"] = "draw",
+        draws: int = 1,
         method: Literal["classes", "traits"] = "classes",
         schema: Schema | None = None,
         bins: int = 8,
@@ -76,6 +103,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
             random_state=random_state,
         )
         self.strategy = strategy
+        self.draws = draws
 
     def __sklearn_tags__(self) -> Any:
         """Numbers keep their dtype."""
@@ -84,9 +112,30 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit a joint PMF of the columns: as `TableEstimator.fit`."""
-        self._check_strategy()
-        self._fit_table(X)
+        """Fit a joint PMF of the columns, and for several draws refits: as `TableEstimator.fit`.
+
+        Warns
+        -----
+        SchemaWarning
+            If no row holds a variable of the schema: its cells stay missing.
+        """
+        self._check_draws()
+        codes = self._fit_table(X)
+        names = self.model_.schema.names
+        self._empty_names = tuple(
+            name for name, column in zip(names, codes.T, strict=True) if (column < 0).all()
+        )
+        if self._empty_names:
+            warnings.warn(
+                f"column {list_some([repr(name) for name in self._empty_names], 8, '; column ')} has no value that is "
+                "a level of its variable: its cells stay missing",
+                SchemaWarning,
+                stacklevel=2,
+            )
+        self.draw_models_: tuple[JointPMF, ...] = (self.model_,)
+        if self.draws > 1:
+            seed = self._draw_seed(self.random_state)
+            self.draw_models_ = tuple(fit_resampled(self.model_, codes, self.draws, seed))
         return self
 
     def transform(self, X: Any) -> Any:
@@ -99,33 +148,62 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
 
         Returns
         -------
-        A table such as X, whose observed cells are the same.
+        A table such as X, whose observed cells are the same; with several ``draws`` a tuple of as many tables. Of
+        frames of pandas, ``pandas.concat(tables, keys=range(len(tables)), names=["draw"])`` makes one long frame.
+
+        Raises
+        ------
+        PmfError
+            If ``draws`` is no longer what was fitted.
         """
-        self._check_strategy()
+        self._check_draws()
         table, codes = self._read_codes(X)
-        is_missing = codes == MISSING
-        # of rows without a gap nothing is asked
-        rows = np.flatnonzero(is_missing.any(axis=1))
-        gaps, known = is_missing[rows], np.maximum(codes[rows], MISSING)
-        chosen = self._draw(known, gaps) if self.strategy == "draw" else self._guess(known, gaps)
-        filled = {}
-        for position, values in chosen.items():
-            cells = np.zeros(table.n_rows, bool)
-            cells[rows[gaps[:, position]]] = True
-            filled[self._column_names.index(self._model.schema[position].name)] = cells, values
+        if len(self.draw_models_) != self.draws:
+            raise PmfError(
+                f"draws is {self.draws}, and {len(self.draw_models_)} were fitted; call fit again"
+            )
+        gaps = codes == MISSING
+        gaps[:, [self._model.schema.position(name) for name in self._empty_names]] = False
+        known = np.maximum(codes, MISSING)
+        if self.strategy != "draw":
+            return self._fill(table, gaps, self._guess(known, gaps))
+        seed = self._draw_seed(self.random_state)
+        filled = tuple(
+            self._fill(table, gaps, self._draw(model, known, gaps, seed, draw))
+            for draw, model in enumerate(self.draw_models_)
+        )
+        return filled if self.draws > 1 else filled[0]
+
+    def _check_draws(self) -> None:
+        """Refuse a strategy or a number of draws that is none, or both that do not go together."""
+        if self.strategy not in STRATEGIES:
+            raise PmfError(f"strategy is {self.strategy!r}; give one of {STRATEGIES}")
+        check_whole("draws", self.draws)
+        if self.draws < 1:
+            raise PmfError(f"draws is {self.draws}; give at least 1")
+        if self.draws > 1 and self.strategy != "draw":
+            raise PmfError(
+                f"draws is {self.draws} and strategy is {self.strategy!r}, which gives one table; give "
+                "strategy='draw', or leave draws out"
+            )
+
+    def _fill(self, table: UserTable, gaps: BoolArray, chosen: dict[int, list[Any]]) -> Any:
+        """A table with values for the gaps of each variable that has some, of the kind that is asked for."""
+        filled = {
+            self._column_names.index(self._model.schema[position].name): (gaps[:, position], values)
+            for position, values in chosen.items()
+        }
         own = getattr(self, "_sklearn_output_config", {})
         container = own.get("transform", sklearn.get_config()["transform_output"])
         return convert_frame(table.fill(filled), container)
 
-    def _check_strategy(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise PmfError(f"strategy is {self.strategy!r}; give one of {STRATEGIES}")
-
     def _guess(self, known: IntArray, gaps: BoolArray) -> dict[int, list[Any]]:
         """Values for the gaps of each variable that has some: modes, or means."""
         chosen: dict[int, list[Any]] = defaultdict(list)
-        for position, rows, probabilities in self._model.predict_gaps(known):
-            chances, values = probabilities[gaps[rows, position]], self._values[position]
+        # of rows without a gap nothing is asked
+        some = np.flatnonzero(gaps.any(axis=1))
+        for position, rows, probabilities in self._model.predict_gaps(known[some]):
+            chances, values = probabilities[gaps[some[rows], position]], self._values[position]
             if self.strategy == "mean" and values.means is not None:
                 chosen[position] += (chances @ np.asarray(values.means)).tolist()
             else:
@@ -133,24 +211,14 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
                 chosen[position] += [typical[code] for code in chances.argmax(axis=1).tolist()]
         return {position: values for position, values in chosen.items() if values}
 
-    def _draw(self, known: IntArray, gaps: BoolArray) -> dict[int, list[Any]]:
-        """Values for the gaps of each variable that has some: drawn, a row's state first, then cell after cell."""
-        model, chosen = self._model, {}
-        rng = np.random.default_rng(self._draw_seed(self.random_state))
-        states = _draw_codes(model.posterior(known), rng)
-        for position, values in enumerate(self._values):
-            rows = np.flatnonzero(gaps[:, position])
-            if rows.size:
-                chances = model.predict_in_states(known[rows], states[rows], position)
-                # later cells of a row may depend on what is drawn here
-                known[rows, position] = _draw_codes(chances, rng)
-                chosen[position] = values.draw(known[rows, position], rng)
+    def _draw(
+        self, model: JointPMF, known: IntArray, gaps: BoolArray, seed: int, draw: int
+    ) -> dict[int, list[Any]]:
+        """Values for the gaps of each variable that has some: levels are drawn first, then values of these."""
+        seeds = seed_rows(np.arange(len(known)), seed, draw)
+        filled, chosen = draw_gaps(model, known, gaps, seeds), {}
+        for position in np.flatnonzero(gaps.any(axis=0)).tolist():
+            rows, stream = gaps[:, position], 1 + gaps.shape[1] + position
+            uniforms = draw_uniforms(seeds[rows], stream)
+            chosen[position] = self._values[position].pick(filled[rows, position], uniforms)
         return chosen
-
-
-def _draw_codes(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Draw a code of each row of probabilities, int64 of shape (n_rows,)."""
-    ends = np.cumsum(probabilities, axis=1)
-    uniforms = rng.random(len(ends)) * ends[:, -1]
-    codes: IntArray = (ends[:, :-1] <= uniforms[:, None]).sum(axis=1)
-    return codes

@@ -294,8 +294,8 @@ class TableEstimator(JointEstimator):
         self._fit_table(X)
         return self
 
-    def _fit_table(self, table: Any) -> None:
-        """Check the method, draft the variables, and fit them."""
+    def _fit_table(self, table: Any) -> IntArray:
+        """Check the method, draft the variables, and fit them; returns the codes that were fitted."""
         self._check_method()
         read = UserTable.read(self, table, reset=True)
         schema = Schema(self._draft(read))
@@ -309,6 +309,7 @@ class TableEstimator(JointEstimator):
             self._keep(
                 fit_traits(codes, schema, dimensions=dimensions, n_states=n_states, rng=seed)
             )
+        return codes
 
     def _check_method(self) -> None:
         if self.method not in METHODS:

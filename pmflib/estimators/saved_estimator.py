@@ -20,7 +20,7 @@ from pmflib.store.zarr_arrays import open_group, read_arrays, refuse_damage, set
 
 ATTRIBUTE = "estimator"
 """Attribute of a model's group."""
-FORMAT = "pmf-estimator-1"
+FORMAT = "pmf-estimator-2"
 
 
 def write_estimator(estimator: Any, model: JointPMF, path: Path) -> None:
@@ -51,7 +51,13 @@ def write_estimator(estimator: Any, model: JointPMF, path: Path) -> None:
         classes = estimator.classes_
         content["classes"] = [_to_json("class", value) for value in classes.tolist()]
         content["class_dtype"] = classes.dtype.str
+    if hasattr(estimator, "draw_models_"):
+        content["empty_names"] = list(estimator._empty_names)
+        content["n_draws"] = len(estimator.draw_models_)
     model.save(path)
+    if content.get("n_draws", 1) != 1:
+        for draw, refit in enumerate(estimator.draw_models_):
+            refit.save(path / f"draw-{draw:05}")
     set_attributes(open_group(path, "a"), {ATTRIBUTE: content})
 
 
@@ -80,6 +86,12 @@ def read_estimator(requested: type[Any], path: Path) -> Any:
         if "classes" in content:
             estimator.classes_ = np.array(content["classes"], np.dtype(content["class_dtype"]))
         estimator.model_ = model
+        if "n_draws" in content:
+            estimator._empty_names = tuple(content["empty_names"])
+            names = [f"draw-{draw:05}" for draw in range(content["n_draws"])]
+            estimator.draw_models_ = (model,)
+            if len(names) > 1:
+                estimator.draw_models_ = tuple(JointPMF.load(path / name) for name in names)
     return estimator
 
 

@@ -145,7 +145,7 @@ class UserTable:
 
 
 def convert_frame(table: Any, container: str) -> Any:
-    """Convert a pandas frame to polars, or the other way round, as ``set_output`` asks; scikit-learn loses the dtypes.
+    """Convert a frame or an Arrow table to pandas or polars, as ``set_output`` asks; scikit-learn loses the dtypes.
 
     Parameters
     ----------
@@ -154,8 +154,11 @@ def convert_frame(table: Any, container: str) -> Any:
     container
         "pandas", "polars" or "default".
     """
-    if container == "pandas" and hasattr(table, "with_columns"):
+    is_arrow = isinstance(table, pa.Table)
+    if container == "pandas" and (is_arrow or hasattr(table, "with_columns")):
         return table.to_pandas()
+    if container == "polars" and is_arrow:
+        return importlib.import_module("polars").from_arrow(table)
     if container == "polars" and hasattr(table, "iloc"):
         return importlib.import_module("polars").from_pandas(table)
     return table
@@ -283,14 +286,13 @@ class LevelValues:
         """One value per level: of a bin, the middle one."""
         return [values[len(values) // 2] for values in self.by_level]
 
-    def draw(self, codes: IntArray, rng: np.random.Generator) -> list[Any]:
-        """Draw a value of the level of each code."""
-        uniforms: FloatArray = rng.random(codes.size)
-        drawn = []
+    def pick(self, codes: IntArray, uniforms: FloatArray) -> list[Any]:
+        """Pick a value of the level of each code, by a number in [0, 1) each."""
+        picked = []
         for code, uniform in zip(codes.tolist(), uniforms.tolist(), strict=True):
             values = self.by_level[code]
-            drawn.append(values[int(uniform * len(values))])
-        return drawn
+            picked.append(values[int(uniform * len(values))])
+        return picked
 
 
 def _make_value(variable: Variable, code: int, *, is_number: bool) -> Any:

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import (
@@ -76,13 +77,15 @@ def test_clone__same_parameters_not_fitted(estimator_class):
     assert not hasattr(copied, "model_")
 
 
-@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
 @pytest.mark.parametrize("container", ["pandas", "polars", "default"])
 def test_set_output__imputed_frame_of_another_kind(make, container):
     rows = {"a": ["x", "y", None, "x"] * 20, "b": [1.0, None, 2.0, 1.0] * 20}
     imputer = pmf.PMFImputer(rank=2).set_output(transform=container)
     filled = imputer.fit_transform(make(rows))
-    expected = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "default": make}[container]
+    expected = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "default": type(make(rows))}[
+        container
+    ]
     assert isinstance(filled, expected)
     assert list(filled.columns) == ["a", "b"]
     assert set(np.asarray(filled["a"])) == {"x", "y"}

@@ -78,7 +78,8 @@ def test_fit_transform__own_levels_and_dtypes(make, strategy):
                 guessed, (truth[row] for row in np.flatnonzero(hidden[:, position])), strict=True
             )
         ]
-        assert np.mean(right) > 0.8
+        # what is most probable is right more often than what is drawn
+        assert np.mean(right) > (0.8 if strategy == "mode" else 0.65)
 
 
 def test_transform__frame_is_not_changed_in_place():
@@ -113,7 +114,7 @@ def test_transform__draws_follow_the_probabilities():
         ]
     )
     assert both == pytest.approx(truth, abs=0.03)
-    # the same seed, the same draws; modes would say more often what is likely
+    # the same seed, the same draws
     pd.testing.assert_frame_equal(filled, imputer.transform(pd.DataFrame(given)))
 
 
@@ -199,3 +200,68 @@ def test_fit__mistakes():
         pmf.PMFImputer().fit(pd.DataFrame({"a": [1.0, np.inf]}))
     with pytest.raises(SchemaError, match=r"schema has \['b'\], which the table has not"):
         pmf.PMFImputer(schema=pmf.Schema((pmf.Variable("b", ("u",)),))).fit(frame)
+    with pytest.raises(pmf.PmfError, match="draws is 0; give at least 1"):
+        pmf.PMFImputer(draws=0).fit(frame)
+    with pytest.raises(pmf.PmfError, match="draws is 5 and strategy is 'mode', which gives one"):
+        pmf.PMFImputer(draws=5, strategy="mode").fit(frame)
+    imputer = pmf.PMFImputer(rank=1, members=1).fit(frame).set_params(draws=2)
+    with pytest.raises(pmf.PmfError, match="draws is 2, and 1 were fitted; call fit again"):
+        imputer.transform(frame)
+
+
+@pytest.mark.parametrize("make", [make_pandas, make_polars, pa.table])
+@pytest.mark.parametrize("container", ["default", "pandas"])
+def test_transform__several_draws_are_tables_that_differ_in_the_gaps_alone(make, container):
+    columns, given, hidden = draw_rows(100)
+    frame = make(given)
+    imputer = pmf.PMFImputer(rank=2, draws=4, members=2).set_output(transform=container)
+    tables = imputer.fit_transform(frame)
+    assert isinstance(tables, tuple)
+    kind = pd.DataFrame if container == "pandas" else type(frame)
+    assert [type(table) for table in tables] == [kind] * 4
+    found = set()
+    for table in tables:
+        values = table.to_pydict() if isinstance(table, pa.Table) else table
+        grades = np.array([str(value) for value in values["grade"]])
+        seen = ~hidden[:, 4]
+        assert (grades[seen] == np.array(columns["grade"])[seen]).all()
+        assert set(grades) <= {"low", "high"}
+        found.add(tuple(grades))
+    assert len(found) == 4
+
+
+def test_transform__draws_are_of_refits_and_of_their_own_numbers():
+    _, given, _ = draw_rows(300)
+    imputer = pmf.PMFImputer(rank=2, draws=3, members=2).fit(pd.DataFrame(given))
+    assert imputer.model_.rank == 4
+    assert [model.rank for model in imputer.draw_models_] == [2, 2, 2]
+    one = pmf.PMFImputer(rank=2, members=2).fit(pd.DataFrame(given))
+    assert one.draw_models_ == (one.model_,)
+
+
+def test_fit__variable_that_no_row_holds_stays_missing():
+    schema = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("u", "v"))))
+    frame = pd.DataFrame({"a": ["x", "y", None] * 20, "b": [None] * 60})
+    with pytest.warns(pmf.SchemaWarning, match="column 'b' has no value .* stay missing"):
+        imputer = pmf.PMFImputer(rank=2, schema=schema).fit(frame)
+    for strategy in ("draw", "mode", "mean"):
+        filled = imputer.set_params(strategy=strategy).transform(frame)
+        assert filled["b"].isna().all()
+        assert filled["a"].notna().all()
+
+
+def test_transform__shares_of_what_is_drawn_are_those_of_the_data():
+    # gaps hide one side more often, as the other columns tell
+    rng = np.random.default_rng(0)
+    side = rng.random((4000, 1)) < 0.3
+    table = np.where(rng.random((4000, 6)) < 0.7, side, ~side).astype(float)
+    truth = table[:, 0].copy()
+    table[:, 0][rng.random(4000) < np.where(table[:, 1] == 1, 0.6, 0.1)] = np.nan
+    drawn = pmf.PMFImputer(rank=2, members=1).fit_transform(table)[:, 0]
+    assert abs(drawn.mean() - truth.mean()) < 0.02
+    assert abs(np.nanmean(table[:, 0]) - truth.mean()) > 0.05
+    by_mode = pmf.PMFImputer(rank=2, members=1, strategy="mode").fit_transform(table)[:, 0]
+    within = [np.corrcoef(column, table[:, 2])[0, 1] for column in (truth, drawn, by_mode)]
+    assert abs(within[1] - within[0]) < 0.03
+    # the most probable levels follow the others more closely than the data do
+    assert within[2] - within[0] > 0.06

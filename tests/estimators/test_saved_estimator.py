@@ -56,6 +56,16 @@ def test_load__imputer_fills_the_same(make, tmp_path):
     assert as_lists(copied.transform(table)) == as_lists(imputer.transform(table))
 
 
+def test_load__imputer_with_draws_fills_the_same(tmp_path):
+    table = pd.DataFrame(ROWS)
+    imputer = pmf.PMFImputer(rank=2, draws=3, members=2).fit(table)
+    imputer.save(tmp_path / "imputer")
+    loaded = pmf.PMFImputer.load(tmp_path / "imputer")
+    assert len(loaded.transform(table)) == 3
+    for one, other in zip(loaded.transform(table), imputer.transform(table), strict=True):
+        pd.testing.assert_frame_equal(one, other)
+
+
 @pytest.mark.parametrize("make", MAKERS)
 def test_load__density_draws_the_same(make, tmp_path):
     table = make(ROWS)
@@ -101,7 +111,7 @@ def test_load__what_is_none_of_the_class(tmp_path):
     imputer = pmf.PMFImputer(rank=2).fit(pd.DataFrame(ROWS))
     imputer.save(tmp_path / "imputer")
     with pytest.raises(
-        StoreError, match=r"holds a PMFImputer \(pmf-estimator-1\), not a PMFDensity"
+        StoreError, match=r"holds a PMFImputer \(pmf-estimator-2\), not a PMFDensity"
     ):
         pmf.PMFDensity.load(tmp_path / "imputer")
     imputer.model_.save(tmp_path / "bare")

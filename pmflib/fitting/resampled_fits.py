@@ -1,0 +1,139 @@
+"""Fits to resampled samples: how far the parameters of a model could be others, as multiple imputation needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pmflib.core.arrays import IntArray, check_whole
+from pmflib.core.defaults import LIMITS
+from pmflib.core.errors import PmfError
+from pmflib.em.members import split_members
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.candidates import Options
+from pmflib.fitting.dependence import refine_forests
+from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.traits import fit_traits
+from pmflib.model import JointPMF
+from pmflib.model.forests.forest import Forest
+from pmflib.model.forests.statistics import TreeParameters
+from pmflib.model.forests.tree_pmf import TreePMF
+
+MEMORY_CELLS = 20_000_000
+"""Cells of stored samples up to which their rows are resampled in memory; of more, folds are, which are read as they
+are."""
+
+
+def fit_resampled(
+    model: JointPMF,
+    samples: IntArray | StoredSamples,
+    draws: int,
+    seed: int = 0,
+    on_fit: Callable[[int, int], None] = lambda *_: None,
+) -> list[JointPMF]:
+    """Fit a model again to bootstrap samples, each time from the parameters that it has.
+
+    Where a model is an average of fits, each refit is of one of these, in turn: how fits from other starts differ is
+    a part of what is not known of the parameters.
+
+    Parameters
+    ----------
+    model
+        What was fitted to the samples. Its rank, its forests' options, its pseudo-count, and of an average the number
+        of passes, which held-out samples have chosen, are kept; traits keep dimensions, shrinkage and passes.
+    samples
+        Codes of shape (n_rows, n_variables), -1 missing, at least one row; or stored samples. Rows are drawn with
+        replacement; of stored samples of more than ``MEMORY_CELLS`` cells their folds are.
+    draws
+        Number of refits, at least 1.
+    seed
+        Integer of at least 0.
+    on_fit
+        Called with the number of refits done and their total.
+
+    Returns
+    -------
+    The refits, whose origin has ``resampled``, their number: the same bits with any number of workers.
+
+    Raises
+    ------
+    PmfError
+        If there are no samples, or ``draws`` is below 1.
+
+    References
+    ----------
+    Honaker, King (2010), "What to do about missing values in time-series cross-section data", American Journal of
+    Political Science 54(2): draws of parameters by EM on bootstrap samples; Efron (1994), "Missing data, imputation,
+    and the bootstrap", Journal of the American Statistical Association 89.
+    """
+    check_whole("draws", draws)
+    if draws < 1:
+        raise PmfError(f"draws is {draws}; give at least 1")
+    if isinstance(samples, StoredSamples):
+        if samples.n_rows * samples.schema.n_variables <= MEMORY_CELLS:
+            samples = samples.read_codes()
+    n_rows = samples.n_rows if isinstance(samples, StoredSamples) else len(samples)
+    if not n_rows:
+        raise PmfError("samples has no rows; a model is fitted again to at least one")
+    members = _split_average(model)
+    fits = []
+    on_fit(0, draws)
+    for draw in range(draws):
+        rng = np.random.default_rng([seed, draw])
+        if isinstance(samples, StoredSamples):
+            resampled: IntArray | StoredSamples = _resample_folds(samples, rng)
+        else:
+            resampled = samples[rng.integers(n_rows, size=n_rows)]
+        refit = _refit(members[draw % len(members)], model, resampled, int(rng.integers(2**31)))
+        fits.append(replace(refit, origin={**refit.origin, "resampled": draw}))
+        on_fit(draw + 1, draws)
+    return fits
+
+
+def _resample_folds(samples: StoredSamples, rng: np.random.Generator) -> StoredSamples:
+    """Stored samples of folds that are drawn with replacement, as many as there are; a fold may come twice."""
+    folds = sorted({block.fold for block in samples.blocks})
+    drawn = np.sort(rng.integers(len(folds), size=len(folds))).tolist()
+    blocks = [block for each in drawn for block in samples.blocks if block.fold == folds[each]]
+    return replace(samples, blocks=blocks)
+
+
+def _split_average(model: JointPMF) -> Sequence[JointPMF]:
+    """Models that an average was made of; of any other, the model alone."""
+    n_members = int(model.origin.get("average", 1)) if model.origin.get("final") else 1
+    if n_members == 1 or model.rank % n_members:
+        return [model]
+    kept = {"average", "final"}
+    origin = {name: fact for name, fact in model.origin.items() if name not in kept}
+    parts = split_members((model.prior, model.factors), n_members)
+    if not isinstance(model, TreePMF):
+        return [JointPMF(*part, model.schema, origin) for part in parts]
+    found: list[JointPMF] = []
+    first = 0
+    for part, parents in zip(parts, np.split(model.forest.parents, n_members), strict=True):
+        forest = Forest(parents, model.schema.offsets)
+        tables = model.tables[first : first + forest.n_entries]
+        first += forest.n_entries
+        found.append(TreePMF.make(TreeParameters(part[0], forest, tables), model.schema, origin))
+    return found
+
+
+def _refit(
+    start: JointPMF, model: JointPMF, samples: IntArray | StoredSamples, seed: int
+) -> JointPMF:
+    """Fit one member of a model to some samples, from its parameters."""
+    schema, origin = model.schema, model.origin
+    if model.trait_model is not None:
+        settings = {name: origin[name] for name in ("dimensions", "shrinkage", "passes")}
+        return fit_traits(samples, schema, n_states=model.rank, rng=seed, **settings).model
+    # averages are of fits that held-out samples have stopped
+    is_stopped = start is not model and "passes" in origin
+    limit = max(1, int(origin["passes"])) if is_stopped else LIMITS.max_passes
+    options = Options.make("auto", origin.get("pseudo_count", 0.0), 1, start.rank)
+    fit = EMFit(schema, start.rank, options, seed, Passes(limit)).refining(start)
+    counts = samples.count_pairs() if isinstance(samples, StoredSamples) else None
+    if isinstance(start, TreePMF):
+        return refine_forests(fit, start, samples, None, counts).model
+    return fit.fit_samples(samples, None, counts).model
