@@ -87,6 +87,6 @@ def test_set_output__imputed_frame_of_another_kind(make, container):
         container
     ]
     assert isinstance(filled, expected)
-    assert list(filled.columns) == ["a", "b"]
+    assert list(getattr(filled, "column_names", filled.columns)) == ["a", "b"]
     assert set(np.asarray(filled["a"])) == {"x", "y"}
     assert np.asarray(filled["b"]).dtype == np.float64

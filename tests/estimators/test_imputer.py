@@ -258,10 +258,11 @@ def test_transform__shares_of_what_is_drawn_are_those_of_the_data():
     truth = table[:, 0].copy()
     table[:, 0][rng.random(4000) < np.where(table[:, 1] == 1, 0.6, 0.1)] = np.nan
     drawn = pmf.PMFImputer(rank=2, members=1).fit_transform(table)[:, 0]
-    assert abs(drawn.mean() - truth.mean()) < 0.02
-    assert abs(np.nanmean(table[:, 0]) - truth.mean()) > 0.05
+    assert abs(drawn.mean() - truth.mean()) < 0.01
+    assert abs(np.nanmean(table[:, 0]) - truth.mean()) > 0.02
     by_mode = pmf.PMFImputer(rank=2, members=1, strategy="mode").fit_transform(table)[:, 0]
     within = [np.corrcoef(column, table[:, 2])[0, 1] for column in (truth, drawn, by_mode)]
-    assert abs(within[1] - within[0]) < 0.03
+    # a correlation of 4,000 rows has an error of 0.016
+    assert abs(within[1] - within[0]) < 0.04
     # the most probable levels follow the others more closely than the data do
     assert within[2] - within[0] > 0.06
