@@ -20,6 +20,7 @@ from pmflib_flows.commands.crowd import crowd
 from pmflib_flows.commands.doctor import doctor
 from pmflib_flows.commands.erase import erase
 from pmflib_flows.commands.history import diff, gc, history
+from pmflib_flows.commands.impute import impute
 from pmflib_flows.commands.infer import infer
 from pmflib_flows.commands.live_model import score
 from pmflib_flows.commands.models import models, promote, rollback
@@ -50,6 +51,7 @@ for verb in (
     plan,
     status,
     score,
+    impute,
     query,
     report,
     models,

@@ -1,8 +1,8 @@
-"""Scoring: predictions of the live model for samples, or answers to questions about them."""
+"""The live model on samples: predictions, answers to questions about them, and what is missing of them filled."""
 
 from __future__ import annotations
 
-from pmflib.config import load_config
+from pmflib.config import PipelineConfig, load_config
 from pmflib.core.errors import StoreError
 from pmflib.model.score_tables import ScoreOptions
 from pmflib.running.workers import share_workers
@@ -12,6 +12,7 @@ from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_r
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import follow_run
 from pmflib_tasks.answer import answer
+from pmflib_tasks.impute import impute
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.reference import reference
 from pmflib_tasks.score import score
@@ -61,10 +62,7 @@ def score_flow(
     """
     checked = load_config(config)
     store = open_store(checked)
-    last, live = find_last_run(store, checked.name), find_live(store, checked.name)
-    if last is None or live is None:
-        raise StoreError(f"pipeline {checked.name!r} has no live model; `pmf run` makes one")
-    made = find_run_of(store, checked.name, live)
+    last, live, made = _find_live_run(store, checked.name)
     dataset = _choose_samples(store, last, made)
     requested = ScoreOptions(tuple(targets), probabilities, tuple(keep))
     number = 0 if made is None else made.number
@@ -74,16 +72,86 @@ def score_flow(
         reference_scores = reference(
             checked, _choose_reference(store, dataset, made), live, address
         )
-        if data:
-            source = checked.source.model_copy(update={"path": data})
-            checked = checked.model_copy(update={"source": source})
+        checked = _name_data(checked, data)
         if checked.source.layout == "wide" and checked.source.sample is None:
             return score_files(checked, live, reference_scores, requested, number, tuple(columns))
         if data:
-            policy = soften_policy(checked.schema_)
-            dataset = ingest(checked.model_copy(update={"schema_": policy}), address)
+            dataset = _ingest_data(checked, address)
         rest = live, reference_scores, requested, number, address
         return score(checked, dataset, *rest, is_new=bool(data))
+
+
+@pipeline_flow(name="impute")
+def impute_flow(
+    config: str,
+    draws: int = 1,
+    data: str = "",
+    columns: tuple[str, ...] = (),
+    seed: int | None = None,
+) -> Reference:
+    """Fill what is missing of samples with draws from the live model.
+
+    Parameters
+    ----------
+    config
+        Path of a pipeline configuration file.
+    draws
+        Number of times that every sample is filled, at least 1; of several, each from a fit to a bootstrap sample.
+    data, columns
+        As for `score_flow`.
+    seed
+        Seed of all that is drawn; None is the pipeline's.
+
+    Returns
+    -------
+    Reference to the filled samples.
+
+    Raises
+    ------
+    StoreError
+        If the pipeline has no live model yet, or the samples that it was fitted to are gone.
+    """
+    checked = load_config(config)
+    store = open_store(checked)
+    last, live, made = _find_live_run(store, checked.name)
+    if made is None or store.find(made.stages["dataset"].identity) is None:
+        raise StoreError(
+            f"the samples that the live model of {checked.name!r} was fitted to are not in the store any more; "
+            "`pmf run` makes both"
+        )
+    training, number = made.stages["dataset"], made.number
+    options = draws, checked.seed if seed is None else seed, number
+    dataset: Reference | None = _choose_samples(store, last, made)
+    with follow_run(checked), share_workers(checked.cluster, alone=is_small(checked)) as address:
+        checked = _name_data(checked, data)
+        if checked.source.layout == "wide" and checked.source.sample is None:
+            dataset = None
+        elif data:
+            dataset = _ingest_data(checked, address)
+        is_new = bool(data) and dataset is not None
+        return impute(checked, dataset, live, training, *options, columns, address, is_new)
+
+
+def _find_live_run(store: Store, name: str) -> tuple[RunRecord, Reference, RunRecord | None]:
+    """The last run of a pipeline, its live model, and the run that made that, if it is known."""
+    last, live = find_last_run(store, name), find_live(store, name)
+    if last is None or live is None:
+        raise StoreError(f"pipeline {name!r} has no live model; `pmf run` makes one")
+    return last, live, find_run_of(store, name, live)
+
+
+def _name_data(config: PipelineConfig, data: str) -> PipelineConfig:
+    """The pipeline with new files as its source; without any, as it is."""
+    if not data:
+        return config
+    source = config.source.model_copy(update={"path": data})
+    return config.model_copy(update={"source": source})
+
+
+def _ingest_data(config: PipelineConfig, address: str) -> Reference:
+    """Samples of new files, of which no row goes to quarantine for one unknown level."""
+    policy = soften_policy(config.schema_)
+    return ingest(config.model_copy(update={"schema_": policy}), address)
 
 
 def _choose_samples(store: Store, last: RunRecord, made: RunRecord | None) -> Reference:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,31 @@ class ScoreOptions:
             "probabilities": self.probabilities,
             "keep": list(self.keep),
         }
+
+
+class TableMaker(Protocol):
+    """What makes tables of rows, a batch at a time: scores of them, or the rows with their gaps filled."""
+
+    @property
+    def model(self) -> Mixture:
+        """The model; its schema says what rows are."""
+
+    @property
+    def options(self) -> ScoreOptions:
+        """What is computed besides."""
+
+    @property
+    def rows_per_sample(self) -> int:
+        """Rows of a table for each row of codes, at least 1."""
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """What the account of all rows says besides, plain JSON types."""
+
+    def score(
+        self, codes: IntArray, origins: Mapping[str, pa.Array] | None = None
+    ) -> tuple[pa.Table, list[TargetSums]]:
+        """Table of some rows, and how good predictions of targets are: see `TableScorer.score`."""
 
 
 class TableScorer:
@@ -115,6 +141,16 @@ class TableScorer:
         where its level is in the codes.
         """
         return self.make_table(codes, self._scorer.score(codes), origins)
+
+    @property
+    def rows_per_sample(self) -> int:
+        """One: a row is scored once."""
+        return 1
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Nothing: the account has the measures."""
+        return {}
 
     def make_table(
         self, codes: IntArray, found: RowScores, origins: Mapping[str, pa.Array] | None = None

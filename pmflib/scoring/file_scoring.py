@@ -15,7 +15,7 @@ from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.machine import count_processors
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import ReferenceScores
-from pmflib.model.score_tables import ScoreOptions, TableScorer
+from pmflib.model.score_tables import ScoreOptions, TableMaker, TableScorer
 from pmflib.running.clients import Client
 from pmflib.running.item_maps import map_items
 from pmflib.scoring.score_outputs import (
@@ -46,7 +46,7 @@ def score_sources(
     sources: Sequence[Source],
     config: SourceConfig,
     policy: SchemaConfig,
-    scorer: TableScorer,
+    scorer: TableMaker,
     folder: Path,
     *,
     columns: Sequence[str] = (),

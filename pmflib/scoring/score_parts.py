@@ -22,7 +22,7 @@ from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.wide import WideEncoder, read_texts
 from pmflib.ingest.readers import count_group_rows, is_parquet, read_rows
 from pmflib.ingest.sources import Source
-from pmflib.model.score_tables import TableScorer
+from pmflib.model.score_tables import TableMaker
 from pmflib.scoring.rows_to_score import add_columns, list_absent, make_encoder
 from pmflib.scoring.score_accounts import PartAccount
 from pmflib.scoring.unknown_levels import count_texts, describe_row
@@ -71,7 +71,7 @@ class ScoringJob:
         Threads that encode and score; with one, nothing runs besides the caller.
     """
 
-    scorer: TableScorer
+    scorer: TableMaker
     config: SourceConfig
     policy: SchemaConfig
     columns: tuple[str, ...]

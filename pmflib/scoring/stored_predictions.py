@@ -18,7 +18,7 @@ from pmflib.ingest.dataset.identifiers import make_keys
 from pmflib.model import JointPMF
 from pmflib.model.measures import TargetSums
 from pmflib.model.row_scores import HELD_OUT, KEPT, ReferenceScores, RowScorer, score_reference
-from pmflib.model.score_tables import TableScorer, list_samples
+from pmflib.model.score_tables import TableMaker, list_samples
 from pmflib.running.clients import Client
 from pmflib.running.item_maps import map_items
 from pmflib.scoring.answers import Questions, answer_questions, score_answers
@@ -43,7 +43,7 @@ ANSWERS = "answers.parquet"
 def score_stored(
     client: Client,
     layers: Sequence[Layer],
-    scorer: TableScorer,
+    scorer: TableMaker,
     folder: Path,
     on_partition: Callable[[int, int], None] | None = None,
 ) -> tuple[int, dict[str, dict[str, float]]]:
@@ -182,7 +182,7 @@ def _count_up(
     return lambda done: on_partition(done, len(items))
 
 
-def _score_partition(item: tuple[Layer, str], scorer: TableScorer) -> tuple[int, list[TargetSums]]:
+def _score_partition(item: tuple[Layer, str], scorer: TableMaker) -> tuple[int, list[TargetSums]]:
     """Score one partition into one Parquet file, block by block; return its number of samples, and sums per target."""
     layer, out = item[0], find_out(item[1])
     if has_arrived(out):

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from pathlib import Path
-from typing import Any
-
 from pmflib.config import PipelineConfig
-from pmflib.display.progress import report_progress
-from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.ingest.sources import find_sources
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import REFERENCE, ReferenceScores
 from pmflib.model.score_tables import ScoreOptions, TableScorer
-from pmflib.scoring.score_accounts import ScoreAccount
-from pmflib.scoring.score_outputs import claim_parts, publish_folder
-from pmflib.scoring.stored_predictions import score_stored
-from pmflib.scoring.unknown_levels import check_dataset
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import list_layers
-from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
+from pmflib_tasks.predictions import publish_samples
+from pmflib_tasks.stage import open_store, stage
 
 # 4: what became of the rows
 # 3: what is unusual about each row, and percentiles; no column of samples or rows that there are not
@@ -67,30 +55,16 @@ def score(
     """
     store = open_store(config)
     scorer = load_scorer(store, model, reference_scores, requested, run)
-    entry = store.find(dataset.identity)
-    assert entry is not None
-    unknown: dict[str, dict[str, int]] = {}
-
-    def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        if is_new:
-            sources = find_sources(config.source_paths, config.source.suffixes, skip_empty=True)
-            known = scorer.model.schema, requested.targets
-            unknown.update(check_dataset(store, dataset, sources, config.source, *known))
-        layers, show = list_layers(store, dataset), partial(report_progress, "score")
-        with open_workers(config, address) as (client, _):
-            n_samples, measures = score_stored(client, layers, scorer, claim_parts(work), show)
-        publish_folder(work, folder, n_samples)
-        rows = DatasetAccount.from_json(entry.summary)
-        return ScoreAccount.of_dataset(rows, n_samples, unknown, measures, len(layers)).to_json()
-
-    return build_artefact(
-        store,
-        "predictions",
-        inputs={"dataset": dataset, "model": model, "reference": reference_scores},
-        options={**requested.to_json(), "run": run, "new": is_new},
-        version=VERSION,
-        write=write,
-    ).reference
+    return publish_samples(
+        config,
+        dataset,
+        lambda: scorer,
+        {"model": model, "reference": reference_scores},
+        {**requested.to_json(), "run": run},
+        VERSION,
+        address,
+        is_new,
+    )
 
 
 def load_scorer(

@@ -9,6 +9,7 @@ from pmflib.model.score_tables import ScoreOptions, TableScorer
 from pmflib.scoring.stored_predictions import score_stored
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_layers
+from pmflib_tasks import predictions
 from pmflib_tasks.answer import answer
 from pmflib_tasks.reference import reference
 from pmflib_tasks.score import score
@@ -68,7 +69,7 @@ def test_score__second_call_and_other_target(long_log, workers, monkeypatch):
     first = make_scores(config, stages, workers)
     with pytest.raises(SchemaError, match="variable 'nope' is not in the schema"):
         make_scores(config, stages, workers, "nope")
-    monkeypatch.setitem(score.fn.__globals__, "score_stored", None)
+    monkeypatch.setattr(predictions, "score_stored", None)
     assert make_scores(config, stages, workers) == first
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pmflib.core.errors import ConfigError
 from pmflib.core.texts import list_some, show_text
 from pmflib_flows.console import AsJson, load_pipeline, out, print_json, progress_shown
+
+if TYPE_CHECKING:
+    from pmflib.config import PipelineConfig
+    from pmflib.store.artefacts import Reference
 
 SAID = ("measures", "cells_made_missing", "unknown_levels", "targets_absent")
 """Keys of an account that are said in sentences."""
@@ -125,11 +129,10 @@ def _score_live(
     as_json: bool,
 ) -> dict[str, Any]:
     """Score samples with the live model of a pipeline, or answer questions about them."""
-    from pmflib.scoring.score_outputs import check_output_folder, publish_parts
-    from pmflib.store.file_digests import fetch_all
-    from pmflib.store.table_files import check_suffix, hold_output, join_files
+    from pmflib.scoring.score_outputs import check_output_folder
+    from pmflib.store.table_files import check_suffix
     from pmflib_flows.score import score_flow
-    from pmflib_tasks.stage import load_schema, open_store
+    from pmflib_tasks.stage import load_schema
 
     checked = load_pipeline(config)
     # before hours of work
@@ -144,24 +147,59 @@ def _score_live(
     with progress_shown(as_json):
         reference = score_flow(
             str(config),
-            data=_absolute(data),
-            questions=_absolute(questions),
+            data=make_absolute(data),
+            questions=make_absolute(questions),
             targets=targets,
             probabilities=probabilities,
             keep=tuple(name for name in names if name not in columns),
             columns=tuple(columns),
         )
-    store = open_store(checked)
+    return publish_answer(checked, reference, output, is_joined=bool(questions))
+
+
+def publish_answer(
+    config: PipelineConfig,
+    reference: Reference,
+    output: Path | None,
+    *,
+    is_joined: bool = False,
+    rows_per_sample: int = 1,
+) -> dict[str, Any]:
+    """Put what is said of samples where a person wants it.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    reference
+        What is said, in its store.
+    output
+        File or folder; None is the folder in the store.
+    is_joined
+        Whether it is one table, of answers to questions.
+    rows_per_sample
+        Rows of each sample.
+
+    Returns
+    -------
+    The account, and where the parts and the output are.
+    """
+    from pmflib.scoring.score_outputs import publish_parts
+    from pmflib.store.file_digests import fetch_all
+    from pmflib.store.table_files import hold_output, join_files
+    from pmflib_tasks.stage import open_store
+
+    store = open_store(config)
     entry = store.find(reference.identity)
     assert entry is not None
     folder = fetch_all(store.locate(reference))
     answer = {"path": store.name_artefact(reference), "digest": reference.digest, **entry.summary}
     if output is not None:
         with hold_output(output):
-            if questions:
+            if is_joined:
                 join_files(folder, output)
             else:
-                answer |= publish_parts(folder, output, entry.summary["samples"])
+                answer |= publish_parts(folder, output, entry.summary["samples"] * rows_per_sample)
         answer["output"] = str(output)
     return answer
 
@@ -191,5 +229,6 @@ def describe_measures(target: str, found: Mapping[str, float], *, is_new: bool) 
     return f"{target}: {', '.join(said)}"
 
 
-def _absolute(path: str | None) -> str:
+def make_absolute(path: str | None) -> str:
+    """Path that another process finds, or URL; "" for None."""
     return "" if path is None else path if "://" in path else str(Path(path).resolve())

@@ -348,7 +348,9 @@ class Rewriter:
         old = self.store.locate(entry.reference)
 
         def write(folder: Path, work: Path) -> Mapping[str, Any]:
-            return {**entry.summary, "samples": rewrite_predictions(old, self.erased, folder)}
+            # filled tables have a row for each draw
+            n_rows = rewrite_predictions(old, self.erased, folder)
+            return {**entry.summary, "samples": n_rows // int(entry.options.get("draws", 1))}
 
         inputs = {**entry.inputs, "dataset": new.reference}
         return self.store.build(

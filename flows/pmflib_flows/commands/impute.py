@@ -1,0 +1,74 @@
+"""Command that fills what is missing of samples with draws from the live model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pmflib.core.errors import ConfigError
+from pmflib.core.texts import show_text
+from pmflib_flows.commands.live_model import SAID, make_absolute, publish_answer
+from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
+
+
+def impute(
+    config: ConfigPath,
+    draws: Annotated[
+        int,
+        typer.Option(min=1, help="Filled tables; of several, each is from a bootstrap sample."),
+    ] = 1,
+    data: Annotated[
+        str | None, typer.Option(help="New samples; default: those of the pipeline.")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="Columns of wide files that are passed through: a,b,c.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File .csv or .parquet, or a folder of Parquet files.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the draws; default: the pipeline's.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fill what is missing with draws from the live model: every row once for each draw, as Parquet."""
+    from pmflib.scoring.score_outputs import check_output_folder
+    from pmflib.scoring.unknown_levels import describe_unknown
+    from pmflib.store.table_files import check_suffix
+    from pmflib_flows.score import impute_flow
+
+    checked = load_pipeline(config)
+    if output is not None and output.suffix:
+        check_suffix(output)
+    elif output is not None:
+        check_output_folder(output)
+    if keep and not (checked.source.layout == "wide" and checked.source.sample is None):
+        raise ConfigError(
+            "--keep is for columns of wide files whose rows have no identifiers; samples of others have 'sample'"
+        )
+    with progress_shown(as_json):
+        reference = impute_flow(
+            str(config),
+            draws=draws,
+            data=make_absolute(data),
+            columns=tuple(keep.split(",")) if keep else (),
+            seed=seed,
+        )
+    answer = publish_answer(checked, reference, output, rows_per_sample=draws)
+    answer["draws"] = draws
+    if as_json:
+        print_json(answer)
+        return
+    for key, value in answer.items():
+        if key not in (*SAID, "left_missing", "targets") and value not in ({}, []):
+            out.print(f"{key}: {value}", soft_wrap=True)
+    for name, found in answer["unknown_levels"].items():
+        sentence = describe_unknown(name, found, is_target=False)
+        out.print(show_text(sentence), soft_wrap=True)
+    for name in answer["left_missing"]:
+        sentence = (
+            f"{name}: no sample that the model was fitted to holds it; its cells stay missing"
+        )
+        out.print(show_text(sentence), soft_wrap=True)

@@ -1,0 +1,173 @@
+"""Filled tables of rows of any number: every row once for each draw, with its missing cells drawn from a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.core.arrays import BoolArray, IntArray
+from pmflib.core.errors import SchemaError
+from pmflib.core.hashing import HashArray, mix_hashes
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.resampled_fits import fit_resampled
+from pmflib.ingest.dataset.identifiers import as_binary, hash_identifiers
+from pmflib.model import JointPMF
+from pmflib.model.imputing import draw_gaps, seed_rows
+from pmflib.model.measures import TargetSums
+from pmflib.model.score_tables import ScoreOptions, digest_model
+from pmflib.store.sample_blocks import iterate_blocks
+
+DRAW = "draw"
+"""Column that numbers the draws, from 1 on."""
+ORIGINS = ("sample", "file", "row", DRAW)
+"""Columns that no variable may be called like."""
+
+
+class TableImputer:
+    """Fills the missing cells of rows, once for each draw.
+
+    What is drawn for a row depends on the seed, the draw, what is known of the row, and what distinguishes it: its
+    sample's identifier, or the name of its file and its number there. So it is the same however rows are split.
+
+    Parameters
+    ----------
+    model
+        The model that was fitted: its schema says what rows are.
+    draw_models
+        What each draw is drawn from, at least one.
+    observed
+        bool of shape (n_variables,): variables that any sample of the fit holds. Of the others nothing is known, and
+        their cells stay missing.
+    seed
+        Seed of the draws.
+    metadata
+        Texts that become the metadata of every table, by name: which model, of which run.
+
+    Raises
+    ------
+    SchemaError
+        If a variable is called like a column that says where rows come from.
+    """
+
+    def __init__(
+        self,
+        model: JointPMF,
+        draw_models: Sequence[JointPMF],
+        observed: BoolArray,
+        seed: int,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        self.model, self.options = model, ScoreOptions()
+        self._draw_models, self._observed, self._seed = tuple(draw_models), observed, seed
+        for name in ORIGINS:
+            if name in model.schema:
+                raise SchemaError(
+                    f"variable {name!r} has the name of a column of filled tables, which have {ORIGINS}; rename it"
+                )
+        facts = {
+            "model": digest_model(model),
+            "schema": model.schema.digest,
+            "draws": str(self.rows_per_sample),
+            "seed": str(seed),
+            **(metadata or {}),
+        }
+        self.metadata = {f"pmf.{name}": text for name, text in facts.items()}
+
+    @property
+    def rows_per_sample(self) -> int:
+        """Number of draws."""
+        return len(self._draw_models)
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Names of variables whose cells stay missing."""
+        names = self.model.schema.names
+        return {"left_missing": [names[each] for each in np.flatnonzero(~self._observed).tolist()]}
+
+    def score(
+        self, codes: IntArray, origins: Mapping[str, pa.Array] | None = None
+    ) -> tuple[pa.Table, list[TargetSums]]:
+        """Fill rows.
+
+        Parameters
+        ----------
+        codes
+            Shape (n_rows, n_variables), -1 missing.
+        origins
+            Columns that come first, and distinguish the rows: identifiers, or files with numbers of rows.
+
+        Returns
+        -------
+        The origins; the number of the draw; the levels of all variables: all rows of the first draw, then those of the
+        next. No target is predicted.
+        """
+        keys = hash_rows(origins or {}, len(codes))
+        gaps = (codes < 0) & self._observed
+        filled = [
+            draw_gaps(model, codes, gaps, seed_rows(keys, self._seed, draw))
+            for draw, model in enumerate(self._draw_models)
+        ]
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {
+            name: pa.chunked_array([column] * self.rows_per_sample)
+            for name, column in (origins or {}).items()
+        }
+        numbers = np.arange(1, self.rows_per_sample + 1, dtype=np.int16)
+        columns[DRAW] = pa.array(np.repeat(numbers, len(codes)))
+        stacked = np.concatenate(filled)
+        for position, variable in enumerate(self.model.schema):
+            own = stacked[:, position]
+            indices = pa.array(np.ascontiguousarray(own), mask=own < 0)
+            levels = pa.array(variable.levels, pa.string())
+            columns[variable.name] = pa.DictionaryArray.from_arrays(indices, levels)
+        return pa.table(columns).replace_schema_metadata(self.metadata), []
+
+
+def make_imputer(
+    model: JointPMF,
+    training: StoredSamples,
+    draws: int,
+    seed: int,
+    metadata: Mapping[str, str] | None = None,
+    on_fit: Callable[[int, int], None] = lambda *_: None,
+) -> TableImputer:
+    """Make an imputer: of one draw from the model, of several each from a fit to a bootstrap sample.
+
+    Parameters
+    ----------
+    model
+        The model.
+    training
+        Samples that it was fitted to.
+    draws
+        Number of draws, at least 1.
+    seed
+        Seed of the bootstrap samples, and of the draws.
+    metadata
+        As for `TableImputer`.
+    on_fit
+        As for `pmflib.fitting.resampled_fits.fit_resampled`.
+    """
+    observed = np.zeros(model.schema.n_variables, bool)
+    for block in iterate_blocks(training.blocks):
+        observed |= (block.to_codes(model.schema.offsets) >= 0).any(axis=0)
+        if observed.all():
+            break
+    models = [model] if draws == 1 else fit_resampled(model, training, draws, seed, on_fit)
+    return TableImputer(model, models, observed, seed, metadata)
+
+
+def hash_rows(origins: Mapping[str, pa.Array], n_rows: int) -> HashArray:
+    """Hashes that distinguish rows: of identifiers, else of files and numbers of rows, else of positions."""
+    rows = np.arange(n_rows)
+    if "row" in origins:
+        rows = origins["row"].fill_null(-1).to_numpy(zero_copy_only=False)
+    by_row = mix_hashes(rows)
+    if "file" in origins:
+        by_row = mix_hashes(by_row ^ hash_identifiers(as_binary(origins["file"])))
+    if "sample" not in origins:
+        return by_row
+    samples = origins["sample"]
+    is_named = samples.is_valid().to_numpy(zero_copy_only=False)
+    return np.where(is_named, hash_identifiers(as_binary(samples)), by_row)
