@@ -109,7 +109,7 @@ def _impute_by_factors(table: np.ndarray) -> np.ndarray:
 
 IMPUTERS: Mapping[str, Impute] = {
     "PMFImputer, mean": pmf.PMFImputer(strategy="mean").fit_transform,
-    "PMFImputer, mode": pmf.PMFImputer().fit_transform,
+    "PMFImputer, mode": pmf.PMFImputer(strategy="mode").fit_transform,
     "SimpleImputer, mean": SimpleImputer().fit_transform,
     "SimpleImputer, mode": SimpleImputer(strategy="most_frequent").fit_transform,
     "KNNImputer": KNNImputer().fit_transform,

@@ -251,7 +251,7 @@ def test_fit__variable_that_no_row_holds_stays_missing():
 
 
 def test_transform__shares_of_what_is_drawn_are_those_of_the_data():
-    # gaps hide one side more often, as the other columns tell
+    # gaps hide one side more often, which the other columns show
     rng = np.random.default_rng(0)
     side = rng.random((4000, 1)) < 0.3
     table = np.where(rng.random((4000, 6)) < 0.7, side, ~side).astype(float)
