@@ -54,7 +54,9 @@ class Survey:
 def draw_survey(n_rows: int, rng: np.random.Generator) -> Survey:
     """Draw a model, answers of it, and hide some."""
     schema = pmf.Schema.from_cardinalities([N_LEVELS] * N_QUESTIONS + [2])
-    factors = planted_factors(schema.cardinalities.tolist(), N_CLASSES, rng, concentration=CONCENTRATION)
+    factors = planted_factors(
+        schema.cardinalities.tolist(), N_CLASSES, rng, concentration=CONCENTRATION
+    )
     model = pmf.JointPMF(*factors, schema)
     answers = model.sample(n_rows, rng).astype(float)
     share = float(model.marginal([N_QUESTIONS])[0])
