@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pmflib.display.progress_bars import progress
     from pmflib.em.stored_samples import StoredSamples
     from pmflib.estimators import PMFClassifier, PMFDensity, PMFImputer, PMFTransformer
+    from pmflib.fitting.bivariate_residuals import bivariate_residuals
     from pmflib.fitting.diagnostics import diagnose
     from pmflib.fitting.fit_result import FitResult
     from pmflib.fitting.from_counts import fit, fit_triples
@@ -61,6 +62,7 @@ __all__ = [
     "SchemaWarning",
     "StoredSamples",
     "Variable",
+    "bivariate_residuals",
     "count_pairs",
     "count_triples",
     "crowd",
@@ -99,6 +101,7 @@ _HOMES = {
     "SchemaWarning": "pmflib.core.errors",
     "StoredSamples": "pmflib.em.stored_samples",
     "Variable": "pmflib.schema",
+    "bivariate_residuals": "pmflib.fitting.bivariate_residuals",
     "count_pairs": "pmflib.counting.pair_counts",
     "count_triples": "pmflib.counting.triple_counts",
     "diagnose": "pmflib.fitting.diagnostics",

@@ -72,6 +72,8 @@ def make_run_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
         described.append(("log-likelihood", describe_likelihood(fit)))
     if held_out := model.get("held_out"):
         described.append(("held out", HeldOutScore.from_json(held_out).describe()))
+    if residuals := model.get("residuals"):
+        described.append(("within states", residuals["sentence"]))
     described += [("note", note) for note in model.get("notes", ())]
     described += [("warning", text) for text in facts.get("warnings", ())]
     gate = facts.get("gate", {})

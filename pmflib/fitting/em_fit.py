@@ -24,6 +24,7 @@ from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs
 from pmflib.em.samples import Samples, SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.bivariate_residuals import measure_small_residuals
 from pmflib.fitting.candidates import FitSpecification, Options, is_plenty
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.fit_result import STILL, FitResult
@@ -365,6 +366,9 @@ class EMFit:
         score = None
         if held_out and runs.held_out is not None:
             score = HeldOutScore(held_out[-1], runs.held_out.source.n_samples)
+        residuals = None
+        if isinstance(runs.training, SamplesInMemory) and not specification.is_final:
+            residuals = measure_small_residuals(joint, runs.training.source)
         change = None if specification.is_final else find_change(runs, model, specification)
         has_ended = state.converged or specification.passes is not None
         is_early = bool(state.held_out) or specification.passes is not None
@@ -383,6 +387,7 @@ class EMFit:
             training=training,
             held_out_score=score,
             last_change=change,
+            residuals=residuals,
             stopped_early=has_ended and is_early and not converged,
         )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pmflib.display.drawing import Axes
+    from pmflib.fitting.bivariate_residuals import BivariateResiduals
     from pmflib.fitting.criteria import CompositeCriteria
     from pmflib.fitting.exports import Errors
 
@@ -66,6 +67,9 @@ class FitResult(Summarised):
         passes of their own, and of what is not fitted by EM.
     stopped_early
         Whether held-out samples have ended the passes, before the likelihood of the training samples was highest.
+    residuals
+        Pairs of variables that depend on each other within the states; None of fits that would take long, of averages,
+        forests and traits, and of stored samples that are not few: `pmflib.bivariate_residuals` gives them.
     """
 
     model: JointPMF
@@ -82,6 +86,7 @@ class FitResult(Summarised):
     held_out_score: HeldOutScore | None = None
     last_change: float | None = None
     stopped_early: bool = False
+    residuals: BivariateResiduals | None = None
 
     def __repr__(self) -> str:
         """The model, how it was reached, how good it is, and the notes."""
@@ -124,6 +129,9 @@ class FitResult(Summarised):
                 facts.append(("loss, first and last", " and ".join(map(decimal, ends))))
         if self.held_out_score is not None:
             facts.append(("held out", self.held_out_score.describe()))
+        if self.residuals is not None:
+            facts.append(("within states", self.residuals.describe()))
+            tables.append(self.residuals.tabulate())
         notes = list(self.notes)
         if not (self.converged or self.stopped_early):
             notes.insert(
@@ -301,6 +309,7 @@ def summarise_fit(result: FitResult) -> dict[str, object]:
         "passes_saved": round(result.passes_saved),
         "fit": None if result.training is None else result.training.to_json(),
         "held_out": None if held_out is None else held_out.to_json(),
+        "residuals": None if result.residuals is None else result.residuals.to_json(),
         "log_likelihood_per_row": list(result.log_likelihoods),
         "held_out_per_row": list(result.held_out),
         "notes": list(result.notes),

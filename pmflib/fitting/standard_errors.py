@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from pmflib.core.arrays import BoolArray, FloatArray, check_model_type, sum_blocks
 from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
@@ -197,8 +196,8 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
         )
     if model.trait_model is not None:
         raise PmfError("model has continuous traits, whose states are no parameters")
-    source = _open_source(model, samples)
-    parameters = _read_parameters(model)
+    source = open_source(model, samples)
+    parameters = read_parameters(model)
     entries, starts = list_pmfs(parameters)
     if entries.size > MAX_ENTRIES:
         raise MemoryPlanError(
@@ -229,7 +228,7 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
     return ParameterErrors(arrays, model.schema, method, solved.distance, notes)
 
 
-def _open_source(model: JointPMF, samples: object) -> BlockSource:
+def open_source(model: JointPMF, samples: object) -> BlockSource:
     """Blocks of the samples."""
     if isinstance(samples, StoredSamples):
         if samples.schema.digest != model.schema.digest:
@@ -247,7 +246,8 @@ def _sum_group(group: BlockGroup, parameters: TreeParameters) -> PMFInformation:
     return sum_information(iterate_distinct(group), parameters)
 
 
-def _read_parameters(model: JointPMF) -> TreeParameters:
+def read_parameters(model: JointPMF) -> TreeParameters:
+    """Prior and tables of a model; of one without forests its factors, state by state."""
     if isinstance(model, TreePMF):
         return model.parameters
     return TreeParameters.plain(model.prior, model.factors, model.schema.offsets)
@@ -316,6 +316,9 @@ def _find_intervals(
     is_edge = is_edge & is_determined
     errors = np.where(is_determined, np.where(is_edge, 0.0, errors), np.nan)
     inner = np.clip(values, 1e-12, 1 - 1e-12)
+    # loaded where it is asked for, as a night without anything new asks for no errors
+    from scipy.special import expit
+
     logits, widths = np.log(inner / (1 - inner)), QUANTILE * errors / (inner * (1 - inner))
     lower, upper = expit(logits - widths), expit(logits + widths)
     is_fixed = is_edge | (errors == 0)

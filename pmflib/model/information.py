@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,31 +47,56 @@ def sum_information(blocks: Iterable[Block], parameters: TreeParameters) -> PMFI
     Their information. Second derivatives are known without edges, where an entry is in a row's probability through its
     own state alone; with edges, missing cells would need the posteriors of pairs of tables.
     """
-    rank, forest = parameters.prior.size, parameters.forest
-    entries, _ = list_pmfs(parameters)
-    size = entries.size
-    opened = TreeParameters(entries[:rank], forest, entries[rank:])
+    forest, size = parameters.forest, list_pmfs(parameters)[0].size
     outer, gradient, mass = np.zeros((size, size)), np.zeros(size), np.zeros(size)
     crossed = np.zeros((size, size)) if not forest.n_edges else None
+    for rows in iterate_scores(blocks, parameters):
+        weighted = rows.scores * rows.weights[:, None]
+        outer += weighted.T @ rows.scores
+        gradient += weighted.sum(axis=0)
+        mass += rows.weights @ rows.masses
+        if crossed is not None:
+            _add_crossed(rows, parameters, crossed)
+    return PMFInformation(outer, crossed, gradient, mass)
+
+
+@dataclass(frozen=True, eq=False)
+class RowScores:
+    """Scores of some rows with anything observed.
+
+    Parameters
+    ----------
+    codes
+        (n_rows, n_variables), -1 missing.
+    weights
+        float64 (n_rows,): samples that a row stands for.
+    masses
+        float64 (n_rows, n_entries): posteriors of the entries of `list_pmfs`, of the states first.
+    scores
+        float64 of that shape: derivatives of a row's log-probability by the entries.
+    """
+
+    codes: IntArray
+    weights: FloatArray
+    masses: FloatArray
+    scores: FloatArray
+
+
+def iterate_scores(blocks: Iterable[Block], parameters: TreeParameters) -> Iterator[RowScores]:
+    """Scores of the rows of some blocks of valid samples, so many at a time that they are `BATCH_SCORES` at most."""
+    rank, forest = parameters.prior.size, parameters.forest
+    entries, _ = list_pmfs(parameters)
+    opened = TreeParameters(entries[:rank], forest, entries[rank:])
     passes = TreePasses(opened) if forest.n_edges else None
-    step = max(1, BATCH_SCORES // size)
+    step = max(1, BATCH_SCORES // entries.size)
     for block in blocks:
         for start in range(0, block.n_rows, step):
             part = block.cut(start, min(start + step, block.n_rows))
             codes = np.ascontiguousarray(part.to_codes(forest.offsets))
             seen = (codes >= 0).any(axis=1)
             codes, weights = codes[seen], weigh_rows(part)[seen]
-            if passes is None:
-                masses = _list_masses(codes, opened)
-            else:
-                masses = passes.list_masses(codes)
-            scores = masses / entries
-            outer += (scores * weights[:, None]).T @ scores
-            gradient += weights @ scores
-            mass += weights @ masses
-            if crossed is not None:
-                _add_crossed(codes, weights, opened, scores, crossed)
-    return PMFInformation(outer, crossed, gradient, mass)
+            masses = _list_masses(codes, opened) if passes is None else passes.list_masses(codes)
+            yield RowScores(codes, weights, masses, masses / entries)
 
 
 def merge_information(parts: Sequence[PMFInformation]) -> PMFInformation:
@@ -135,22 +161,17 @@ def _mark_levels(codes: IntArray, offsets: IntArray) -> FloatArray:
     return held
 
 
-def _add_crossed(
-    codes: IntArray,
-    weights: FloatArray,
-    plain: TreeParameters,
-    scores: FloatArray,
-    crossed: FloatArray,
-) -> None:
+def _add_crossed(rows: RowScores, parameters: TreeParameters, crossed: FloatArray) -> None:
     """Add second derivatives: of two PMFs of one state, or of one and the prior; a PMF alone has none."""
-    rank, offsets = plain.prior.size, plain.forest.offsets
-    n_levels, held = int(offsets[-1]), _mark_levels(codes, offsets)
+    entries, _ = list_pmfs(parameters)
+    rank, offsets = parameters.prior.size, parameters.forest.offsets
+    n_levels, held = int(offsets[-1]), _mark_levels(rows.codes, offsets)
     for state in range(rank):
         own = slice(rank + state * n_levels, rank + (state + 1) * n_levels)
-        mine = scores[:, own] * weights[:, None]
-        pairs = mine.T @ held / plain.tables[own.start - rank : own.stop - rank]
+        mine = rows.scores[:, own] * rows.weights[:, None]
+        pairs = mine.T @ held / entries[own]
         np.fill_diagonal(pairs, 0.0)
         crossed[own, own] += pairs
-        with_prior = mine.sum(axis=0) / plain.prior[state]
+        with_prior = mine.sum(axis=0) / entries[state]
         crossed[own, state] += with_prior
         crossed[state, own] += with_prior

@@ -174,6 +174,8 @@ class ModelReport:
             found.append(f"log-likelihood {describe_likelihood(fit)}")
         if held_out := self.summary.get("held_out"):
             found.append(f"held out: {HeldOutScore.from_json(held_out).describe()}")
+        if residuals := self.summary.get("residuals"):
+            found.append(f"within states: {residuals['sentence']}")
         return found
 
     @property

@@ -138,8 +138,13 @@ def _list_works(run: PlannedRun, rank: int, n_passes: int) -> list[MapWork]:
     _, counting = run.hold_blocks(counted, training, seconds, is_kept=keeps[0])
     # where the pairs of all states are not in memory at once, they are counted again for the tables
     n_counts = count_searches(n_passes) * (n_chunks if n_chunks == 1 else 2 * n_chunks)
+    # one more pass says how far the model is from its end: an average has none
+    n_ends = int(fit.members == 1)
     works = [
-        replace(passing, result_bytes=table, copied_bytes=table, repeats=fit.members * n_passes),
+        replace(
+            passing, result_bytes=table, copied_bytes=table, repeats=fit.members * n_passes + n_ends
+        ),
+        run.measure_fit(row_seconds, table),
         replace(
             counting, result_bytes=pair_bytes, copied_bytes=table, repeats=fit.members * n_counts
         ),
@@ -150,7 +155,7 @@ def _list_works(run: PlannedRun, rank: int, n_passes: int) -> list[MapWork]:
     scored_tasks = plan_map(held_out, 0, offsets, 0, 0, None, 0)
     seconds = SCORED_SHARE * row_seconds
     assigning, scoring = run.hold_blocks(scored_tasks, held_out, seconds, is_kept=keeps[1])
-    n_scores = fit.members * (n_passes + 1) + CANDIDATES
+    n_scores = fit.members * (n_passes + 1) + CANDIDATES + 1
     _, comparing = run.hold_blocks(scored_tasks, held_out, 2 * seconds, is_kept=keeps[1])
     return [
         *works,

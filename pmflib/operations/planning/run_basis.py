@@ -10,7 +10,7 @@ from pmflib.core.machine import USED_SHARE
 from pmflib.counting.block_counting import TILE_ROWS, CountingWork, estimate_costs
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
 from pmflib.em.forests.samples import are_modest, plan_trees
-from pmflib.em.memory import SharedPassPlan, choose_side_by_side, plan_em, plan_pass
+from pmflib.em.memory import SharedPassPlan, choose_side_by_side, choose_tasks, plan_em, plan_pass
 from pmflib.operations.planning.sizes import (
     ClusterSize,
     FitSize,
@@ -25,6 +25,7 @@ from pmflib.operations.planning.speeds import (
     BLOCK_SENT,
     CLIENT_BYTES,
     RESIDENT_SENT,
+    SCORED_SHARE,
     Speeds,
 )
 from pmflib.operations.planning.stage_costs import MapWork, StageCost, add_parts, time_maps
@@ -44,6 +45,7 @@ from pmflib.running.memory import (
     MemoryPlan,
     WorkerMemory,
 )
+from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import choose_block_rows
 
 
@@ -239,6 +241,16 @@ class PlannedRun:
         else:
             assigning = replace(assigning, leaf_seconds=0.0, leaf_read=0.0, leaf_requests=0.0)
         return assigning, replace(work, sent_bytes=RESIDENT_SENT)
+
+    def measure_fit(self, row_seconds: float, model_bytes: int) -> MapWork:
+        """Map that measures the likelihood of the training samples under the model that was fitted."""
+        part, result_bytes = self.gather(*self.parts[0]), 8 * self.log.levels
+        costs = part.costs or (0,)
+        plan = plan_tasks(costs, choose_tasks(costs, self.cluster.n_threads), result_bytes)
+        _, work = self.hold_blocks(
+            MapTasks.of_plan(plan, None), part, SCORED_SHARE * row_seconds, is_kept=self.keeps[0]
+        )
+        return replace(work, result_bytes=result_bytes, copied_bytes=model_bytes)
 
     def count_sample_files(self) -> int:
         """Files of all partitions: those of one are counted for all."""

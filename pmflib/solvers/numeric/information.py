@@ -165,12 +165,12 @@ def find_covariance(
     scales = np.sqrt(np.maximum(entries, 1 / weight) / weight)
     is_alive = is_free & ~is_empty
     outer = found.outer * scales * scales[:, None]
-    every = _span_steps(scales, starts, sizes, is_alive)
+    every = span_steps(scales, starts, sizes, is_alive)
     values, vectors = np.linalg.eigh(every.T @ outer @ every)
     loose = every @ vectors[:, values < NULL_SHARE * values.max(initial=0.0)]
     if not _can_move(loose[is_edge]):
         loose = loose[:, :0]
-    inside = _span_steps(scales, starts, sizes, is_alive & ~is_edge)
+    inside = span_steps(scales, starts, sizes, is_alive & ~is_edge)
     prior = np.diag(pseudo_counts * (scales / entries) ** 2)
     curvature = outer + prior
     if found.crossed is not None:
@@ -209,7 +209,7 @@ def find_covariance(
     )
 
 
-def _span_steps(
+def span_steps(
     scales: FloatArray, starts: IntArray, sizes: IntArray, is_moving: BoolArray
 ) -> FloatArray:
     """Orthonormal steps of the moving entries, in units of their scales, that leave the sums of all PMFs alone."""

@@ -86,7 +86,7 @@ def test_fit_traits__of_a_long_log_chooses_by_some_people_and_fits_all(blocks, m
     assert results[0].notes == results[1].notes
     assert len({result.best_pass for result in results}) == 1
     fewer = pmf.fit_traits(read_codes(blocks)[:60], SCHEMA, **QUICK)
-    assert results[0].log_likelihoods[0] != fewer.log_likelihoods[0]
+    assert results[0].loss_history[0] != fewer.loss_history[0]
 
 
 def test_draw__of_stored_people_is_that_of_memory(blocks, monkeypatch):
