@@ -76,8 +76,7 @@ def test_bivariate_residuals__what_the_parameters_take_up_leaves_nothing_to_test
     """Two states of three binary variables have as many parameters as there are free cells."""
     truth = plant([2, 2, 2], 2)
     codes = truth.sample(3000, 0)
-    options = {"pseudo_count": 0, "tol": 1e-12, "max_passes": 5000, "accelerate": True}
-    result = pmf.fit_em(codes, rank=2, schema=truth.schema, **options)
+    result = pmf.fit_em(codes, truth, pseudo_count=0, tol=1e-12, max_passes=5000, accelerate=True)
     found = pmf.bivariate_residuals(result.model, codes)
     assert [each.degrees for each in found.pairs] == [0, 0, 0]
     assert np.isnan([each.p_value for each in found.pairs]).all()

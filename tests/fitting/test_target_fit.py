@@ -131,7 +131,7 @@ def test_fit_em__some_of_many_samples_say_how_all_are_fitted_for_the_target(
     assert result.notes[-1] == f"compared on {n_drawn} of 900 samples, fitted to 900"
     # the steps that are reported are those of the fit to all of them
     chosen = result.comparisons[0].chosen.settings
-    candidate = target_fit.Candidate(chosen["share"], chosen["pseudo_count"])
+    candidate = target_fit.Candidate(float(chosen["share"]), float(chosen["pseudo_count"]))
     assert result.model.origin["conditional_share"] == candidate.share
     assert len(result.loss_history) >= result.best_pass == result.model.origin["passes"]
     # of even more, samples are drawn for the fit, too

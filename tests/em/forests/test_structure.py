@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.core.arrays import FloatArray
 from pmflib.em.forests.structure import find_residuals, grow_forest, measure_edge_gains
 from tests.em.forests.conftest import make_tree
 from tests.reference import make_model
@@ -50,7 +51,7 @@ def test_measure_edge_gains__is_the_likelihood_ratio_less_the_penalty():
 def test_measure_edge_gains__few_pairs_that_occur_are_as_many_that_do():
     rng, sizes = np.random.default_rng(0), [40, 2, 3]
     codes = np.stack([rng.integers(-1, size, 60) for size in sizes], axis=1)
-    mass = pmf.count_pairs(codes, sizes).to_dense() * 0.7
+    mass: FloatArray = np.asarray(pmf.count_pairs(codes, sizes).to_dense() * 0.7, dtype=np.float64)
     # levels that are never seen make the table sparse, and change nothing
     offsets, wide = np.array([0, 40, 42, 45]), np.array([0, 400, 402, 405])
     table = np.zeros((405, 405))
