@@ -20,12 +20,12 @@ from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.information import RowScores, iterate_scores, list_pmfs
 from pmflib.model.statistics import sum_fields
 from pmflib.schema import Schema
-from pmflib.solvers.numeric.information import LEAST_MASS, NULL_SHARE, span_steps
+from pmflib.solvers.numeric.information import LEAST_MASS, NULL_SHARE, PMFInformation, span_steps
 from pmflib.store.sample_blocks import BlockGroup
 
 MAX_CROSSED = 20_000_000
 """Cells of pairs times entries of prior and factors whose products are held: 0.2 GB."""
-SMALL_WORK = 500_000_000
+SMALL_WORK = 2_000_000_000
 """Samples times entries times these and cells up to which every fit has its residuals: a few tenths of a second."""
 LISTED = 10
 """Pairs that are written down with a model, at most."""
@@ -205,11 +205,13 @@ def bivariate_residuals(model: JointPMF, samples: object) -> BivariateResiduals:
             f"prior and factors have {n_entries} entries (at most {MAX_ENTRIES}), and the pairs {n_cells} free cells, "
             f"a product above {MAX_CROSSED:,}; lower the rank, or take fewer variables or levels"
         )
-    return _measure(model, source)
+    return _conclude(_sum(model, source), read_parameters(model), model.schema)
 
 
-def measure_small_residuals(model: JointPMF, source: BlockSource) -> BivariateResiduals | None:
-    """Residuals of latent classes that take less than a moment; None of others.
+def measure_small_residuals(
+    model: JointPMF, source: BlockSource
+) -> tuple[BivariateResiduals, PMFInformation] | None:
+    """Residuals of latent classes that take less than a moment, and the information they are found by; None of others.
 
     Parameters
     ----------
@@ -221,7 +223,9 @@ def measure_small_residuals(model: JointPMF, source: BlockSource) -> BivariateRe
     n_entries, n_cells = _count_work(model)
     if n_entries > MAX_ENTRIES or source.n_samples * (n_entries + n_cells) * n_entries > SMALL_WORK:
         return None
-    return _measure(model, source)
+    sums = _sum(model, source)
+    information = PMFInformation(sums.outer, None, sums.gradient, sums.mass)
+    return _conclude(sums, read_parameters(model), model.schema), information
 
 
 def _count_work(model: JointPMF) -> tuple[int, int]:
@@ -229,18 +233,16 @@ def _count_work(model: JointPMF) -> tuple[int, int]:
     return model.prior.size + model.factors.size, int(_list_cells(model.schema)[-1])
 
 
-def _measure(model: JointPMF, source: BlockSource) -> BivariateResiduals:
-    parameters, (n_entries, n_cells) = read_parameters(model), _count_work(model)
-    result_bytes = 8 * (n_entries + n_cells) * n_entries
-    sums = source.map_in_turn(
+def _sum(model: JointPMF, source: BlockSource) -> _ResidualSums:
+    n_entries, n_cells = _count_work(model)
+    return source.map_in_turn(
         _sum_group,
         sum_fields,
-        parameters,
+        read_parameters(model),
         model.schema,
-        result_bytes=result_bytes,
+        result_bytes=8 * (n_entries + n_cells) * n_entries,
         name="residuals",
     )
-    return _conclude(sums, parameters, model.schema)
 
 
 def _list_cells(schema: Schema) -> IntArray:

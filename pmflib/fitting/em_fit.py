@@ -30,6 +30,7 @@ from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.fit_result import STILL, FitResult
 from pmflib.fitting.fit_specifications import fit_options, follow_specification
 from pmflib.fitting.fit_statistics import HeldOutScore
+from pmflib.fitting.standard_errors import note_undetermined
 from pmflib.fitting.starts import AnyCounts, SampleCounts, Starts, StoredCounts, open_for_em
 from pmflib.fitting.target_fit import (
     TARGET_CELLS,
@@ -366,9 +367,12 @@ class EMFit:
         score = None
         if held_out and runs.held_out is not None:
             score = HeldOutScore(held_out[-1], runs.held_out.source.n_samples)
-        residuals = None
-        if isinstance(runs.training, SamplesInMemory) and not specification.is_final:
-            residuals = measure_small_residuals(joint, runs.training.source)
+        residuals, undetermined = None, ""
+        is_single = not (specification.is_final or self.options.trial)
+        if isinstance(runs.training, SamplesInMemory) and is_single:
+            small = measure_small_residuals(joint, runs.training.source)
+            if small is not None:
+                residuals, undetermined = small[0], note_undetermined(joint, small[1])
         change = None if specification.is_final else find_change(runs, model, specification)
         has_ended = state.converged or specification.passes is not None
         is_early = bool(state.held_out) or specification.passes is not None
@@ -380,7 +384,7 @@ class EMFit:
             state.best_pass,
             converged,
             method,
-            (*starts.notes, *specification.notes),
+            tuple(filter(None, (undetermined, *starts.notes, *specification.notes))),
             state.passes_saved,
             comparisons=specification.comparisons,
             log_likelihoods=(*history, training.per_row),

@@ -228,6 +228,25 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
     return ParameterErrors(arrays, model.schema, method, solved.distance, notes)
 
 
+def note_undetermined(model: JointPMF, found: PMFInformation) -> str:
+    """Name the parameters that samples leave open, whatever their number: "" where there are none.
+
+    Parameters
+    ----------
+    model
+        Latent classes, a single fit.
+    found
+        Information of its samples.
+    """
+    parameters = read_parameters(model)
+    entries, starts = list_pmfs(parameters)
+    pseudo_counts = _find_pseudo_counts(model, parameters, found)
+    solved = find_covariance(entries, starts, found, pseudo_counts)
+    if not solved.loose.shape[1]:
+        return ""
+    return _name_undetermined(model.schema, _make_arrays(model, parameters, solved), solved)
+
+
 def open_source(model: JointPMF, samples: object) -> BlockSource:
     """Blocks of the samples."""
     if isinstance(samples, StoredSamples):
@@ -333,17 +352,8 @@ def _write_notes(
 ) -> tuple[str, ...]:
     """What is not determined, and whether the model is at the maximum; nothing where all is well."""
     notes = []
-    unknown = name_parameters(
-        schema, ~arrays["prior"].is_determined, ~arrays["factors"].is_determined
-    )
-    if unknown:
-        n_loose = solved.loose.shape[1]
-        why = f" ({n_loose} directions leave all probabilities as they are)"
-        if not n_loose:
-            why = " (their errors are above .29, that of a guess)"
-        notes.append(
-            f"the samples do not determine {unknown}{why}: these have no errors; lower the rank, or add variables"
-        )
+    if unknown := _name_undetermined(schema, arrays, solved):
+        notes.append(f"{unknown}: these have no errors; lower the rank, or add variables")
     if not solved.is_maximum:
         notes.append(
             "the model is no maximum of the likelihood of these samples: errors are of the products of scores; refine "
@@ -355,6 +365,22 @@ def _write_notes(
             "these samples: errors are of the fit there; refine the model by fit_em(samples, model) with a smaller tol"
         )
     return tuple(notes)
+
+
+def _name_undetermined(
+    schema: Schema, arrays: Mapping[str, ArrayErrors], solved: PMFCovariance
+) -> str:
+    """Say which parameters are not determined, and why: "" where all are."""
+    unknown = name_parameters(
+        schema, ~arrays["prior"].is_determined, ~arrays["factors"].is_determined
+    )
+    if not unknown:
+        return ""
+    n_loose = solved.loose.shape[1]
+    why = f"{n_loose} directions leave all probabilities as they are"
+    if not n_loose:
+        why = "their errors are above .29, that of a guess"
+    return f"the samples do not determine {unknown} ({why})"
 
 
 def name_parameters(schema: Schema, of_prior: BoolArray, of_factors: BoolArray) -> str:

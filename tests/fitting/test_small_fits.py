@@ -120,7 +120,12 @@ def test_search__is_better_than_many_starts_where_these_disagree():
 
 def test_search__same_seed_same_bits_and_work_is_bounded():
     _, codes, schema = draw(250, seed=3)
-    found, again = (search(*prepare(codes, schema), 0.0, 0.1) for _ in range(2))
+
+    def search_shortly():
+        runs, starts = prepare(codes, schema)
+        return search(runs, starts, share=0.1)
+
+    found, again = search_shortly(), search_shortly()
     assert np.array_equal(found.models[0][1], again.models[0][1])
     assert found.describe() == again.describe()
     assert found.n_passes < 0.1 * SEARCH.most_passes + 500

@@ -246,3 +246,17 @@ def test_standard_errors__refuses():
     large = plant([10] * 25, 10)
     with pytest.raises(MemoryPlanError, match="2510 entries, above 2000"):
         pmf.standard_errors(large, large.sample(5, 0))
+
+
+@pytest.mark.parametrize(("sizes", "rank"), [([3, 3], 2), ([3, 3, 3], 4)])
+def test_fit_em__says_of_a_small_fit_what_the_samples_leave_open(sizes, rank):
+    truth = plant(sizes, rank)
+    result = pmf.fit_em(truth.sample(500, 0), rank=rank, schema=truth.schema)
+    assert result.notes[0].startswith("the samples do not determine the prior, v")
+    assert "the samples do not determine" in str(result.summary())
+
+
+def test_fit_em__says_nothing_where_all_is_determined():
+    truth = plant([2] * 8, 2)
+    notes = pmf.fit_em(truth.sample(500, 0), rank=2, schema=truth.schema).notes
+    assert not [note for note in notes if "determine" in note]
