@@ -2,8 +2,10 @@
 
 The rank that is best for density may be many times the one that pairs choose. From that one on, ranks are doubled,
 fitted by EM that stops where the held-out samples do, and compared sample by sample, by what the model is for: as many
-models averaged as will be, and the target, where there is one. Where the model will be fitted for its target, ranks are
-doubled from the number of its levels, and each is fitted in that way: EM alone would say little of these fits.
+models averaged as will be, and the target, where there is one. Then the ranks between the least that is good enough and
+the next below it that is not are filled in, from fits of larger ranks whose states are merged. Where the model will be
+fitted for its target, ranks are doubled from the number of its levels, and each is fitted in that way: EM alone would
+say little of these fits.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.core.arrays import FloatArray, Parameters
 from pmflib.core.comparison import PairedDifference, compare_candidates, compare_samples
 from pmflib.core.defaults import RANKS_BY_SAMPLES
 from pmflib.core.errors import PmfError, RankError
@@ -44,10 +47,13 @@ MAX_ENTRIES = 4_000_000
 PATIENCE = 2
 """Doublings without gain that end the search: after one, the next may well gain."""
 
+RESOLUTION = 16
+"""Ranks are told apart to one part in so many, and to one at least: a fit of 100 states is not unlike one of 101."""
+
 MAX_MEMBERS = 4
 """Models that are averaged at most where ranks are compared: most of what an average gains it gains by these."""
 
-VERSION = 2
+VERSION = 3
 """Raised when fits change: those that were kept before are not gone on from."""
 
 
@@ -116,7 +122,7 @@ def select_rank_by_samples(
         None if target is None else schema.position(target),
     )
     return compare_on_samples(
-        samples,
+        [samples],
         first=first,
         pseudo_counts=pseudo_counts,
         max_rank=max_rank,
@@ -130,7 +136,7 @@ def select_rank_by_samples(
 
 
 def compare_on_samples(
-    samples: RankSamples,
+    splits: Sequence[RankSamples],
     *,
     first: int,
     lower: Sequence[int] = (),
@@ -146,16 +152,20 @@ def compare_on_samples(
 ) -> RankChoice:
     """Do `select_rank_by_samples` with samples that are encoded, and counts of some of the variables alone.
 
-    Ranks of ``lower``, each below first, are compared as well. With ``for_target`` ranks are doubled first from the
-    number of the target's levels, as they are fitted for it; those of EM follow only where these have not settled the
-    choice, and the best of all is taken, as in `pmflib.fitting.ranks.by_target`.
+    Of several splits of the same samples into training and held-out ones each rank is fitted to each, and all that they
+    hold out is compared. Ranks of ``lower``, each below first, are compared as well. With ``for_target``, which takes a
+    single split, ranks are doubled first from the number of the target's levels, as they are fitted for it; those of EM
+    follow only where these have not settled the choice, and the best of all is taken, as in
+    `pmflib.fitting.ranks.by_target`.
     """
-    _check(samples, first, max_rank, pseudo_counts, members)
-    choice = "" if checkpoint is None else _digest(samples, members, seed, for_target)
+    for samples in splits:
+        _check(samples, first, max_rank, pseudo_counts, members)
+    choice = "" if checkpoint is None else _digest(splits, members, seed, for_target)
     runs = FitRuns(WorkBudget(budget), client, checkpoint, choice, on_progress)
     shared = SampleJob(1, 1.0, min(members, MAX_MEMBERS), seed, checkpoint, choice)
-    search = _Doubling(samples, tuple(pseudo_counts), shared, runs, for_target)
+    search = _Search(splits, tuple(pseudo_counts), shared, runs, for_target)
     search.run(first, lower, max_rank)
+    search.fill_in()
     return search.conclude()
 
 
@@ -182,34 +192,40 @@ def _check(
         )
 
 
-def _digest(samples: RankSamples, members: int, seed: int, for_target: TargetFits | None) -> str:
+def _digest(
+    splits: Sequence[RankSamples], members: int, seed: int, for_target: TargetFits | None
+) -> str:
     """SHA-256 of what the fits of a choice depend on."""
-    options = [VERSION, samples.schema.digest, samples.target, members, seed]
+    first = splits[0]
+    options = [VERSION, first.schema.digest, first.target, members, seed]
     options += [] if for_target is None else [list(for_target.pseudo_counts)]
-    options += samples.variables.tolist()
+    options += first.variables.tolist()
     total = hashlib.sha256(json.dumps(options).encode())
-    tables = () if samples.counts is None else (samples.counts.tables,)
-    for array in (samples.codes, samples.held_out, *tables, samples.singles):
-        total.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    for samples in splits:
+        tables = () if samples.counts is None else (samples.counts.tables,)
+        for array in (samples.codes, samples.held_out, *tables, samples.singles):
+            total.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return total.hexdigest()
 
 
-class _Doubling:
-    """Fits of ranks, each twice the one before."""
+class _Search:
+    """Fits of ranks, each twice the one before, and then of those between."""
 
     def __init__(
         self,
-        samples: RankSamples,
+        splits: Sequence[RankSamples],
         pseudo_counts: tuple[float, ...],
         shared: SampleJob,
         runs: FitRuns,
         for_target: TargetFits | None = None,
     ) -> None:
         self._for_target = for_target
-        self._samples, self._pseudo_counts = samples, pseudo_counts
+        self._splits, self._pseudo_counts = tuple(splits), pseudo_counts
+        self._data = [self._splits]
         self._shared, self._members, self._runs = shared, shared.members, runs
-        self._fits: dict[tuple[int, float], RankFit] = {}
-        self._left_out = ""
+        # a fit for each split
+        self._fits: dict[tuple[int, float], list[RankFit]] = {}
+        self._left_out = self._not_filled_in = ""
         self._first = 1
 
     def run(self, first: int, lower: Sequence[int], max_rank: int) -> None:
@@ -237,6 +253,41 @@ class _Doubling:
                 break
             self._fit([rank])
 
+    def fill_in(self) -> None:
+        """Fit ranks between the least that cannot be distinguished from the best, and the next below it.
+
+        Each is begun from the fit of that rank, the states that are most alike merged. The next below it is fitted anew
+        in this way before it is believed to be worse: its first fit may have ended at a poor optimum.
+        """
+        if self._for_target is not None:
+            return
+        merged: set[int] = set()
+        while (least := self._find_least()) > 1:
+            below = max((rank for rank in self._ranks if rank < least), default=0)
+            gap = max(1, least // RESOLUTION)
+            rank = least - gap if not below else (least + below) // 2
+            if least - below <= gap:
+                rank = below
+                if rank in merged or not rank or self._members > 1:
+                    return
+            cost = self._estimate(rank)
+            if not self._runs.budget.affords(cost):
+                self._not_filled_in = (
+                    f"ranks between {below} and {least} were not tried: rank {rank} would take about {cost:,.0f} s of "
+                    "processor time, more than the budget has left; set model.rank_budget"
+                )
+                return
+            self._fit([rank], least)
+            merged.add(rank)
+
+    def _find_least(self) -> int:
+        """Least rank that cannot be distinguished from the best."""
+        top = max(self._fits, key=self._score)
+        worse = (self._compare(top, self._best_of(rank)) for rank in self._ranks)
+        return next(
+            rank for rank, gap in zip(self._ranks, worse, strict=True) if not gap.is_distinct
+        )
+
     def _double_for_target(self, fits: TargetFits, max_rank: int) -> None:
         """Fit ranks for the target, each twice the one before, from the number of its levels."""
         self._first = rank = fits.least
@@ -256,19 +307,17 @@ class _Doubling:
                 doing=f"rank {rank}, for its target",
                 ranks=[*self._ranks, rank],
             )
-            self._fits[rank, fit.pseudo_count] = fit
+            self._fits[rank, fit.pseudo_count] = [fit]
             self._runs.budget.spend(fits.estimate(rank, fit.n_steps))
             rank *= 2
 
     def conclude(self) -> RankChoice:
         """Report all fits, and the least rank that cannot be distinguished from the best; for a target the best."""
-        points = list(self._fits)
+        # of a rank in the order in which they were fitted
+        points = sorted(self._fits, key=lambda point: point[0])
         scores = [self._score(point) for point in points]
         top = points[int(np.argmax(scores))]
-        least = (
-            rank for rank in self._ranks if not self._compare(top, self._best_of(rank)).is_distinct
-        )
-        rank = next(least) if self._for_target is None else top[0]
+        rank = self._find_least() if self._for_target is None else top[0]
         chosen = self._best_of(rank)
         compared = compare_candidates(
             "sample",
@@ -278,9 +327,8 @@ class _Doubling:
             rule="least" if self._for_target is None else "best",
             chosen=points.index(chosen),
         )
-        ended = self._left_out if not self._has_settled else ""
-        if ended:
-            compared = replace(compared, reason=f"{compared.reason}; {ended}")
+        left_out = ("" if self._has_settled else self._left_out, self._not_filled_in)
+        compared = replace(compared, reason="; ".join(filter(None, (compared.reason, *left_out))))
         return RankChoice(rank, chosen[1], compared)
 
     def _double(self, tried: Sequence[int], max_rank: int) -> int:
@@ -292,7 +340,7 @@ class _Doubling:
         above = f"ranks above {last} were not tried"
         if rank == last:
             self._left_out = f"{above}: {max_rank} is the largest"
-        elif self._samples.schema.n_levels * rank * self._members > MAX_ENTRIES:
+        elif self._splits[0].schema.n_levels * rank * self._members > MAX_ENTRIES:
             self._left_out = f"{above}: their factors would have more than {MAX_ENTRIES:,} entries"
         elif not self._runs.budget.affords(cost):
             self._left_out = self._describe_cost(last, rank, self._estimate(rank))
@@ -307,16 +355,23 @@ class _Doubling:
             "than the budget has left; set model.rank_budget"
         )
 
-    def _fit(self, ranks: Sequence[int]) -> None:
-        """Fit ranks under every pseudo-count."""
+    def _fit(self, ranks: Sequence[int], merged_from: int | None = None) -> None:
+        """Fit ranks under every pseudo-count, or go on from the best fit of another, whose states are merged."""
         points = [(rank, each) for rank in ranks for each in self._pseudo_counts]
-        jobs = [self._make_job(*point) for point in points]
+        near: list[Parameters | None] = [None] * len(self._splits)
+        if merged_from is not None and self._members == 1:
+            near = [fit.parameters for fit in self._fits[self._best_of(merged_from)]]
+        jobs = [
+            self._make_job(*point, split, near[split])
+            for point in points
+            for split in range(len(self._splits))
+        ]
         what = f"rank {', '.join(map(str, ranks))}"
         if self._members > 1:
             what += f", averages of {self._members}"
         found = self._runs.do(
             fit_samples,
-            [self._samples],
+            self._data,
             jobs,
             [job.name for job in jobs],
             [self._estimate_fit(job) for job in jobs],
@@ -324,25 +379,32 @@ class _Doubling:
             doing=what,
             ranks=sorted({*self._ranks, *ranks}),
         )
-        for point, job, fit in zip(points, jobs, found, strict=True):
-            self._fits[point] = fit
-            samples, budget = self._samples, self._runs.budget
+        for job, fit in zip(jobs, found, strict=True):
+            samples, budget = self._splits[job.split], self._runs.budget
             budget.spend(samples.estimate_start(job) + fit.n_steps * samples.estimate_pass(job))
+        for number, point in enumerate(points):
+            new = found[number * len(self._splits) :][: len(self._splits)]
+            old = self._fits.get(point)
+            if old is not None:
+                new = [min(pair, key=lambda fit: fit.loss) for pair in zip(old, new, strict=True)]
+            self._fits[point] = new
 
-    def _make_job(self, rank: int, pseudo_count: float) -> SampleJob:
-        job = replace(self._shared, rank=rank, pseudo_count=pseudo_count)
+    def _make_job(
+        self, rank: int, pseudo_count: float, split: int, near: Parameters | None
+    ) -> SampleJob:
+        job = replace(self._shared, rank=rank, pseudo_count=pseudo_count, split=split, near=near)
         # what takes a few seconds is done again in a few seconds
         return replace(job, folder=None) if self._estimate_fit(job) < SAVED_SECONDS else job
 
     def _estimate_fit(self, job: SampleJob) -> float:
         """Seconds of a fit, by the model of costs."""
-        samples = self._samples
+        samples = self._splits[job.split]
         return samples.estimate_start(job) + USUAL_PASSES * samples.estimate_pass(job)
 
     def _estimate(self, rank: int) -> float:
         """Seconds of the fits of a rank, by the model of costs."""
         job = replace(self._shared, rank=rank)
-        return len(self._pseudo_counts) * self._estimate_fit(job)
+        return len(self._pseudo_counts) * len(self._splits) * self._estimate_fit(job)
 
     @property
     def _ranks(self) -> list[int]:
@@ -370,7 +432,11 @@ class _Doubling:
         return max((point for point in self._fits if point[0] == rank), key=self._score)
 
     def _score(self, point: tuple[int, float]) -> float:
-        return float(self._fits[point].scores.mean())
+        return float(self._list_scores(point).mean())
 
     def _compare(self, better: tuple[int, float], worse: tuple[int, float]) -> PairedDifference:
-        return compare_samples(self._fits[better].scores, self._fits[worse].scores)
+        return compare_samples(self._list_scores(better), self._list_scores(worse))
+
+    def _list_scores(self, point: tuple[int, float]) -> FloatArray:
+        """Log-likelihoods of the held-out samples of all splits."""
+        return np.concatenate([fit.scores for fit in self._fits[point]])

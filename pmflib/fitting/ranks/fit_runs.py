@@ -223,7 +223,7 @@ class FitRuns:
         client = self._client if pays else None
         sent = self._send(data) if client is not None else list(data)
         if len(sent) == 1:
-            sent *= len(jobs)
+            sent = sent * len(jobs)
         paths = [
             None if self._folder is None or cost < KEPT_SECONDS else self._folder / f"{name}.npz"
             for name, cost in zip(names, costs, strict=True)

@@ -37,6 +37,10 @@ LEAST_SAMPLES = 20
 MOST_SAMPLES = 20_000
 """Training samples that ranks are compared on, spread over all of them; a quarter as many are held out."""
 
+CROSSED_CELLS = 200_000
+"""Cells, missing ones included, of samples that are few: one fold of them is too little to tell ranks apart by, and all
+folds, each held out in its turn, take seconds."""
+
 FIRST = 2
 """Rank from which ranks are doubled; independent variables, rank 1, are compared as well."""
 
@@ -100,28 +104,14 @@ def choose_rank_in_memory(
     -------
     The choice; None where nothing can be chosen: of one variable, or fewer than `LEAST_SAMPLES` samples.
     """
-    if held_out is None and len(codes) >= LEAST_SAMPLES:
-        is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == 0
-        codes, held_out = codes[~is_held_out], codes[is_held_out]
-    if held_out is not None and target is not None and not (held_out[:, target] >= 0).any():
-        target = None
-    if held_out is None or not len(held_out) or not len(codes) or schema.n_variables < 2:
+    if len(codes) and schema.n_variables > 1:
+        splits = split_samples(codes, held_out, schema, target)
+    else:
+        splits = []
+    if not splits:
         return None
-    codes = _spread(codes, MOST_SAMPLES)
-    positions = np.arange(schema.n_variables)
-    held_out = _spread(held_out, MOST_SAMPLES // 4)
-    from_pairs = schema.n_levels**2 <= LARGEST_PAIRS * np.count_nonzero(codes >= 0)
-    samples = RankSamples(
-        schema,
-        codes,
-        held_out,
-        count_pairs(codes, schema, n_folds=1) if from_pairs else None,
-        positions,
-        estimate_code_singles(codes, schema.offsets),
-        target,
-    )
     return compare_on_samples(
-        samples,
+        splits,
         first=FIRST,
         lower=[1],
         pseudo_counts=RANKS_BY_SAMPLES,
@@ -129,6 +119,57 @@ def choose_rank_in_memory(
         seed=seed,
         budget=budget,
     )
+
+
+def split_samples(
+    codes: IntArray, held_out: IntArray | None, schema: Schema, target: int | None = None
+) -> list[RankSamples]:
+    """Split samples into those that are fitted and those that are held out, in turns where they are few.
+
+    Parameters
+    ----------
+    codes
+        Codes of shape (n_rows, n_variables), -1 missing.
+    held_out
+        Codes to evaluate on, which leave nothing to split; None holds folds out, by a hash of the position.
+    schema
+        Variables.
+    target
+        Position of the variable that models are evaluated by, for which one fold is held out.
+
+    Returns
+    -------
+    The splits: `N_FOLDS` of them of `CROSSED_CELLS` cells or fewer, so that each sample is held out once; one of more,
+    and where held-out samples are given; none where there is nothing to hold out.
+    """
+    if held_out is not None:
+        pairs = [(codes, held_out)] if len(held_out) and len(codes) else []
+    elif len(codes) < LEAST_SAMPLES:
+        pairs = []
+    else:
+        folds = assign_folds(np.arange(len(codes)), N_FOLDS)
+        n_splits = N_FOLDS if codes.size <= CROSSED_CELLS and target is None else 1
+        pairs = [(codes[folds != fold], codes[folds == fold]) for fold in range(n_splits)]
+    positions = np.arange(schema.n_variables)
+    splits = []
+    for each, rest in pairs:
+        if not len(each) or not len(rest):
+            continue
+        some = _spread(each, MOST_SAMPLES)
+        from_pairs = schema.n_levels**2 <= LARGEST_PAIRS * np.count_nonzero(some >= 0)
+        is_asked = target is not None and bool((rest[:, target] >= 0).any())
+        splits.append(
+            RankSamples(
+                schema,
+                some,
+                _spread(rest, MOST_SAMPLES // 4),
+                count_pairs(some, schema, n_folds=1) if from_pairs else None,
+                positions,
+                estimate_code_singles(some, schema.offsets),
+                target if is_asked else None,
+            )
+        )
+    return splits
 
 
 def _spread(codes: IntArray, most: int) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from pmflib.fitting.target_fit import MAX_STEPS, TARGET_CELLS, TARGET_WORK
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.solvers.pairs.pair_matrix import start_random
+from pmflib.solvers.pairs.ranks import merge_states
 
 BLOCK_RANK = 64
 """Rank that blocks of samples are cut for: the same blocks for all ranks."""
@@ -135,6 +137,10 @@ class SampleJob:
         Folder for the states of EM; None saves none.
     choice
         Digest of the choice that the fit is part of.
+    split
+        Which of several splits into training and held-out samples it is fitted to.
+    near
+        Fit of a larger rank whose states are merged until there are as many as requested, in place of starts.
     """
 
     rank: int
@@ -143,26 +149,31 @@ class SampleJob:
     seed: int
     folder: Path | None = None
     choice: str = ""
+    split: int = 0
+    near: Parameters | None = None
 
     @property
     def name(self) -> str:
         """Name that no other fit of its choice has."""
-        return f"samples-{self.pseudo_count:g}-{self.rank}"
+        name = f"samples-{self.pseudo_count:g}-{self.rank}"
+        name += f"-split-{self.split}" if self.split else ""
+        return name if self.near is None else f"{name}-of-{self.near[0].size}"
 
 
-def fit_samples(work: tuple[RankSamples, SampleJob]) -> RankFit:
+def fit_samples(work: tuple[Sequence[RankSamples], SampleJob]) -> RankFit:
     """Fit a rank to samples by EM, until held-out samples stop it, and score them.
 
     Parameters
     ----------
     work
-        Samples and settings: one argument, for maps on Dask.
+        Splits of the samples, and settings: one argument, for maps on Dask.
 
     Returns
     -------
-    The fit, without its parameters: only its scores are compared.
+    The fit; without its parameters where it is an average, for states of its members have nothing in common.
     """
-    samples, job = work
+    splits, job = work
+    samples = splits[job.split]
     runs = Runs(
         samples.training,
         samples.validation,
@@ -171,13 +182,19 @@ def fit_samples(work: tuple[RankSamples, SampleJob]) -> RankFit:
         checkpoint=job.folder,
         options=job.choice,
     )
-    starts = [samples.start(job.rank, job.seed, number) for number in range(job.members)]
+    if job.near is None:
+        starts = [samples.start(job.rank, job.seed, number) for number in range(job.members)]
+    else:
+        merged = job.near
+        while merged[0].size > job.rank:
+            merged = merge_states(merged)
+        starts = [merged]
     state = runs.run(job.name, starts, job.pseudo_count)
     assert state.best_prior is not None
     assert state.best_factors is not None
-    scores = samples.score((state.best_prior, state.best_factors))
-    nothing = np.empty(0), np.empty((0, 0))
-    return RankFit(nothing, -max(state.held_out), scores, state.n_passes)
+    found = state.best_prior, state.best_factors
+    kept = found if job.members == 1 else (np.empty(0), np.empty((0, 0)))
+    return RankFit(kept, -max(state.held_out), samples.score(found), state.n_passes)
 
 
 MAX_TABLE_LEVELS = 2000

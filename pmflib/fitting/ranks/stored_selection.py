@@ -211,7 +211,7 @@ def select_stored_rank(
         position,
     )
     by_samples = compare_on_samples(
-        samples,
+        [samples],
         first=first,
         lower=[] if position is None else sorted({each for each in lower if 1 < each < first}),
         pseudo_counts=RANKS_BY_SAMPLES if pseudo_count == "auto" else (pseudo_count,),

@@ -8,6 +8,7 @@ from pmflib.core.errors import RankError, SchemaError
 from pmflib.fitting.ranks import by_samples
 from pmflib.fitting.ranks.by_samples import select_rank_by_samples
 from pmflib.fitting.ranks.fit_runs import RankFit
+from pmflib.fitting.ranks.in_memory import N_FOLDS, split_samples
 from pmflib.model.sampling import sample_codes
 from pmflib.synthetic.planted_models import published_factors
 
@@ -26,9 +27,9 @@ def test_select_rank_by_samples__stays_where_more_states_do_not_help(drawn):
     codes, held_out, counts = drawn
     choice = select_rank_by_samples(codes, held_out, counts, first=3)
     assert choice.rank == 3
-    # one doubling more after the first without gain
-    assert [point.settings["rank"] for point in choice.curve] == [3, 3, 6, 6, 12, 12]
-    mine = max(choice.curve[:2], key=lambda point: point.score)
+    # one doubling more after the first without gain, and the next less, to see that it is worse
+    assert [point.settings["rank"] for point in choice.curve] == [2, 2, 3, 3, 6, 6, 12, 12]
+    mine = max(choice.curve[2:4], key=lambda point: point.score)
     assert mine.settings == {"rank": choice.rank, "pseudo_count": choice.pseudo_count}
     assert mine is choice.ranks.chosen
     assert mine.below_best <= mine.error
@@ -64,7 +65,7 @@ def test_select_rank_by_samples__refuses(drawn):
 def test_select_rank_by_samples__goes_on_after_one_doubling_without_gain(drawn, monkeypatch):
     codes, held_out, counts = drawn
     # mean held-out log-likelihood by rank: nothing from 2 to 4, much from 4 to 8
-    means = {2: -5.0, 4: -5.01, 8: -4.0, 16: -4.5, 32: -4.5, 64: -4.5}
+    means = {2: -5.0, 4: -5.01, 6: -4.8, 7: -4.7, 8: -4.0, 16: -4.5, 32: -4.5, 64: -4.5}
     noise = np.random.default_rng(0).normal(scale=0.1, size=(65, 400))
 
     def pretend(work):
@@ -74,7 +75,38 @@ def test_select_rank_by_samples__goes_on_after_one_doubling_without_gain(drawn, 
     monkeypatch.setattr(by_samples, "fit_samples", pretend)
     choice = select_rank_by_samples(codes, held_out, counts, first=2, pseudo_counts=[1.0])
     assert choice.rank == 8
-    assert [point.settings["rank"] for point in choice.curve] == [2, 4, 8, 16, 32]
+    # those between the choice and the next less follow, half the way each time
+    assert [point.settings["rank"] for point in choice.curve] == [2, 4, 6, 7, 8, 16, 32]
+
+
+def test_select_rank_by_samples__a_rank_between_two_doublings():
+    rng = np.random.default_rng(5)
+    factors = np.concatenate([rng.dirichlet(np.full(3, 0.5), 5).T for _ in range(10)])
+    schema = pmf.Schema.from_cardinalities([3] * 10)
+    codes = sample_codes(np.full(5, 0.2), factors, schema.offsets, 5000, rng)
+    counts = pmf.count_pairs(codes[:4000], schema)
+    choice = select_rank_by_samples(codes[:4000], codes[4000:], counts, first=2)
+    assert choice.rank == 5
+    ranks = [each.settings["rank"] for each in choice.curve]
+    assert ranks == sorted(ranks)
+    assert {2, 4, 5, 6, 8} <= {*ranks}
+    bounded = select_rank_by_samples(
+        codes[:4000], codes[4000:], counts, first=2, max_rank=8, budget=1e-6
+    )
+    assert "were not tried: rank" in bounded.reason
+
+
+def test_choose_rank_in_memory__each_fold_of_few_samples_is_held_out():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, (500, 4))
+    schema = pmf.Schema.from_cardinalities([3] * 4)
+    splits = split_samples(codes, None, schema)
+    held_out = np.concatenate([each.held_out for each in splits])
+    assert len(splits) == N_FOLDS
+    assert sorted(map(tuple, held_out)) == sorted(map(tuple, codes))
+    assert all(len(each.codes) + len(each.held_out) == 500 for each in splits)
+    assert len(split_samples(codes, codes[:50], schema)) == 1
+    assert not split_samples(codes[:10], None, schema)
 
 
 def test_select_rank_by_samples__a_target_decides(drawn):

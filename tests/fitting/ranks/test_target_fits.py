@@ -29,7 +29,7 @@ def samples():
 
 def choose(samples, fits, **options):
     return compare_on_samples(
-        samples, first=1, pseudo_counts=[1.0], max_rank=64, for_target=fits, **options
+        [samples], first=1, pseudo_counts=[1.0], max_rank=64, for_target=fits, **options
     )
 
 
@@ -42,7 +42,7 @@ def test_compare_on_samples__a_rank_above_that_of_pairs_for_a_target(samples):
     assert choice.rank >= 4
     assert choice.ranks.chosen is choice.ranks.best
     assert choice.pseudo_count in FIT_TARGET
-    by_em = compare_on_samples(samples, first=1, pseudo_counts=[1.0], max_rank=8)
+    by_em = compare_on_samples([samples], first=1, pseudo_counts=[1.0], max_rank=8)
     assert choice.ranks.best.score > by_em.ranks.best.score + 0.02
     # the rule is certain
     assert choice.ranks.best.score > -0.1
@@ -65,7 +65,9 @@ def test_compare_on_samples__a_budget_ends_the_doubling_for_a_target(samples):
     choice = choose(samples, fits, budget=1e-6)
     assert choice.rank == 2
     assert "ranks above 2 were not tried: rank 4 would take" in choice.reason
-    bounded = compare_on_samples(samples, first=1, pseudo_counts=[1.0], max_rank=2, for_target=fits)
+    bounded = compare_on_samples(
+        [samples], first=1, pseudo_counts=[1.0], max_rank=2, for_target=fits
+    )
     assert bounded.reason.endswith("ranks above 2 were not tried: 2 is the largest")
 
 
