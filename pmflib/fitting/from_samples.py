@@ -28,7 +28,7 @@ from pmflib.fitting.dependence import (
 )
 from pmflib.fitting.em_fit import EMFit, OnPass, Passes
 from pmflib.fitting.fit_result import FitResult, SettledRank, warn_if_stopped
-from pmflib.fitting.ranks.in_memory import choose_forest_rank, settle_rank
+from pmflib.fitting.ranks.in_memory import choose_fit_kind, settle_rank
 from pmflib.fitting.starts import StoredCounts, load_counts
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -58,7 +58,7 @@ def fit_em(
     patience: int = LIMITS.patience,
     accelerate: bool = False,
     target: str | int | None = None,
-    dependence: Literal["auto", "none", "tree"] = "none",
+    dependence: Literal["auto", "none", "tree"] | None = None,
     rng: np.random.Generator | int = 0,
     checkpoint: Path | None = None,
     on_pass: OnPass | None = None,
@@ -78,9 +78,9 @@ def fit_em(
         forests keeps them, found anew from time to time, and the options that it was fitted with.
     rank
         Number of latent states, where no model is given. "auto" doubles it until held-out samples have not become more
-        likely twice, and takes the least that cannot be distinguished from the best; in a small fit for a target, until
-        the target is not predicted better, and takes the best. For stored samples `pmflib.select_rank` chooses it by
-        the pairs of held-out folds; with a target and ``validation`` these choose it, as in memory. The result's
+        likely twice, takes the least that cannot be distinguished from the best, and fills in the ranks below it; in a
+        small fit for a target it doubles until the target is not predicted better, and takes the best. For stored
+        samples without ``validation`` `pmflib.select_rank` chooses it by the pairs of held-out folds. The result's
         comparisons and notes say how.
     schema
         Variables, where neither a model nor stored samples are given; by default inferred from the samples, of a table
@@ -128,8 +128,10 @@ def fit_em(
         `pmflib.model.forests.tree_pmf.TreePMF`, whose forest may turn out without edges; "auto" does where the pairs
         depart clearly from the model without, and takes it where held-out samples become more likely by more than
         two standard errors; "none" is independence within a state. Of many stored samples some are searched for
-        the forests, and passes over all of them follow. Where the rank is "auto", too, forests come first: their
-        number of states is doubled from one on, and latent classes are searched only where forests gain nothing.
+        the forests, and passes over all of them follow. Where the rank is "auto", too, both are one choice: few latent
+        classes and few states with forests are compared, and of those that held-out samples cannot distinguish from
+        the best the one of the fewest free parameters is taken. None is "auto" where the rank is "auto" and there is no
+        target, and else "none".
     rng
         Generator, or a seed for one; only starts use it. Stored samples take a seed as the seed of the starts itself.
     checkpoint
@@ -175,20 +177,24 @@ def fit_em(
         options = Options.make(start, pseudo_count, 1 if rank == 1 else members, rank)
         return EMFit(variables, rank, options, seed, passes, position)
 
-    forests = None
+    if dependence is None:
+        is_open = rank == "auto" and start_model is None and target is None
+        dependence = "auto" if is_open else "none"
+    kind = None
     if rank == "auto" and dependence != "none" and start_model is None:
-        forests = choose_forest_rank(make_fit(2), training, validation)
-    if forests is not None and (forests.is_better or dependence == "tree"):
-        settled = SettledRank(forests.rank, forests.comparisons, forests.reasons)
-        dependence = "tree"
+        is_forced = dependence == "tree"
+        kind = choose_fit_kind(make_fit(2), training, validation, is_forced=is_forced)
+    if kind is not None:
+        dependence = "tree" if kind.kind == "forests" else "none"
+    if kind is not None and kind.is_final:
+        settled = SettledRank(kind.rank, kind.comparisons, kind.reasons)
     elif rank == "auto" and start_model is None:
         settled = settle_rank(make_fit(2), training, validation, counts)
-        if forests is not None:
+        if kind is not None:
             settled = settled._replace(
-                comparisons=(*forests.comparisons, *settled.comparisons),
-                notes=(*forests.reasons, *settled.notes),
+                comparisons=(*kind.comparisons, *settled.comparisons),
+                notes=(*kind.reasons, *settled.notes),
             )
-            dependence = "none"
     else:
         settled = SettledRank(_read_rank(rank, start_model if model is None else model))
         if model is None and not isinstance(training, StoredSamples):
@@ -338,7 +344,7 @@ def _check_options(
     start: str,
     members: int,
     max_passes: int,
-    dependence: str,
+    dependence: str | None,
 ) -> None:
     """Refuse options that are out of range, or that contradict each other."""
     if isinstance(rank, str) and rank != "auto":
@@ -365,7 +371,7 @@ def _check_options(
             f"members is {members} and start is {start!r}, which gives equal starts; use one of "
             f"{('auto', *MEMBER_START_METHODS)}"
         )
-    if dependence not in DEPENDENCES:
+    if dependence is not None and dependence not in DEPENDENCES:
         raise PmfError(f"dependence is {dependence!r}; give one of {DEPENDENCES}")
 
 

@@ -13,14 +13,15 @@ from pmflib.core.comparison import Comparison
 from pmflib.display.progress import report_progress
 from pmflib.display.summary import draw_markdown
 from pmflib.fitting.ranks.choice import report_ranks
-from pmflib.fitting.ranks.stored_selection import TRAINING_SAMPLES, select_stored_rank
+from pmflib.fitting.ranks.sample_fits import MOST_SAMPLES
+from pmflib.fitting.ranks.stored_selection import select_stored_rank
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.prefect_runs import show_markdown
 from pmflib_tasks.stage import build_artefact, open_store, open_workers_late, stage
 
-# 8: with forests
-VERSION = 9  # ranks between two doublings, on all folds of few samples
+# 9: between powers of two, and classes and forests in one comparison
+VERSION = 9
 
 COMPARISONS = "comparisons.json"
 """What was compared, with all scores, in the folder of the choice."""
@@ -92,7 +93,7 @@ def select(
             "target": config.em.target,
             "dependence": config.model.dependence,
             "budget": config.model.rank_seconds,
-            "samples": TRAINING_SAMPLES,
+            "samples": MOST_SAMPLES,
             "seed": config.seed,
         },
         version=VERSION,

@@ -14,8 +14,8 @@ from pmflib.running.memory import MemoryPlan, PlanWorker, format_bytes
 from pmflib.store.artefacts import Reference, identify
 from pmflib_tasks.stage import load_schema, open_store, open_workers
 
-# 3: rows that the model counts for in answers, learnt from the folds that are held out
-VERSION = 3
+# 4: likelihood and criteria of the model
+VERSION = 4
 
 SETTINGS = ("dimensions", "shrinkage", "passes")
 """What the origin of a model with traits says of its fit, and another fit takes from it."""

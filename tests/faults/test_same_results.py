@@ -37,7 +37,7 @@ def expected(
         for layout, data in (("long", small_log), ("wide", survey)):
             folder = tmp_path_factory.mktemp(layout)
             digests[layout] = run_stages(
-                write_config(folder, data, method="auto", passes=8), address
+                write_config(folder, data, method="pairs", passes=8), address
             )
             check_store(folder / "store")
     return digests
@@ -83,7 +83,7 @@ def test_stages__any_workers_same_bits(
 ) -> None:
     with start_workers(ClusterConfig(workers=workers, processes=processes)) as address:
         for layout, data in (("long", small_log), ("wide", survey)):
-            path = write_config(tmp_path / layout, data, method="auto", passes=8)
+            path = write_config(tmp_path / layout, data, method="pairs", passes=8)
             assert run_stages(path, address) == expected[layout]
             check_store(tmp_path / layout / "store")
 
@@ -98,7 +98,7 @@ def test_stages__external_scheduler_same_bits(
         monkeypatch.setenv("PMF_DASK_ADDRESS", external)
         with start_workers(ClusterConfig()) as address:
             assert address == external
-            path = write_config(tmp_path / "run", small_log, method="auto", passes=8)
+            path = write_config(tmp_path / "run", small_log, method="pairs", passes=8)
             assert run_stages(path, address) == expected["long"]
     check_store(tmp_path / "run" / "store")
 
@@ -118,7 +118,7 @@ def test_stages__no_client_same_bits(
     monkeypatch.setattr(
         sys.modules["pmflib_tasks.ingest"], "open_workers_late", lambda *_: nullcontext()
     )
-    path = write_config(tmp_path, small_log, method="auto", passes=8)
+    path = write_config(tmp_path, small_log, method="pairs", passes=8)
     assert run_stages(path, "nowhere") == expected["long"]
 
 
@@ -128,8 +128,8 @@ def test_stages__another_tree_other_bits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # shows that the trees above are deep enough for their shape to matter
+    # shows that the trees above are deep enough for their shape to matter: with "auto" so few samples are fitted in one
     monkeypatch.setattr(sample_blocks, "MIN_GROUP", 200_000)
     with start_workers(ClusterConfig(workers=2)) as address:
-        found = run_stages(write_config(tmp_path, small_log, method="auto", passes=8), address)
+        found = run_stages(write_config(tmp_path, small_log, method="pairs", passes=8), address)
     assert {s for s in STAGES if found[s] == expected["long"][s]} == {"dataset", "counts", "start"}

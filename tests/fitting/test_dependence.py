@@ -4,7 +4,6 @@ import pytest
 import pmflib as pmf
 from pmflib.core.comparison import PairedDifference
 from pmflib.em.forests.samples import TreeSamples
-from pmflib.fitting.ranks import in_memory
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.score_tables import digest_model
 from tests.em.forests.conftest import make_tree
@@ -152,9 +151,8 @@ def test_fit_em__forest_for_a_target_with_a_rank_that_is_chosen():
 
 
 @pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
-@pytest.mark.parametrize("dependence", ["auto", "tree"])
-def test_fit_em__few_states_with_forests_are_tried_before_many_without(dependence, monkeypatch):
-    monkeypatch.setattr(in_memory, "settle_rank", refuse_classes)
+@pytest.mark.parametrize("dependence", [None, "auto", "tree"])
+def test_fit_em__few_states_with_forests_and_many_without_are_one_choice(dependence):
     truth = plant(0.6)
     codes = truth.sample(1500, 1)
     found = pmf.fit_em(
@@ -162,24 +160,21 @@ def test_fit_em__few_states_with_forests_are_tried_before_many_without(dependenc
     )
     assert isinstance(found.model, TreePMF)
     assert found.model.rank in (1, 2)
-    assert found.model.rank == found.comparisons[0].chosen.settings["rank"]
-    assert found.comparisons[1].chosen.settings == {"dependence": "tree"}
+    chosen = found.comparisons[0].chosen.settings
+    assert (chosen["kind"], chosen["rank"]) == ("forests", found.model.rank)
+    kinds = {point.settings["kind"] for point in found.comparisons[0].points}
+    assert kinds == ({"forests"} if dependence == "tree" else {"classes", "forests"})
     fresh = truth.sample(2000, 2)
     assert found.model.log_prob(fresh).mean() > truth.log_prob(fresh).mean() - 0.05
 
 
-def test_fit_em__classes_are_searched_where_forests_gain_nothing():
+def test_fit_em__classes_are_taken_where_forests_gain_nothing():
     truth = plant(0.0)
-    found = pmf.fit_em(truth.sample(1500, 1), rank="auto", schema=truth.schema, dependence="auto")
+    found = pmf.fit_em(truth.sample(1500, 1), rank="auto", schema=truth.schema)
     assert not isinstance(found.model, TreePMF)
-    assert found.comparisons[1].chosen.settings == {"dependence": "none"}
-    assert any(each.startswith("with forests: rank") for each in found.notes)
-    ranked = [each for each in found.comparisons[2:] if "rank" in each.varied]
-    assert found.model.rank == ranked[0].chosen.settings["rank"]
-
-
-def refuse_classes(*_: object) -> None:
-    raise AssertionError("latent classes are searched")
+    chosen = found.comparisons[0].chosen.settings
+    assert (chosen["kind"], chosen["rank"]) == ("classes", found.model.rank)
+    assert any(each.startswith("classes and forests: ") for each in found.notes)
 
 
 @pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")

@@ -48,7 +48,7 @@ PATIENCE = 2
 """Doublings without gain that end the search: after one, the next may well gain."""
 
 RESOLUTION = 16
-"""Ranks are told apart to one part in so many, and to one at least: a fit of 100 states is not unlike one of 101."""
+"""Ranks are compared to one part in so many, and to one at least: a fit of 100 states is not unlike one of 101."""
 
 MAX_MEMBERS = 4
 """Models that are averaged at most where ranks are compared: most of what an average gains it gains by these."""
@@ -160,10 +160,17 @@ def compare_on_samples(
     """
     for samples in splits:
         _check(samples, first, max_rank, pseudo_counts, members)
-    choice = "" if checkpoint is None else _digest(splits, members, seed, for_target)
-    runs = FitRuns(WorkBudget(budget), client, checkpoint, choice, on_progress)
-    shared = SampleJob(1, 1.0, min(members, MAX_MEMBERS), seed, checkpoint, choice)
-    search = _Search(splits, tuple(pseudo_counts), shared, runs, for_target)
+    search = SampleSearch.open(
+        splits,
+        pseudo_counts,
+        members=members,
+        seed=seed,
+        client=client,
+        budget=budget,
+        checkpoint=checkpoint,
+        on_progress=on_progress,
+        for_target=for_target,
+    )
     search.run(first, lower, max_rank)
     search.fill_in()
     return search.conclude()
@@ -208,8 +215,18 @@ def _digest(
     return total.hexdigest()
 
 
-class _Search:
-    """Fits of ranks, each twice the one before, and then of those between."""
+class SampleSearch:
+    """Fits of ranks, each twice the one before, and then of those between.
+
+    Parameters
+    ----------
+    splits, pseudo_counts, for_target
+        As for `compare_on_samples`.
+    shared
+        What the fits have in common.
+    runs
+        Runs the fits.
+    """
 
     def __init__(
         self,
@@ -228,14 +245,34 @@ class _Search:
         self._left_out = self._not_filled_in = ""
         self._first = 1
 
+    @classmethod
+    def open(
+        cls,
+        splits: Sequence[RankSamples],
+        pseudo_counts: Sequence[float],
+        *,
+        members: int = 1,
+        seed: int = 0,
+        client: Any = None,
+        budget: float = DEFAULT_BUDGET,
+        checkpoint: Path | None = None,
+        on_progress: OnRankProgress | None = None,
+        for_target: TargetFits | None = None,
+    ) -> SampleSearch:
+        """Begin a search, with the arguments of `compare_on_samples`."""
+        choice = "" if checkpoint is None else _digest(splits, members, seed, for_target)
+        runs = FitRuns(WorkBudget(budget), client, checkpoint, choice, on_progress)
+        shared = SampleJob(1, 1.0, min(members, MAX_MEMBERS), seed, checkpoint, choice)
+        return cls(splits, tuple(pseudo_counts), shared, runs, for_target)
+
     def run(self, first: int, lower: Sequence[int], max_rank: int) -> None:
         """Double the rank until it has not gained ``PATIENCE`` times, or may not grow."""
         if self._for_target is not None:
             self._double_for_target(self._for_target, max_rank)
-            if self._has_settled or self._left_out:
+            if self.has_settled or self._left_out:
                 return
             # what is not fitted for the target is fitted by EM, and has to be better than what is
-            most = max(self._ranks)
+            most = max(self.ranks)
             lower = [each for each in lower if each > most]
             first = max(first, min(2 * most, max_rank))
             if first == most:
@@ -247,10 +284,12 @@ class _Search:
         while len(doubled) <= PATIENCE and (rank := self._double(doubled, max_rank)):
             doubled.append(rank)
         self._fit([*lower, *doubled])
-        while not self._has_settled and not self._left_out:
-            rank = self._double(self._ranks, max_rank)
-            if not rank:
-                break
+        self.go_on(max_rank)
+
+    def go_on(self, max_rank: int) -> None:
+        """Double the rank as long as it may gain, also where a lower limit has ended that before."""
+        self._left_out = ""
+        while not self.has_settled and (rank := self._double(self.ranks, max_rank)):
             self._fit([rank])
 
     def fill_in(self) -> None:
@@ -262,8 +301,8 @@ class _Search:
         if self._for_target is not None:
             return
         merged: set[int] = set()
-        while (least := self._find_least()) > 1:
-            below = max((rank for rank in self._ranks if rank < least), default=0)
+        while (least := self.find_least()) > 1:
+            below = max((rank for rank in self.ranks if rank < least), default=0)
             gap = max(1, least // RESOLUTION)
             rank = least - gap if not below else (least + below) // 2
             if least - below <= gap:
@@ -280,18 +319,18 @@ class _Search:
             self._fit([rank], least)
             merged.add(rank)
 
-    def _find_least(self) -> int:
+    def find_least(self) -> int:
         """Least rank that cannot be distinguished from the best."""
         top = max(self._fits, key=self._score)
-        worse = (self._compare(top, self._best_of(rank)) for rank in self._ranks)
+        worse = (self._compare(top, self.find_best_fit(rank)) for rank in self.ranks)
         return next(
-            rank for rank, gap in zip(self._ranks, worse, strict=True) if not gap.is_distinct
+            rank for rank, gap in zip(self.ranks, worse, strict=True) if not gap.is_distinct
         )
 
     def _double_for_target(self, fits: TargetFits, max_rank: int) -> None:
         """Fit ranks for the target, each twice the one before, from the number of its levels."""
         self._first = rank = fits.least
-        while rank <= min(fits.most, max_rank) and not self._has_settled:
+        while rank <= min(fits.most, max_rank) and not self.has_settled:
             cost = fits.estimate(rank)
             if self._fits and not self._runs.budget.affords(cost):
                 self._left_out = self._describe_cost(rank // 2, rank, cost)
@@ -305,7 +344,7 @@ class _Search:
                 [cost],
                 criterion="samples",
                 doing=f"rank {rank}, for its target",
-                ranks=[*self._ranks, rank],
+                ranks=[*self.ranks, rank],
             )
             self._fits[rank, fit.pseudo_count] = [fit]
             self._runs.budget.spend(fits.estimate(rank, fit.n_steps))
@@ -317,8 +356,8 @@ class _Search:
         points = sorted(self._fits, key=lambda point: point[0])
         scores = [self._score(point) for point in points]
         top = points[int(np.argmax(scores))]
-        rank = self._find_least() if self._for_target is None else top[0]
-        chosen = self._best_of(rank)
+        rank = self.find_least() if self._for_target is None else top[0]
+        chosen = self.find_best_fit(rank)
         compared = compare_candidates(
             "sample",
             [{"rank": rank, "pseudo_count": pseudo_count} for rank, pseudo_count in points],
@@ -327,8 +366,8 @@ class _Search:
             rule="least" if self._for_target is None else "best",
             chosen=points.index(chosen),
         )
-        left_out = ("" if self._has_settled else self._left_out, self._not_filled_in)
-        compared = replace(compared, reason="; ".join(filter(None, (compared.reason, *left_out))))
+        if self.left_out:
+            compared = replace(compared, reason=f"{compared.reason}; {self.left_out}")
         return RankChoice(rank, chosen[1], compared)
 
     def _double(self, tried: Sequence[int], max_rank: int) -> int:
@@ -360,7 +399,7 @@ class _Search:
         points = [(rank, each) for rank in ranks for each in self._pseudo_counts]
         near: list[Parameters | None] = [None] * len(self._splits)
         if merged_from is not None and self._members == 1:
-            near = [fit.parameters for fit in self._fits[self._best_of(merged_from)]]
+            near = [*self.list_parameters(self.find_best_fit(merged_from))]
         jobs = [
             self._make_job(*point, split, near[split])
             for point in points
@@ -377,7 +416,7 @@ class _Search:
             [self._estimate_fit(job) for job in jobs],
             criterion="samples",
             doing=what,
-            ranks=sorted({*self._ranks, *ranks}),
+            ranks=sorted({*self.ranks, *ranks}),
         )
         for job, fit in zip(jobs, found, strict=True):
             samples, budget = self._splits[job.split], self._runs.budget
@@ -407,15 +446,21 @@ class _Search:
         return len(self._pseudo_counts) * len(self._splits) * self._estimate_fit(job)
 
     @property
-    def _ranks(self) -> list[int]:
+    def ranks(self) -> list[int]:
         """Ranks that are fitted, in order."""
         return sorted({rank for rank, _ in self._fits})
 
     @property
-    def _has_settled(self) -> bool:
+    def left_out(self) -> str:
+        """What was not tried, and why; "" is nothing."""
+        doubling = "" if self.has_settled else self._left_out
+        return "; ".join(filter(None, (doubling, self._not_filled_in)))
+
+    @property
+    def has_settled(self) -> bool:
         """Whether the last doublings have gained nothing over the best before them."""
         best, stale = 0, 0
-        for rank in self._ranks:
+        for rank in self.ranks:
             if not best or self._gains(rank, best):
                 best, stale = rank, 0
             elif rank > self._first:
@@ -424,19 +469,23 @@ class _Search:
 
     def _gains(self, rank: int, best: int) -> bool:
         """Whether a rank is better than the best so far by more than its standard error, for a target half of that."""
-        gain, error = self._compare(self._best_of(rank), self._best_of(best))
+        gain, error = self._compare(self.find_best_fit(rank), self.find_best_fit(best))
         return gain > (1.0 if self._for_target is None else TOLERATED) * error
 
-    def _best_of(self, rank: int) -> tuple[int, float]:
+    def find_best_fit(self, rank: int) -> tuple[int, float]:
         """The fit of a rank under the best pseudo-count, the first of them."""
         return max((point for point in self._fits if point[0] == rank), key=self._score)
 
+    def list_parameters(self, point: tuple[int, float]) -> list[Parameters]:
+        """Fits of a rank under a pseudo-count, one for each split."""
+        return [fit.parameters for fit in self._fits[point]]
+
     def _score(self, point: tuple[int, float]) -> float:
-        return float(self._list_scores(point).mean())
+        return float(self.list_scores(point).mean())
 
     def _compare(self, better: tuple[int, float], worse: tuple[int, float]) -> PairedDifference:
-        return compare_samples(self._list_scores(better), self._list_scores(worse))
+        return compare_samples(self.list_scores(better), self.list_scores(worse))
 
-    def _list_scores(self, point: tuple[int, float]) -> FloatArray:
-        """Log-likelihoods of the held-out samples of all splits."""
+    def list_scores(self, point: tuple[int, float]) -> FloatArray:
+        """Log-likelihoods of the held-out samples of all splits, nats."""
         return np.concatenate([fit.scores for fit in self._fits[point]])

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.hashing import assign_folds
 from pmflib.counting.groups import list_levels
-from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.marginals import estimate_code_singles
+from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.display.progress import working
 from pmflib.em.members import Runs
 from pmflib.em.samples import SamplesInMemory
-from pmflib.fitting.candidates import START_METHODS, Options
+from pmflib.fitting.candidates import LARGEST_PAIRS, START_METHODS, Options
 from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.pair_fits import fit_by_method
 from pmflib.fitting.ranks import fit_runs
@@ -35,6 +37,22 @@ START_UPDATES = 150
 
 SAVED_SECONDS = 5.0
 """Seconds of a fit, by the model of costs, from which the state after each of its passes is saved."""
+
+
+N_FOLDS = 5
+"""Folds that samples are assigned to where none are given to evaluate on; one is held out."""
+
+LEAST_SAMPLES = 20
+"""Samples below which none are held out."""
+
+MOST_SAMPLES = 20_000
+"""Training samples that ranks are compared on, spread over all of them."""
+MOST_HELD_OUT = 5_000
+"""Held-out samples that ranks are evaluated on."""
+
+CROSSED_CELLS = 200_000
+"""Cells, missing ones included, of samples that are few: one fold of them is too little to distinguish ranks, and all
+folds, each held out in its turn, take seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +115,8 @@ class RankSamples:
         factors[list_levels(self.schema, self.variables)] = model.factors
         return open_for_em((model.prior, factors), self.singles)
 
-    def score(self, parameters: Parameters) -> FloatArray:
+    def score(self, model: JointPMF) -> FloatArray:
         """Log-likelihood of each held-out sample, or of its target given the rest where that was observed, nats."""
-        model = JointPMF(*parameters, self.schema, {})
         if self.target is None:
             return model.log_prob(self.held_out)
         known = self.held_out[self.held_out[:, self.target] >= 0]
@@ -117,6 +134,75 @@ class RankSamples:
             return 0.0
         update = fit_runs.estimate_update(self.counts.schema.n_levels, job.rank)
         return job.members * START_UPDATES * update
+
+
+def split_samples(
+    codes: IntArray,
+    held_out: IntArray | None,
+    schema: Schema,
+    target: int | None = None,
+    *,
+    pools: bool = False,
+) -> list[RankSamples]:
+    """Split samples into those that are fitted and those that are held out, in turns where they are few.
+
+    Parameters
+    ----------
+    codes
+        Codes of shape (n_rows, n_variables), -1 missing.
+    held_out
+        Codes to evaluate on, which leave nothing to split; None holds folds out, by a hash of the position.
+    schema
+        Variables.
+    target
+        Position of the variable that models are evaluated by, for which one fold is held out.
+    pools
+        Whether all samples are split together, those that were held out as well, where they are few.
+
+    Returns
+    -------
+    The splits: `N_FOLDS` of them of `CROSSED_CELLS` cells or fewer, so that each sample is held out once; one of more,
+    and where held-out samples are given; none where there is nothing to hold out.
+    """
+    if pools and held_out is not None and len(held_out) and target is None:
+        both = np.concatenate([codes, held_out])
+        if both.size <= CROSSED_CELLS:
+            codes, held_out = both, None
+    if held_out is not None:
+        pairs = [(codes, held_out)] if len(held_out) and len(codes) else []
+    elif len(codes) < LEAST_SAMPLES:
+        pairs = []
+    else:
+        folds = assign_folds(np.arange(len(codes)), N_FOLDS)
+        n_splits = N_FOLDS if codes.size <= CROSSED_CELLS and target is None else 1
+        pairs = [(codes[folds != fold], codes[folds == fold]) for fold in range(n_splits)]
+    positions = np.arange(schema.n_variables)
+    splits = []
+    for each, rest in pairs:
+        if not len(each) or not len(rest) or schema.n_variables < 2:
+            continue
+        some = _spread(each, MOST_SAMPLES)
+        from_pairs = schema.n_levels**2 <= LARGEST_PAIRS * np.count_nonzero(some >= 0)
+        is_asked = target is not None and bool((rest[:, target] >= 0).any())
+        splits.append(
+            RankSamples(
+                schema,
+                some,
+                _spread(rest, MOST_HELD_OUT),
+                count_pairs(some, schema, n_folds=1) if from_pairs else None,
+                positions,
+                estimate_code_singles(some, schema.offsets),
+                target if is_asked else None,
+            )
+        )
+    return splits
+
+
+def _spread(codes: IntArray, most: int) -> IntArray:
+    """As many rows as that, from all over: tables are often sorted."""
+    if len(codes) <= most:
+        return codes
+    return codes[np.linspace(0, len(codes) - 1, most).astype(np.int64)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +279,9 @@ def fit_samples(work: tuple[Sequence[RankSamples], SampleJob]) -> RankFit:
     assert state.best_prior is not None
     assert state.best_factors is not None
     found = state.best_prior, state.best_factors
+    model = JointPMF(*found, samples.schema, {})
     kept = found if job.members == 1 else (np.empty(0), np.empty((0, 0)))
-    return RankFit(kept, -max(state.held_out), samples.score(found), state.n_passes)
+    return RankFit(kept, -max(state.held_out), samples.score(model), state.n_passes)
 
 
 MAX_TABLE_LEVELS = 2000
@@ -316,8 +403,6 @@ def fit_for_target(work: tuple[TargetFits, TargetJob]) -> RankFit:
     runs = fit.for_target.try_candidates(training, given.validation, starts)
     specification, result = fit.for_target.report_best(runs, training, given.validation)
     n_steps = sum(len(run.losses) for run in runs.values())
-    model = result.model.prior, result.model.factors
     nothing = np.empty(0), np.empty((0, 0))
-    return RankFit(
-        nothing, -max(result.held_out), samples.score(model), n_steps, specification.pseudo_count
-    )
+    scores = samples.score(result.model)
+    return RankFit(nothing, -max(result.held_out), scores, n_steps, specification.pseudo_count)

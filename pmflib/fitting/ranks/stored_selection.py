@@ -19,14 +19,17 @@ from pmflib.fitting.ranks.by_pairs import MAX_LEVELS, select_rank
 from pmflib.fitting.ranks.by_samples import MAX_RANK, compare_on_samples
 from pmflib.fitting.ranks.choice import OnRankProgress, RankChoice, describe_decision
 from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET, limit_levels
-from pmflib.fitting.ranks.sample_fits import RankSamples, TargetFits
-from pmflib.fitting.ranks.with_forests import ForestRank, choose_with_forests
+from pmflib.fitting.ranks.kinds import KindChoice, choose_kind
+from pmflib.fitting.ranks.sample_fits import (
+    MOST_HELD_OUT,
+    MOST_SAMPLES,
+    RankSamples,
+    TargetFits,
+    split_samples,
+)
 from pmflib.schema import Schema
 from pmflib.store.dataset import take_samples
 from pmflib.store.sample_blocks import BlockReference
-
-TRAINING_SAMPLES = 20_000
-"""Training samples that ranks are compared on; as many as a quarter of them are held out."""
 
 PAIRS_SHARE = 1 / 3
 """Share of the budget that the search by pairs may take: it only says where to begin, where samples decide."""
@@ -37,48 +40,48 @@ LOWER_FOR_TARGET = (2, 4)
 
 @dataclass(frozen=True)
 class StoredRankChoice:
-    """The choice with forests, or else by pairs, and by samples, which decides.
+    """The choice among classes and forests, or else by pairs, and by samples, which decides.
 
     Parameters
     ----------
     by_pairs
-        What `select_rank` chose; None where forests have settled it.
+        What `select_rank` chose; None where classes and forests have settled it.
     by_samples
         What `select_rank_by_samples` chose, beginning there; None where no samples were held out.
-    with_forests
-        What `choose_with_forests` chose; None where forests were not to be tried.
+    kinds
+        What `choose_kind` chose; None where forests were not to be tried.
     is_forced
         Whether there are forests whatever the samples say.
     """
 
     by_pairs: RankChoice | None
     by_samples: RankChoice | None
-    with_forests: ForestRank | None = None
+    kinds: KindChoice | None = None
     is_forced: bool = False
 
     @property
     def has_forests(self) -> bool:
         """Whether the model is to have forests."""
-        return self.is_forced or (self.with_forests is not None and self.with_forests.is_better)
+        return self.is_forced or (self.kinds is not None and self.kinds.kind == "forests")
 
     @property
     def rank(self) -> int:
         """The choice."""
         if self.by_pairs is None:
-            assert self.with_forests is not None
-            return self.with_forests.rank
+            assert self.kinds is not None
+            return self.kinds.rank
         return (self.by_samples or self.by_pairs).rank
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
         """All that was compared, in that order."""
-        made = (self.with_forests, self.by_pairs, self.by_samples)
+        made = (self.kinds, self.by_pairs, self.by_samples)
         return tuple(each for choice in made if choice is not None for each in choice.comparisons)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Sentences that say why."""
-        found = () if self.with_forests is None else self.with_forests.reasons
+        found = () if self.kinds is None else self.kinds.reasons
         if self.by_pairs is not None:
             found = (*found, f"by pairs: {self.by_pairs.reason}", *self.by_pairs.notes)
         if self.by_samples is not None:
@@ -89,9 +92,10 @@ class StoredRankChoice:
     def decision(self) -> str:
         """A sentence on whether the rank is fine, and what to do if it is not."""
         if self.by_pairs is None:
+            within = "depend on each other along forests" if self.has_forests else "are independent"
             return (
-                f"{self.rank} latent states, within which variables depend on each other along forests, are the fewest "
-                "that held-out samples cannot distinguish from the best"
+                f"{self.rank} latent states, within which variables {within}, have the fewest parameters of all that "
+                "held-out samples cannot distinguish from the best"
             )
         return describe_decision(self.by_pairs, self.by_samples)
 
@@ -128,10 +132,10 @@ def select_stored_rank(
     checkpoint: Path | None = None,
     on_progress: OnRankProgress | None = None,
 ) -> StoredRankChoice:
-    """Choose the number of latent states with forests, or by `select_rank` and then by `select_rank_by_samples`.
+    """Choose how many latent states, and whether with forests, or by `select_rank` and then `select_rank_by_samples`.
 
-    Where variables may depend on each other within a state, few states with forests come first; only where forests gain
-    nothing at the rank that is best with them, latent classes are searched for.
+    Where variables may depend on each other within a state, few classes and few states with forests are compared on
+    samples, and the choice is made by them; with a target, or members, and no forests, how many classes is as without.
 
     Parameters
     ----------
@@ -168,15 +172,21 @@ def select_stored_rank(
     schema = load_shape(counts)[0]
     position = None if target is None else schema.position(target)
     level_counts = load_singles(counts, folds=training_folds)
-    validation = take_samples(held_out, schema, TRAINING_SAMPLES // 4)
-    some = take_samples(training, schema, TRAINING_SAMPLES) if len(validation) else validation
-    with_forests, is_forced = None, dependence == "tree"
-    if dependence != "none":
-        with_forests = choose_with_forests(
-            schema, some, validation, target=position, seed=seed, on_progress=on_progress
+    validation = take_samples(held_out, schema, MOST_HELD_OUT)
+    some = take_samples(training, schema, MOST_SAMPLES) if len(validation) else validation
+    shared: dict[str, Any] = {
+        "client": client,
+        "checkpoint": checkpoint,
+        "on_progress": on_progress,
+    }
+    kinds, is_forced = None, dependence == "tree"
+    if dependence != "none" and len(validation):
+        splits = split_samples(some, validation, schema, position, pools=True)
+        kinds = choose_kind(
+            splits, is_forced=is_forced, members=members, seed=seed, budget=budget, **shared
         )
-        if with_forests is not None and (is_forced or with_forests.is_better):
-            return StoredRankChoice(None, None, with_forests, is_forced)
+        if kinds is not None and kinds.is_final:
+            return StoredRankChoice(None, None, kinds, is_forced)
     for_pairs = PAIRS_SHARE * budget
     most = limit_levels(for_pairs, MAX_LEVELS)
     kept = np.arange(schema.n_variables)
@@ -187,15 +197,10 @@ def select_stored_rank(
             f"pairs of the {kept.size} variables that are observed most, of {schema.n_variables}",
         )
     folds = _find_counts(counts, training_folds, training, schema, kept if notes else None)
-    shared: dict[str, Any] = {
-        "client": client,
-        "checkpoint": checkpoint,
-        "on_progress": on_progress,
-    }
     by_pairs = select_rank(folds, rng=seed, budget=for_pairs, **shared)
     by_pairs = replace(by_pairs, notes=(*notes, *by_pairs.notes))
     if not len(validation):
-        return StoredRankChoice(by_pairs, None, with_forests, is_forced)
+        return StoredRankChoice(by_pairs, None, kinds, is_forced)
     total = PairCounts(
         folds.schema, folds.tables.sum(axis=0, keepdims=True), folds.n_rows.sum(keepdims=True)
     )
@@ -221,7 +226,7 @@ def select_stored_rank(
         for_target=_plan_for_target(samples, training, method, pseudo_count, members),
         **shared,
     )
-    return StoredRankChoice(by_pairs, by_samples, with_forests, is_forced)
+    return StoredRankChoice(by_pairs, by_samples, kinds, is_forced)
 
 
 def _plan_for_target(

@@ -242,13 +242,19 @@ class PlannedRun:
             assigning = replace(assigning, leaf_seconds=0.0, leaf_read=0.0, leaf_requests=0.0)
         return assigning, replace(work, sent_bytes=RESIDENT_SENT)
 
-    def measure_fit(self, row_seconds: float, model_bytes: int) -> MapWork:
-        """Map that measures the likelihood of the training samples under the model that was fitted."""
+    def measure_fit(
+        self, row_seconds: float, model_bytes: int, *, is_kept: bool | None = None
+    ) -> MapWork:
+        """Map that measures the likelihood of the training samples under the model that was fitted.
+
+        Whether their blocks stay in the workers' memory is as for EM if it is not said.
+        """
+        is_kept = self.keeps[0] if is_kept is None else is_kept
         part, result_bytes = self.gather(*self.parts[0]), 8 * self.log.levels
         costs = part.costs or (0,)
         plan = plan_tasks(costs, choose_tasks(costs, self.cluster.n_threads), result_bytes)
         _, work = self.hold_blocks(
-            MapTasks.of_plan(plan, None), part, SCORED_SHARE * row_seconds, is_kept=self.keeps[0]
+            MapTasks.of_plan(plan, None), part, SCORED_SHARE * row_seconds, is_kept=is_kept
         )
         return replace(work, result_bytes=result_bytes, copied_bytes=model_bytes)
 

@@ -151,6 +151,8 @@ def _plan_fit(run: PlannedRun, size: TraitSize, dimensions: int, passes: int) ->
     ]
     n_states = list_class_counts(size)[-1]
     states = 8.0 * log.levels * n_states
+    seconds = cells * n_states * run.speeds.em_ns * 1e-9
+    works.append(run.measure_fit(seconds, round(states), is_kept=is_kept))
     n_read = 2 if is_kept else 2 + passes
     return run.make_stage(
         "traits",

@@ -8,7 +8,7 @@ from pmflib.core.errors import RankError, SchemaError
 from pmflib.fitting.ranks import by_samples
 from pmflib.fitting.ranks.by_samples import select_rank_by_samples
 from pmflib.fitting.ranks.fit_runs import RankFit
-from pmflib.fitting.ranks.in_memory import N_FOLDS, split_samples
+from pmflib.fitting.ranks.sample_fits import N_FOLDS, split_samples
 from pmflib.model.sampling import sample_codes
 from pmflib.synthetic.planted_models import published_factors
 
@@ -96,7 +96,7 @@ def test_select_rank_by_samples__a_rank_between_two_doublings():
     assert "were not tried: rank" in bounded.reason
 
 
-def test_choose_rank_in_memory__each_fold_of_few_samples_is_held_out():
+def test_split_samples__each_fold_of_few_samples_is_held_out():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 3, (500, 4))
     schema = pmf.Schema.from_cardinalities([3] * 4)
@@ -106,7 +106,9 @@ def test_choose_rank_in_memory__each_fold_of_few_samples_is_held_out():
     assert sorted(map(tuple, held_out)) == sorted(map(tuple, codes))
     assert all(len(each.codes) + len(each.held_out) == 500 for each in splits)
     assert len(split_samples(codes, codes[:50], schema)) == 1
+    assert len(split_samples(codes, codes[:50], schema, pools=True)) == N_FOLDS
     assert not split_samples(codes[:10], None, schema)
+    assert not split_samples(codes[:, :1], None, pmf.Schema.from_cardinalities([3]))
 
 
 def test_select_rank_by_samples__a_target_decides(drawn):

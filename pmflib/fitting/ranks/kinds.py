@@ -1,0 +1,351 @@
+"""Latent classes or states with forests, and how many: one comparison of all, the least first.
+
+Variables that are columns of one fact depend on each other in any state. Latent classes need states for that, hundreds
+in some tables, where a few states with forests say more in less time; where nothing depends within states, forests are
+parameters without use. So few states of either kind are fitted first, and of all candidates that held-out samples
+cannot distinguish from the best the one of the fewest free parameters is taken. Where the pairs of the best classes
+leave nothing but noise, only forests of fewer parameters than those are tried; and classes are doubled beyond few
+states only where forests have not made that needless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray
+from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
+from pmflib.core.defaults import LIMITS, RANKS_BY_SAMPLES
+from pmflib.em.forests.em import TreeOptions
+from pmflib.em.forests.samples import TreeSamples, are_modest
+from pmflib.em.forests.structure import find_residuals
+from pmflib.fitting.candidates import Options
+from pmflib.fitting.criteria import count_parameters
+from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.ranks.by_samples import MAX_RANK, SampleSearch
+from pmflib.fitting.ranks.choice import OnRankProgress, RankProgress
+from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET
+from pmflib.fitting.ranks.sample_fits import RankSamples
+from pmflib.fitting.tree_fit import TreeFit
+from pmflib.model import JointPMF
+from pmflib.model.forests.tree_pmf import TreePMF
+
+Kind: TypeAlias = Literal["classes", "forests"]
+"""Independence within states, or forests."""
+
+FEW = 16
+"""Latent classes up to which they are doubled before forests are tried."""
+MAX_FORESTS = 64
+"""States with forests that are tried at most."""
+PATIENCE = 1
+"""Doublings with forests without gain that end their search: their passes are dear, and the next is twice as dear."""
+PSEUDO_COUNT = 1.0
+"""Pseudo-count of all fits with forests that are compared: the best shrinkage is chosen once the rank is."""
+HOPELESS = 3.0
+"""Standard errors below the best classes at which forests of nearly as many states leave none of fewer to be tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A number of states of one kind.
+
+    Parameters
+    ----------
+    kind, rank
+        What it is.
+    n_parameters
+        Free parameters.
+    scores
+        float64, log-likelihood of each held-out sample, of all splits, nats.
+    """
+
+    kind: Kind
+    rank: int
+    n_parameters: int
+    scores: FloatArray
+
+    @property
+    def settings(self) -> dict[str, int | float | str]:
+        """What distinguishes it."""
+        return {"kind": self.kind, "rank": self.rank, "parameters": self.n_parameters}
+
+
+@dataclass(frozen=True)
+class KindChoice:
+    """Classes or forests, and how many states.
+
+    Parameters
+    ----------
+    kind, rank
+        The choice.
+    ranks
+        All that was compared, by rising number of free parameters.
+    is_final
+        Whether the number of states is settled; else, of classes, another search has to.
+    left_out
+        What was not tried, and why; "" is nothing.
+    """
+
+    kind: Kind
+    rank: int
+    ranks: Comparison
+    is_final: bool
+    left_out: str = ""
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """All that was compared."""
+        return (self.ranks,)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Sentences that say why."""
+        reason = f"classes and forests: {self.ranks.reason}"
+        return (f"{reason}; {self.left_out}" if self.left_out else reason,)
+
+
+def choose_kind(
+    splits: Sequence[RankSamples],
+    *,
+    is_forced: bool = False,
+    members: int = 1,
+    seed: int = 0,
+    client: Any = None,
+    budget: float = DEFAULT_BUDGET,
+    checkpoint: Path | None = None,
+    on_progress: OnRankProgress | None = None,
+) -> KindChoice | None:
+    """Compare latent classes with states with forests, and choose the least that is as good as the best.
+
+    Parameters
+    ----------
+    splits
+        The same samples split into training and held-out ones, once or in several ways. With a target, classes are
+        fitted as the model will be, of the number of states that is best with forests alone, and the search for more
+        is left to others.
+    is_forced
+        Whether forests are taken whatever the samples say.
+    members
+        Models that will be averaged: single ones are compared, and how many classes to average is left to others.
+    seed
+        Seed of the starts.
+    client, budget, checkpoint, on_progress
+        As for `pmflib.fitting.ranks.by_samples.select_rank_by_samples`; forests are fitted here, within sizes that
+        take seconds, and have no part in the budget.
+
+    Returns
+    -------
+    The choice; None where there is nothing to choose: no samples, one variable, or tables that are too large to be
+    tried without being asked for.
+    """
+    if not splits:
+        return None
+    schema = splits[0].schema
+    if schema.n_variables < 2 or not are_modest(schema.offsets, 2):
+        return None
+    forests = _ForestFits(splits, seed, on_progress)
+    classes: SampleSearch | None = None
+    if not is_forced and splits[0].target is None:
+        classes = SampleSearch.open(
+            splits,
+            RANKS_BY_SAMPLES,
+            seed=seed,
+            client=client,
+            budget=budget,
+            checkpoint=checkpoint,
+            on_progress=on_progress,
+        )
+        classes.run(2, [1], FEW)
+        classes.fill_in()
+    forests.double(MAX_FORESTS if classes is None else _limit_forests(forests, classes))
+    given: list[Candidate] = []
+    if classes is None and not is_forced:
+        rank = max(forests.candidates, key=lambda each: float(each.scores.mean())).rank
+        given = [fit_plain(splits[0], rank, seed)]
+    while True:
+        of_classes = given if classes is None else list_classes(classes, splits[0])
+        candidates = sorted(
+            [*of_classes, *forests.candidates], key=lambda each: (each.n_parameters, each.kind)
+        )
+        compared = compare_kinds(candidates)
+        chosen = candidates[compared.points.index(compared.chosen)]
+        if classes is not None and _goes_on(classes, chosen, splits[0]):
+            continue
+        if chosen.kind == "classes" or not forests.fill_in(chosen.rank):
+            break
+    left_out = "" if classes is None or chosen.kind == "forests" else classes.left_out
+    is_final = chosen.kind == "forests" or (classes is not None and members == 1)
+    return KindChoice(chosen.kind, chosen.rank, compared, is_final, left_out)
+
+
+def compare_kinds(candidates: Sequence[Candidate]) -> Comparison:
+    """Compare candidates, in the order of their free parameters, and choose the first that is as good as the best."""
+
+    def subtract(first: int, second: int) -> tuple[float, float]:
+        return compare_samples(candidates[first].scores, candidates[second].scores)
+
+    return compare_candidates(
+        "sample",
+        [each.settings for each in candidates],
+        [float(each.scores.mean()) for each in candidates],
+        subtract=subtract,
+        rule="least",
+    )
+
+
+def list_classes(classes: SampleSearch, samples: RankSamples) -> list[Candidate]:
+    """Candidates of a search for latent classes, each rank with its best pseudo-count."""
+    return [
+        Candidate(
+            "classes",
+            rank,
+            _count_classes(samples, rank),
+            classes.list_scores(classes.find_best_fit(rank)),
+        )
+        for rank in classes.ranks
+    ]
+
+
+def fit_plain(samples: RankSamples, rank: int, seed: int) -> Candidate:
+    """Latent classes of a rank, fitted as for a target."""
+    options = Options.make("random", PSEUDO_COUNT, 1, rank)
+    passes = Passes(*LIMITS, False, None, None)
+    fit = EMFit(samples.schema, rank, options, seed, passes, samples.target)
+    held_out = fit.open_held_out(samples.held_out)
+    assert held_out is not None
+    model = fit.fit_codes(samples.codes, held_out)[1].model
+    return Candidate("classes", rank, _count_classes(samples, rank), samples.score(model))
+
+
+def _count_classes(samples: RankSamples, rank: int) -> int:
+    """Free parameters of latent classes."""
+    return rank * (samples.schema.n_levels - samples.schema.n_variables) + rank - 1
+
+
+def _limit_forests(forests: _ForestFits, classes: SampleSearch) -> int:
+    """States up to which forests may be as good as the best classes, of which they have fewer parameters."""
+    least = classes.find_least()
+    point = classes.find_best_fit(least)
+    samples = forests.splits[0]
+    model = JointPMF(*classes.list_parameters(point)[0], samples.schema, {})
+    if samples.counts is None or find_residuals(model, samples.counts).list_large():
+        return MAX_FORESTS
+    # of as many states as the classes have, forests have more parameters, and there is nothing left for them to say
+    most = 1 << (least - 1).bit_length() >> 1
+    if most > 1:
+        mine = forests.score(most, 0)
+        gap = compare_samples(classes.list_scores(point)[: mine.size], mine)
+        if gap.mean > HOPELESS * gap.error:
+            return 0
+    return most if least > 1 else 0
+
+
+def _goes_on(classes: SampleSearch, chosen: Candidate, samples: RankSamples) -> bool:
+    """Double the number of classes further, where that was not settled and may be worth it; whether it was done."""
+    if classes.has_settled or classes.left_out:
+        return False
+    most = MAX_RANK
+    if chosen.kind == "forests":
+        most = max(classes.ranks)
+        while 2 * most <= MAX_RANK and _count_classes(samples, 2 * most) <= chosen.n_parameters:
+            most *= 2
+        if most == max(classes.ranks):
+            return False
+    tried = classes.ranks
+    classes.go_on(most)
+    classes.fill_in()
+    return classes.ranks != tried
+
+
+class _ForestFits:
+    """Fits of states with forests, to each of several splits.
+
+    Parameters
+    ----------
+    splits
+        Splits of the samples.
+    seed
+        Seed of the starts.
+    on_progress
+        Called before each fit.
+    """
+
+    def __init__(
+        self, splits: Sequence[RankSamples], seed: int, on_progress: OnRankProgress | None
+    ) -> None:
+        self.splits, self._seed, self._on_progress = splits, seed, on_progress
+        self._found: dict[tuple[int, int], tuple[FloatArray, int]] = {}
+
+    @cached_property
+    def _samples(self) -> list[tuple[TreeSamples, TreeSamples]]:
+        """Training and held-out samples of each split."""
+        offsets = self.splits[0].schema.offsets
+        return [
+            (
+                TreeSamples.load(each.codes, offsets, 1),
+                TreeSamples.load(each.held_out, offsets, 1, each.target),
+            )
+            for each in self.splits
+        ]
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """Ranks that are fitted to all splits, in order."""
+        n_splits = len(self.splits)
+        complete = sorted({rank for rank, split in self._found if split == n_splits - 1})
+        return [
+            Candidate(
+                "forests",
+                rank,
+                self._found[rank, 0][1],
+                np.concatenate([self.score(rank, split) for split in range(n_splits)]),
+            )
+            for rank in complete
+        ]
+
+    def double(self, most: int) -> None:
+        """Double the rank from one on until it has not gained `PATIENCE` times, up to a limit."""
+        rank, n_worse, best = 1, 0, -np.inf
+        offsets = self.splits[0].schema.offsets
+        while rank <= most and n_worse < PATIENCE and are_modest(offsets, rank):
+            mean = self._fit(rank)
+            n_worse = 0 if mean > best else n_worse + 1
+            best = max(best, mean)
+            rank *= 2
+
+    def fill_in(self, rank: int) -> bool:
+        """Fit the rank half way from one to the next less; whether there is one."""
+        below = max((each.rank for each in self.candidates if each.rank < rank), default=0)
+        middle = (rank + below) // 2
+        if middle in (0, rank, below):
+            return False
+        self._fit(middle)
+        return True
+
+    def score(self, rank: int, split: int) -> FloatArray:
+        """Log-likelihoods of the held-out samples of a split, nats."""
+        if (rank, split) not in self._found:
+            self._found[rank, split] = self._fit_split(rank, split)
+        return self._found[rank, split][0]
+
+    def _fit(self, rank: int) -> float:
+        """Mean score of a rank over all splits."""
+        return float(np.concatenate([self.score(rank, k) for k in range(len(self.splits))]).mean())
+
+    def _fit_split(self, rank: int, split: int) -> tuple[FloatArray, int]:
+        """Scores of a rank on what a split holds out, and its number of free parameters."""
+        if self._on_progress is not None:
+            ranks = tuple(sorted({*(each for each, _ in self._found), rank}))
+            doing, n_done = f"rank {rank} with forests", len(self._found)
+            self._on_progress(RankProgress("samples", doing, ranks, n_done, n_done + 1, None))
+        samples = self.splits[split]
+        training, held_out = self._samples[split]
+        fit = TreeFit(training, held_out, samples.singles, rank, self._seed, LIMITS)
+        run = fit.find_best_start(TreeOptions(pseudo_count=PSEUDO_COUNT))
+        model = TreePMF.make(run.parameters, samples.schema)
+        return samples.score(model), count_parameters(model)
