@@ -28,6 +28,7 @@ from pmflib.fitting.dependence import (
 )
 from pmflib.fitting.em_fit import EMFit, OnPass, Passes
 from pmflib.fitting.fit_result import FitResult, SettledRank, warn_if_stopped
+from pmflib.fitting.item_responses import fit_item_responses
 from pmflib.fitting.ranks.in_memory import choose_fit_kind, settle_rank
 from pmflib.fitting.starts import StoredCounts, load_counts
 from pmflib.model import JointPMF
@@ -177,13 +178,24 @@ def fit_em(
         options = Options.make(start, pseudo_count, 1 if rank == 1 else members, rank)
         return EMFit(variables, rank, options, seed, passes, position)
 
+    is_kind_open = dependence is None and rank == "auto" and start_model is None and target is None
     if dependence is None:
-        is_open = rank == "auto" and start_model is None and target is None
-        dependence = "auto" if is_open else "none"
+        dependence = "auto" if is_kind_open else "none"
     kind = None
     if rank == "auto" and dependence != "none" and start_model is None:
         is_forced = dependence == "tree"
-        kind = choose_fit_kind(make_fit(2), training, validation, is_forced=is_forced)
+        kind = choose_fit_kind(
+            make_fit(2), training, validation, is_forced=is_forced, with_traits=is_kind_open
+        )
+    if kind is not None and kind.kind == "traits":
+        result = fit_item_responses(
+            samples if isinstance(training, StoredSamples) else training,
+            kind.rank,
+            schema=variables,
+            validation=validation,
+            seed=seed,
+        )
+        return SettledRank(result.model.rank, kind.comparisons, kind.reasons).explain(result)
     if kind is not None:
         dependence = "tree" if kind.kind == "forests" else "none"
     if kind is not None and kind.is_final:

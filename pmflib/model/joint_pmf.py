@@ -276,5 +276,5 @@ class JointPMF(Mixture):
         if "n_traits" in attributes:
             from pmflib.model.traits.trait_model import TraitModel
 
-            traits = TraitModel.load(folder, schema)
+            traits = TraitModel.load(folder, schema, bool(attributes.get("is_quadrature")))
         return JointPMF(arrays["prior"], arrays["factors"], schema, origin, traits)

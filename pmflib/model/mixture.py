@@ -94,6 +94,12 @@ class Mixture(Summarised):
         return len(self.prior)
 
     @property
+    def folding(self) -> TraitModel | None:
+        """Traits that rows are folded into; None where the states answer, being classes or points of a quadrature."""
+        traits = self.trait_model
+        return None if traits is None or traits.is_quadrature else traits
+
+    @property
     def n_parameters(self) -> int:
         """Free parameters: rank - 1 of the prior, and cardinality - 1 per variable and latent state."""
         return self.rank - 1 + self.rank * (self.schema.n_levels - self.schema.n_variables)
@@ -201,8 +207,8 @@ class Mixture(Summarised):
         position = self.schema.position(variable)
         factor = self.factor(position)
         codes = self._encode(table, position)
-        if self.trait_model is not None:
-            return self.trait_model.predict_proba(codes, position)
+        if self.folding is not None:
+            return self.folding.predict_proba(codes, position)
         probabilities = np.empty((len(codes), len(factor)))
         n_batch = min(len(codes), BATCH_ROWS)
         posteriors, log_probs = np.empty((n_batch, self.rank)), np.empty(n_batch)
@@ -254,8 +260,8 @@ class Mixture(Summarised):
         -------
         float64 of shape (n_cells,).
         """
-        if self.trait_model is not None:
-            folded = self.trait_model.predict_cells(DenseBlock(shown), samples, variables)
+        if self.folding is not None:
+            folded = self.folding.predict_cells(DenseBlock(shown), samples, variables)
             return np.asarray(folded[np.arange(samples.size), codes])
         levels = self.schema.offsets[variables] + codes
         posteriors = self.posterior(shown)
@@ -300,15 +306,15 @@ class Mixture(Summarised):
         """
         for rows, block in self._iterate_blocks(codes):
             gaps = block.codes < 0
-            if self.trait_model is not None:
+            if self.folding is not None:
                 cells, positions = np.nonzero(gaps)
-                chances = self.trait_model.predict_cells(block, cells, positions)
+                chances = self.folding.predict_cells(block, cells, positions)
             else:
                 posteriors = np.empty((block.n_rows, self.rank))
                 self.score_block(block, np.empty(block.n_rows), posteriors)
             for position in np.flatnonzero(gaps.any(axis=0)).tolist():
                 mine = np.flatnonzero(gaps[:, position])
-                if self.trait_model is not None:
+                if self.folding is not None:
                     found = chances[positions == position, : self.schema[position].cardinality]
                 else:
                     found = posteriors[mine] @ self.factor(position).T
@@ -539,4 +545,7 @@ class Mixture(Summarised):
         """
         if self.trait_model is None:
             return {}, {}
-        return self.trait_model.to_arrays(), {"n_traits": self.trait_model.n_traits}
+        attributes: dict[str, object] = {"n_traits": self.trait_model.n_traits}
+        if self.trait_model.is_quadrature:
+            attributes["is_quadrature"] = True
+        return self.trait_model.to_arrays(), attributes

@@ -46,17 +46,17 @@ def answer_questions(
     """
     known = codes.copy()
     known[np.arange(len(known)), variables] = -1
-    if model.trait_model is None:
+    if model.folding is None:
         posteriors = model.posterior(known)
     else:
         block = DenseBlock(model.schema.check_codes(known))
-        folded = model.trait_model.predict_cells(block, np.arange(len(known)), variables)
+        folded = model.folding.predict_cells(block, np.arange(len(known)), variables)
     label = np.full(len(known), "", object)
     probability, expected, log_prob = (np.full(len(known), np.nan) for _ in range(3))
     for position in np.unique(variables):
         rows = np.flatnonzero(variables == position)
         variable = model.schema[int(position)]
-        if model.trait_model is None:
+        if model.folding is None:
             pmf = model.predict_hidden(known[rows], posteriors[rows], int(position))
         else:
             pmf = folded[rows, : variable.cardinality]

@@ -203,11 +203,11 @@ def _predict_hidden(
     left: IntArray, hidden: BoolArray, model: JointPMF
 ) -> Callable[[int, IntArray], FloatArray]:
     """Function that gives the PMFs of a variable in the rows where it is hidden, from what is left."""
-    if model.trait_model is None:
+    if model.folding is None:
         posteriors = model.posterior(left)
         return lambda position, rows: model.predict_hidden(left[rows], posteriors[rows], position)
     rows, variables = np.nonzero(hidden)
-    chances = model.trait_model.predict_cells(DenseBlock(left), rows, variables)
+    chances = model.folding.predict_cells(DenseBlock(left), rows, variables)
     cardinalities = model.schema.cardinalities
     return lambda position, _: chances[variables == position, : cardinalities[position]]
 

@@ -318,7 +318,7 @@ def _draw_group(
         shown[:, target] = -1
         predictions = tuple(
             each.predict_hidden(shown, each.posterior(shown), target)
-            if each.trait_model is None
+            if each.folding is None
             else each.predict_proba(shown, target)
             for each in models
         )

@@ -38,8 +38,9 @@ def choose_fit_kind(
     validation: object | None,
     *,
     is_forced: bool,
+    with_traits: bool,
 ) -> KindChoice | None:
-    """Choose between latent classes and states with forests, on some of the samples; None where it cannot be.
+    """Choose between latent classes, states with forests and traits, on some of the samples; None where it cannot be.
 
     Parameters
     ----------
@@ -49,6 +50,8 @@ def choose_fit_kind(
         As for `settle_rank`.
     is_forced
         Whether forests are taken whatever the samples say.
+    with_traits
+        Whether traits are tried.
     """
     schema, target = fit.schema, fit.target
     if isinstance(samples, StoredSamples):
@@ -60,7 +63,12 @@ def choose_fit_kind(
         held_out = schema.encode(validation) if is_given else None
         splits = split_samples(samples, held_out, schema, target)
     return choose_kind(
-        splits, is_forced=is_forced, members=fit.options.members, seed=fit.seed, budget=BUDGET
+        splits,
+        is_forced=is_forced,
+        with_traits=with_traits,
+        members=fit.options.members,
+        seed=fit.seed,
+        budget=BUDGET,
     )
 
 

@@ -1,11 +1,12 @@
-"""Latent classes or states with forests, and how many: one comparison of all, the least first.
+"""Latent classes, states with forests or continuous traits, and how many: one comparison of all, the least first.
 
 Variables that are columns of one fact depend on each other in any state. Latent classes need states for that, hundreds
 in some tables, where a few states with forests say more in less time; where nothing depends within states, forests are
 parameters without use. So few states of either kind are fitted first, and of all candidates that held-out samples
 cannot distinguish from the best the one of the fewest free parameters is taken. Where the pairs of the best classes
 leave nothing but noise, only forests of fewer parameters than those are tried; and classes are doubled beyond few
-states only where forests have not made that needless.
+states only where forests have not made that needless. People who differ by degree, and not in kind, need a class for
+every degree: one to three traits are tried as well, as long as another one gains.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from pmflib.core.defaults import LIMITS, RANKS_BY_SAMPLES
 from pmflib.em.forests.em import TreeOptions
 from pmflib.em.forests.samples import TreeSamples, are_modest
 from pmflib.em.forests.structure import find_residuals
+from pmflib.em.samples import SamplesInMemory
+from pmflib.em.traits.quadrature import GRIDS, ItemDesign
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import count_parameters
 from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.item_responses import fit_items
 from pmflib.fitting.ranks.by_samples import MAX_RANK, SampleSearch
 from pmflib.fitting.ranks.choice import OnRankProgress, RankProgress
 from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET
@@ -35,8 +39,8 @@ from pmflib.fitting.tree_fit import TreeFit
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 
-Kind: TypeAlias = Literal["classes", "forests"]
-"""Independence within states, or forests."""
+Kind: TypeAlias = Literal["classes", "forests", "traits"]
+"""Independence within states, forests within states, or independence given continuous traits."""
 
 FEW = 16
 """Latent classes up to which they are doubled before forests are tried."""
@@ -48,16 +52,22 @@ PSEUDO_COUNT = 1.0
 """Pseudo-count of all fits with forests that are compared: the best shrinkage is chosen once the rank is."""
 HOPELESS = 3.0
 """Standard errors below the best classes at which forests of nearly as many states leave none of fewer to be tried."""
+MAX_TRAIT_LEVELS = 30
+"""Levels of a variable up to which traits are tried: each has a slope of its own where none has a value."""
+MAX_TRAIT_WORK = 300_000_000
+"""Observed cells times points of a grid, of all splits, up to which so many traits are tried: some seconds."""
+TRAIT_PASSES, TRAIT_TOL = 100, 1e-6
+"""Passes of the fits of traits that are compared, at most, and the share of the objective that ends them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A number of states of one kind.
+    """A number of states of one kind, or of traits.
 
     Parameters
     ----------
     kind, rank
-        What it is.
+        What it is; the rank of traits is their number.
     n_parameters
         Free parameters.
     scores
@@ -74,10 +84,19 @@ class Candidate:
         """What distinguishes it."""
         return {"kind": self.kind, "rank": self.rank, "parameters": self.n_parameters}
 
+    @property
+    def order(self) -> tuple[int, str]:
+        """What candidates are put in order by: free parameters; traits come after one class more than there are traits.
+
+        These have the parameters of the traits, nearly, and say as much where people differ in kind.
+        """
+        more = self.rank * (self.rank + 1) // 2 if self.kind == "traits" else 0
+        return self.n_parameters + more, self.kind
+
 
 @dataclass(frozen=True)
 class KindChoice:
-    """Classes or forests, and how many states.
+    """Classes, forests or traits, and how many.
 
     Parameters
     ----------
@@ -105,7 +124,10 @@ class KindChoice:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Sentences that say why."""
-        reason = f"classes and forests: {self.ranks.reason}"
+        kinds = {str(point.settings["kind"]): None for point in self.ranks.points}
+        *others, last = sorted(kinds)
+        named = f"{', '.join(others)} and {last}" if others else last
+        reason = f"{named}: {self.ranks.reason}"
         return (f"{reason}; {self.left_out}" if self.left_out else reason,)
 
 
@@ -113,6 +135,7 @@ def choose_kind(
     splits: Sequence[RankSamples],
     *,
     is_forced: bool = False,
+    with_traits: bool = False,
     members: int = 1,
     seed: int = 0,
     client: Any = None,
@@ -120,7 +143,7 @@ def choose_kind(
     checkpoint: Path | None = None,
     on_progress: OnRankProgress | None = None,
 ) -> KindChoice | None:
-    """Compare latent classes with states with forests, and choose the least that is as good as the best.
+    """Compare latent classes, forests and traits, and choose the least that is as good as the best.
 
     Parameters
     ----------
@@ -130,6 +153,8 @@ def choose_kind(
         is left to others.
     is_forced
         Whether forests are taken whatever the samples say.
+    with_traits
+        Whether traits are tried, too, where there is no target, and models are not averaged.
     members
         Models that will be averaged: single ones are compared, and how many classes to average is left to others.
     seed
@@ -167,19 +192,22 @@ def choose_kind(
     if classes is None and not is_forced:
         rank = max(forests.candidates, key=lambda each: float(each.scores.mean())).rank
         given = [fit_plain(splits[0], rank, seed)]
+    traits: list[Candidate] = []
+    if with_traits and classes is not None and members == 1:
+        traits = fit_traits_of_splits(splits, seed, on_progress)
     while True:
         of_classes = given if classes is None else list_classes(classes, splits[0])
         candidates = sorted(
-            [*of_classes, *forests.candidates], key=lambda each: (each.n_parameters, each.kind)
+            [*of_classes, *forests.candidates, *traits], key=lambda each: each.order
         )
         compared = compare_kinds(candidates)
         chosen = candidates[compared.points.index(compared.chosen)]
         if classes is not None and _goes_on(classes, chosen, splits[0]):
             continue
-        if chosen.kind == "classes" or not forests.fill_in(chosen.rank):
+        if chosen.kind != "forests" or not forests.fill_in(chosen.rank):
             break
-    left_out = "" if classes is None or chosen.kind == "forests" else classes.left_out
-    is_final = chosen.kind == "forests" or (classes is not None and members == 1)
+    left_out = "" if classes is None or chosen.kind != "classes" else classes.left_out
+    is_final = chosen.kind != "classes" or (classes is not None and members == 1)
     return KindChoice(chosen.kind, chosen.rank, compared, is_final, left_out)
 
 
@@ -250,7 +278,7 @@ def _goes_on(classes: SampleSearch, chosen: Candidate, samples: RankSamples) -> 
     if classes.has_settled or classes.left_out:
         return False
     most = MAX_RANK
-    if chosen.kind == "forests":
+    if chosen.kind != "classes":
         most = max(classes.ranks)
         while 2 * most <= MAX_RANK and _count_classes(samples, 2 * most) <= chosen.n_parameters:
             most *= 2
@@ -260,6 +288,51 @@ def _goes_on(classes: SampleSearch, chosen: Candidate, samples: RankSamples) -> 
     classes.go_on(most)
     classes.fill_in()
     return classes.ranks != tried
+
+
+def fit_traits_of_splits(
+    splits: Sequence[RankSamples], seed: int, on_progress: OnRankProgress | None
+) -> list[Candidate]:
+    """Fit one trait, two and three, as long as another one makes held-out samples likelier by more than chance.
+
+    Parameters
+    ----------
+    splits, seed, on_progress
+        As for `choose_kind`.
+
+    Returns
+    -------
+    Candidates; none of fewer than three variables, or of one with many levels.
+    """
+    schema, found = splits[0].schema, list[Candidate]()
+    if schema.n_variables < 3 or schema.cardinalities.max() > MAX_TRAIT_LEVELS:
+        return found
+    n_cells = sum(each.n_observed for each in splits)
+    for n_traits, (n_points, _) in GRIDS.items():
+        if n_cells * n_points**n_traits > MAX_TRAIT_WORK or n_traits > schema.n_variables // 3:
+            break
+        if on_progress is not None:
+            doing, tried = f"{n_traits} traits", tuple(range(1, n_traits + 1))
+            on_progress(RankProgress("samples", doing, tried, n_traits - 1, n_traits, None))
+        design, scores = ItemDesign(schema, n_traits), []
+        for each in splits:
+            fitted, _, _ = fit_items(
+                SamplesInMemory(each.codes, schema.offsets, n_points**n_traits),
+                design,
+                each.counts if each.variables.size == schema.n_variables else None,
+                pseudo_count=PSEUDO_COUNT,
+                max_passes=TRAIT_PASSES,
+                tol=TRAIT_TOL,
+                seed=seed,
+            )
+            scores.append(each.score(fitted))
+        reached = Candidate("traits", n_traits, design.n_parameters, np.concatenate(scores))
+        found.append(reached)
+        if n_traits > 1:
+            gain = compare_samples(reached.scores, found[-2].scores)
+            if gain.mean <= gain.error:
+                break
+    return found
 
 
 class _ForestFits:

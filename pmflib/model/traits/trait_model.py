@@ -88,6 +88,9 @@ class TraitModel:
         float64 of shape (n_traits,): prior of the traits.
     covariance
         float64 of shape (n_traits, n_traits), positive definite.
+    is_quadrature
+        Whether the states that the joint PMF is given with are points of a quadrature, with the prior's weights: they
+        answer exactly, and nothing is folded in. Else they are people.
 
     Raises
     ------
@@ -105,6 +108,7 @@ class TraitModel:
     slopes: FloatArray
     mean: FloatArray
     covariance: FloatArray
+    is_quadrature: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema):
@@ -291,10 +295,11 @@ class TraitModel:
         return {name: (getattr(self, name[6:]), dims) for name, dims in ARRAYS.items()}
 
     @classmethod
-    def load(cls, path: Path, schema: Schema) -> TraitModel:
+    def load(cls, path: Path, schema: Schema, is_quadrature: bool) -> TraitModel:
         """Read the parameters from the Zarr group of a model."""
         arrays, _ = read_arrays(path, list(ARRAYS))
-        return cls(schema, **{name[6:]: values for name, values in arrays.items()})
+        fields = {name[6:]: values for name, values in arrays.items()}
+        return cls(schema, **fields, is_quadrature=is_quadrature)
 
     @cached_property
     def _arrays(self) -> tuple[Any, ...]:

@@ -1,0 +1,372 @@
+"""EM of a few traits by quadrature: an item response model whose integral over people is a sum over fixed points.
+
+The points are the latent states of a joint PMF, with the weights of a standard normal as their prior, so that E-step,
+likelihood and answers are those of latent classes, and exact. Only the M-step differs: it fits each variable's PMFs at
+the points by a multinomial logit. It suits one to three traits; more are for Laplace's approximation, which the
+neighbours of this module fit, and which needs many observed cells of each person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from pmflib.core.arrays import Arrays, FloatArray, Parameters, sum_blocks
+from pmflib.em.checkpoint import Checkpoint
+from pmflib.em.driver import is_near_limit, run_em
+from pmflib.model.statistics import EMStatistics, Evaluate
+from pmflib.model.traits.level_scores import make_contrasts, read_values
+from pmflib.model.traits.trait_model import TraitModel
+from pmflib.schema import Schema
+
+GRIDS = {1: (31, 4.5), 2: (15, 4.2), 3: (9, 3.6)}
+"""Points along each trait, and the outermost of them, by the number of traits."""
+NEWTON_STEPS = 4
+"""Newton steps of a variable in an M-step, at most: the next pass goes on."""
+SETTLED = 1e-9
+"""Largest step of a coefficient after which an M-step ends."""
+HALVINGS = 20
+"""Halvings of a step that does not gain, at most."""
+
+
+def make_grid(n_traits: int) -> tuple[FloatArray, FloatArray]:
+    """Points of a standard normal in so many dimensions, and their weights.
+
+    Parameters
+    ----------
+    n_traits
+        1 to 3.
+
+    Returns
+    -------
+    Points (n_points, n_traits), in standard deviations, and weights (n_points,), which sum to 1.
+    """
+    n_points, end = GRIDS[n_traits]
+    line = np.linspace(-end, end, n_points)
+    points = np.stack(np.meshgrid(*[line] * n_traits, indexing="ij"), axis=-1)
+    points = points.reshape(-1, n_traits)
+    weights = np.exp(-0.5 * (points**2).sum(axis=1))
+    return points, weights / weights.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class ItemDesign:
+    """How the logits of the levels of all variables follow from free coefficients.
+
+    A variable of L levels has L - 1 intercepts. For each trait it has one slope where its levels have values, of which
+    the logits are then a line (partial credit), and L - 1 of them where they have none (nominal response). Coefficients
+    of a variable are together: its intercepts, then its slopes, trait by trait.
+
+    Parameters
+    ----------
+    schema
+        Variables.
+    n_traits
+        1 to 3.
+    """
+
+    schema: Schema
+    n_traits: int
+
+    @cached_property
+    def grid(self) -> tuple[FloatArray, FloatArray]:
+        """Points of the traits, and their weights."""
+        return make_grid(self.n_traits)
+
+    @cached_property
+    def intercepts(self) -> list[FloatArray]:
+        """Of each variable what intercepts add to its logits, (cardinality, cardinality - 1)."""
+        return [make_contrasts(each.cardinality) for each in self.schema]
+
+    @cached_property
+    def directions(self) -> list[FloatArray]:
+        """Of each variable what the slopes of a trait add to its logits, (cardinality, number of slopes)."""
+        tables = []
+        for variable, contrasts in zip(self.schema, self.intercepts, strict=True):
+            values = read_values(variable)
+            if values is None or len(values) < 3:
+                tables.append(contrasts)
+            else:
+                centred = np.array(values) - np.mean(values)
+                tables.append((centred / np.sqrt((centred**2).sum()))[:, None])
+        return tables
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where the coefficients of each variable begin, and the end of all."""
+        sizes = [
+            a.shape[1] + self.n_traits * b.shape[1]
+            for a, b in zip(self.intercepts, self.directions, strict=True)
+        ]
+        return [0, *np.cumsum(sizes).tolist()]
+
+    @property
+    def n_parameters(self) -> int:
+        """Free parameters: coefficients, less the turns of the traits, which change nothing."""
+        return self.starts[-1] - self.n_traits * (self.n_traits - 1) // 2
+
+    def expand(self, position: int) -> FloatArray:
+        """What each coefficient of a variable adds to its logits: (cardinality, n_points, n_coefficients)."""
+        points, intercepts, directions = (
+            self.grid[0],
+            self.intercepts[position],
+            self.directions[position],
+        )
+        shape = len(intercepts), len(points)
+        base = np.broadcast_to(intercepts[:, None, :], (*shape, intercepts.shape[1]))
+        slopes = [points[None, :, f, None] * directions[:, None, :] for f in range(self.n_traits)]
+        return np.concatenate([base, *slopes], axis=2)
+
+    def project(self, base: FloatArray, slopes: FloatArray) -> FloatArray:
+        """Coefficients whose logits are nearest to these, (n_levels,) and (n_levels, n_traits)."""
+        found = []
+        for position in range(self.schema.n_variables):
+            rows = self.schema.rows_of(position)
+            # columns are orthonormal
+            found.append((self.intercepts[position] * base[rows, None]).sum(axis=0))
+            for f in range(self.n_traits):
+                found.append((self.directions[position] * slopes[rows, f, None]).sum(axis=0))
+        return np.concatenate(found)
+
+    def spread(self, coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Logits of all levels where traits are 0 (n_levels,), and what traits add to them (n_levels, n_traits)."""
+        base = np.empty(self.schema.n_levels)
+        slopes = np.empty((self.schema.n_levels, self.n_traits))
+        for position in range(self.schema.n_variables):
+            rows = self.schema.rows_of(position)
+            own = coefficients[self.starts[position] : self.starts[position + 1]]
+            n_base = self.intercepts[position].shape[1]
+            base[rows] = (self.intercepts[position] * own[:n_base]).sum(axis=1)
+            by_trait = own[n_base:].reshape(self.n_traits, -1)
+            for f in range(self.n_traits):
+                slopes[rows, f] = (self.directions[position] * by_trait[f]).sum(axis=1)
+        return base, slopes
+
+    def make_model(self, coefficients: FloatArray) -> TraitModel:
+        """Trait model of coefficients, whose traits are standard normal."""
+        n = self.n_traits
+        return TraitModel(
+            self.schema, *self.spread(coefficients), np.zeros(n), np.eye(n), is_quadrature=True
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ItemState:
+    """State of EM after some passes: the next one goes on from it, to the same bits.
+
+    Parameters
+    ----------
+    coefficients
+        float64 of shape (n_coefficients,), as `ItemDesign` has them.
+    loss_history
+        Objective before each pass, nats per sample: minus the log-likelihood and the share of the pseudo-counts.
+    log_likelihoods
+        Before each pass, nats per sample.
+    last_change
+        Largest change of a conditional probability in the last pass.
+    """
+
+    coefficients: FloatArray
+    loss_history: tuple[float, ...] = ()
+    log_likelihoods: tuple[float, ...] = ()
+    last_change: float = np.inf
+
+    @property
+    def parameters(self) -> FloatArray:
+        """What the next pass is made under."""
+        return self.coefficients
+
+    @property
+    def n_passes(self) -> int:
+        """Number of passes made."""
+        return len(self.loss_history)
+
+    def to_arrays(self) -> Arrays:
+        """The state as a checkpoint keeps it."""
+        return {
+            "coefficients": self.coefficients,
+            "loss_history": np.array(self.loss_history),
+            "log_likelihoods": np.array(self.log_likelihoods),
+            "last_change": np.array(self.last_change),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> ItemState:
+        """The state that `to_arrays` was called on, to the same bits."""
+        losses, likelihoods = arrays["loss_history"].tolist(), arrays["log_likelihoods"].tolist()
+        return cls(
+            arrays["coefficients"], tuple(losses), tuple(likelihoods), float(arrays["last_change"])
+        )
+
+
+def run_item_em(
+    evaluate: Evaluate[Parameters],
+    state: ItemState | Callable[[], ItemState],
+    design: ItemDesign,
+    level_pseudo_counts: FloatArray,
+    *,
+    max_passes: int,
+    tol: float,
+    checkpoint: Checkpoint[ItemState] | None = None,
+    on_pass: Callable[[ItemState], None] | None = None,
+) -> tuple[ItemState, bool]:
+    """Make passes until what they may still gain is small.
+
+    Parameters
+    ----------
+    evaluate
+        Sufficient statistics of the training samples under prior and factors.
+    state
+        Start, or what makes it.
+    design
+        What coefficients are.
+    level_pseudo_counts
+        float64 of shape (n_levels,), at least 0: samples that each level is taken to have besides, as probable at one
+        point as at another. They draw slopes toward 0.
+    max_passes, tol, checkpoint, on_pass
+        As for `pmflib.em.joint_pmf_em.run_joint_pmf_em`.
+
+    Returns
+    -------
+    The state at the end, whose objective never rises from pass to pass, and whether passes have converged.
+
+    References
+    ----------
+    Bock and Aitkin (1981), Psychometrika 46(4), for EM by quadrature; Bock (1972), Psychometrika 37(1), for nominal
+    responses; Masters (1982), Psychometrika 47(2), for partial credit.
+    """
+    points, weights = design.grid
+    added = level_pseudo_counts[:, None] * weights
+    designs = [design.expand(position) for position in range(design.schema.n_variables)]
+
+    def find_statistics(coefficients: FloatArray) -> tuple[FloatArray, EMStatistics]:
+        factors = design.make_model(coefficients).find_factors(points)
+        return factors, evaluate((weights, factors))
+
+    def update(state: ItemState, found: tuple[FloatArray, EMStatistics]) -> ItemState:
+        factors, statistics = found
+        n_rows = max(statistics.n_rows, 1)
+        penalty = float((added * np.log(np.maximum(factors, 1e-300))).sum())
+        mass = statistics.level_mass + added
+        coefficients = np.concatenate(
+            [
+                _fit_variable(designs[k], mass[design.schema.rows_of(k)], state.coefficients[a:b])
+                for k, (a, b) in enumerate(
+                    zip(design.starts[:-1], design.starts[1:], strict=True)
+                )
+            ]
+        )
+        moved = design.make_model(coefficients).find_factors(points)
+        log_likelihood = statistics.log_likelihood
+        return replace(
+            state,
+            coefficients=coefficients,
+            loss_history=(*state.loss_history, -(log_likelihood + penalty) / n_rows),
+            log_likelihoods=(*state.log_likelihoods, log_likelihood / n_rows),
+            last_change=float(np.abs(moved - factors).max(initial=0.0)),
+        )
+
+    def has_converged(state: ItemState) -> bool:
+        return is_near_limit(state.loss_history, tol)
+
+    end = run_em(
+        find_statistics,
+        update,
+        state,
+        has_converged=has_converged,
+        max_passes=max_passes,
+        checkpoint=checkpoint,
+        on_pass=on_pass,
+    )
+    return end, has_converged(end)
+
+
+def _fit_variable(
+    expanded: FloatArray, mass: FloatArray, coefficients: FloatArray
+) -> FloatArray:
+    """Raise the likelihood of a multinomial logit by Newton's steps, which are halved until they gain.
+
+    Parameters
+    ----------
+    expanded
+        float64 of shape (n_levels, n_points, n_coefficients).
+    mass
+        float64 of shape (n_levels, n_points): samples.
+    coefficients
+        float64 of shape (n_coefficients,): start.
+    """
+    if not coefficients.size:
+        return coefficients
+    totals = mass.sum(axis=0)
+    value, chances = _score_logit(expanded, mass, totals, coefficients)
+    for _ in range(NEWTON_STEPS):
+        slopes, curvature = derive_logit(expanded, mass, totals, chances)
+        # a ridge that is nothing beside the samples: where there are none, nothing moves
+        ridge = 1e-10 * (1.0 + np.trace(curvature))
+        step = np.linalg.solve(curvature + ridge * np.eye(slopes.size), slopes)
+        for _ in range(HALVINGS):
+            tried = coefficients + step
+            reached, moved = _score_logit(expanded, mass, totals, tried)
+            if reached >= value:
+                break
+            step = step / 2
+        else:
+            break
+        coefficients, value, chances = tried, reached, moved
+        if np.abs(step).max() < SETTLED:
+            break
+    return coefficients
+
+
+def _score_logit(
+    expanded: FloatArray, mass: FloatArray, totals: FloatArray, coefficients: FloatArray
+) -> tuple[float, FloatArray]:
+    """Log-likelihood of samples under a multinomial logit, nats, and its probabilities (n_levels, n_points)."""
+    logits = np.einsum("lqp,p->lq", expanded, coefficients)
+    top = logits.max(axis=0)
+    sizes = np.exp(logits - top)
+    scale = sizes.sum(axis=0)
+    value = float((mass * logits).sum() - (totals * (top + np.log(scale))).sum())
+    return value, sizes / scale
+
+
+def derive_logit(
+    expanded: FloatArray, mass: FloatArray, totals: FloatArray, chances: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Gradient of the log-likelihood of a multinomial logit in its coefficients, and its negative Hessian.
+
+    Parameters
+    ----------
+    expanded, mass
+        As for the M-step: (n_levels, n_points, n_coefficients) and (n_levels, n_points).
+    totals
+        float64 of shape (n_points,): samples of all levels.
+    chances
+        float64 of shape (n_levels, n_points): probabilities of the levels.
+    """
+    slopes = np.einsum("lqp,lq->p", expanded, mass - totals * chances)
+    weighted = expanded * (totals * chances)[:, :, None]
+    means = np.einsum("lqp,lq->qp", expanded, chances)
+    curvature = np.einsum("lqp,lqr->pr", weighted, expanded)
+    curvature -= np.einsum("qp,qr->pr", means * totals[:, None], means)
+    return slopes, curvature
+
+
+def weigh_levels(schema: Schema, singles: FloatArray, pseudo_count: float) -> FloatArray:
+    """Pseudo-counts of levels: of each variable so many per level in the mean, spread as its PMF is.
+
+    Parameters
+    ----------
+    schema
+        Variables.
+    singles
+        float64 of shape (n_levels,): PMF of each variable.
+    pseudo_count
+        At least 0.
+    """
+    sizes = np.repeat(schema.cardinalities, schema.cardinalities)
+    totals = np.repeat(sum_blocks(singles, schema.offsets), schema.cardinalities)
+    return pseudo_count * sizes * singles / np.where(totals > 0, totals, 1.0)

@@ -1,0 +1,270 @@
+"""Item response models of one to three traits, fitted to samples by maximum likelihood."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray, check_whole, spread_pairs
+from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT
+from pmflib.core.errors import PmfError, SchemaError
+from pmflib.counting.folds import infer_schema
+from pmflib.counting.marginals import Marginals, normalise_singles
+from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.display.progress import report_step, reports_progress
+from pmflib.em.samples import Samples, SamplesInMemory
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.em.traits.fit import make_model
+from pmflib.em.traits.quadrature import (
+    GRIDS,
+    ItemDesign,
+    ItemState,
+    run_item_em,
+    weigh_levels,
+)
+from pmflib.fitting.criteria import measure_fit
+from pmflib.fitting.fit_result import STILL, FitResult
+from pmflib.fitting.fit_statistics import HeldOutScore
+from pmflib.model import JointPMF
+from pmflib.model.statistics import EMStatistics
+from pmflib.model.traits.level_scores import LevelScores
+from pmflib.schema import Schema
+
+MAX_PASSES, TOL = 500, 1e-8
+"""Passes at most, and the share of the objective that those to come may gain where they end."""
+TURNS = 3
+"""Times that traits are turned to their principal axes: passes go on from each turn."""
+TURNED = 1e-4
+"""Largest change of a slope by a turn after which there is no other."""
+
+
+@reports_progress
+def fit_item_responses(
+    samples: object,
+    n_traits: int = 1,
+    *,
+    schema: Schema | None = None,
+    validation: object | None = None,
+    counts: PairCounts | None = None,
+    pseudo_count: float = DEFAULT_PSEUDO_COUNT,
+    max_passes: int = MAX_PASSES,
+    seed: int = 0,
+) -> FitResult:
+    """Fit an item response model: people differ on one to three traits, and answers depend on nothing else.
+
+    Levels with values follow the generalised partial credit model, those without the nominal response model, variables
+    of two levels the two-parameter logistic model, which both are then. The integral over people is a sum over fixed
+    points, which are the states of the joint PMF: its likelihood and answers are exact. For many traits, and many
+    observed cells of each person, as in ratings, take `pmflib.fit_traits`.
+
+    Parameters
+    ----------
+    samples
+        A table, with -1 or None missing, or `StoredSamples`.
+    n_traits
+        1 to 3. ``fit_em(samples, rank="auto")`` compares them with each other, and with latent classes.
+    schema
+        Variables; by default those of stored samples, or inferred from the table.
+    validation
+        Held-out samples to say the likelihood of, in memory or stored; they choose nothing.
+    counts
+        Co-occurrence counts of stored samples to start from; without them slopes start at random. Those of a table are
+        counted here.
+    pseudo_count
+        Mean pseudo-count per level, at least 0: draws slopes toward 0.
+    max_passes
+        Limit of the passes of EM, at least 1.
+    seed
+        Seed of what is drawn for the start.
+
+    Returns
+    -------
+    The model, which holds its `trait_model`, and how it was reached. Traits are standard normal and turned to principal
+    axes: the first moves the observed cells most, and levels of greater value are likelier where it is greater.
+    `pmflib.standard_errors` gives errors of intercepts and slopes.
+
+    Raises
+    ------
+    PmfError
+        If n_traits or another option is out of range, or there are no samples.
+    SchemaError
+        If samples do not fit the schema.
+
+    References
+    ----------
+    Bock and Aitkin (1981), Psychometrika 46(4); Bock (1972), Psychometrika 37(1); Muraki (1992), Applied Psychological
+    Measurement 16(2).
+    """
+    check_whole("n_traits", n_traits)
+    if n_traits not in GRIDS:
+        raise PmfError(
+            f"n_traits is {n_traits}; give 1 to {max(GRIDS)}, or fit more of them by pmflib.fit_traits"
+        )
+    check_whole("max_passes", max_passes)
+    if max_passes < 1:
+        raise PmfError(f"max_passes is {max_passes}; give at least 1")
+    if not pseudo_count >= 0:
+        raise PmfError(f"pseudo_count is {pseudo_count}; give at least 0")
+    if isinstance(samples, StoredSamples):
+        schema, training = samples.schema, samples
+        n_rows = samples.n_rows
+    else:
+        schema = infer_schema(samples) if schema is None else schema
+        if not isinstance(schema, Schema):
+            raise SchemaError(f"schema is {type(schema).__name__}; give a pmflib.Schema")
+        codes = schema.encode(samples)
+        n_rows = len(codes)
+        training = SamplesInMemory(codes, schema.offsets, _count_points(n_traits))
+        counts = count_pairs(codes, schema, n_folds=1) if n_rows else None
+    if not n_rows:
+        raise PmfError("samples has no rows; a fit needs at least one")
+    limit = f"{n_traits} traits"
+
+    def report(state: ItemState) -> None:
+        report_step(state.n_passes, max_passes, f"{limit}: pass {state.n_passes}")
+
+    fitted, state, converged = fit_items(
+        training,
+        ItemDesign(schema, n_traits),
+        counts,
+        pseudo_count=pseudo_count,
+        max_passes=max_passes,
+        seed=seed,
+        on_pass=report,
+    )
+    measured = measure_fit(fitted, training.source)
+    score = None
+    if validation is not None:
+        score = _score(fitted, validation)
+    return FitResult(
+        model=fitted,
+        loss_history=state.loss_history,
+        held_out=() if score is None else (score.per_row,),
+        best_pass=state.n_passes,
+        converged=converged and state.last_change <= STILL,
+        method="item responses",
+        log_likelihoods=(*state.log_likelihoods, measured.per_row),
+        training=measured,
+        held_out_score=score,
+        last_change=state.last_change,
+    )
+
+
+def fit_items(
+    training: Samples,
+    design: ItemDesign,
+    counts: PairCounts | None,
+    *,
+    pseudo_count: float = DEFAULT_PSEUDO_COUNT,
+    max_passes: int = MAX_PASSES,
+    tol: float = TOL,
+    seed: int = 0,
+    on_pass: object = None,
+) -> tuple[JointPMF, ItemState, bool]:
+    """Fit the traits of a design to samples, and turn them to principal axes.
+
+    Parameters
+    ----------
+    training
+        Samples, in memory or stored.
+    design
+        Variables and number of traits.
+    counts
+        Co-occurrence counts of the samples; None starts from random slopes.
+    pseudo_count, max_passes, seed
+        As for `fit_item_responses`.
+    tol
+        Share of the objective that passes to come may gain where they end.
+    on_pass
+        Called with the state after each pass; None calls nothing.
+
+    Returns
+    -------
+    The model, the state of EM at its end, and whether passes have converged.
+    """
+    schema = design.schema
+    points, weights = design.grid
+
+    def evaluate(model: tuple[FloatArray, FloatArray]) -> EMStatistics:
+        return training.evaluate([model])[0]
+
+    if counts is None:
+        uniform = weights, np.repeat(1.0 / np.repeat(schema.cardinalities, schema.cardinalities), len(weights)).reshape(schema.n_levels, -1)
+        level_counts = evaluate(uniform).level_mass.sum(axis=1)
+    else:
+        level_counts = counts.count_levels().astype(float)
+    singles = normalise_singles(np.rint(level_counts).astype(np.int64), schema.offsets)
+    slopes = _find_start(design, singles, counts, seed)
+    state = ItemState(design.project(np.log(singles), slopes))
+    added = weigh_levels(schema, singles, pseudo_count)
+    scores = LevelScores.make(schema, level_counts)
+    converged = False
+    for _ in range(1 if design.n_traits == 1 else TURNS):
+        run = partial(run_item_em, evaluate, design=design, level_pseudo_counts=added)
+        state, converged = run(state=state, max_passes=max_passes, tol=tol, on_pass=on_pass)
+        before = design.spread(state.coefficients)
+        turned = make_model(schema, scores, level_counts, *before)
+        moved = float(np.abs(turned.slopes - before[1]).max(initial=0.0))
+        if design.n_traits > 1 and moved <= TURNED:
+            break
+        state = ItemState(
+            design.project(turned.base, turned.slopes),
+            state.loss_history,
+            state.log_likelihoods,
+            state.last_change,
+        )
+    traits = design.make_model(state.coefficients)
+    origin = {
+        "method": "item responses",
+        "n_traits": design.n_traits,
+        "pseudo_count": pseudo_count,
+        "passes": state.n_passes,
+    }
+    return (
+        JointPMF(weights, traits.find_factors(points), schema, origin, traits),
+        state,
+        converged,
+    )
+
+
+def _find_start(
+    design: ItemDesign, singles: FloatArray, counts: PairCounts | None, seed: int
+) -> FloatArray:
+    """Slopes to start from (n_levels, n_traits): where traits are weak, pairs deviate from independence by their product."""
+    schema, n_traits = design.schema, design.n_traits
+    noise = np.random.default_rng([seed, n_traits]).standard_normal((schema.n_levels, n_traits))
+    if counts is None:
+        return 0.5 * noise
+    marginals = Marginals.from_counts(counts)
+    roots = np.sqrt(singles)
+    expected = singles[:, None] * singles
+    known = spread_pairs(marginals.observed, marginals.offsets)
+    residuals = np.where(known, (marginals.pairs - expected) / np.sqrt(expected), 0.0)
+    values, vectors = np.linalg.eigh((residuals + residuals.T) / 2)
+    sizes = np.sqrt(np.maximum(values[::-1][:n_traits], 0.0))
+    found = vectors[:, ::-1][:, :n_traits]
+    # what has an eigenvector has its opposite, and which of them is found is chance
+    signs = np.where(found[np.abs(found).argmax(axis=0), np.arange(found.shape[1])] < 0, -1.0, 1.0)
+    slopes = np.zeros((schema.n_levels, n_traits))
+    slopes[:, : found.shape[1]] = np.clip(found * signs * sizes / roots[:, None], -2.0, 2.0)
+    return slopes + 0.05 * noise
+
+
+def _count_points(n_traits: int) -> int:
+    """Points of a grid."""
+    return GRIDS[n_traits][0] ** n_traits
+
+
+def _score(model: JointPMF, validation: object) -> HeldOutScore | None:
+    """Log-likelihood of held-out samples."""
+    if isinstance(validation, StoredSamples):
+        held_out: Samples = validation
+        n_rows = validation.n_rows
+    else:
+        codes: IntArray = model.schema.encode(validation)
+        n_rows = len(codes)
+        held_out = SamplesInMemory(codes, model.schema.offsets, model.rank)
+    if not n_rows:
+        return None
+    return HeldOutScore(held_out.score([(model.prior, model.factors)]), n_rows)
