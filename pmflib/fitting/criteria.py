@@ -16,6 +16,7 @@ from pmflib.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.em.traits.quadrature import ItemDesign
 from pmflib.fitting.fit_statistics import Criteria
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -90,7 +91,7 @@ def count_parameters(model: JointPMF, level_counts: IntArray | None = None) -> i
 
     Returns
     -------
-    States of positive prior less one, and, for each of them and each variable, the levels of positive
+    Intercepts and slopes of traits, less the turns that change nothing. Of others states of positive prior less one, and, for each of them and each variable, the levels of positive
     probability less one: what is exactly 0 stays there in EM and is fixed.
 
     Raises
@@ -98,9 +99,12 @@ def count_parameters(model: JointPMF, level_counts: IntArray | None = None) -> i
     SchemaError
         If level_counts has another shape.
     PmfError
-        If the model has continuous traits: its states are points of an integral, and no parameters.
+        If the model has continuous traits, and is no maximum of a likelihood: its states are people.
     """
-    if model.trait_model is not None:
+    traits = model.trait_model
+    if traits is not None and traits.is_quadrature:
+        return ItemDesign(model.schema, traits.n_traits).n_parameters
+    if traits is not None:
         raise PmfError(
             "model has continuous traits, whose states are no parameters to count; compare it with others by "
             "held-out samples, as method 'compare' does"
@@ -160,7 +164,7 @@ def measure_fit(model: JointPMF, source: BlockSource) -> Criteria:
     # a sum of logarithms: a product of thousands of variables overflows
     log_cells = float(np.log(np.maximum(seen, 1)).sum())
     n_cells = round(math.exp(log_cells)) if log_cells < MOST_LOG_CELLS else math.inf
-    is_counted = model.trait_model is None
+    is_counted = model.folding is None
     return Criteria(
         log_likelihood=float(sums.log_likelihood),
         entropy=float(sums.entropy),

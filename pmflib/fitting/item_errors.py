@@ -1,0 +1,230 @@
+"""Standard errors of the intercepts and slopes of item response models, by the observed information of the samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.blocks import weigh_rows
+from pmflib.core.errors import MemoryPlanError
+from pmflib.em.block_source import BlockSource, iterate_distinct
+from pmflib.em.traits.quadrature import ItemDesign, weigh_levels
+from pmflib.model import JointPMF
+from pmflib.model.statistics import sum_fields
+from pmflib.model.traits.level_scores import LevelScores
+from pmflib.store.sample_blocks import BlockGroup
+
+MAX_COEFFICIENTS = 1000
+"""Intercepts and slopes whose information is inverted."""
+BATCH_NUMBERS = 1 << 22
+"""Scores of samples at points in memory at a time."""
+LEAST_SHARE = 1e-7
+"""Share of the information of people whose traits are known below which a direction is not determined."""
+TOUCHED = 1e-3
+"""Share of a number's own part in such directions from which on it is not determined."""
+
+
+@dataclass(frozen=True, eq=False)
+class ItemCovariance:
+    """What samples say of the logits of levels.
+
+    Parameters
+    ----------
+    base_errors
+        float64 of shape (n_levels,): standard errors of logits where traits are 0; NaN where not determined.
+    slope_errors
+        float64 of shape (n_levels, n_traits): of what traits add to them.
+    distance
+        Standard errors between the parameters and the maximum of the objective they were fitted by.
+    """
+
+    base_errors: FloatArray
+    slope_errors: FloatArray
+    distance: float
+
+
+def find_item_covariance(model: JointPMF, source: BlockSource) -> ItemCovariance:
+    """Find standard errors of an item response model: those of the observed information, or White's where larger.
+
+    Traits that are turned fit as well. The model's are turned to principal axes, and errors are those of parameters
+    that keep to them.
+
+    Parameters
+    ----------
+    model
+        From `pmflib.fitting.item_responses.fit_item_responses`.
+    source
+        The samples it was fitted to.
+
+    Raises
+    ------
+    MemoryPlanError
+        If there are more than ``MAX_COEFFICIENTS`` intercepts and slopes.
+
+    References
+    ----------
+    Louis (1982), JRSS B 44(2), for the information; White (1982), Econometrica 50(1), for robust errors; Silvey
+    (1959), Annals of Mathematical Statistics 30(2), for parameters under constraints.
+    """
+    traits = model.trait_model
+    assert traits is not None
+    design = ItemDesign(model.schema, traits.n_traits)
+    size = design.starts[-1]
+    if size > MAX_COEFFICIENTS:
+        raise MemoryPlanError(
+            f"the model has {size} intercepts and slopes, above {MAX_COEFFICIENTS}; merge levels, or ask questions: "
+            "answers have errors of their own"
+        )
+    shared = model, design
+    found = source.map_in_turn(
+        _sum_group, sum_fields, *shared, result_bytes=16 * size**2, name="information"
+    )
+    observed = found.complete - found.crossed + found.outer
+    gradient = found.gradient + _derive_penalty(model, design, found.level_counts)
+    # in units of what people with known traits would say
+    scale = np.sqrt(np.diag(found.complete))
+    scale = np.where(scale > 0, scale, 1.0)
+    free = _find_free(model, design, found.level_counts, scale)
+    scaled = free.T @ (observed / np.outer(scale, scale)) @ free
+    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
+    is_known = values > LEAST_SHARE
+    known, loose = free @ vectors[:, is_known], free @ vectors[:, ~is_known]
+    covariance = (known / values[is_known]) @ known.T / np.outer(scale, scale)
+    robust = covariance @ found.outer @ covariance
+    moved = known.T @ (gradient / scale)
+    distance = float(np.sqrt((moved**2 / values[is_known]).sum()))
+    arrays = []
+    for table in _list_logits(design):
+        variances = [np.einsum("np,pq,nq->n", table, each, table) for each in (covariance, robust)]
+        errors = np.sqrt(np.maximum(np.maximum(*variances), 0.0))
+        own = np.linalg.norm(table / scale, axis=1)
+        is_loose = np.linalg.norm((table / scale) @ loose, axis=1) > TOUCHED * np.where(own > 0, own, 1.0)
+        arrays.append(np.where(is_loose, np.nan, errors))
+    base, *slopes = arrays
+    by_trait = np.stack(slopes, axis=1) if slopes else np.zeros((base.size, 0))
+    return ItemCovariance(base, by_trait, distance)
+
+
+@dataclass(frozen=True, eq=False)
+class _ItemInformation:
+    """Sums over samples: information of known traits, products of scores at points and of samples, gradient, levels."""
+
+    complete: FloatArray
+    crossed: FloatArray
+    outer: FloatArray
+    gradient: FloatArray
+    level_counts: FloatArray
+
+
+def _sum_group(group: BlockGroup, model: JointPMF, design: ItemDesign) -> _ItemInformation:
+    schema, size = model.schema, design.starts[-1]
+    tables = [_find_scores(model, design, k) for k in range(schema.n_variables)]
+    sums = _ItemInformation(
+        np.zeros((size, size)),
+        np.zeros((size, size)),
+        np.zeros((size, size)),
+        np.zeros(size),
+        np.zeros(schema.n_levels),
+    )
+    step = max(1, BATCH_NUMBERS // (model.rank * max(size, 1)))
+    for block in iterate_distinct(group):
+        weights = weigh_rows(block)
+        for start in range(0, block.n_rows, step):
+            part = block.cut(start, min(start + step, block.n_rows))
+            own = weights[start : start + part.n_rows]
+            posteriors = np.empty((part.n_rows, model.rank))
+            model.score_block(part, np.empty(part.n_rows), posteriors)
+            codes = part.to_codes(schema.offsets)
+            _add_rows(sums, codes, own[:, None] * posteriors, own, tables, model, design)
+    return sums
+
+
+def _find_scores(model: JointPMF, design: ItemDesign, position: int) -> FloatArray:
+    """Derivatives of a variable's log-probabilities by its coefficients: (cardinality + 1, n_points, n_coefficients).
+
+    The last are those of a missing answer: 0.
+    """
+    expanded = design.expand(position)
+    chances = model.factor(position)
+    centred = expanded - np.einsum("lqp,lq->qp", expanded, chances)
+    return np.concatenate([centred, np.zeros((1, *centred.shape[1:]))])
+
+
+def _add_rows(
+    sums: _ItemInformation,
+    codes: IntArray,
+    mass: FloatArray,
+    weights: FloatArray,
+    tables: list[FloatArray],
+    model: JointPMF,
+    design: ItemDesign,
+) -> None:
+    """Add a batch of rows to the sums, in place; mass is their posterior (n_rows, n_points) times their weights."""
+    offsets, starts = model.schema.offsets, design.starts
+    scores = np.concatenate([tables[k][codes[:, k]] for k in range(len(tables))], axis=2)
+    means = np.einsum("rqp,rq->rp", scores, mass) / weights[:, None]
+    sums.gradient[:] += weights @ means
+    sums.outer[:] += (means * weights[:, None]).T @ means
+    flat = (scores * np.sqrt(mass)[:, :, None]).reshape(-1, scores.shape[2])
+    sums.crossed[:] += flat.T @ flat
+    for k, table in enumerate(tables):
+        own, is_seen = slice(starts[k], starts[k + 1]), codes[:, k] >= 0
+        held = mass[is_seen].sum(axis=0) * model.factor(k)
+        sums.complete[own, own] += np.einsum("lqp,lq,lqs->ps", table[:-1], held, table[:-1])
+        levels = np.bincount(codes[is_seen, k], weights[is_seen], minlength=len(held))
+        sums.level_counts[offsets[k] : offsets[k + 1]] += levels
+
+
+def _derive_penalty(
+    model: JointPMF, design: ItemDesign, level_counts: FloatArray
+) -> FloatArray:
+    """Gradient of the logarithm of what pseudo-counts add to the likelihood."""
+    totals = np.add.reduceat(level_counts, model.schema.offsets[:-1])
+    sizes = np.repeat(totals, model.schema.cardinalities)
+    singles = np.where(sizes > 0, level_counts / np.where(sizes > 0, sizes, 1.0), 0.0)
+    levels = weigh_levels(model.schema, singles, float(model.origin.get("pseudo_count", 0.0)))
+    parts = []
+    for k in range(model.schema.n_variables):
+        mass = levels[model.schema.rows_of(k), None] * design.grid[1]
+        parts.append(np.einsum("lqp,lq->p", _find_scores(model, design, k)[:-1], mass))
+    return np.concatenate(parts)
+
+
+def _find_free(
+    model: JointPMF, design: ItemDesign, level_counts: FloatArray, scale: FloatArray
+) -> FloatArray:
+    """Orthonormal directions of the scaled coefficients, as columns, in which traits keep to their principal axes."""
+    size, n_traits = design.starts[-1], design.n_traits
+    if n_traits == 1:
+        return np.eye(size)
+    traits = model.trait_model
+    assert traits is not None
+    schema = model.schema
+    marginals = np.exp(LevelScores.make(schema, level_counts).log_marginals)
+    cells = np.add.reduceat(level_counts, schema.offsets[:-1])
+    weights = np.repeat(cells + 1.0, schema.cardinalities) * marginals
+    centres = np.add.reduceat(marginals[:, None] * traits.slopes, schema.offsets[:-1])
+    centred = traits.slopes - np.repeat(centres, schema.cardinalities, axis=0)
+    _, *tables = _list_logits(design)
+    bound = [
+        (weights * centred[:, g]) @ tables[f] + (weights * centred[:, f]) @ tables[g]
+        for f in range(n_traits)
+        for g in range(f)
+    ]
+    rows = np.stack(bound) / scale
+    full = np.linalg.svd(rows / np.linalg.norm(rows, axis=1)[:, None], full_matrices=True)[2]
+    return np.ascontiguousarray(full[len(bound) :].T)
+
+
+def _list_logits(design: ItemDesign) -> list[FloatArray]:
+    """What coefficients add to intercepts, and to the slopes of each trait: (n_levels, n_coefficients) each."""
+    tables = [np.zeros((design.schema.n_levels, design.starts[-1])) for _ in range(1 + design.n_traits)]
+    for k in range(design.schema.n_variables):
+        rows, at = design.schema.rows_of(k), design.starts[k]
+        parts = [design.intercepts[k], *[design.directions[k]] * design.n_traits]
+        for table, part in zip(tables, parts, strict=True):
+            table[rows, at : at + part.shape[1]] = part
+            at += part.shape[1]
+    return tables
