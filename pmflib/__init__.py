@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.fit_result import FitResult
     from pmflib.fitting.from_counts import fit, fit_triples
     from pmflib.fitting.from_samples import distil, fit_em
+    from pmflib.fitting.item_responses import fit_item_responses
     from pmflib.fitting.ranks.by_pairs import select_rank
     from pmflib.fitting.ranks.choice import RankChoice
     from pmflib.fitting.standard_errors import standard_errors
@@ -70,6 +71,7 @@ __all__ = [
     "distil",
     "fit",
     "fit_em",
+    "fit_item_responses",
     "fit_traits",
     "fit_triples",
     "pool",
@@ -108,6 +110,7 @@ _HOMES = {
     "distil": "pmflib.fitting.from_samples",
     "fit": "pmflib.fitting.from_counts",
     "fit_em": "pmflib.fitting.from_samples",
+    "fit_item_responses": "pmflib.fitting.item_responses",
     "fit_traits": "pmflib.fitting.traits",
     "fit_triples": "pmflib.fitting.from_counts",
     "pool": "pmflib.solvers.numeric.pooling",

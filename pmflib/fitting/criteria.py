@@ -91,8 +91,9 @@ def count_parameters(model: JointPMF, level_counts: IntArray | None = None) -> i
 
     Returns
     -------
-    Intercepts and slopes of traits, less the turns that change nothing. Of others states of positive prior less one, and, for each of them and each variable, the levels of positive
-    probability less one: what is exactly 0 stays there in EM and is fixed.
+    States of positive prior less one, and, for each of them and each variable, the levels of positive
+    probability less one: what is exactly 0 stays there in EM and is fixed. Of an item response model its intercepts and
+    slopes, less the turns of the traits, which change nothing.
 
     Raises
     ------

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pmflib.model import JointPMF
 
 COLUMNS = ("parameter", "state", "variable", "level", "value", "error", "lower", "upper")
-"""Columns of parameters, a row each: ``share`` of a state, or ``probability`` of a level given the state."""
+"""Columns of parameters, a row each: ``share`` of a state, or ``probability`` of a level given the state; of item
+response models ``intercept`` of a level, or ``slope`` of a trait, whose number is in place of the state's."""
 
 
 class ArrayErrors(Protocol):
@@ -40,7 +41,7 @@ class ArrayErrors(Protocol):
 
 
 Errors = Mapping[str, ArrayErrors]
-"""Errors of ``prior`` (rank,) and ``factors`` (n_levels, rank)."""
+"""Errors of ``prior`` (rank,) and ``factors`` (n_levels, rank), or of ``base`` and ``slopes`` of item responses."""
 
 
 def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[tuple[Any, ...]]:
@@ -58,7 +59,11 @@ def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[t
     PmfError
         If errors are those of another model.
     """
-    arrays = {"prior": model.prior, "factors": model.factors}
+    traits = None if model.folding is not None else model.trait_model
+    if traits is not None:
+        arrays = {"base": traits.base, "slopes": traits.slopes}
+    else:
+        arrays = {"prior": model.prior, "factors": model.factors}
     unknown = math.nan, math.nan, math.nan
     for name, values in arrays.items():
         if errors is not None and errors[name].errors.shape != values.shape:
@@ -77,6 +82,16 @@ def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[t
             float(found.upper[at]),
         )
 
+    if traits is not None:
+        for position, variable in enumerate(model.schema):
+            for code, level in enumerate(variable.levels):
+                row = int(model.schema.offsets[position]) + code
+                item = variable.name, str(level)
+                yield ("intercept", "", *item, float(traits.base[row]), *find("base", row))
+                for f in range(traits.n_traits):
+                    slope = float(traits.slopes[row, f])
+                    yield ("slope", f, *item, slope, *find("slopes", row, f))
+        return
     for state, share in enumerate(model.prior.tolist()):
         yield ("share", state, "", "", share, *find("prior", state))
     for position, variable in enumerate(model.schema):

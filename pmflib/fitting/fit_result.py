@@ -113,9 +113,12 @@ class FitResult(Summarised):
         settled += f", after {format_count(n_steps)} passes or iterations"
         if self.last_change is not None:
             settled += f"; one more changes probabilities by at most {decimal(self.last_change, 2)}"
+        states, traits = format_count(self.model.rank), self.model.trait_model
+        if traits is not None and self.model.folding is None:
+            states += f", which are points of {traits.n_traits} traits"
         facts = [
             ("method", cut(self.method)),
-            ("latent states", format_count(self.model.rank)),
+            ("latent states", states),
             ("converged", settled),
         ]
         tables = [tabulate_states(self.model)]

@@ -87,7 +87,13 @@ def find_item_covariance(model: JointPMF, source: BlockSource) -> ItemCovariance
     scale = np.sqrt(np.diag(found.complete))
     scale = np.where(scale > 0, scale, 1.0)
     free = _find_free(model, design, found.level_counts, scale)
-    scaled = free.T @ (observed / np.outer(scale, scale)) @ free
+    scaled = observed / np.outer(scale, scale)
+    if (turns := _list_turns(design, traits.slopes) * scale).size:
+        # a turn of the traits changes nothing but where the points of the grid are
+        basis = np.linalg.qr(turns.T)[0]
+        still = np.eye(size) - basis @ basis.T
+        scaled = still @ scaled @ still
+    scaled = free.T @ scaled @ free
     values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
     is_known = values > LEAST_SHARE
     known, loose = free @ vectors[:, is_known], free @ vectors[:, ~is_known]
@@ -100,7 +106,9 @@ def find_item_covariance(model: JointPMF, source: BlockSource) -> ItemCovariance
         variances = [np.einsum("np,pq,nq->n", table, each, table) for each in (covariance, robust)]
         errors = np.sqrt(np.maximum(np.maximum(*variances), 0.0))
         own = np.linalg.norm(table / scale, axis=1)
-        is_loose = np.linalg.norm((table / scale) @ loose, axis=1) > TOUCHED * np.where(own > 0, own, 1.0)
+        is_loose = np.linalg.norm((table / scale) @ loose, axis=1) > TOUCHED * np.where(
+            own > 0, own, 1.0
+        )
         arrays.append(np.where(is_loose, np.nan, errors))
     base, *slopes = arrays
     by_trait = np.stack(slopes, axis=1) if slopes else np.zeros((base.size, 0))
@@ -177,9 +185,7 @@ def _add_rows(
         sums.level_counts[offsets[k] : offsets[k + 1]] += levels
 
 
-def _derive_penalty(
-    model: JointPMF, design: ItemDesign, level_counts: FloatArray
-) -> FloatArray:
+def _derive_penalty(model: JointPMF, design: ItemDesign, level_counts: FloatArray) -> FloatArray:
     """Gradient of the logarithm of what pseudo-counts add to the likelihood."""
     totals = np.add.reduceat(level_counts, model.schema.offsets[:-1])
     sizes = np.repeat(totals, model.schema.cardinalities)
@@ -218,9 +224,22 @@ def _find_free(
     return np.ascontiguousarray(full[len(bound) :].T)
 
 
+def _list_turns(design: ItemDesign, slopes: FloatArray) -> FloatArray:
+    """Changes of the coefficients by a small turn of two traits, for all two: (n_turns, n_coefficients)."""
+    turns = []
+    for f in range(design.n_traits):
+        for g in range(f):
+            moved = np.zeros_like(slopes)
+            moved[:, f], moved[:, g] = -slopes[:, g], slopes[:, f]
+            turns.append(design.project(np.zeros(len(slopes)), moved))
+    return np.array(turns).reshape(-1, design.starts[-1])
+
+
 def _list_logits(design: ItemDesign) -> list[FloatArray]:
     """What coefficients add to intercepts, and to the slopes of each trait: (n_levels, n_coefficients) each."""
-    tables = [np.zeros((design.schema.n_levels, design.starts[-1])) for _ in range(1 + design.n_traits)]
+    tables = [
+        np.zeros((design.schema.n_levels, design.starts[-1])) for _ in range(1 + design.n_traits)
+    ]
     for k in range(design.schema.n_variables):
         rows, at = design.schema.rows_of(k), design.starts[k]
         parts = [design.intercepts[k], *[design.directions[k]] * design.n_traits]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 
@@ -46,7 +46,6 @@ def fit_item_responses(
     *,
     schema: Schema | None = None,
     validation: object | None = None,
-    counts: PairCounts | None = None,
     pseudo_count: float = DEFAULT_PSEUDO_COUNT,
     max_passes: int = MAX_PASSES,
     seed: int = 0,
@@ -68,9 +67,6 @@ def fit_item_responses(
         Variables; by default those of stored samples, or inferred from the table.
     validation
         Held-out samples to say the likelihood of, in memory or stored; they choose nothing.
-    counts
-        Co-occurrence counts of stored samples to start from; without them slopes start at random. Those of a table are
-        counted here.
     pseudo_count
         Mean pseudo-count per level, at least 0: draws slopes toward 0.
     max_passes
@@ -107,8 +103,9 @@ def fit_item_responses(
     if not pseudo_count >= 0:
         raise PmfError(f"pseudo_count is {pseudo_count}; give at least 0")
     if isinstance(samples, StoredSamples):
-        schema, training = samples.schema, samples
-        n_rows = samples.n_rows
+        schema, n_rows = samples.schema, samples.n_rows
+        training: Samples = samples
+        counts = samples.count_pairs() if n_rows else None
     else:
         schema = infer_schema(samples) if schema is None else schema
         if not isinstance(schema, Schema):
@@ -119,10 +116,9 @@ def fit_item_responses(
         counts = count_pairs(codes, schema, n_folds=1) if n_rows else None
     if not n_rows:
         raise PmfError("samples has no rows; a fit needs at least one")
-    limit = f"{n_traits} traits"
 
     def report(state: ItemState) -> None:
-        report_step(state.n_passes, max_passes, f"{limit}: pass {state.n_passes}")
+        report_step(state.n_passes, max_passes, f"pass {state.n_passes}")
 
     fitted, state, converged = fit_items(
         training,
@@ -160,7 +156,7 @@ def fit_items(
     max_passes: int = MAX_PASSES,
     tol: float = TOL,
     seed: int = 0,
-    on_pass: object = None,
+    on_pass: Callable[[ItemState], None] | None = None,
 ) -> tuple[JointPMF, ItemState, bool]:
     """Fit the traits of a design to samples, and turn them to principal axes.
 
@@ -190,8 +186,9 @@ def fit_items(
         return training.evaluate([model])[0]
 
     if counts is None:
-        uniform = weights, np.repeat(1.0 / np.repeat(schema.cardinalities, schema.cardinalities), len(weights)).reshape(schema.n_levels, -1)
-        level_counts = evaluate(uniform).level_mass.sum(axis=1)
+        sizes = np.repeat(schema.cardinalities, schema.cardinalities)
+        uniform = np.repeat(1.0 / sizes[:, None], len(weights), axis=1)
+        level_counts = evaluate((weights, uniform)).level_mass.sum(axis=1)
     else:
         level_counts = counts.count_levels().astype(float)
     singles = normalise_singles(np.rint(level_counts).astype(np.int64), schema.offsets)
@@ -201,8 +198,9 @@ def fit_items(
     scores = LevelScores.make(schema, level_counts)
     converged = False
     for _ in range(1 if design.n_traits == 1 else TURNS):
-        run = partial(run_item_em, evaluate, design=design, level_pseudo_counts=added)
-        state, converged = run(state=state, max_passes=max_passes, tol=tol, on_pass=on_pass)
+        state, converged = run_item_em(
+            evaluate, state, design, added, max_passes=max_passes, tol=tol, on_pass=on_pass
+        )
         before = design.spread(state.coefficients)
         turned = make_model(schema, scores, level_counts, *before)
         moved = float(np.abs(turned.slopes - before[1]).max(initial=0.0))
@@ -231,7 +229,7 @@ def fit_items(
 def _find_start(
     design: ItemDesign, singles: FloatArray, counts: PairCounts | None, seed: int
 ) -> FloatArray:
-    """Slopes to start from (n_levels, n_traits): where traits are weak, pairs deviate from independence by their product."""
+    """Slopes to start from (n_levels, n_traits): of weak traits, pairs deviate from independence by their product."""
     schema, n_traits = design.schema, design.n_traits
     noise = np.random.default_rng([seed, n_traits]).standard_normal((schema.n_levels, n_traits))
     if counts is None:
@@ -253,7 +251,7 @@ def _find_start(
 
 def _count_points(n_traits: int) -> int:
     """Points of a grid."""
-    return GRIDS[n_traits][0] ** n_traits
+    return int(GRIDS[n_traits][0] ** n_traits)
 
 
 def _score(model: JointPMF, validation: object) -> HeldOutScore | None:

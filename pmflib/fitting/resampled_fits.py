@@ -15,6 +15,7 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.dependence import refine_forests
 from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.item_responses import fit_item_responses
 from pmflib.fitting.traits import fit_traits
 from pmflib.model import JointPMF
 from pmflib.model.forests.forest import Forest
@@ -125,6 +126,12 @@ def _refit(
 ) -> JointPMF:
     """Fit one member of a model to some samples, from its parameters."""
     schema, origin = model.schema, model.origin
+    if model.trait_model is not None and model.folding is None:
+        n_traits, pseudo_count = model.trait_model.n_traits, float(origin["pseudo_count"])
+        again = fit_item_responses(
+            samples, n_traits, schema=schema, pseudo_count=pseudo_count, seed=seed
+        )
+        return again.model
     if model.trait_model is not None:
         settings = {name: origin[name] for name in ("dimensions", "shrinkage", "passes")}
         return fit_traits(samples, schema, n_states=model.rank, rng=seed, **settings).model

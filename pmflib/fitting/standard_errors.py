@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.core.arrays import BoolArray, FloatArray, check_model_type, sum_blocks
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray, check_model_type, sum_blocks
 from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.item_errors import find_item_covariance
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -23,6 +24,7 @@ from pmflib.model.information import (
     merge_information,
     sum_information,
 )
+from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.numeric.information import PMFCovariance, PMFInformation, find_covariance
@@ -69,7 +71,8 @@ class ArrayErrors:
 class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
     """Errors of all parameters of a model, by the names of their arrays.
 
-    ``prior`` (rank,) and ``factors`` (n_levels, rank); with forests also ``tables`` (n_entries,).
+    ``prior`` (rank,) and ``factors`` (n_levels, rank); with forests also ``tables`` (n_entries,). Of item response
+    models ``base`` (n_levels,) and ``slopes`` (n_levels, n_traits) alone.
 
     Parameters
     ----------
@@ -110,6 +113,9 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
             ("determined", f"{format_count(n_known)} of {format_count(n_all)} numbers"),
             ("from the maximum", f"{decimal(self.distance)} standard errors"),
         )
+        if "slopes" in self.arrays:
+            table = self._tabulate_items()
+            return Summary("Standard errors of item parameters", facts, self.notes, (table,))
         prior, factors = self.arrays["prior"], self.arrays["factors"]
         rows = _describe("share of the samples", prior, ())
         for variable in self.schema:
@@ -124,6 +130,33 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
             'errors["factors"]',
         )
         return Summary("Standard errors of parameters", facts, self.notes, (table,))
+
+    def _tabulate_items(self) -> SummaryTable:
+        """Intercept and slopes of each level, with intervals."""
+        rows = []
+        for variable in self.schema:
+            first = self.schema.rows_of(variable.name).start
+            for code, level in enumerate(variable.levels):
+                cells = [f"{variable.name} = {level}"]
+                base, slopes = self.arrays["base"], self.arrays["slopes"]
+                for found, at in (
+                    (base, (first + code,)),
+                    *((slopes, (first + code, f)) for f in range(slopes.values.shape[1])),
+                ):
+                    ends = f"{found.lower[at]:.2f} to {found.upper[at]:.2f}"
+                    is_known = found.is_determined[at]
+                    cells.append(
+                        f"{found.values[at]:.2f} ({ends})" if is_known else "not determined"
+                    )
+                rows.append(tuple(cells))
+        names = (f">trait {f}" for f in range(self.arrays["slopes"].values.shape[1]))
+        return SummaryTable(
+            "Logits, and intervals of 95 %",
+            ("level", ">intercept", *names),
+            rows,
+            len(rows),
+            'errors["slopes"]',
+        )
 
 
 def _describe(name: str, found: ArrayErrors, place: tuple[int, ...]) -> list[tuple[str, ...]]:
@@ -158,7 +191,8 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
 
     Returns
     -------
-    Errors and intervals, by name of the array: mappings ``["prior"]`` and ``["factors"]``, with forests ``["tables"]``.
+    Errors and intervals, by name of the array: mappings ``["prior"]`` and ``["factors"]``, with forests ``["tables"]``;
+    of an item response model ``["base"]`` and ``["slopes"]``, logits of each variable that sum to 0 over its levels.
 
     Raises
     ------
@@ -194,9 +228,14 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
             f"model is an average of {model.origin['average']} fits, whose states are no parameters of one likelihood; "
             "give a fit of one member, or distil it and refine that by fit_em"
         )
-    if model.trait_model is not None:
-        raise PmfError("model has continuous traits, whose states are no parameters")
+    if model.folding is not None:
+        raise PmfError(
+            "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
+            "traits by pmflib.fit_item_responses"
+        )
     source = open_source(model, samples)
+    if model.trait_model is not None:
+        return _find_item_errors(model, model.trait_model, source)
     parameters = read_parameters(model)
     entries, starts = list_pmfs(parameters)
     if entries.size > MAX_ENTRIES:
@@ -226,6 +265,50 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
             f"{n_edges} probabilities are at 0 or 1, and taken as fixed: they have intervals, but no errors",
         )
     return ParameterErrors(arrays, model.schema, method, solved.distance, notes)
+
+
+def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) -> ParameterErrors:
+    """Errors of the intercepts and slopes of an item response model."""
+    solved = find_item_covariance(model, source)
+    arrays: dict[str, ArrayErrors] = {}
+    for name, values, errors in (
+        ("base", traits.base, solved.base_errors),
+        ("slopes", traits.slopes, solved.slope_errors),
+    ):
+        centres = sum_blocks(values, model.schema.offsets) / _align(
+            model.schema.cardinalities, values
+        )
+        logits = values - np.repeat(centres, model.schema.cardinalities, axis=0)
+        ends = logits - QUANTILE * errors, logits + QUANTILE * errors
+        is_edge = np.zeros(values.shape, bool)
+        arrays[name] = ArrayErrors(logits, errors, *ends, ~np.isnan(errors), is_edge)
+    notes: tuple[str, ...] = ()
+    unknown = [
+        variable.name
+        for variable in model.schema
+        if not all(
+            each.is_determined[model.schema.rows_of(variable.name)].all()
+            for each in arrays.values()
+        )
+    ]
+    if unknown:
+        notes += (
+            f"not determined by the samples: item parameters of {_list_some(unknown)}; these have no errors; take "
+            "fewer traits, or add variables",
+        )
+    if solved.distance > FAR:
+        notes += (
+            f"the model is {decimal(solved.distance)} standard errors from the maximum of the likelihood: fit it again "
+            "with more passes",
+        )
+    for note in notes:
+        warnings.warn(note, IdentificationWarning, stacklevel=3)
+    return ParameterErrors(arrays, model.schema, "observed information", solved.distance, notes)
+
+
+def _align(sizes: IntArray, values: FloatArray) -> IntArray:
+    """Sizes with as many axes as there are values."""
+    return sizes.reshape(-1, *(1,) * (values.ndim - 1))
 
 
 def note_undetermined(model: JointPMF, found: PMFInformation) -> str:

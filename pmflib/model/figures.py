@@ -9,6 +9,7 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, IntArray, check_whole
 from pmflib.core.comparison import name_setting
 from pmflib.core.errors import PmfError
+from pmflib.core.texts import show_text
 from pmflib.display.drawing import (
     DIVERGING,
     DIVERGING_EDGES,
@@ -42,6 +43,7 @@ from pmflib.model.state_descriptions import (
     profile_states,
 )
 from pmflib.model.traits.level_scores import read_values
+from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
 
 MOST_STATE_ROWS = 36
@@ -420,7 +422,12 @@ def _format_fact(value: str | int | float) -> str:
 
 
 def tabulate_states(model: Mixture) -> SummaryTable:
-    """List the states by size, each with the levels that distinguish it and how much likelier they are there."""
+    """List the states by size, each with the levels that distinguish it and how much likelier they are there.
+
+    Of states that are points of traits the variables are listed, with what the traits move.
+    """
+    if model.trait_model is not None and model.folding is None:
+        return _tabulate_traits(model.trait_model)
     profiles = profile_states(
         model.prior, model.factors, model.schema.offsets, n_shown=SHOWN_LEVELS
     )
@@ -438,6 +445,25 @@ def tabulate_states(model: Mixture) -> SummaryTable:
         rows,
         model.rank,
         "model.prior, model.factor(name)",
+    )
+
+
+def _tabulate_traits(traits: TraitModel) -> SummaryTable:
+    """List the variables, each with the two levels that a trait moves apart most, and by how many logits."""
+    rows = []
+    for position, variable in enumerate(traits.schema):
+        slopes, cells = traits.slopes[traits.schema.rows_of(position)], [variable.name]
+        for own in slopes.T:
+            high, low = int(own.argmax()), int(own.argmin())
+            names = f"{show_text(variable.levels[high])} over {show_text(variable.levels[low])}"
+            cells.append(f"{own[high] - own[low]:.2f} ({names})")
+        rows.append(tuple(cells))
+    return SummaryTable(
+        "Logits between two levels that a standard deviation of a trait adds",
+        ("variable", *(f"trait {f}" for f in range(traits.n_traits))),
+        rows,
+        len(rows),
+        "model.trait_model.slopes",
     )
 
 

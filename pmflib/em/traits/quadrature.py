@@ -254,9 +254,7 @@ def run_item_em(
         coefficients = np.concatenate(
             [
                 _fit_variable(designs[k], mass[design.schema.rows_of(k)], state.coefficients[a:b])
-                for k, (a, b) in enumerate(
-                    zip(design.starts[:-1], design.starts[1:], strict=True)
-                )
+                for k, (a, b) in enumerate(zip(design.starts[:-1], design.starts[1:], strict=True))
             ]
         )
         moved = design.make_model(coefficients).find_factors(points)
@@ -284,9 +282,7 @@ def run_item_em(
     return end, has_converged(end)
 
 
-def _fit_variable(
-    expanded: FloatArray, mass: FloatArray, coefficients: FloatArray
-) -> FloatArray:
+def _fit_variable(expanded: FloatArray, mass: FloatArray, coefficients: FloatArray) -> FloatArray:
     """Raise the likelihood of a multinomial logit by Newton's steps, which are halved until they gain.
 
     Parameters
