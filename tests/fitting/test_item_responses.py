@@ -74,9 +74,9 @@ def test_one_trait_is_found_again_and_its_likelihood_is_the_models_own() -> None
 
 def test_the_choice_finds_traits_and_leaves_classes_alone() -> None:
     for n_traits in (1, 2):
-        truth = plant_items([2] * 12, n_traits, 5)
+        truth = plant_items([2] * 9, n_traits, 5)
         result = pmf.fit_em(
-            draw_samples(truth, 1500, 6)[0], rank="auto", schema=truth.schema, rng=0
+            draw_samples(truth, 700, 6)[0], rank="auto", schema=truth.schema, rng=0
         )
         found = result.model.trait_model
         assert found is not None
@@ -85,7 +85,7 @@ def test_the_choice_finds_traits_and_leaves_classes_alone() -> None:
     rng = np.random.default_rng(7)
     factors = np.concatenate([rng.dirichlet(np.full(4, 0.5), 3).T for _ in range(8)])
     classes = pmf.JointPMF(np.full(3, 1 / 3), factors, pmf.Schema.from_cardinalities([4] * 8))
-    chosen = pmf.fit_em(classes.sample(1500, 1), rank="auto", schema=classes.schema, rng=0)
+    chosen = pmf.fit_em(classes.sample(700, 1), rank="auto", schema=classes.schema, rng=0)
     assert chosen.model.trait_model is None
     assert chosen.model.rank == 3
 

@@ -54,7 +54,7 @@ HOPELESS = 3.0
 """Standard errors below the best classes at which forests of nearly as many states leave none of fewer to be tried."""
 MAX_TRAIT_LEVELS = 30
 """Levels of a variable up to which traits are tried: each has a slope of its own where none has a value."""
-MAX_TRAIT_WORK = 300_000_000
+MAX_TRAIT_WORK = 600_000_000
 """Observed cells times points of a grid, of all splits, up to which so many traits are tried: some seconds."""
 TRAIT_PASSES, TRAIT_TOL = 100, 1e-6
 """Passes of the fits of traits that are compared, at most, and the share of the objective that ends them."""
