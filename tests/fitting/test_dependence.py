@@ -163,7 +163,8 @@ def test_fit_em__few_states_with_forests_and_many_without_are_one_choice(depende
     chosen = found.comparisons[0].chosen.settings
     assert (chosen["kind"], chosen["rank"]) == ("forests", found.model.rank)
     kinds = {point.settings["kind"] for point in found.comparisons[0].points}
-    assert kinds == ({"forests"} if dependence == "tree" else {"classes", "forests"})
+    every = {"classes", "forests"} if dependence == "auto" else {"classes", "forests", "traits"}
+    assert kinds == ({"forests"} if dependence == "tree" else every)
     fresh = truth.sample(2000, 2)
     assert found.model.log_prob(fresh).mean() > truth.log_prob(fresh).mean() - 0.05
 
@@ -174,7 +175,7 @@ def test_fit_em__classes_are_taken_where_forests_gain_nothing():
     assert not isinstance(found.model, TreePMF)
     chosen = found.comparisons[0].chosen.settings
     assert (chosen["kind"], chosen["rank"]) == ("classes", found.model.rank)
-    assert any(each.startswith("classes and forests: ") for each in found.notes)
+    assert any(each.startswith("classes, forests and traits: ") for each in found.notes)
 
 
 @pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")

@@ -24,7 +24,7 @@ from pmflib.schema import Schema
 
 GRIDS = {1: (31, 4.5), 2: (15, 4.2), 3: (9, 3.6)}
 """Points along each trait, and the outermost of them, by the number of traits."""
-NEWTON_STEPS = 4
+NEWTON_STEPS = 2
 """Newton steps of a variable in an M-step, at most: the next pass goes on."""
 SETTLED = 1e-9
 """Largest step of a coefficient after which an M-step ends."""
@@ -78,12 +78,12 @@ class ItemDesign:
 
     @cached_property
     def intercepts(self) -> list[FloatArray]:
-        """Of each variable what intercepts add to its logits, (cardinality, cardinality - 1)."""
+        """What intercepts add to the logits of each variable, (cardinality, cardinality - 1)."""
         return [make_contrasts(each.cardinality) for each in self.schema]
 
     @cached_property
     def directions(self) -> list[FloatArray]:
-        """Of each variable what the slopes of a trait add to its logits, (cardinality, number of slopes)."""
+        """What the slopes of a trait add to the logits of each variable, (cardinality, number of slopes)."""
         tables = []
         for variable, contrasts in zip(self.schema, self.intercepts, strict=True):
             values = read_values(variable)

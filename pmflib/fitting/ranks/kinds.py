@@ -193,7 +193,9 @@ def choose_kind(
         rank = max(forests.candidates, key=lambda each: float(each.scores.mean())).rank
         given = [fit_plain(splits[0], rank, seed)]
     traits: list[Candidate] = []
-    if with_traits and classes is not None and members == 1:
+    # where one class leaves nothing but noise between the variables, forests were not tried either
+    is_noise = not forests.candidates and classes is not None and classes.find_least() == 1
+    if with_traits and classes is not None and members == 1 and not is_noise:
         traits = fit_traits_of_splits(splits, seed, on_progress)
     while True:
         of_classes = given if classes is None else list_classes(classes, splits[0])
