@@ -75,9 +75,7 @@ def test_one_trait_is_found_again_and_its_likelihood_is_the_models_own() -> None
 def test_the_choice_finds_traits_and_leaves_classes_alone() -> None:
     for n_traits in (1, 2):
         truth = plant_items([2] * 9, n_traits, 5)
-        result = pmf.fit_em(
-            draw_samples(truth, 700, 6)[0], rank="auto", schema=truth.schema, rng=0
-        )
+        result = pmf.fit_em(draw_samples(truth, 700, 6)[0], rank="auto", schema=truth.schema, rng=0)
         found = result.model.trait_model
         assert found is not None
         assert found.n_traits == n_traits

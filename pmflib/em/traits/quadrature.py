@@ -108,6 +108,12 @@ class ItemDesign:
         """Free parameters: coefficients, less the turns of the traits, which change nothing."""
         return self.starts[-1] - self.n_traits * (self.n_traits - 1) // 2
 
+    @property
+    def update_work(self) -> int:
+        """Products that a Newton step of all variables takes."""
+        sizes = np.diff(self.starts)
+        return int((self.schema.cardinalities * sizes**2).sum()) * len(self.grid[0])
+
     def expand(self, position: int) -> FloatArray:
         """What each coefficient of a variable adds to its logits: (cardinality, n_points, n_coefficients)."""
         points, intercepts, directions = (

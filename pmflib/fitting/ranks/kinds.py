@@ -52,8 +52,9 @@ PSEUDO_COUNT = 1.0
 """Pseudo-count of all fits with forests that are compared: the best shrinkage is chosen once the rank is."""
 HOPELESS = 3.0
 """Standard errors below the best classes at which forests of nearly as many states leave none of fewer to be tried."""
-MAX_TRAIT_LEVELS = 30
-"""Levels of a variable up to which traits are tried: each has a slope of its own where none has a value."""
+MAX_UPDATE_WORK = 20_000_000
+"""Products that a Newton step of all variables takes, up to which so many traits are tried: levels without values have
+a slope each in every trait."""
 MAX_TRAIT_WORK = 600_000_000
 """Observed cells times points of a grid, of all splits, up to which so many traits are tried: some seconds."""
 TRAIT_PASSES, TRAIT_TOL = 100, 1e-6
@@ -304,19 +305,19 @@ def fit_traits_of_splits(
 
     Returns
     -------
-    Candidates; none of fewer than three variables, or of one with many levels.
+    Candidates; none of fewer than three variables, or of many levels.
     """
     schema, found = splits[0].schema, list[Candidate]()
-    if schema.n_variables < 3 or schema.cardinalities.max() > MAX_TRAIT_LEVELS:
-        return found
     n_cells = sum(each.n_observed for each in splits)
     for n_traits, (n_points, _) in GRIDS.items():
+        design, scores = ItemDesign(schema, n_traits), []
         if n_cells * n_points**n_traits > MAX_TRAIT_WORK or n_traits > schema.n_variables // 3:
+            break
+        if design.update_work > MAX_UPDATE_WORK:
             break
         if on_progress is not None:
             doing, tried = f"{n_traits} traits", tuple(range(1, n_traits + 1))
             on_progress(RankProgress("samples", doing, tried, n_traits - 1, n_traits, None))
-        design, scores = ItemDesign(schema, n_traits), []
         for each in splits:
             fitted, _, _ = fit_items(
                 SamplesInMemory(each.codes, schema.offsets, n_points**n_traits),
