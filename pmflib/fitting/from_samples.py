@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from pmflib.core.arrays import IntArray, check_model_type, check_whole, name_type
-from pmflib.core.defaults import LIMITS, Limits
+from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, LIMITS, Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS
 from pmflib.counting.folds import infer_schema
@@ -132,7 +132,8 @@ def fit_em(
         the forests, and passes over all of them follow. Where the rank is "auto", too, both are one choice: few latent
         classes and few states with forests are compared, and of those that held-out samples cannot distinguish from
         the best the one of the fewest free parameters is taken. None is "auto" where the rank is "auto" and there is no
-        target, and else "none".
+        target, and one member compares one to three traits as well, which `pmflib.fit_item_responses` then fits, under
+        these limits of passes; else None is "none".
     rng
         Generator, or a seed for one; only starts use it. Stored samples take a seed as the seed of the starts itself.
     checkpoint
@@ -189,11 +190,16 @@ def fit_em(
         )
     if kind is not None and kind.kind == "traits":
         result = fit_item_responses(
-            samples if isinstance(training, StoredSamples) else training,
+            training,
             kind.rank,
             schema=variables,
             validation=validation,
+            pseudo_count=DEFAULT_PSEUDO_COUNT if pseudo_count == "auto" else float(pseudo_count),
+            max_passes=max_passes,
+            tol=tol,
             seed=seed,
+            checkpoint=checkpoint,
+            on_pass=on_pass,
         )
         return SettledRank(result.model.rank, kind.comparisons, kind.reasons).explain(result)
     if kind is not None:

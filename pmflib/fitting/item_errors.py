@@ -10,6 +10,7 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import weigh_rows
 from pmflib.core.errors import MemoryPlanError
 from pmflib.em.block_source import BlockSource, iterate_distinct
+from pmflib.em.traits.fit import weigh_slopes
 from pmflib.em.traits.quadrature import ItemDesign, weigh_levels
 from pmflib.model import JointPMF
 from pmflib.model.statistics import sum_fields
@@ -77,9 +78,8 @@ def find_item_covariance(model: JointPMF, source: BlockSource) -> ItemCovariance
             f"the model has {size} intercepts and slopes, above {MAX_COEFFICIENTS}; merge levels, or ask questions: "
             "answers have errors of their own"
         )
-    shared = model, design
     found = source.map_in_turn(
-        _sum_group, sum_fields, *shared, result_bytes=16 * size**2, name="information"
+        _sum_group, sum_fields, model, design, result_bytes=16 * size**2, name="information"
     )
     observed = found.complete - found.crossed + found.outer
     gradient = found.gradient + _derive_penalty(model, design, found.level_counts)
@@ -111,8 +111,7 @@ def find_item_covariance(model: JointPMF, source: BlockSource) -> ItemCovariance
         )
         arrays.append(np.where(is_loose, np.nan, errors))
     base, *slopes = arrays
-    by_trait = np.stack(slopes, axis=1) if slopes else np.zeros((base.size, 0))
-    return ItemCovariance(base, by_trait, distance)
+    return ItemCovariance(base, np.stack(slopes, axis=1), distance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,12 +206,8 @@ def _find_free(
         return np.eye(size)
     traits = model.trait_model
     assert traits is not None
-    schema = model.schema
-    marginals = np.exp(LevelScores.make(schema, level_counts).log_marginals)
-    cells = np.add.reduceat(level_counts, schema.offsets[:-1])
-    weights = np.repeat(cells + 1.0, schema.cardinalities) * marginals
-    centres = np.add.reduceat(marginals[:, None] * traits.slopes, schema.offsets[:-1])
-    centred = traits.slopes - np.repeat(centres, schema.cardinalities, axis=0)
+    scores = LevelScores.make(model.schema, level_counts)
+    weights, centred = weigh_slopes(model.schema, scores, level_counts, traits.slopes)
     _, *tables = _list_logits(design)
     bound = [
         (weights * centred[:, g]) @ tables[f] + (weights * centred[:, f]) @ tables[g]

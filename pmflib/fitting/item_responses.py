@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray, check_whole, spread_pairs
-from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT
+from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.marginals import Marginals, normalise_singles
 from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.display.progress import report_step, reports_progress
+from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.samples import Samples, SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.fit import make_model
@@ -24,7 +27,8 @@ from pmflib.em.traits.quadrature import (
     weigh_levels,
 )
 from pmflib.fitting.criteria import measure_fit
-from pmflib.fitting.fit_result import STILL, FitResult
+from pmflib.fitting.em_fit import OnPass
+from pmflib.fitting.fit_result import STILL, FitResult, warn_if_stopped
 from pmflib.fitting.fit_statistics import HeldOutScore
 from pmflib.model import JointPMF
 from pmflib.model.statistics import EMStatistics
@@ -33,8 +37,8 @@ from pmflib.schema import Schema
 
 MAX_PASSES, TOL = 500, 1e-8
 """Passes at most, and the share of the objective that those to come may gain where they end."""
-TURNS = 3
-"""Times that traits are turned to their principal axes: passes go on from each turn."""
+TURNS = 2
+"""Times that traits are turned to their principal axes at most: passes go on from each turn."""
 TURNED = 1e-4
 """Largest change of a slope by a turn after which there is no other."""
 
@@ -48,7 +52,10 @@ def fit_item_responses(
     validation: object | None = None,
     pseudo_count: float = DEFAULT_PSEUDO_COUNT,
     max_passes: int = MAX_PASSES,
+    tol: float = TOL,
     seed: int = 0,
+    checkpoint: Path | None = None,
+    on_pass: OnPass | None = None,
 ) -> FitResult:
     """Fit an item response model: people differ on one to three traits, and answers depend on nothing else.
 
@@ -70,22 +77,34 @@ def fit_item_responses(
     pseudo_count
         Mean pseudo-count per level, at least 0: draws slopes toward 0.
     max_passes
-        Limit of the passes of EM, at least 1.
+        Limit of the passes of EM, at least 0; of two or three traits they begin anew where these are turned.
+    tol
+        Share of the objective, at least 0, that passes to come may gain where they end.
     seed
         Seed of what is drawn for the start.
+    checkpoint
+        Folder for the states of this fit: the same call continues from them, to the same bits. One that holds states of
+        other samples or options is refused.
+    on_pass
+        Called with a name and the state after each pass.
 
     Returns
     -------
     The model, which holds its `trait_model`, and how it was reached. Traits are standard normal and turned to principal
     axes: the first moves the observed cells most, and levels of greater value are likelier where it is greater.
-    `pmflib.standard_errors` gives errors of intercepts and slopes.
+    `pmflib.standard_errors` gives errors of intercepts and slopes. Histories begin where the traits were turned last.
 
     Raises
     ------
     PmfError
-        If n_traits or another option is out of range, or there are no samples.
+        If n_traits or another option is out of range, there are no samples, or the checkpoint is of another fit.
     SchemaError
         If samples do not fit the schema.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If EM stops at ``max_passes``.
 
     References
     ----------
@@ -98,10 +117,9 @@ def fit_item_responses(
             f"n_traits is {n_traits}; give 1 to {max(GRIDS)}, or fit more of them by pmflib.fit_traits"
         )
     check_whole("max_passes", max_passes)
-    if max_passes < 1:
-        raise PmfError(f"max_passes is {max_passes}; give at least 1")
-    if not pseudo_count >= 0:
-        raise PmfError(f"pseudo_count is {pseudo_count}; give at least 0")
+    Limits(max_passes, tol).check()
+    if not 0 <= pseudo_count < np.inf:
+        raise PmfError(f"pseudo_count is {pseudo_count}; give a number of at least 0")
     if isinstance(samples, StoredSamples):
         schema, n_rows = samples.schema, samples.n_rows
         training: Samples = samples
@@ -118,7 +136,17 @@ def fit_item_responses(
         raise PmfError("samples has no rows; a fit needs at least one")
 
     def report(state: ItemState) -> None:
-        report_step(state.n_passes, max_passes, f"pass {state.n_passes}")
+        if on_pass is not None:
+            on_pass(f"{n_traits} traits", state)
+        else:
+            report_step(state.n_passes, max_passes, f"pass {state.n_passes}")
+
+    def keep(turn: int) -> Checkpoint[ItemState] | None:
+        if checkpoint is None:
+            return None
+        options = training.digest(), schema.digest, n_traits, pseudo_count, seed
+        state_arrays = ItemState.to_arrays, ItemState.from_arrays
+        return Checkpoint(checkpoint / f"items-{turn}.npz", digest_fit(*options), *state_arrays)
 
     fitted, state, converged = fit_items(
         training,
@@ -126,14 +154,14 @@ def fit_item_responses(
         counts,
         pseudo_count=pseudo_count,
         max_passes=max_passes,
+        tol=tol,
         seed=seed,
+        keep=keep,
         on_pass=report,
     )
     measured = measure_fit(fitted, training.source)
-    score = None
-    if validation is not None:
-        score = _score(fitted, validation)
-    return FitResult(
+    score = None if validation is None else _score(fitted, validation)
+    result = FitResult(
         model=fitted,
         loss_history=state.loss_history,
         held_out=() if score is None else (score.per_row,),
@@ -145,6 +173,8 @@ def fit_item_responses(
         held_out_score=score,
         last_change=state.last_change,
     )
+    warn_if_stopped(result, max_passes)
+    return result
 
 
 def fit_items(
@@ -156,6 +186,7 @@ def fit_items(
     max_passes: int = MAX_PASSES,
     tol: float = TOL,
     seed: int = 0,
+    keep: Callable[[int], Checkpoint[ItemState] | None] = lambda _: None,
     on_pass: Callable[[ItemState], None] | None = None,
 ) -> tuple[JointPMF, ItemState, bool]:
     """Fit the traits of a design to samples, and turn them to principal axes.
@@ -172,6 +203,8 @@ def fit_items(
         As for `fit_item_responses`.
     tol
         Share of the objective that passes to come may gain where they end.
+    keep
+        Gives where the states after a number of turns are kept.
     on_pass
         Called with the state after each pass; None calls nothing.
 
@@ -197,21 +230,27 @@ def fit_items(
     added = weigh_levels(schema, singles, pseudo_count)
     scores = LevelScores.make(schema, level_counts)
     converged = False
-    for _ in range(1 if design.n_traits == 1 else TURNS):
+    for turn in range(1 + TURNS):
         state, converged = run_item_em(
-            evaluate, state, design, added, max_passes=max_passes, tol=tol, on_pass=on_pass
+            evaluate,
+            state,
+            design,
+            added,
+            max_passes=max_passes,
+            tol=tol,
+            checkpoint=keep(turn),
+            on_pass=on_pass,
         )
         before = design.spread(state.coefficients)
         turned = make_model(schema, scores, level_counts, *before)
-        moved = float(np.abs(turned.slopes - before[1]).max(initial=0.0))
-        if design.n_traits > 1 and moved <= TURNED:
+        if np.abs(turned.slopes - before[1]).max(initial=0.0) <= TURNED or turn == TURNS:
             break
-        state = ItemState(
-            design.project(turned.base, turned.slopes),
-            state.loss_history,
-            state.log_likelihoods,
-            state.last_change,
-        )
+        coefficients = design.project(turned.base, turned.slopes)
+        if design.n_traits == 1:
+            # the grid is the same from both ends
+            state = replace(state, coefficients=coefficients)
+            break
+        state = ItemState(coefficients)
     traits = design.make_model(state.coefficients)
     origin = {
         "method": "item responses",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.core.arrays import BoolArray, FloatArray, IntArray, check_model_type, sum_blocks
+from pmflib.core.arrays import BoolArray, FloatArray, check_model_type, sum_blocks
 from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.em.block_source import BlockSource, iterate_distinct
@@ -275,13 +275,9 @@ def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) 
         ("base", traits.base, solved.base_errors),
         ("slopes", traits.slopes, solved.slope_errors),
     ):
-        centres = sum_blocks(values, model.schema.offsets) / _align(
-            model.schema.cardinalities, values
-        )
-        logits = values - np.repeat(centres, model.schema.cardinalities, axis=0)
-        ends = logits - QUANTILE * errors, logits + QUANTILE * errors
+        ends = values - QUANTILE * errors, values + QUANTILE * errors
         is_edge = np.zeros(values.shape, bool)
-        arrays[name] = ArrayErrors(logits, errors, *ends, ~np.isnan(errors), is_edge)
+        arrays[name] = ArrayErrors(values, errors, *ends, ~np.isnan(errors), is_edge)
     notes: tuple[str, ...] = ()
     unknown = [
         variable.name
@@ -304,11 +300,6 @@ def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) 
     for note in notes:
         warnings.warn(note, IdentificationWarning, stacklevel=3)
     return ParameterErrors(arrays, model.schema, "observed information", solved.distance, notes)
-
-
-def _align(sizes: IntArray, values: FloatArray) -> IntArray:
-    """Sizes with as many axes as there are values."""
-    return sizes.reshape(-1, *(1,) * (values.ndim - 1))
 
 
 def note_undetermined(model: JointPMF, found: PMFInformation) -> str:

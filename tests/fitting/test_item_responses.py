@@ -10,11 +10,12 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.arrays import FloatArray
-from pmflib.core.errors import IdentificationWarning, PmfError
+from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, PmfError
 from pmflib.em.traits.quadrature import ItemDesign, derive_logit, make_grid
 from pmflib.fitting.criteria import count_parameters
 from pmflib.fitting.standard_errors import standard_errors
 from tests.em.traits.planted_traits import draw_samples, make_schema, plant_items
+from tests.stored_samples import write_partition
 
 
 def test_grid_has_the_moments_of_a_normal() -> None:
@@ -186,7 +187,8 @@ def test_edges_and_refusals() -> None:
     for options, message in (
         ({"n_traits": 4}, "n_traits is 4"),
         ({"n_traits": 0}, "n_traits is 0"),
-        ({"max_passes": 0}, "max_passes is 0"),
+        ({"max_passes": -1}, "max_passes is -1"),
+        ({"pseudo_count": np.inf}, "pseudo_count is inf"),
         ({"pseudo_count": -1.0}, "pseudo_count is -1"),
     ):
         with pytest.raises(PmfError, match=message):
@@ -196,3 +198,60 @@ def test_edges_and_refusals() -> None:
     people = pmf.fit_traits(np.tile(codes, (10, 1)), schema, dimensions=1, passes=2, n_states=5)
     with pytest.raises(PmfError, match="fit_item_responses"):
         standard_errors(people.model, codes)
+
+
+def test_fit_em_hands_its_options_to_the_traits() -> None:
+    truth = plant_items([2] * 9, 1, 17)
+    codes, seen = draw_samples(truth, 700, 18)[0], []
+    with pytest.warns(ConvergenceWarning, match="max_passes=3"):
+        result = pmf.fit_em(
+            codes,
+            rank="auto",
+            schema=truth.schema,
+            pseudo_count=2.5,
+            max_passes=3,
+            on_pass=lambda run, state: seen.append((run, state.n_passes)),
+        )
+    assert result.method == "item responses"
+    assert result.model.origin["pseudo_count"] == 2.5
+    assert result.model.origin["passes"] == 3
+    assert not result.converged
+    assert seen[-3:] == [("1 traits", 1), ("1 traits", 2), ("1 traits", 3)]
+
+
+@pytest.mark.parametrize("passes", [2, 9])
+def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path: Path, passes: int) -> None:
+    truth = plant_items([3] * 9, 2, 9)
+    codes = draw_samples(truth, 2000, 10)[0]
+    whole = pmf.fit_item_responses(codes, 2, schema=truth.schema)
+    n_made = 0
+
+    def stop(run: str, state: object) -> None:
+        nonlocal n_made
+        n_made += 1
+        if n_made == passes:
+            raise KeyboardInterrupt
+
+    options = {"schema": truth.schema, "checkpoint": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        pmf.fit_item_responses(codes, 2, on_pass=stop, **options)
+    again = pmf.fit_item_responses(codes, 2, **options)
+    np.testing.assert_array_equal(again.model.factors, whole.model.factors)
+    assert again.loss_history == whole.loss_history
+    assert np.all(np.diff(again.loss_history) <= 1e-12)
+    with pytest.raises(PmfError, match="states of another fit"):
+        pmf.fit_item_responses(codes[:-1], 2, **options)
+
+
+def test_stored_samples_give_the_model_of_those_in_memory(tmp_path: Path) -> None:
+    truth = plant_items([2] * 6, 1, 21)
+    codes = draw_samples(truth, 500, 22)[0]
+    blocks = write_partition(tmp_path, codes, truth.schema, sparse=True, block_rows=70)
+    stored = pmf.StoredSamples(blocks, truth.schema)
+    in_memory = pmf.fit_item_responses(codes, 1, schema=truth.schema).model
+    model = pmf.fit_item_responses(stored, 1).model
+    np.testing.assert_allclose(model.factors, in_memory.factors, atol=1e-6)
+    errors = pmf.standard_errors(model, stored)["slopes"].errors
+    np.testing.assert_allclose(
+        errors, pmf.standard_errors(in_memory, codes)["slopes"].errors, rtol=1e-4
+    )

@@ -200,11 +200,7 @@ def make_model(
     moves most is.
     """
     n_traits = slopes.shape[1]
-    marginals = np.exp(scores.log_marginals)
-    cells = np.add.reduceat(counts, schema.offsets[:-1])
-    weights = np.repeat(cells + 1.0, schema.cardinalities) * marginals
-    centres = np.add.reduceat(marginals[:, None] * slopes, schema.offsets[:-1])
-    centred = slopes - np.repeat(centres, schema.cardinalities, axis=0)
+    weights, centred = weigh_slopes(schema, scores, counts, slopes)
     moved = (
         np.stack(
             [
@@ -228,6 +224,17 @@ def make_model(
             toward = float(turned[np.abs(turned[:, f]).argmax(), f])
         turned[:, f] *= -1.0 if toward < 0 else 1.0
     return TraitModel(schema, base, turned, np.zeros(n_traits), np.eye(n_traits))
+
+
+def weigh_slopes(
+    schema: Schema, scores: LevelScores, counts: FloatArray, slopes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Weights of the levels (n_levels,) and slopes less their means, by which principal axes are found."""
+    marginals = np.exp(scores.log_marginals)
+    cells = np.add.reduceat(counts, schema.offsets[:-1])
+    weights = np.repeat(cells + 1.0, schema.cardinalities) * marginals
+    centres = np.add.reduceat(marginals[:, None] * slopes, schema.offsets[:-1])
+    return weights, slopes - np.repeat(centres, schema.cardinalities, axis=0)
 
 
 def choose_settings(

@@ -190,6 +190,11 @@ class ItemState:
         """Number of passes made."""
         return len(self.loss_history)
 
+    @property
+    def held_out(self) -> tuple[float, ...]:
+        """Held-out log-likelihoods: none, for nothing ends the passes early."""
+        return ()
+
     def to_arrays(self) -> Arrays:
         """The state as a checkpoint keeps it."""
         return {
@@ -210,7 +215,7 @@ class ItemState:
 
 def run_item_em(
     evaluate: Evaluate[Parameters],
-    state: ItemState | Callable[[], ItemState],
+    state: ItemState,
     design: ItemDesign,
     level_pseudo_counts: FloatArray,
     *,
@@ -226,7 +231,7 @@ def run_item_em(
     evaluate
         Sufficient statistics of the training samples under prior and factors.
     state
-        Start, or what makes it.
+        Start.
     design
         What coefficients are.
     level_pseudo_counts
