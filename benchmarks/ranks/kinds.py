@@ -50,10 +50,12 @@ def draw(rank: int, n_rows: int, n_pairs: int, seed: int) -> np.ndarray:
     return codes
 
 
-def draw_traits(n_traits: int, n_rows: int, seed: int) -> tuple[np.ndarray, list[int]]:
+def draw_traits(
+    n_traits: int, n_rows: int, seed: int, sizes: list[int] | None = None
+) -> tuple[np.ndarray, list[int]]:
     """Samples of a planted item response model, each variable of which is moved by one trait, and their levels."""
     rng = np.random.default_rng([seed, n_traits])
-    sizes = [2 + 2 * (seed % 2)] * 12
+    sizes = [2 + 2 * (seed % 2)] * 12 if sizes is None else sizes
     traits, columns = rng.standard_normal((n_rows, n_traits)), []
     for position, size in enumerate(sizes):
         slopes = rng.uniform(0.8, 1.8) * np.linspace(-1, 1, size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
@@ -12,25 +11,29 @@ import pyarrow as pa
 from pmflib.core.arrays import FloatArray, IntArray, check_model_type
 from pmflib.core.errors import MemoryPlanError, PmfError
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
-from pmflib.em.block_source import BlockSource, iterate_distinct
-from pmflib.fitting.standard_errors import MAX_ENTRIES, open_source, read_parameters
+from pmflib.em.block_source import BlocksInMemory, BlockSource
+from pmflib.fitting.residual_sums import (
+    ResidualSums,
+    count_work,
+    find_directions,
+    iterate_pairs,
+    list_free,
+    sum_residuals,
+)
+from pmflib.fitting.standard_errors import MAX_ENTRIES, open_source
 from pmflib.model import JointPMF
-from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.model.information import RowScores, iterate_scores, list_pmfs
-from pmflib.model.statistics import sum_fields
-from pmflib.schema import Schema
-from pmflib.solvers.numeric.information import LEAST_MASS, NULL_SHARE, PMFInformation, span_steps
-from pmflib.store.sample_blocks import BlockGroup
+from pmflib.solvers.numeric.information import PMFInformation
 
 MAX_CROSSED = 20_000_000
 """Cells of pairs times entries of prior and factors whose products are held: 0.2 GB."""
 SMALL_WORK = 2_000_000_000
-"""Samples times entries times these and cells up to which every fit has its residuals: a few tenths of a second."""
+"""Samples times parameters times these, cells and states that every fit spends on its residuals: some tenths of a
+second."""
+LEAST_SAMPLES = 1000
+"""Samples that residuals are found by where all would take longer, at least."""
 LISTED = 10
 """Pairs that are written down with a model, at most."""
-LEAST_ENTRY = 1e-6
-"""Entries below which a probability is at its edge, and fixed."""
 LEAST_LEFT = 0.1
 """Share of the spread of a residual that the parameters must leave for there to be something to test."""
 LEAST_EXPECTED = 10.0
@@ -89,9 +92,12 @@ class BivariateResiduals(Summarised):
     ----------
     pairs
         The pairs, by rising p-value; those with nothing to test last.
+    n_taken
+        Samples that were drawn from those of the fit to find them by; None is all.
     """
 
     pairs: tuple[PairResidual, ...]
+    n_taken: int | None = None
 
     @property
     def large(self) -> tuple[PairResidual, ...]:
@@ -119,6 +125,8 @@ class BivariateResiduals(Summarised):
         said = f"{format_count(len(self.large))} of {format_count(n_tested)} pairs contradict the model"
         if self.large:
             said += f", most of all {' and '.join(self.large[0].variables)}"
+        if self.n_taken is not None:
+            said += f" (by {format_count(self.n_taken)} samples drawn from them)"
         return said
 
     def to_json(self) -> dict[str, object]:
@@ -127,6 +135,7 @@ class BivariateResiduals(Summarised):
             "n_pairs": len(self.pairs),
             "n_tested": sum(each.degrees > 0 for each in self.pairs),
             "n_contradicting": len(self.large),
+            "n_taken": self.n_taken,
             "sentence": self.describe(),
             "pairs": [asdict(each) for each in self.pairs[:LISTED] if each.degrees],
         }
@@ -159,7 +168,7 @@ def bivariate_residuals(model: JointPMF, samples: object) -> BivariateResiduals:
     Parameters
     ----------
     model
-        Latent classes, fitted to these samples by `pmflib.fit_em`.
+        Latent classes or forests of `pmflib.fit_em`, or traits of `pmflib.fit_item_responses`, fitted to these samples.
     samples
         Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
         share the pass.
@@ -173,9 +182,9 @@ def bivariate_residuals(model: JointPMF, samples: object) -> BivariateResiduals:
     SchemaError
         If the samples do not fit the schema.
     PmfError
-        If the model has forests or traits, or is an average of fits; or the samples have no rows.
+        If the model is an average of fits, or has traits of `pmflib.fit_traits`; or the samples have no rows.
     MemoryPlanError
-        If prior and factors have more than ``MAX_ENTRIES`` entries, or pairs more cells than ``MAX_CROSSED`` allows.
+        If the model has more than ``MAX_ENTRIES`` parameters, or pairs more cells than ``MAX_CROSSED`` allows.
     StoreError
         If stored samples are gone or damaged.
 
@@ -188,188 +197,84 @@ def bivariate_residuals(model: JointPMF, samples: object) -> BivariateResiduals:
     take up is projected out: asymptotically chi-squared, with answers missing at random. Pearson's residuals per degree
     of freedom, which other programs print as "BVR", have no known distribution.
 
+    With forests the probability of a level is that given the state and the neighbours of its variable, and states in
+    which the two are neighbours say nothing. Neighbours that are missing are drawn given what is there, which leaves
+    the mean of a residual as it is, and what that adds to its spread is counted.
+
     References
     ----------
     Oberski, van Kollenburg, Vermunt (2013), "A Monte Carlo evaluation of three methods to detect local dependence in
     binary data latent class models", for the score test; Rao (1948); Holm (1979).
     """
     check_model_type("model", model, JointPMF)
-    if isinstance(model, TreePMF) or model.trait_model is not None or model.origin.get("final"):
+    if model.origin.get("final"):
         raise PmfError(
-            "model has forests or traits, or is an average of fits; residuals within states are those of latent classes"
+            f"model is an average of {model.origin['average']} fits, whose states are no parameters of one likelihood; "
+            "give a fit of one member"
+        )
+    if model.folding is not None:
+        raise PmfError(
+            "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
+            "traits by pmflib.fit_item_responses"
         )
     source = open_source(model, samples)
-    n_entries, n_cells = _count_work(model)
+    n_entries, n_cells = count_work(model)
     if n_entries > MAX_ENTRIES or n_cells * n_entries > MAX_CROSSED:
         raise MemoryPlanError(
-            f"prior and factors have {n_entries} entries (at most {MAX_ENTRIES}), and the pairs {n_cells} free cells, "
+            f"the model has {n_entries} parameters (at most {MAX_ENTRIES}), and the pairs {n_cells} free cells, "
             f"a product above {MAX_CROSSED:,}; lower the rank, or take fewer variables or levels"
         )
-    return _conclude(_sum(model, source), read_parameters(model), model.schema)
+    return _conclude(sum_residuals(model, source), model)
 
 
-def measure_small_residuals(
+def measure_residuals(
     model: JointPMF, source: BlockSource
-) -> tuple[BivariateResiduals, PMFInformation] | None:
-    """Residuals of latent classes that take less than a moment, and the information they are found by; None of others.
+) -> tuple[BivariateResiduals, PMFInformation | None] | None:
+    """Residuals that every fit has: of so many of its samples as take a moment; None where these would be few.
 
     Parameters
     ----------
     model
-        Latent classes, a single fit.
+        Latent classes, forests, or traits on a grid: a single fit.
     source
-        Valid samples in memory that it was fitted to.
+        Valid samples that it was fitted to. Others than those in memory are not looked at.
+
+    Returns
+    -------
+    The residuals, and the information of latent classes where all samples were taken.
     """
-    n_entries, n_cells = _count_work(model)
-    if n_entries > MAX_ENTRIES or source.n_samples * (n_entries + n_cells) * n_entries > SMALL_WORK:
+    (n_entries, n_cells), n_rows = count_work(model), source.n_samples
+    work = (n_entries + n_cells + model.rank) * n_entries
+    share = min(1.0, SMALL_WORK / max(work * n_rows, 1))
+    if not isinstance(source, BlocksInMemory) or n_entries > MAX_ENTRIES or work > MAX_CROSSED:
         return None
-    sums = _sum(model, source)
-    information = PMFInformation(sums.outer, None, sums.gradient, sums.mass)
-    return _conclude(sums, read_parameters(model), model.schema), information
+    if share < 1.0 and n_rows * share < LEAST_SAMPLES:
+        return None
+    sums = sum_residuals(model, source, share)
+    is_whole = share == 1.0 and not isinstance(model, TreePMF) and model.trait_model is None
+    information = PMFInformation(sums.outer, None, sums.gradient, sums.mass) if is_whole else None
+    found = _conclude(sums, model)
+    if share < 1.0:
+        found = replace(found, n_taken=round(sums.n_samples))
+    return found, information
 
 
-def _count_work(model: JointPMF) -> tuple[int, int]:
-    """Entries of prior and factors, and free cells of all pairs."""
-    return model.prior.size + model.factors.size, int(_list_cells(model.schema)[-1])
-
-
-def _sum(model: JointPMF, source: BlockSource) -> _ResidualSums:
-    n_entries, n_cells = _count_work(model)
-    return source.map_in_turn(
-        _sum_group,
-        sum_fields,
-        read_parameters(model),
-        model.schema,
-        result_bytes=8 * (n_entries + n_cells) * n_entries,
-        name="residuals",
-    )
-
-
-def _list_cells(schema: Schema) -> IntArray:
-    """First free cell of each pair of variables, in the order of `_iterate_pairs`, and the number of all."""
-    free = np.diff(schema.offsets) - 1
-    rows, columns = np.triu_indices(free.size, 1)
-    return np.concatenate([[0], np.cumsum(free[rows] * free[columns])])
-
-
-def _iterate_pairs(schema: Schema) -> Iterator[tuple[int, int, slice]]:
-    """Both variables of each pair, and where its free cells are."""
-    cells = _list_cells(schema).tolist()
-    rows, columns = (each.tolist() for each in np.triu_indices(schema.n_variables, 1))
-    for pair, (one, other) in enumerate(zip(rows, columns, strict=True)):
-        yield one, other, slice(cells[pair], cells[pair + 1])
-
-
-@dataclass(frozen=True, eq=False)
-class _ResidualSums:
-    """Sums over samples: additive.
-
-    Parameters
-    ----------
-    outer, gradient, mass
-        As of `PMFInformation`.
-    residuals
-        (n_cells,): residuals of the free cells of all pairs.
-    crossed
-        (n_cells, n_entries): their products with the scores.
-    spreads
-        (n_squares,): products of the residuals of each pair, one pair after the other.
-    posteriors
-        (n_pairs, rank): samples that hold both, by state.
-    """
-
-    outer: FloatArray
-    gradient: FloatArray
-    mass: FloatArray
-    residuals: FloatArray
-    crossed: FloatArray
-    spreads: FloatArray
-    posteriors: FloatArray
-
-
-def _sum_group(group: BlockGroup, parameters: TreeParameters, schema: Schema) -> _ResidualSums:
-    size, cells = list_pmfs(parameters)[0].size, _list_cells(schema)
-    n_cells, squares = int(cells[-1]), np.diff(cells) ** 2
-    sums = _ResidualSums(
-        np.zeros((size, size)),
-        np.zeros(size),
-        np.zeros(size),
-        np.zeros(n_cells),
-        np.zeros((n_cells, size)),
-        np.zeros(int(squares.sum())),
-        np.zeros((squares.size, parameters.prior.size)),
-    )
-    for rows in iterate_scores(iterate_distinct(group), parameters):
-        weighted = rows.scores * rows.weights[:, None]
-        sums.outer[...] += weighted.T @ rows.scores
-        sums.gradient[...] += weighted.sum(axis=0)
-        sums.mass[...] += rows.weights @ rows.masses
-        _add_residuals(rows, parameters, schema, sums)
-    return sums
-
-
-def _add_residuals(
-    rows: RowScores, parameters: TreeParameters, schema: Schema, sums: _ResidualSums
-) -> None:
-    rank, first = parameters.prior.size, 0
-    free, tables = _list_free(parameters, schema)
-    for pair, (one, other, own) in enumerate(_iterate_pairs(schema)):
-        both = np.flatnonzero((rows.codes[:, one] >= 0) & (rows.codes[:, other] >= 0))
-        n_own = own.stop - own.start
-        if both.size and n_own:
-            posteriors, weights = rows.masses[both, :rank], rows.weights[both]
-            left, right = tables[one], tables[other]
-            has_left, has_right = (
-                (rows.codes[both, each, None] == free[each]).astype(np.float64)
-                for each in (one, other)
-            )
-            found = has_left[:, :, None] * has_right[:, None, :]
-            found -= has_left[:, :, None] * (posteriors @ right)[:, None, :]
-            found -= (posteriors @ left)[:, :, None] * has_right[:, None, :]
-            found = found.reshape(both.size, n_own)
-            found += posteriors @ (left[:, :, None] * right[:, None, :]).reshape(rank, n_own)
-            weighted = found * weights[:, None]
-            sums.residuals[own] += weighted.sum(axis=0)
-            sums.crossed[own] += weighted.T @ rows.scores[both]
-            sums.spreads[first : first + n_own**2] += (weighted.T @ found).ravel()
-            sums.posteriors[pair] += weights @ posteriors
-        first += n_own**2
-
-
-def _list_free(
-    parameters: TreeParameters, schema: Schema
-) -> tuple[list[IntArray], list[FloatArray]]:
-    """Levels of each variable but the most probable, which has what the others leave; and their PMFs by state."""
-    factors = parameters.tables.reshape(parameters.prior.size, -1)
-    levels, tables = [], []
-    for start, stop in zip(schema.offsets[:-1], schema.offsets[1:], strict=True):
-        own = factors[:, start:stop]
-        free = np.delete(np.arange(stop - start), int((parameters.prior @ own).argmax()))
-        levels.append(free)
-        tables.append(own[:, free])
-    return levels, tables
-
-
-def _conclude(
-    sums: _ResidualSums, parameters: TreeParameters, schema: Schema
-) -> BivariateResiduals:
+def _conclude(sums: ResidualSums, model: JointPMF) -> BivariateResiduals:
     """Statistics of all pairs that some sample holds, from the sums."""
     from scipy.special import chdtrc
 
-    known, correction = _project(sums, parameters)
-    crossed = sums.crossed @ known
-    free, tables = _list_free(parameters, schema)
+    schema, known = model.schema, find_directions(sums, model)
+    correction, crossed = known.T @ sums.gradient, sums.crossed @ known
+    free = list_free(model)
     found, first = [], 0
-    for pair, (one, other, own) in enumerate(_iterate_pairs(schema)):
+    for pair, (one, other, own) in enumerate(iterate_pairs(schema)):
         n_own = own.stop - own.start
         spread = sums.spreads[first : first + n_own**2].reshape(n_own, n_own)
         first += n_own**2
-        support = float(sums.posteriors[pair].sum())
+        support = float(sums.support[pair])
         if not support:
             continue
-        left, right = (tables[each] * (1 - tables[each]) for each in (one, other))
-        expected = np.einsum("f,fa,fb->ab", sums.posteriors[pair], left, right).ravel()
-        tested = np.flatnonzero(expected >= LEAST_EXPECTED)
+        tested = np.flatnonzero(sums.expected[own] >= LEAST_EXPECTED)
         part, own_spread = crossed[own][tested], spread[np.ix_(tested, tested)]
         residual = sums.residuals[own]
         statistic, degrees = _test(
@@ -395,20 +300,6 @@ def _conclude(
             )
         )
     return BivariateResiduals(_adjust(found))
-
-
-def _project(sums: _ResidualSums, parameters: TreeParameters) -> tuple[FloatArray, FloatArray]:
-    """Directions in which the parameters were estimated, of unit information, and what is left of their scores."""
-    entries, starts = list_pmfs(parameters)
-    sizes = np.diff(np.append(starts, entries.size))
-    samples = np.repeat(np.add.reduceat(sums.mass, starts), sizes)
-    scales = np.sqrt(entries / np.maximum(samples, LEAST_MASS))
-    is_moving = (entries > LEAST_ENTRY) & (samples >= LEAST_MASS) & np.repeat(sizes > 1, sizes)
-    steps = scales[:, None] * span_steps(scales, starts, sizes, is_moving)
-    values, vectors = np.linalg.eigh(steps.T @ sums.outer @ steps)
-    kept = values > NULL_SHARE * values.max(initial=0.0)
-    known = steps @ (vectors[:, kept] / np.sqrt(values[kept]))
-    return known, known.T @ sums.gradient
 
 
 def _test(residual: FloatArray, spread: FloatArray, left: FloatArray) -> tuple[float, int]:

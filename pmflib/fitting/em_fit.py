@@ -24,7 +24,7 @@ from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.members import Runs
 from pmflib.em.samples import Samples, SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.bivariate_residuals import measure_small_residuals
+from pmflib.fitting.bivariate_residuals import measure_residuals
 from pmflib.fitting.candidates import FitSpecification, Options, is_plenty
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.fit_result import STILL, FitResult
@@ -369,10 +369,10 @@ class EMFit:
             score = HeldOutScore(held_out[-1], runs.held_out.source.n_samples)
         residuals, undetermined = None, ""
         is_single = not (specification.is_final or self.options.trial)
-        if isinstance(runs.training, SamplesInMemory) and is_single:
-            small = measure_small_residuals(joint, runs.training.source)
-            if small is not None:
-                residuals, undetermined = small[0], note_undetermined(joint, small[1])
+        if is_single and (measured := measure_residuals(joint, runs.training.source)):
+            residuals, information = measured
+            if information is not None:
+                undetermined = note_undetermined(joint, information)
         change = None if specification.is_final else find_change(runs, model, specification)
         has_ended = state.converged or specification.passes is not None
         is_early = bool(state.held_out) or specification.passes is not None

@@ -68,8 +68,8 @@ class FitResult(Summarised):
     stopped_early
         Whether held-out samples have ended the passes, before the likelihood of the training samples was highest.
     residuals
-        Pairs of variables that depend on each other within the states; None of fits that would take long, of averages,
-        forests and traits, and of stored samples that are not few: `pmflib.bivariate_residuals` gives them.
+        Pairs of variables that depend on each other within the states, of many samples by some that are drawn; None of
+        averages, of fits of many parameters, of `pmflib.fit_traits`, and of stored samples that are not few.
     """
 
     model: JointPMF

@@ -14,6 +14,7 @@ from pmflib.core.comparison import Comparison, PairedDifference, compare_candida
 from pmflib.counting.marginals import estimate_code_singles
 from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
 from pmflib.em.forests.samples import TreeSamples
+from pmflib.fitting.bivariate_residuals import measure_residuals
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import EMFit
 from pmflib.fitting.fit_result import STILL, FitResult
@@ -238,6 +239,8 @@ def report_forests(
     change = fitted.find_change() if len(models) == 1 else None
     # the passes of a refit are as few as the trial leaves to make
     judged = fitted.trial or fitted
+    is_single = len(models) == 1 and not fit.options.trial
+    measured = measure_residuals(model, fitted.training.source) if is_single else None
     tried, has_ended = judged.runs[0], all(each.converged for each in judged.runs)
     is_early = bool(tried.held_out) or fitted.trial is not None
     converged = has_ended and (not is_early if change is None else change <= STILL)
@@ -256,4 +259,5 @@ def report_forests(
         held_out_score=fitted.score(),
         last_change=change,
         stopped_early=has_ended and is_early and not converged,
+        residuals=None if measured is None else measured[0],
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import weigh_rows
+from pmflib.core.blocks import Block, weigh_rows
 from pmflib.core.errors import MemoryPlanError
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.em.traits.fit import weigh_slopes
@@ -127,7 +129,7 @@ class _ItemInformation:
 
 def _sum_group(group: BlockGroup, model: JointPMF, design: ItemDesign) -> _ItemInformation:
     schema, size = model.schema, design.starts[-1]
-    tables = [_find_scores(model, design, k) for k in range(schema.n_variables)]
+    tables = _list_scores(model, design)
     sums = _ItemInformation(
         np.zeros((size, size)),
         np.zeros((size, size)),
@@ -135,17 +137,66 @@ def _sum_group(group: BlockGroup, model: JointPMF, design: ItemDesign) -> _ItemI
         np.zeros(size),
         np.zeros(schema.n_levels),
     )
-    step = max(1, BATCH_NUMBERS // (model.rank * max(size, 1)))
-    for block in iterate_distinct(group):
-        weights = weigh_rows(block)
+    for rows in iterate_item_scores(iterate_distinct(group), model):
+        mass = rows.weights[:, None] * rows.posteriors
+        sums.gradient[:] += rows.weights @ rows.scores
+        sums.outer[:] += (rows.scores * rows.weights[:, None]).T @ rows.scores
+        flat = (rows.at_points * np.sqrt(mass)[:, :, None]).reshape(-1, size)
+        sums.crossed[:] += flat.T @ flat
+        for k, table in enumerate(tables):
+            own, is_seen = slice(design.starts[k], design.starts[k + 1]), rows.codes[:, k] >= 0
+            held = mass[is_seen].sum(axis=0) * model.factor(k)
+            sums.complete[own, own] += np.einsum("lqp,lq,lqs->ps", table[:-1], held, table[:-1])
+            seen = rows.codes[is_seen, k], rows.weights[is_seen]
+            sums.level_counts[schema.rows_of(k)] += np.bincount(*seen, minlength=len(held))
+    return sums
+
+
+@dataclass(frozen=True, eq=False)
+class ItemScores:
+    """Scores of some rows by intercepts and slopes.
+
+    Parameters
+    ----------
+    codes
+        (n_rows, n_variables), -1 missing.
+    weights
+        float64 (n_rows,): samples that a row stands for.
+    posteriors
+        float64 (n_rows, n_points).
+    at_points
+        float64 (n_rows, n_points, n_coefficients): derivatives of the log-probability of a row at a point.
+    """
+
+    codes: IntArray
+    weights: FloatArray
+    posteriors: FloatArray
+    at_points: FloatArray
+
+    @cached_property
+    def scores(self) -> FloatArray:
+        """Derivatives of the log-probability of each row: (n_rows, n_coefficients)."""
+        return np.asarray(np.einsum("rqp,rq->rp", self.at_points, self.posteriors))
+
+
+def iterate_item_scores(blocks: Iterable[Block], model: JointPMF) -> Iterator[ItemScores]:
+    """Scores of the rows of some blocks of valid samples, ``BATCH_NUMBERS`` numbers at most at a time."""
+    assert model.trait_model is not None
+    design = ItemDesign(model.schema, model.trait_model.n_traits)
+    tables = _list_scores(model, design)
+    step = max(1, BATCH_NUMBERS // (model.rank * max(design.starts[-1], 1)))
+    for block in blocks:
         for start in range(0, block.n_rows, step):
             part = block.cut(start, min(start + step, block.n_rows))
-            own = weights[start : start + part.n_rows]
             posteriors = np.empty((part.n_rows, model.rank))
             model.score_block(part, np.empty(part.n_rows), posteriors)
-            codes = part.to_codes(schema.offsets)
-            _add_rows(sums, codes, own[:, None] * posteriors, own, tables, model, design)
-    return sums
+            codes = part.to_codes(model.schema.offsets)
+            at_points = np.concatenate([tables[k][codes[:, k]] for k in range(len(tables))], axis=2)
+            yield ItemScores(codes, weigh_rows(part), posteriors, at_points)
+
+
+def _list_scores(model: JointPMF, design: ItemDesign) -> list[FloatArray]:
+    return [_find_scores(model, design, k) for k in range(model.schema.n_variables)]
 
 
 def _find_scores(model: JointPMF, design: ItemDesign, position: int) -> FloatArray:
@@ -157,31 +208,6 @@ def _find_scores(model: JointPMF, design: ItemDesign, position: int) -> FloatArr
     chances = model.factor(position)
     centred = expanded - np.einsum("lqp,lq->qp", expanded, chances)
     return np.concatenate([centred, np.zeros((1, *centred.shape[1:]))])
-
-
-def _add_rows(
-    sums: _ItemInformation,
-    codes: IntArray,
-    mass: FloatArray,
-    weights: FloatArray,
-    tables: list[FloatArray],
-    model: JointPMF,
-    design: ItemDesign,
-) -> None:
-    """Add a batch of rows to the sums, in place; mass is their posterior (n_rows, n_points) times their weights."""
-    offsets, starts = model.schema.offsets, design.starts
-    scores = np.concatenate([tables[k][codes[:, k]] for k in range(len(tables))], axis=2)
-    means = np.einsum("rqp,rq->rp", scores, mass) / weights[:, None]
-    sums.gradient[:] += weights @ means
-    sums.outer[:] += (means * weights[:, None]).T @ means
-    flat = (scores * np.sqrt(mass)[:, :, None]).reshape(-1, scores.shape[2])
-    sums.crossed[:] += flat.T @ flat
-    for k, table in enumerate(tables):
-        own, is_seen = slice(starts[k], starts[k + 1]), codes[:, k] >= 0
-        held = mass[is_seen].sum(axis=0) * model.factor(k)
-        sums.complete[own, own] += np.einsum("lqp,lq,lqs->ps", table[:-1], held, table[:-1])
-        levels = np.bincount(codes[is_seen, k], weights[is_seen], minlength=len(held))
-        sums.level_counts[offsets[k] : offsets[k + 1]] += levels
 
 
 def _derive_penalty(model: JointPMF, design: ItemDesign, level_counts: FloatArray) -> FloatArray:

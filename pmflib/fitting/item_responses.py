@@ -26,6 +26,7 @@ from pmflib.em.traits.quadrature import (
     run_item_em,
     weigh_levels,
 )
+from pmflib.fitting.bivariate_residuals import measure_residuals
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import OnPass
 from pmflib.fitting.fit_result import STILL, FitResult, warn_if_stopped
@@ -161,6 +162,7 @@ def fit_item_responses(
     )
     measured = measure_fit(fitted, training.source)
     score = None if validation is None else _score(fitted, validation)
+    residuals = measure_residuals(fitted, training.source)
     result = FitResult(
         model=fitted,
         loss_history=state.loss_history,
@@ -172,6 +174,7 @@ def fit_item_responses(
         training=measured,
         held_out_score=score,
         last_change=state.last_change,
+        residuals=None if residuals is None else residuals[0],
     )
     warn_if_stopped(result, max_passes)
     return result

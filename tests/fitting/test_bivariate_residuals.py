@@ -8,6 +8,8 @@ from scipy.stats import chi2_contingency
 
 import pmflib as pmf
 from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.fitting.residual_sums import count_work
+from tests.em.traits.planted_traits import draw_samples, plant_items
 from tests.fitting.test_standard_errors import plant
 
 
@@ -105,14 +107,99 @@ def test_bivariate_residuals__are_in_what_a_small_fit_says():
     assert again.table.num_rows == len(again.pairs)
 
 
-def test_bivariate_residuals__refuses_what_has_no_independence_within_states():
+def plant_triangle(n_rows, seed, share, *, missing=0.2, rank=2):
+    """Samples of some states: the second copies the first, and a third, at a share, the one or the other."""
+    truth, rng = plant((2,) * 7, rank, seed), np.random.default_rng(seed)
+    codes = truth.sample(n_rows, seed)
+    codes[:, 1] = np.where(rng.random(n_rows) < 0.3, codes[:, 0], codes[:, 1])
+    either = codes[np.arange(n_rows), rng.integers(0, 2, n_rows)]
+    codes[:, 2] = np.where(rng.random(n_rows) < share, either, codes[:, 2])
+    codes[rng.random(codes.shape) < missing] = -1
+    return codes, truth.schema
+
+
+def test_bivariate_residuals__of_forests_name_what_no_forest_has():
+    values, found = [], 0
+    for seed in range(10):
+        codes, schema = plant_triangle(1500, seed, 0.0)
+        model = pmf.fit_em(codes, rank=2, schema=schema, dependence="tree", rng=seed).model
+        values += [each.p_value for each in pmf.bivariate_residuals(model, codes).pairs]
+        codes, schema = plant_triangle(4000, seed, 0.7, rank=1)
+        model = pmf.fit_em(codes, rank=1, schema=schema, dependence="tree", rng=seed).model
+        large = pmf.bivariate_residuals(model, codes).large
+        found += any({"v0", "v1", "v2"}.issuperset(each.variables) for each in large)
+    tested = np.array(values)[~np.isnan(values)]
+    assert 0.02 < np.mean(tested < 0.05) < 0.1
+    assert found >= 7
+
+
+def test_bivariate_residuals__neighbours_in_all_states_leave_nothing_to_test():
+    codes, schema = plant_triangle(2000, 0, 0.0)
+    result = pmf.fit_em(codes, rank=1, schema=schema, dependence="tree", rng=0)
+    assert ("v0", "v1") in {tuple(sorted(each[:2])) for each in result.model.edges()}
+    pairs = {each.variables: each for each in result.residuals.pairs}
+    assert pairs["v0", "v1"].degrees == 0
+    again = pmf.bivariate_residuals(result.model, codes)
+    assert result.residuals.to_json() == again.to_json()
+
+
+def test_bivariate_residuals__repeated_rows_with_gaps_are_drawn_one_by_one():
+    """Many equal rows whose common neighbour is missing spread as many, not as one that many times."""
+    values, rng = [], np.random.default_rng(0)
+    for seed in range(60):
+        codes = rng.integers(0, 2, (1000, 3))
+        for copied in (0, 2):
+            codes[:, copied] = np.where(rng.random(1000) < 0.5, codes[:, 1], codes[:, copied])
+        codes[rng.random(1000) < 0.6, 1] = -1
+        schema = pmf.Schema.from_cardinalities([2] * 3)
+        model = pmf.fit_em(codes, rank=1, schema=schema, dependence="tree", rng=seed).model
+        if len(model.edges()) == 2:
+            pairs = {each.variables: each for each in pmf.bivariate_residuals(model, codes).pairs}
+            values.append(pairs["v0", "v2"].p_value)
+    assert len(values) > 30
+    assert np.mean(np.array(values) < 0.05) < 0.12
+
+
+def test_bivariate_residuals__of_traits():
+    truth, values = plant_items([2] * 8, 1, 0), []
+    for seed in range(15):
+        codes = draw_samples(truth, 1000, seed, missing=0.2)[0]
+        result = pmf.fit_item_responses(codes, 1, schema=truth.schema)
+        values += [each.p_value for each in result.residuals.pairs if each.degrees]
+    assert len(values) > 300
+    assert 0.02 < np.mean(np.array(values) < 0.05) < 0.1
+    codes[:, 5] = np.where(np.random.default_rng(0).random(1000) < 0.4, codes[:, 2], codes[:, 5])
+    result = pmf.fit_item_responses(codes, 1, schema=truth.schema)
+    assert result.residuals.large[0].variables == ("v2", "v5")
+    assert result.residuals.large[0].excess > 0
+
+
+def test_bivariate_residuals__of_many_samples_are_found_by_some(monkeypatch):
+    codes, result = draw(6000, copied=0.3)
+    assert result.residuals.n_taken is None
+    n_entries, n_cells = count_work(result.model)
+    work = (n_entries + n_cells + 2) * n_entries
+    monkeypatch.setattr("pmflib.fitting.bivariate_residuals.SMALL_WORK", work * 2000)
+    drawn = pmf.fit_em(codes, rank=2, schema=result.model.schema, rng=0).residuals
+    assert 1800 < drawn.n_taken < 2200
+    assert "drawn from them" in drawn.describe()
+    assert drawn.large[0].variables == ("v0", "v1")
+    assert drawn.pairs[0].support < result.residuals.pairs[0].support
+    monkeypatch.setattr("pmflib.fitting.bivariate_residuals.SMALL_WORK", work * 900)
+    assert pmf.fit_em(codes, rank=2, schema=result.model.schema, rng=0).residuals is None
+
+
+def test_bivariate_residuals__refuses_what_has_no_parameters_of_one_likelihood():
     codes, result = draw(300)
-    forests = pmf.fit_em(codes, rank=2, schema=result.model.schema, dependence="tree").model
-    with pytest.raises(PmfError, match="forests"):
-        pmf.bivariate_residuals(forests, codes)
+    average = pmf.fit_em(codes, rank=2, schema=result.model.schema, members=3).model
+    with pytest.raises(PmfError, match="average of 3"):
+        pmf.bivariate_residuals(average, codes)
+    people = pmf.fit_traits(codes, result.model.schema, dimensions=1).model
+    with pytest.raises(PmfError, match="fit_item_responses"):
+        pmf.bivariate_residuals(people, codes)
     with pytest.raises(SchemaError):
         pmf.bivariate_residuals(result.model, codes[:, :3])
     wide = pmf.Schema.from_cardinalities([50] * 40)
     model = pmf.JointPMF(np.ones(1), np.full((2000, 1), 0.02), wide)
-    with pytest.raises(MemoryPlanError, match="entries"):
+    with pytest.raises(MemoryPlanError, match="2001 parameters"):
         pmf.bivariate_residuals(model, np.zeros((3, 40), dtype=np.int64))
