@@ -44,6 +44,11 @@ class Scenario:
         Share of the workers who are tempted.
     copiers, copies
         Share of the workers in cliques, and of their labels that repeat another's.
+    constants
+        Share of the workers who give the same label to everything, whatever the task: each one of their own, or, if
+        ``bought``, all of them the same.
+    bought
+        Whether these have one label together.
     """
 
     spammers: float = 0.06
@@ -54,6 +59,8 @@ class Scenario:
     followers: float = 1.0
     copiers: float = 0.0
     copies: float = 0.0
+    constants: float = 0.0
+    bought: bool = False
 
 
 def draw_crowd(
@@ -65,6 +72,7 @@ def draw_crowd(
     *,
     scenario: ScenarioName = "plain",
     rare: bool = False,
+    amounts: Scenario | None = None,
 ) -> Crowd:
     """Draw a crowd of whom some label little, or nonsense, better than chance on the whole.
 
@@ -87,6 +95,8 @@ def draw_crowd(
         good workers are goes with how many labels they give, either way. "mixed": some of everything.
     rare
         Whether all classes but one or two have a probability of a few per cent.
+    amounts
+        How much there is of everything, in place of what is drawn for the scenario.
 
     References
     ----------
@@ -95,7 +105,7 @@ def draw_crowd(
     (2013), arXiv:1305.0015. [7] Venanzi et al. (2014), WWW. [8] Raykar, Yu (2012), JMLR 13. [9] Dong, Berti-Equille,
     Srivastava (2009), VLDB.
     """
-    drawn = _draw_scenario(scenario, rng)
+    drawn = amounts or _draw_scenario(scenario, rng)
     prior = _draw_prior(n_classes, rare, rng)
     pooled = _draw_pooled(n_classes, scenario, rng)
     activity = np.log(rng.gamma(0.7, 1.0, n_workers) + 0.02)
@@ -260,6 +270,12 @@ def _spoil(confusion: FloatArray, scenario: Scenario, rng: np.random.Generator) 
         confusion[:, worker, rng.integers(n_classes)] += 0.98
     for worker in np.flatnonzero((draw >= spam) & (draw < spam + scenario.adversaries)):
         confusion[:, worker] = confusion[:, worker][:, :, rng.permutation(n_classes)]
+    # so many of them, not each with that probability: a share of a few workers is what the regime is named for
+    n_constant = round(scenario.constants * confusion.shape[1])
+    if n_constant:
+        given = rng.integers(n_classes, size=1 if scenario.bought else n_constant)
+        constant = rng.permutation(confusion.shape[1])[:n_constant]
+        confusion[:, constant] = np.eye(n_classes)[np.broadcast_to(given, n_constant), :, None]
 
 
 def _assign(

@@ -48,19 +48,26 @@ LOGS = {
 def read_log(
     folder: Path, name: str, busiest: int | None = None
 ) -> tuple[LabelLog, dict[Any, Any]]:
-    """LabelLog, and the true label of each task."""
+    """LabelLog, and the true label of each task; of fact-eval, of a few hundred tasks."""
     if name == "labelme":
         codes = np.loadtxt(folder / name / "answers.txt", dtype=int)
         task, worker = np.nonzero(codes >= 0)
         truth = np.loadtxt(folder / name / "LabelMe_Z_train.txt").astype(int)
         table = {"task": task, "worker": worker, "label": codes[task, worker]}
         return read_labels(table), dict(enumerate(truth))
-    if name == "jn-product":
-        with gzip.open(folder / name / "answer.csv.gz", "rt") as lines:
+    if name in ("jn-product", "tweet", "fact-eval"):
+        file = "answer.csv.gz" if name == "jn-product" else "label.csv.gz"
+        with gzip.open(folder / name / file, "rt") as lines:
             columns = list(zip(*list(csv.reader(lines))[1:], strict=True))
         with (folder / name / "truth.csv").open() as lines:
             known = dict(list(csv.reader(lines))[1:])
         return read_labels(dict(zip(("task", "worker", "label"), columns, strict=True))), known
+    if name == "zencrowd-us":
+        with gzip.open(folder / name / "ZenCrowd_us.csv.gz", "rt") as lines:
+            rows = list(csv.reader(lines))
+        columns = list(zip(*[(row[1], row[0], row[2]) for row in rows], strict=True))
+        log = read_labels(dict(zip(("task", "worker", "label"), columns, strict=True)))
+        return log, {row[1]: row[3] for row in rows}
     task, worker, label = np.loadtxt(folder / name / f"{name}.txt", dtype=int).T
     if busiest is not None:
         kept = np.argsort(-np.bincount(worker), kind="stable")[:busiest]

@@ -17,6 +17,11 @@ from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.e_step import LogWeights, evaluate_blocks, make_scorer, score_blocks, split_log
+from pmflib.crowd.held_out_labels import (
+    SubclassChoice,
+    choose_subclasses,
+    space_tasks,
+)
 from pmflib.crowd.known_intercepts import MOST_SCORED, add_intercepts, score_known
 from pmflib.crowd.known_labels import find_known
 from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_order, read_labels
@@ -128,6 +133,9 @@ def aggregate(
         shares: Aggregation = chosen.load()(log)
         return shares
     start: AnnotatorModel | CrowdFit = plan.annotator_model
+    choice = _choose_subclasses(log, plan) if plan.compares_subclasses else None
+    if choice is not None:
+        start = replace(plan.annotator_model, n_subclasses=choice.n_subclasses)
     if chosen.family == "pairs":
         start = _start_from_pairs(log, plan, method, order, np.random.default_rng(rng), em)
     report = find_report()
@@ -147,7 +155,23 @@ def aggregate(
             stacklevel=3,
         )
     return Aggregation(
-        log, posterior, fit.model.prior, fit.model.confusion, method, fit.n_passes, fit.converged
+        log,
+        posterior,
+        fit.model.prior,
+        fit.model.confusion,
+        method,
+        fit.n_passes,
+        fit.converged,
+        "" if choice is None else choice.reason,
+    )
+
+
+def _choose_subclasses(log: LabelLog, plan: CrowdPassPlan) -> SubclassChoice:
+    """Whether the log has a second subclass of tasks, by held-out labels; what is known of tasks has no part in it."""
+    labels = log.block.take(np.arange(0, log.n_tasks, space_tasks(log.block.n_observed)))
+    sizes = log.n_workers, log.n_classes
+    return choose_subclasses(
+        labels, *sizes, plan.annotator_model, max_passes=plan.max_passes, tol=plan.tol
     )
 
 

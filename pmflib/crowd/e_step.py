@@ -25,6 +25,8 @@ from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 BLOCK_ROWS = 1 << 16
 """Most tasks of a block in memory."""
+MOST_AGREEMENT = 0.95
+"""Agreement of a worker above which votes weigh no more: one who always agrees would outvote all others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,24 @@ class LogWeights:
         """Weights under which a task's posterior is its shares of the votes: even for a task without a label."""
         silent = np.zeros((n_workers * n_classes, n_classes))
         return cls(np.zeros(n_classes), silent, share_votes())
+
+    @classmethod
+    def from_agreement(cls, agreement: FloatArray, n_classes: int) -> LogWeights:
+        """Weights of votes by who gave them: a worker is right as often as chance and agreement make it.
+
+        Parameters
+        ----------
+        agreement
+            float64 of shape (n_workers,), as from `pmflib.solvers.crowd.shrinkage.measure_agreement`; those below 0
+            count as 0, and the vote for nothing.
+        n_classes
+            Number of classes, at least 2.
+        """
+        right = np.clip(agreement, 0.0, MOST_AGREEMENT)
+        right += (1 - right) / n_classes
+        weights = np.log(right * (n_classes - 1) / (1 - right))
+        labels = weights[:, None, None] * np.eye(n_classes)
+        return cls(np.zeros(n_classes), labels.reshape(-1, n_classes), weigh_votes(0.0))
 
     @property
     def n_states(self) -> int:

@@ -19,12 +19,16 @@ from pmflib.solvers.crowd.annotator_model import (
     MAXIMUM_LIKELIHOOD,
     AnnotatorModel,
     CrowdModel,
+    put_workers_last,
     split_subclasses,
 )
-from pmflib.solvers.crowd.shrinkage import update_crowd_model
+from pmflib.solvers.crowd.shrinkage import measure_agreement, update_crowd_model
 
 PUBLISHED_PASSES = 10
 """Passes of the published MV-EM: Ibrahim, Fu (2021), ICML, section 5."""
+VOTE_WEIGHINGS = 3
+"""How often votes are weighed before passes begin: by the shares of the votes first, where a majority of one label
+hides how well the others agree. Chosen on the tuned half of benchmarks/crowd/regimes.py."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,14 @@ class CrowdPassPlan:
         How confusion matrices are estimated.
     max_passes, tol
         As for `run_passes`.
+    compares_subclasses
+        Whether the log decides if there is a second subclass: see `pmflib.crowd.held_out_labels`.
     """
 
     annotator_model: AnnotatorModel
     max_passes: int
     tol: float
+    compares_subclasses: bool = False
 
     def count_most(self, *, with_known: bool) -> int:
         """Most passes that are made: where labels are known, `begin_without_known` may make as many before."""
@@ -79,8 +86,8 @@ def plan_passes(
 
 
 def plan_shrunk(max_passes: int, tol: float) -> CrowdPassPlan:
-    """Shrunk confusion matrices, with two subclasses of every class."""
-    return CrowdPassPlan(AnnotatorModel(n_subclasses=2), max_passes, tol)
+    """Shrunk confusion matrices, with two subclasses of every class where the log needs them."""
+    return CrowdPassPlan(AnnotatorModel(n_subclasses=2), max_passes, tol, compares_subclasses=True)
 
 
 def plan_balanced(max_passes: int, tol: float) -> CrowdPassPlan:
@@ -187,18 +194,25 @@ class CrowdFit:
 def start_from_votes(
     evaluate: Evaluate[LogWeights], n_workers: int, n_classes: int, annotator_model: AnnotatorModel
 ) -> CrowdFit:
-    """Estimate a crowd model from the shares of the votes, and stand before the first pass.
+    """Estimate a crowd model from the votes, and stand before the first pass.
+
+    Most models start from the shares of the votes. Those that weigh the votes do so first: workers who agree with the
+    others by chance alone, such as those of one label, count for nothing, so that a majority of them leads nowhere.
 
     Parameters
     ----------
     evaluate
-        Statistics of all tasks; called once.
+        Statistics of all tasks; called once, or once more for each time that votes are weighed.
     n_workers, n_classes
         Number of workers and of classes.
     annotator_model
         How confusion matrices are estimated.
     """
     statistics = evaluate(LogWeights.from_votes(n_workers, n_classes))
+    if annotator_model.weighs_votes and n_classes > 1:
+        for _ in range(VOTE_WEIGHINGS):
+            agreement = _measure_agreement(statistics.level_mass, n_classes)
+            statistics = evaluate(LogWeights.from_agreement(agreement, n_classes))
     mass = statistics.level_mass
     model = update_crowd_model(
         mass, statistics.state_mass, replace(annotator_model, n_subclasses=1)
@@ -206,6 +220,11 @@ def start_from_votes(
     if annotator_model.n_subclasses == 1:
         return CrowdFit(model, mass)
     return CrowdFit.from_model(split_subclasses(model))
+
+
+def _measure_agreement(label_mass: FloatArray, n_classes: int) -> FloatArray:
+    """Agreement of each worker with the classes of the tasks, (n_workers,)."""
+    return measure_agreement(put_workers_last(label_mass.reshape(-1, n_classes, n_classes)))
 
 
 def begin_without_known(

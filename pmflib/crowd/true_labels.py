@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,8 @@ class Aggregation(Summarised):
         EM passes made.
     converged
         Whether they were enough: they moved less than the tolerance.
+    reason
+        What was chosen by the log, and why; empty where the method has nothing to choose.
     """
 
     log: LabelLog
@@ -62,6 +64,7 @@ class Aggregation(Summarised):
     method: str
     n_passes: int = 0
     converged: bool = True
+    reason: str = ""
 
     def __repr__(self) -> str:
         """The log, and how its labels were found."""
@@ -76,7 +79,10 @@ class Aggregation(Summarised):
 
         passes = self.method, self.n_passes, self.converged
         asked, n_rejected = self.ask_again(LISTED), self.known_quarantine.num_rows
-        return summarise_labels(self.log, self.labels, self.workers, asked, passes, n_rejected)
+        found = summarise_labels(self.log, self.labels, self.workers, asked, passes, n_rejected)
+        return (
+            replace(found, facts=(*found.facts, ("chosen", self.reason))) if self.reason else found
+        )
 
     @cached_property
     def codes(self) -> IntArray:

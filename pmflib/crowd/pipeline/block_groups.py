@@ -138,6 +138,17 @@ def _join_neighbours(group: Sequence[BlockReference]) -> list[BlockReference]:
     return joined
 
 
+def take_group_tasks(
+    group: Sequence[BlockReference] | Sequence[VotedBlock],
+    n_workers: int,
+    n_classes: int,
+    every: int,
+) -> list[SparseBlock]:
+    """Labels of one task of so many of a group, loaded or not."""
+    blocks = [one.labels for one in _load_group(group, n_workers, n_classes, "")]
+    return [block.take(np.arange(0, block.n_rows, every)) for block in blocks]
+
+
 def evaluate_label_group(
     group: Sequence[BlockReference] | Sequence[VotedBlock],
     n_classes: int,

@@ -191,6 +191,9 @@ def fit_stored_labels(
     if found is not None and not em:
         return CrowdFit.from_model(found[0], converged=True)
     labels.keep_in_memory(plan_worker)
+    if plan.compares_subclasses:
+        chosen = replace(plan.annotator_model, n_subclasses=labels.choose_subclasses(plan))
+        plan = replace(plan, annotator_model=chosen)
     of_start = () if found is None else (found[0].states, found[0].mass)
     fit_digest = digest_fit(labels.digest(), plan.annotator_model, plan.tol, *of_start)
 
@@ -306,6 +309,7 @@ def write_labels(
         classes=list(labels.classes),
         prior=fit.model.prior.tolist(),
         pseudo_count=fit.model.pseudo_count,
+        subclasses=fit.model.annotator_model.n_subclasses,
         passes=fit.n_passes,
         converged=fit.converged,
         power=calibration.power,

@@ -10,12 +10,15 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from pmflib.core.blocks import SparseBlock, concatenate_blocks
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.confidence import Calibration, find_calibration
 from pmflib.crowd.e_step import CalibrationRound, LeftOutSums, LogWeights, start_sums
+from pmflib.crowd.held_out_labels import choose_subclasses, space_tasks
 from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, score_known
 from pmflib.crowd.label_counts import LabelCounts
+from pmflib.crowd.passes import CrowdPassPlan
 from pmflib.crowd.pipeline.block_groups import (
     MOST_CELLS,
     count_group_label_pairs,
@@ -28,6 +31,7 @@ from pmflib.crowd.pipeline.block_groups import (
     plan_worker_counts,
     score_known_group,
     sum_group,
+    take_group_tasks,
 )
 from pmflib.crowd.pipeline.known_files import KNOWN
 from pmflib.crowd.pipeline.label_tables import make_question_fields, pick_uncertain
@@ -237,6 +241,34 @@ class StoredLabels:
 
         return find_calibration(measure, self.n_tasks)
 
+    def choose_subclasses(self, plan: CrowdPassPlan) -> int:
+        """Number of subclasses that the log has, by held-out labels: see `pmflib.crowd.held_out_labels`.
+
+        Parameters
+        ----------
+        plan
+            What passes estimate otherwise, and their limits.
+        """
+        n_labels = sum(block.n_observed for block in self.source.blocks)
+        shared = self.n_workers, self.n_classes, space_tasks(n_labels)
+        blocks = (
+            self.source.map_blocks(take_group_tasks, _join_lists, *shared, name="held-out labels")
+            if self.groups
+            else []
+        )
+        if not blocks:
+            return 1
+        joined = concatenate_blocks(blocks, self.source.offsets).to_sparse(self.source.offsets)
+        choice = choose_subclasses(
+            joined,
+            self.n_workers,
+            self.n_classes,
+            plan.annotator_model,
+            max_passes=plan.max_passes,
+            tol=plan.tol,
+        )
+        return choice.n_subclasses
+
     def score_known(self, model: CrowdModel) -> KnownScores:
         """Score the tasks whose label is known: see `pmflib.crowd.known_intercepts.score_known`.
 
@@ -327,6 +359,11 @@ class StoredLabels:
         counts = LabelCounts.merge([none, *(each for each, _ in counted)])
         empty = make_question_fields(self.classes).empty_table()
         return counts, pick_uncertain([empty, *(table for _, table in counted)])
+
+
+def _join_lists(parts: Sequence[list[SparseBlock]]) -> list[SparseBlock]:
+    """Blocks of several groups, in order."""
+    return [block for part in parts for block in part]
 
 
 def _join_groups(groups: Groups, n_threads: int) -> Groups:

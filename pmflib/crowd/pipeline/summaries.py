@@ -54,6 +54,8 @@ class LabelSummary:
         Names of the classes, and the share of the tasks that are of each.
     pseudo_count
         That of the crowd model.
+    subclasses
+        Subclasses of tasks in every class; None where that is not known.
     passes, converged
         Passes that were made, and whether they converged.
     power
@@ -85,6 +87,7 @@ class LabelSummary:
     pseudo_count: float
     passes: int
     converged: bool
+    subclasses: int | None = None
     power: float | None = None
     left_out_power: float | None = None
     shared_error: float | None = None

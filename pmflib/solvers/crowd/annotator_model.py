@@ -60,6 +60,15 @@ class AnnotatorModel:
     n_subclasses: int = 1
     ordinal: bool = False
 
+    @property
+    def weighs_votes(self) -> bool:
+        """Whether votes count by who gave them, and not at all where many are of workers who do not look at tasks.
+
+        Not with one coin, which cannot be the matrix of a worker of one label, nor with classes that are equally
+        probable whatever is found: these need the votes.
+        """
+        return self.votes and not self.one_coin and not self.balanced
+
     def __post_init__(self) -> None:
         if self.pseudo_count is not None and not 0 <= self.pseudo_count < np.inf:
             raise PmfError(

@@ -18,9 +18,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray
+from pmflib.core.arrays import FLOOR, FloatArray
 from pmflib.core.errors import SchemaError
 from pmflib.solvers.crowd.annotator_model import (
+    SECOND_SUBCLASS_POWER,
     AnnotatorModel,
     CrowdModel,
     put_workers_first,
@@ -103,7 +104,10 @@ def _learn_concentration(mistakes: FloatArray, profile: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Shrinkage:
-    """Parameters of the shrinkage. Those marked [drawn] were chosen on drawn logs: see benchmarks/crowd/stress.py.
+    """Parameters of the shrinkage.
+
+    Those marked [drawn] were chosen on drawn logs, benchmarks/crowd/stress.py, those marked [regimes] on the tuned half
+    of benchmarks/crowd/regimes.py.
 
     Parameters
     ----------
@@ -130,6 +134,12 @@ class Shrinkage:
         themselves [drawn].
     scarce_weight
         What is added to the weight, divided by the mean number of labels of a worker [drawn].
+    agreement_tasks
+        Tasks that the agreement of all workers is worth beside those of one worker: see `measure_agreement`.
+    least_agreement
+        Agreement below which a worker's votes say nothing of tasks: a constant label has 0.
+    most_uninformed
+        Share of such labels from which on votes are no evidence of their own [regimes].
     """
 
     first_pseudo_count: float = 4.0
@@ -143,6 +153,9 @@ class Shrinkage:
     vote_weight: float = 0.75
     halving_labels: float = 300.0
     scarce_weight: float = 20.0
+    agreement_tasks: float = 5.0
+    least_agreement: float = 0.05
+    most_uninformed: float = 0.3
 
 
 SHRINKAGE = Shrinkage()
@@ -198,7 +211,7 @@ def update_crowd_model(
             f"(n_workers * {n_classes}, {n_states})"
         )
     labels = put_workers_last(level_mass.reshape(-1, n_classes, n_states))
-    vote_weight = _weigh_votes(labels) if annotator_model.votes else 0.0
+    vote_weight = _weigh_votes(labels, annotator_model) if annotator_model.votes else 0.0
     if annotator_model.one_coin:
         labels = _share_evenly(labels)
     if annotator_model.pseudo_count is not None:
@@ -207,6 +220,7 @@ def update_crowd_model(
     mass = labels
     if pseudo_count:
         means = _adjust_skills(labels, _pool(labels, annotator_model), pseudo_count)
+        _expect_guesses(labels, means, pseudo_count)
         if annotator_model.pseudo_count is None:
             pseudo_count = _learn_pseudo_count(labels, means, pseudo_count)
         mass = labels + pseudo_count * means
@@ -226,18 +240,51 @@ def _share_states(states: FloatArray, n_classes: int) -> FloatArray:
     return np.concatenate([totals - later.sum(axis=0), later.reshape(-1)])
 
 
-def _weigh_votes(labels: FloatArray) -> float:
+def _weigh_votes(labels: FloatArray, annotator_model: AnnotatorModel) -> float:
     """Weight of the votes: the larger the fewer labels there are of a worker, for workers are then little known.
 
-    It vanishes as labels grow: what workers do is then known without the votes.
+    It vanishes as labels grow: what workers do is then known without the votes. Where many labels are those of workers
+    who do not look at tasks, votes are theirs: then they are no evidence. Models that do not weigh votes keep theirs.
     """
+    n_classes, n_states, n_workers = labels.shape
     given = labels.sum(axis=(0, 1))
     # masses of posteriors, which add up to numbers of labels but for rounding
     n_labels = max(round(float(given.sum())), 1)
     # one over the mean number of labels of those who gave any
     scarcity = int((given > 0.5).sum()) / n_labels
     need = (SHRINKAGE.halving_labels * scarcity) ** 2
-    return SHRINKAGE.vote_weight * need / (1.0 + need) + SHRINKAGE.scarce_weight * scarcity
+    weight = SHRINKAGE.vote_weight * need / (1.0 + need) + SHRINKAGE.scarce_weight * scarcity
+    if not annotator_model.weighs_votes:
+        return weight
+    by_class = labels.reshape(n_classes, n_states // n_classes, n_classes, n_workers).sum(axis=1)
+    blind = measure_agreement(by_class) < SHRINKAGE.least_agreement
+    uninformed = float(given[blind].sum()) / n_labels
+    return weight * max(0.0, 1.0 - uninformed / SHRINKAGE.most_uninformed)
+
+
+def measure_agreement(labels: FloatArray) -> FloatArray:
+    """Agreement of each worker with the classes of tasks beyond chance, Cohen's kappa, float64 of shape (n_workers,).
+
+    Chance is to give labels as often, but without a look at the task: a worker of one label has exactly 0, even where
+    most tasks have that class. It is shrunk toward that of all workers together by a few tasks, so that little is said
+    of who gave few labels, or labelled tasks of hardly more than one class.
+
+    Parameters
+    ----------
+    labels
+        float64 of shape (n_classes, n_classes, n_workers), at least 0: labels by the class of their task.
+
+    References
+    ----------
+    Cohen (1960), Educational and Psychological Measurement 20.
+    """
+    given = labels.sum(axis=(0, 1))
+    agreed = np.trace(labels)
+    chance = (labels.sum(axis=1) * labels.sum(axis=0)).sum(axis=0) / np.maximum(given, FLOOR)
+    room = np.maximum(given - chance, 0.0)
+    typical = max(float((agreed - chance).sum()) / max(float(room.sum()), FLOOR), 0.0)
+    tasks = SHRINKAGE.agreement_tasks
+    return np.asarray((agreed - chance + tasks * typical) / (room + tasks))
 
 
 def _pool(labels: FloatArray, annotator_model: AnnotatorModel) -> FloatArray:
@@ -303,6 +350,20 @@ def _adjust_skills(labels: FloatArray, pooled: FloatArray, pseudo_count: float) 
     means: FloatArray = pooled[:, :, None] * (missed / wrong[:, None])
     means[named, states] = ahead * missed
     return means
+
+
+def _expect_guesses(labels: FloatArray, means: FloatArray, pseudo_count: float) -> None:
+    """Let workers label a second subclass as the first one, but nearer to guesses; means are changed in place.
+
+    Toward all workers' labels of that subclass it would be free to become another class: the few labels that a worker
+    gives there do not hold it.
+    """
+    n_classes, n_states, _ = labels.shape
+    for state in range(n_classes, n_states):
+        first = state % n_classes
+        column = labels[:, first] + pseudo_count * means[:, first]
+        column = (column / column.sum(axis=0)) ** SECOND_SUBCLASS_POWER
+        means[:, state] = column / column.sum(axis=0)
 
 
 def _learn_pseudo_count(labels: FloatArray, means: FloatArray, pseudo_count: float) -> float:

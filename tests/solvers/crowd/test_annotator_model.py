@@ -182,6 +182,12 @@ def update_plainly(labels, pseudo_count, one_coin):
         mean = pooled / (pooled.sum(axis=0) - right) * expit(-odds - skill)
         listed.append(np.where(named, expit(odds + skill), mean))
     means = np.stack(listed)
+    n_classes = labels.shape[1]
+    for state in range(n_classes, labels.shape[2]):
+        first = state % n_classes
+        column = labels[:, :, first] + pseudo_count * means[:, :, first]
+        column = (column / column.sum(axis=1, keepdims=True)) ** SECOND_SUBCLASS_POWER
+        means[:, :, state] = column / column.sum(axis=1, keepdims=True)
     for _ in range(SHRINKAGE.pseudo_count_steps):
         gained = (
             means * (digamma(labels + pseudo_count * means) - digamma(pseudo_count * means))
@@ -264,7 +270,7 @@ def test_split_subclasses__second_subclass_is_nearer_to_guesses():
 
 
 def test_update_crowd_model__votes_weigh_more_where_there_are_few_labels_of_a_worker():
-    few, many = (np.full((6, 2), n / 4) for n in (2.0, 200.0))
+    few, many = (n * np.tile([[0.45, 0.05], [0.05, 0.45]], (3, 1)) for n in (2.0, 200.0))
     # who has given no label does not count
     few[4:], many[4:] = 0.0, 0.0
     for mass, n_labels in ((few, 2), (many, 200)):
@@ -275,6 +281,19 @@ def test_update_crowd_model__votes_weigh_more_where_there_are_few_labels_of_a_wo
     assert update_crowd_model(few, np.ones(2), AnnotatorModel(votes=False)).vote_weight == 0
     nothing = update_crowd_model(np.zeros((6, 2)), np.ones(2), AnnotatorModel())
     assert nothing.vote_weight == 0
+
+
+def test_update_crowd_model__votes_of_workers_who_do_not_look_at_tasks_weigh_nothing():
+    looking, constant = np.array([[90.0, 10], [10, 90]]), np.array([[100.0, 100], [0, 0]])
+
+    def weigh(n_constant, **options):
+        mass = np.concatenate([looking] * (10 - n_constant) + [constant] * n_constant)
+        return update_crowd_model(mass, np.ones(2), AnnotatorModel(**options)).vote_weight
+
+    assert weigh(0) > weigh(1) > weigh(2) > 0
+    assert weigh(4) == 0
+    # what cannot be the matrix of a worker of one label needs the votes
+    assert weigh(4, one_coin=True) == weigh(0, one_coin=True) > 0
 
 
 def test_update_crowd_model__refuses_what_does_not_fit():

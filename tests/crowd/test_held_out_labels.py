@@ -1,0 +1,105 @@
+"""Whether a label log has a second subclass of tasks, and starts that bought votes do not lead."""
+
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.crowd.held_out_labels import N_FOLDS, _assign_folds, choose_subclasses, space_tasks
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel
+from pmflib.solvers.crowd.shrinkage import measure_agreement
+from tests.crowd.label_logs import draw_log
+
+
+def choose(table):
+    log = pmf.crowd.read_labels(table)
+    return choose_subclasses(log.block, log.n_workers, log.n_classes, AnnotatorModel())
+
+
+def plant_hard_tasks(rng, n_tasks=1500):
+    """Labels of two classes, of which two fifths of the tasks are guessed by all workers."""
+    log, truth = draw_log(
+        rng, n_tasks=n_tasks, n_workers=25, n_classes=2, n_labels=9, accuracy=(0.9, 0.98)
+    )
+    is_hard = rng.random(n_tasks) < 0.4
+    guesses = rng.integers(0, 2, log["label"].size)
+    return {**log, "label": np.where(is_hard[log["task"]], guesses, log["label"])}, truth
+
+
+def test_choose_subclasses__two_where_tasks_are_easy_and_hard_and_one_where_they_are_alike():
+    rng = np.random.default_rng(0)
+    found = choose(plant_hard_tasks(rng)[0])
+    assert found.n_subclasses == 2
+    assert found.gain.mean > 2 * found.gain.error > 0
+    assert found.reason.startswith("two subclasses: held-out labels of a task are")
+    alike, _ = draw_log(rng, n_tasks=1500, n_workers=25, n_classes=2, n_labels=9)
+    found = choose(alike)
+    assert found.n_subclasses == 1
+    assert "one subclass: " in found.reason
+
+
+def test_choose_subclasses__without_tasks_of_several_labels_is_one():
+    found = choose({"task": [0, 1, 2], "worker": [0, 1, 0], "label": ["a", "b", "b"]})
+    assert (found.n_subclasses, found.gain, found.n_tasks) == (1, None, 0)
+    assert found.reason == "one subclass: no task has several labels"
+
+
+def test_choose_subclasses__does_not_depend_on_the_order_of_tasks():
+    rng = np.random.default_rng(1)
+    table, _ = plant_hard_tasks(rng, 300)
+    order = rng.permutation(300)
+    moved = {**table, "task": order[table["task"]]}
+    one, other = choose(table), choose(moved)
+    assert other.gain.mean == pytest.approx(one.gain.mean, rel=1e-6)
+    assert other.gain.error == pytest.approx(one.gain.error, rel=1e-6)
+
+
+def test_assign_folds__equal_tasks_do_not_hold_out_the_same_label():
+    log = pmf.crowd.read_labels(
+        {"task": np.repeat(np.arange(500), 3), "worker": [0, 1, 2] * 500, "label": [0, 0, 1] * 500}
+    )
+    folds = _assign_folds(log.block)
+    for worker in range(3):
+        counts = np.bincount(folds[log.block.indices // 2 == worker], minlength=N_FOLDS)
+        # a fifth of 500: four standard errors
+        assert np.abs(counts - 100).max() < 36
+
+
+def test_space_tasks__takes_all_of_a_log_of_few_labels():
+    assert space_tasks(0) == space_tasks(60_000) == 1
+    assert space_tasks(600_000) == 10
+
+
+def test_measure_agreement__of_one_constant_label_is_none():
+    labels = np.zeros((2, 2, 3))
+    # classes by labels: the last worker says the same of everything, though it is right of most
+    labels[0, :, :2] = [[900, 850], [0, 50]]
+    labels[1, :, :2] = [[0, 50], [100, 50]]
+    labels[:, 0, 2] = labels[0, 0, 2] = [900, 100][0]
+    labels[1, 0, 2] = 100
+    found = measure_agreement(labels.transpose(1, 0, 2))
+    assert found[0] > 0.95
+    assert 0.3 < found[1] < 0.6
+    assert found[2] < 0.05
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_aggregate__workers_of_one_label_do_not_lead(seed):
+    """Sixty of a hundred workers give the first label to everything: the others find the classes."""
+    rng = np.random.default_rng(seed)
+    table, truth = draw_log(
+        rng, n_tasks=800, n_workers=40, n_classes=2, n_labels=10, accuracy=(0.7, 0.95)
+    )
+    label = np.where(table["worker"] < 24, 0, table["label"])
+    found = pmf.crowd.aggregate({**table, "label": label})
+    wrong = float((found.codes != truth).mean())
+    votes = pmf.crowd.aggregate({**table, "label": label}, "majority")
+    assert wrong < 0.1
+    assert wrong < 0.4 * float((votes.codes != truth).mean())
+
+
+def test_aggregate__says_what_the_log_has_chosen():
+    table, _ = plant_hard_tasks(np.random.default_rng(2), 600)
+    found = pmf.crowd.aggregate(table)
+    assert found.reason.startswith(("two subclasses", "one subclass"))
+    assert found.reason in found.summary().to_text(200)
+    assert not pmf.crowd.aggregate(table, "dawid_skene").reason
