@@ -299,7 +299,8 @@ def find_beliefs(codes, posteriors, forest, offsets, logs, tables, work, chances
         for f in range(posteriors.shape[1]):
             if posteriors[r, f] < LEAST_POSTERIOR:
                 continue
-            _pass_both(codes, r, f, forest, offsets, logs, tables, work, 0.0, logs)
+            # of weight 0 nothing is added; the tables may be memory that nobody can write to
+            _pass_both(codes, r, f, forest, offsets, logs, tables, work, 0.0, chances[r])
             for n in range(codes.shape[1]):
                 if codes[r, n] < 0:
                     for level in range(offsets[n], offsets[n + 1]):
