@@ -108,17 +108,17 @@ def check_dashboard(dashboard: str, error: str) -> HealthLine:
     dashboard
         Its address; empty where none is served.
     error
-        Why its port does not answer; empty where it does.
+        Why its page cannot be read; empty where it can.
     """
     if not dashboard:
         return note("dashboard", "none is served")
-    if error:
-        return warn(
-            "dashboard",
-            f"{dashboard} does not answer: {error}",
-            "open its port, or reach it by a tunnel",
-        )
-    return note("dashboard", dashboard)
+    if not error:
+        return note("dashboard", dashboard)
+    if "bokeh" in error:
+        remedy = "where the scheduler runs: pip install 'pmflib[dashboard]', and start the scheduler again"
+    else:
+        remedy = "open its port, or reach it by a tunnel"
+    return warn("dashboard", f"{dashboard} shows nothing: {error}", remedy)
 
 
 def check_clocks(skews: Mapping[str, float]) -> HealthLine:

@@ -7,7 +7,9 @@ cluster that is busy, or a folder that never comes back, holds up neither a run 
 from __future__ import annotations
 
 import asyncio
+import html
 import queue
+import re
 import socket
 import threading
 import time
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 from pmflib.kernels.readiness import KernelState, find_kernel_state
 from pmflib.operations.doctor.encryption import CertificateState, find_certificates
@@ -39,6 +42,8 @@ LOOK_SECONDS = 30.0
 """Longest wait for workers to look at the paths of a pipeline."""
 KERNEL_SECONDS = 120.0
 """Longest wait for workers to load their kernels; where none is on disk yet, all of them compile at the same time."""
+MAX_PAGE_BYTES = 100_000
+"""Of a page, what is read at most: that of the dashboard is a tenth of it."""
 PAYLOAD = b"pmf"
 """What one worker fetches from another."""
 K = TypeVar("K", bound=Hashable)
@@ -102,7 +107,7 @@ class ClusterState:
     dashboard
         Address of its dashboard; empty where it serves none.
     dashboard_error
-        Why the dashboard cannot be reached from here; empty where it can.
+        Why the dashboard cannot be opened from here; empty where it can.
     certificates
         What the keys of its connections are signed by, and until when; none where they are not encrypted.
     workers
@@ -168,6 +173,31 @@ def try_port(address: str) -> str:
     return ""
 
 
+def try_page(address: str) -> str:
+    """Open the page of a dashboard; say why it cannot be read, or "".
+
+    Parameters
+    ----------
+    address
+        Of the page, ``http://host:port/status``; an empty one is not opened.
+
+    Notes
+    -----
+    Without bokeh a scheduler answers at the same port, with a page that says what it lacks.
+    """
+    if not address:
+        return ""
+    try:
+        with urlopen(address, timeout=CONNECT_SECONDS) as answer:
+            page = answer.read(MAX_PAGE_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        return str(getattr(reason, "strerror", None) or reason)
+    if lack := re.search(r"Dask needs (bokeh[^<]*?) for the dashboard", page):
+        return f"the scheduler has no {html.unescape(lack[1])}"
+    return "" if "bokeh" in page else "the page is none of a dashboard of Dask"
+
+
 def _ask_cluster(client: Client, address: str, paths: PipelinePaths) -> ClusterState:
     info = client.scheduler_info(n_workers=-1)
     known = [
@@ -188,7 +218,7 @@ def _ask_cluster(client: Client, address: str, paths: PipelinePaths) -> ClusterS
         {
             "versions": partial(client.run_on_scheduler, find_versions),
             "skew": partial(_measure_skew, partial(client.run_on_scheduler, time.time)),
-            "dashboard": partial(try_port, f"{host}:{port}" if port else "inproc://"),
+            "dashboard": partial(try_page, dashboard),
             "certificates": partial(find_certificates, client.scheduler.address, security),
             "workers": partial(_ask_workers, client, known, paths),
         },

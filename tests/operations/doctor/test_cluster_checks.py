@@ -1,3 +1,8 @@
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from distributed.versions import BOKEH_REQUIREMENT
+
 from pmflib.operations.doctor.cluster_checks import (
     check_clocks,
     check_connections,
@@ -5,7 +10,7 @@ from pmflib.operations.doctor.cluster_checks import (
     check_scheduler,
     check_worker_states,
 )
-from pmflib.operations.doctor.clusters import try_port
+from pmflib.operations.doctor.clusters import try_page, try_port
 from pmflib.operations.doctor.encryption import CertificateState, check_encryption, is_open
 from tests.operations.doctor.health_cases import states_of
 
@@ -48,6 +53,8 @@ def test_check_dashboard__there_behind_a_wall_and_not_served():
     assert check_dashboard("http://h:8787/status", "").state == "ok"
     assert check_dashboard("http://h:8787/status", "Connection refused").state == "warn"
     assert check_dashboard("", "").state == "ok"
+    lacking = check_dashboard("http://h:8787/status", "the scheduler has no bokeh>=3.1.0")
+    assert (lacking.state, "pmflib[dashboard]" in lacking.remedy) == ("warn", True)
 
 
 def test_check_encryption__open_addresses_and_ends_of_certificates():
@@ -80,6 +87,35 @@ def test_is_open__neither_encrypted_nor_on_loopback():
     assert is_open("host:8786")
     for address in ("tls://10.0.0.1:8786", "tcp://127.0.0.1:1", "tcp://[::1]:1", "inproc://x/1"):
         assert not is_open(address)
+
+
+def test_try_page__one_without_bokeh_shows_nothing():
+    """The page of a scheduler without bokeh is as Dask writes it."""
+    server = HTTPServer(("127.0.0.1", 0), type("_Pages", (BaseHTTPRequestHandler,), PAGES))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        assert try_page(f"{address}/status") == f"the scheduler has no {BOKEH_REQUIREMENT}"
+        assert try_page(f"{address}/other") == "the page is none of a dashboard of Dask"
+        assert try_page(f"{address}/none") == "Not Found"
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert try_page(f"{address}/status") == "Connection refused"
+    assert try_page("") == ""
+
+
+def answer(handler):
+    if handler.path == "/none":
+        handler.send_error(404)
+        return
+    handler.send_response(200)
+    handler.end_headers()
+    lacking = f"<p>Dask needs {BOKEH_REQUIREMENT} for the dashboard.</p>"
+    handler.wfile.write((lacking if handler.path == "/status" else "<p>hello</p>").encode())
+
+
+PAGES = {"do_GET": answer, "log_message": lambda *args: None}
 
 
 def test_try_port__what_cannot_be_an_address():
