@@ -26,7 +26,8 @@ import numpy as np
 import pmflib as pmf
 from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
-from pmflib.display.progress import Progress, listen
+from pmflib.core.events import listen
+from pmflib.display.progress import Progress
 from pmflib.model.traits.trait_model import TraitModel
 from pmflib.running.clients import open_client
 from pmflib.running.workers import start_workers
@@ -76,7 +77,7 @@ def fit_people(folder: Path, dimensions: int, n_threads: int) -> dict[str, float
     with (
         start_workers(ClusterConfig(workers=n_threads)) as address,
         open_client(address) as client,
-        listen(note),
+        listen(note, Progress),
     ):
         # nothing is kept: every pass reads all blocks
         samples = pmf.StoredSamples(blocks, schema, client)

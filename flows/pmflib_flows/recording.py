@@ -9,8 +9,8 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.core.errors import PmfError, QualityError, StoreError
+from pmflib.core.events import Notice, listen
 from pmflib.core.texts import mask_secrets
-from pmflib.display.progress import listen
 from pmflib.operations.lineage.run_events import RunEvents
 from pmflib.operations.lineage.transports import open_transport
 from pmflib.store.artefacts import Reference, refuse_unwritable
@@ -32,6 +32,9 @@ from pmflib_flows.run_log import log_run, publish_report
 from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import open_store
 from pmflib_tasks.stage_events import StageRun
+
+MAX_NOTICES = 200
+"""Of what happens around a run, such as workers that are lost, as much is kept in its record."""
 
 
 @dataclass
@@ -94,11 +97,20 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
     name = name_labelling(config.name) if action == "labels" else config.name
     live = find_live(store, name)
     draft = RunDraft(action, live, live)
+    notices: list[Notice] = []
+
+    def keep(notice: Notice) -> None:
+        if not notice.is_waiting and len(notices) < MAX_NOTICES:
+            notices.append(notice)
 
     def write(events: RunEvents) -> None:
         draft.facts["timings"] = [
             {"stage": stage, "seconds": took} for stage, took in events.list_seconds().items()
         ]
+        if notices:
+            draft.facts["notices"] = [
+                {"time": each.time, "text": mask_secrets(each.text)} for each in notices
+            ]
         dataset = draft.stages.get("dataset")
         draft.inputs = draft.inputs or [
             replace(file, name=mask_secrets(file.name)) for file in list_sources(store, dataset)
@@ -134,6 +146,7 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
         keep_erasures_out(store),
         hold_lease(store.objects, f"{action} of pipeline {config.name}"),
         emit_events(config, name) as events,
+        listen(keep, Notice),
     ):
         try:
             with refuse_unwritable(store.root):

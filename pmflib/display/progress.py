@@ -1,4 +1,4 @@
-"""Progress of functions and of stages, and other events on the way, for whoever listens in this thread."""
+"""Progress of functions and of stages, for whoever listens in this thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-E = TypeVar("E")
+from pmflib.core.events import find_listeners, send_event
+
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -44,38 +45,8 @@ Listener = Callable[[Progress], None]
 Report = Callable[[int, int, str], None]
 """Called with units that are done, units in all, and details."""
 
-_listeners: ContextVar[tuple[tuple[type, Callable[[Any], None]], ...]] = ContextVar(
-    "_listeners", default=()
-)
 _functions: ContextVar[tuple[Listener, ...] | None] = ContextVar("_functions", default=None)
 _innermost: ContextVar[Report | None] = ContextVar("_innermost", default=None)
-
-
-@contextmanager
-def listen(listener: Callable[[E], None], kind: type[E] = Progress) -> Iterator[None]:  # type: ignore[assignment]
-    """Call a function with every event of a kind that this thread sends while the context lasts.
-
-    Other threads and processes are not heard, unless they run in a copy of this thread's context: the function that
-    waits for them says how far they are.
-
-    Parameters
-    ----------
-    listener
-        What is called, after those that listen already.
-    kind
-        Class of the events: `Progress`, or what else a part of a program reports, such as the ends of stages.
-    """
-    token = _listeners.set((*_listeners.get(), (kind, listener)))
-    try:
-        yield
-    finally:
-        _listeners.reset(token)
-
-
-def send_event(event: object) -> None:
-    """Send an event to all listeners of this thread to its kind; do nothing where nobody listens."""
-    for listener in _find_listeners(type(event)):
-        listener(event)
 
 
 def report_progress(name: str, done: int, total: int, text: str = "") -> None:
@@ -112,7 +83,7 @@ def working(name: str, total: int = 1, text: str = "") -> Iterator[Report | None
     What takes reports in between, from any thread; None where nobody listens, so that nothing need be worked out.
     """
     diverted = _functions.get()
-    listeners = _find_listeners(Progress) if diverted is None else diverted
+    listeners = find_listeners(Progress) if diverted is None else diverted
     if not listeners:
         yield None
         return
@@ -157,7 +128,3 @@ def report_step(done: int, total: int, text: str) -> None:
     """Report a step of the innermost piece of work of this thread; nothing where nobody listens."""
     if (send := find_report()) is not None:
         send(done, total, text)
-
-
-def _find_listeners(kind: type) -> tuple[Any, ...]:
-    return tuple(listener for heard, listener in _listeners.get() if issubclass(kind, heard))

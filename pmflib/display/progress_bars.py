@@ -17,9 +17,10 @@ from rich.table import Column
 from rich.text import Text
 
 from pmflib.core.errors import PmfError
+from pmflib.core.events import Notice, listen
 from pmflib.core.machine import call_regularly
 from pmflib.core.texts import show_text
-from pmflib.display.progress import Listener, Progress, listen
+from pmflib.display.progress import Listener, Progress
 
 Shown = Literal["auto", "lines"]
 
@@ -62,7 +63,7 @@ def progress(to: Shown | Listener = "auto") -> Iterator[None]:
     fit 1 of 1
     """
     if callable(to):
-        with listen(to):
+        with listen(to, Progress):
             yield
         return
     if to not in ("auto", "lines"):
@@ -98,7 +99,11 @@ def draw_progress(
     """
     if not console.is_terminal:
         printer = LinePrinter(console, line_seconds)
-        with call_regularly(printer.remind, REMINDER_SECONDS), listen(printer):
+        with (
+            call_regularly(printer.remind, REMINDER_SECONDS),
+            listen(printer, Progress),
+            listen(printer.print_notice, Notice),
+        ):
             yield
         return
     columns = (
@@ -113,11 +118,10 @@ def draw_progress(
             table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
         ),
     )
-    with (
-        Bars(*columns, console=console, expand=True, transient=transient) as bars,
-        listen(_BarDrawer(bars)),
-    ):
-        yield
+    with Bars(*columns, console=console, expand=True, transient=transient) as bars:
+        drawer = _BarDrawer(bars)
+        with listen(drawer, Progress), listen(drawer.print_notice, Notice):
+            yield
 
 
 @contextmanager
@@ -138,7 +142,7 @@ def draw_in_notebook() -> Iterator[_ListDrawer]:
         handle.update(ipython.HTML(drawer.write()))
 
     try:
-        with call_regularly(draw, DRAW_SECONDS), listen(drawer):
+        with call_regularly(draw, DRAW_SECONDS), listen(drawer, Progress):
             yield drawer
     finally:
         handle.update(ipython.HTML(""))
@@ -151,6 +155,7 @@ class LinePrinter:
         self._console, self._seconds = console, line_seconds
         self._started: dict[str, float] = {}
         self._last: dict[str, Progress] = {}
+        self._waiting = ""
         self._printed = time.monotonic()
         # reports come from the threads of stages, reminders from another
         self._lock = threading.Lock()
@@ -160,12 +165,23 @@ class LinePrinter:
         with self._lock:
             self._started.setdefault(progress.stage, time.monotonic())
             self._last[progress.stage] = progress
+            self._waiting = ""
             if not progress.is_over:
                 self._print_due()
                 return
             self._print(progress)
             # a stage may run again, as when the live model is evaluated
             del self._started[progress.stage], self._last[progress.stage]
+
+    def print_notice(self, notice: Notice) -> None:
+        """Print what happens around the stages; what they wait for stands in place of their last report."""
+        with self._lock:
+            if notice.is_waiting:
+                self._waiting = notice.text
+                self._print_due()
+                return
+            self._waiting = ""
+            self._console.print(Text(show_text(notice.text)))
 
     def remind(self) -> None:
         """Print the last report again where nothing was printed for long."""
@@ -184,8 +200,8 @@ class LinePrinter:
         now = time.monotonic()
         spent = now - self._started[progress.stage]
         line = f"{progress.stage}: {progress.done:,} of {progress.total:,}, {spent:,.0f} s"
-        text = f", {progress.text}" if progress.text else ""
-        self._console.print(Text(show_text(line + text)))
+        text = self._waiting or progress.text
+        self._console.print(Text(show_text(f"{line}, {text}" if text else line)))
         self._printed = now
 
 
@@ -196,6 +212,15 @@ class _BarDrawer:
         self._bars = bars
         self._known: dict[str, TaskID] = {}
         self._ended: set[str] = set()
+
+    def print_notice(self, notice: Notice) -> None:
+        """Print what happens around the stages above the bars; what they wait for stands beside those under way."""
+        if not notice.is_waiting:
+            self._bars.console.print(Text(show_text(notice.text)))
+            return
+        for stage, task in self._known.items():
+            if stage not in self._ended:
+                self._bars.update(task, text=show_text(notice.text))
 
     def __call__(self, progress: Progress) -> None:
         if progress.stage not in self._known:

@@ -6,8 +6,8 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, Protocol
 
 from pmflib.core.errors import (
@@ -18,6 +18,7 @@ from pmflib.core.errors import (
     MemoryPlanError,
     PmfError,
 )
+from pmflib.core.events import Notice, find_listeners, send_event
 from pmflib.core.machine import MachineMemory
 from pmflib.running.memory import (
     ClusterMemory,
@@ -29,6 +30,7 @@ from pmflib.running.memory import (
     read_workers,
 )
 from pmflib.running.task_plans import COPY_SHARE, name_step
+from pmflib.running.versions import SAME_EVERYWHERE, Difference, compare_versions, find_versions
 
 LOOK_SECONDS = 1.0
 """Time between two looks at which workers there are, seconds."""
@@ -58,15 +60,15 @@ class WorkerDescription:
 
     Parameters
     ----------
-    version
-        Version of pmflib that it has.
+    versions
+        Versions of Python and of packages that it has, as `find_versions` gives them.
     memory
         Memory of its machine.
     obstacles
         For each requirement that it was asked about, why it cannot do that; None where it can.
     """
 
-    version: str
+    versions: Mapping[str, str]
     memory: MachineMemory
     obstacles: Mapping[Requirement, PmfError | None]
 
@@ -74,7 +76,12 @@ class WorkerDescription:
 def describe_worker(required: Sequence[Requirement]) -> WorkerDescription:
     """What the process that this is called in has, and whether it can do what is required."""
     obstacles = {each: each.find_obstacle() for each in required}
-    return WorkerDescription(version("pmflib"), MachineMemory.read(), obstacles)
+    return WorkerDescription(find_versions(), MachineMemory.read(), obstacles)
+
+
+def _count(addresses: Sequence[str]) -> str:
+    """Words for workers: the address of one, the number of more."""
+    return f"worker {addresses[0]}" if len(addresses) == 1 else f"{len(addresses)} workers"
 
 
 class Membership:
@@ -101,7 +108,10 @@ class Membership:
         self._most_threads = 0
         self._lock = threading.RLock()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True, name="membership")
+        # who listens to the run hears what this thread says
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._watch,), daemon=True, name="membership"
+        )
         self.error: PmfError | None = None
 
     def start(self) -> None:
@@ -216,9 +226,14 @@ class Membership:
                 f"0 workers at {self._address}: none has come in {self._patience:g} seconds, which is what [cluster] "
                 "patience allows; start some there (dask worker), then run again: it goes on"
             )
-        if SILENT_SECONDS <= seconds < SILENT_SECONDS + LOOK_SECONDS:
+        limit = f"{self._patience:g} seconds ([cluster] patience)"
+        if find_listeners(Notice):
+            if seconds >= SILENT_SECONDS:
+                text = f"no workers for {seconds:.0f} s: waiting for up to {limit}"
+                send_event(Notice(text, is_waiting=True))
+        elif SILENT_SECONDS <= seconds < SILENT_SECONDS + LOOK_SECONDS:
             warnings.warn(
-                f"0 workers at {self._address}: waiting for up to {self._patience:g} seconds ([cluster] patience)",
+                f"0 workers at {self._address}: waiting for up to {limit}",
                 ClusterWarning,
                 stacklevel=2,
             )
@@ -232,7 +247,11 @@ class Membership:
                 self._refuse_strangers()
             self._most_threads = max(self._most_threads, sum(threads.values()))
             new = sorted(now - set(self._workers))
+            lost = sorted(set(self._workers) - now)
             self._workers = {k: each for k, each in self._workers.items() if k in now}
+            if lost:
+                left = f"{len(now)} left; what {'it' if len(lost) == 1 else 'they'} had is computed again"
+                send_event(Notice(f"{_count(lost)} lost, {left}"))
             if not new:
                 return
             known = self._client.scheduler_info(n_workers=-1)["workers"]
@@ -247,6 +266,8 @@ class Membership:
                 if worker.name in described:
                     self._check_memory(worker)
                     self._workers[worker.name] = worker
+            if self._thread.is_alive():
+                send_event(Notice(f"{_count(new)} joined: {len(now)} now"))
 
     def _refuse_strangers(self) -> None:
         """Refuse workers none of which was there before, where tasks may be bound to the ones before.
@@ -270,17 +291,24 @@ class Membership:
         return {address: each for address, each in said.items() if not isinstance(each, OSError)}
 
     def _check_descriptions(self, said: Mapping[str, Any]) -> dict[str, WorkerDescription]:
-        mine = version("pmflib")
+        ours = find_versions()
+        differing: dict[Difference, list[str]] = {}
         for address, reply in sorted(said.items()):
             if isinstance(reply, Exception):
                 raise ConfigError(
-                    f"worker {address} cannot run pmflib {mine}: {type(reply).__name__}: {reply}; install there what "
-                    "is installed here"
+                    f"worker {address} cannot run pmflib {ours['pmflib']}: {type(reply).__name__}: {reply}; "
+                    f"{SAME_EVERYWHERE}"
                 )
-            if reply.version != mine:
-                raise ConfigError(
-                    f"worker {address} has pmflib {reply.version}, and this run {mine}; install the same version there"
-                )
+            for difference in compare_versions(ours, reply.versions):
+                if difference.is_breaking:
+                    said_of_it = difference.describe(f"worker {address}")
+                    raise ConfigError(f"{said_of_it}; {SAME_EVERYWHERE}")
+                differing.setdefault(difference, []).append(address)
+        for difference, where in differing.items():
+            first = f"worker {where[0]}" + (f" and {len(where) - 1} more" if len(where) > 1 else "")
+            warnings.warn(
+                f"{difference.describe(first)}; {SAME_EVERYWHERE}", ClusterWarning, stacklevel=2
+            )
         for each in self._required:
             each.refuse_unable({a: reply.obstacles.get(each) for a, reply in said.items()})
         return dict(said)

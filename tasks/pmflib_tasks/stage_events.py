@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from pmflib.display.progress import send_event
+from pmflib.core.events import send_event
 from pmflib.store.artefacts import Entry
 
 

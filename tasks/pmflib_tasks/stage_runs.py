@@ -8,6 +8,8 @@ from functools import cached_property, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from pmflib.core.errors import LostSchedulerError, PmfError, UnreachableError
+from pmflib.core.events import Notice, send_event
+from pmflib.core.texts import mask_secrets
 from pmflib.display.progress import divert_functions
 from pmflib.running.task_plans import name_tasks
 from pmflib_tasks.prefect_runs import is_flow_run
@@ -67,6 +69,8 @@ class Stage(Generic[P, R]):
             except Exception as error:
                 if not is_worth_a_retry(error):
                     raise
+                text = mask_secrets(f"{self.name} runs again in {wait} s: {error}")
+                send_event(Notice(text))
             time.sleep(wait)
         return self.fn(*args, **kwargs)
 

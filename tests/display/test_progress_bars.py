@@ -13,14 +13,13 @@ import pytest
 from rich.console import Console
 
 import pmflib as pmf
+from pmflib.core.events import Notice, listen, send_event
 from pmflib.core.machine import call_regularly
 from pmflib.display.progress import (
     Progress,
     divert_functions,
-    listen,
     report_progress,
     report_step,
-    send_event,
     working,
 )
 from pmflib.display.progress_bars import LinePrinter, draw_in_notebook, draw_progress
@@ -126,7 +125,7 @@ def test_working__another_thread_is_silent():
         with working("there"):
             report_step(1, 2, "x")
 
-    with listen(seen.append), working("here", 3, "y") as send:
+    with listen(seen.append, Progress), working("here", 3, "y") as send:
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -140,7 +139,7 @@ def test_working__another_thread_is_silent():
 
 def test_report_progress__reaches_all_listeners_and_no_more():
     first, second = [], []
-    with listen(first.append), listen(second.append):
+    with listen(first.append, Progress), listen(second.append, Progress):
         report_progress("count", 1, 2, "x")
     report_progress("count", 2, 2)
     assert first == second == [Progress("count", 1, 2, "x")]
@@ -153,14 +152,14 @@ def test_report_progress__from_a_heartbeat():
         report_progress("here", 1, 2)
         heard.set()
 
-    with listen(seen.append), call_regularly(sign, 0.001):
+    with listen(seen.append, Progress), call_regularly(sign, 0.001):
         assert heard.wait(20)
     assert seen[0] == Progress("here", 1, 2)
 
 
 def test_listen__to_one_kind_of_event():
     progress, numbers = [], []
-    with listen(progress.append), listen(numbers.append, int):
+    with listen(progress.append, Progress), listen(numbers.append, int):
         send_event(3)
         report_progress("count", 1, 2)
     assert (progress, numbers) == ([Progress("count", 1, 2)], [3])
@@ -168,7 +167,7 @@ def test_listen__to_one_kind_of_event():
 
 def test_divert_functions__leaves_reports_by_name():
     seen, inner = [], []
-    with listen(seen.append):
+    with listen(seen.append, Progress):
         with working("outer"), divert_functions():
             report_step(1, 2, "not of the outer piece")
             with working("function") as silent:
@@ -250,6 +249,39 @@ def test_draw_progress__long_stages_are_reported_without_a_terminal(monkeypatch)
     now += 100
     printer.remind()
     assert file.getvalue().splitlines() == [*lines, "count: 9 of 9, 20 s"]
+
+
+def test_line_printer__what_a_stage_waits_for_stands_in_place_of_its_progress(monkeypatch):
+    now, file = 0.0, io.StringIO()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    printer = LinePrinter(Console(file=file))
+    printer(Progress("refine", 3, 200, "at most 38 s left"))
+    printer.print_notice(Notice("worker tcp://a:1 lost, 0 left"))
+    now = 40
+    printer.print_notice(Notice("no workers for 40 s", is_waiting=True))
+    now = 50
+    printer.remind()
+    printer.print_notice(Notice("worker tcp://b:2 joined: 1 now"))
+    now = 60
+    printer.remind()
+    assert file.getvalue().splitlines() == [
+        "worker tcp://a:1 lost, 0 left",
+        "refine: 3 of 200, 40 s, no workers for 40 s",
+        "refine: 3 of 200, 50 s, no workers for 40 s",
+        "worker tcp://b:2 joined: 1 now",
+        "refine: 3 of 200, 60 s, at most 38 s left",
+    ]
+
+
+def test_draw_progress__notices_above_the_bars():
+    file = io.StringIO()
+    with draw_progress(Console(file=file, force_terminal=True, width=90)):
+        report_progress("refine", 3, 200, "at most 38 s left")
+        send_event(Notice("worker tcp://a:1 lost, 0 left"))
+        send_event(Notice("no workers for 40 s", is_waiting=True))
+    text = file.getvalue()
+    assert "worker tcp://a:1 lost, 0 left" in text
+    assert "no workers for 40 s" in text.split("\x1b[2K")[-1]
 
 
 def test_draw_progress__bars_on_a_terminal():

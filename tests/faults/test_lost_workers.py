@@ -18,7 +18,8 @@ import pytest
 from distributed import LocalCluster
 
 from pmflib.config import ClusterConfig, load_config
-from pmflib.display.progress import Progress, listen
+from pmflib.core.events import listen
+from pmflib.display.progress import Progress
 from pmflib.running.clients import open_client
 from pmflib.running.workers import start_workers
 from pmflib_tasks.count import count
@@ -133,7 +134,7 @@ def test_count__worker_killed(workers: int, ingested: Path, undisturbed: Undistu
             assert "counts" not in list_kinds(store)
 
     cluster = ClusterConfig(workers=workers, processes=True)
-    with start_workers(cluster) as address, listen(kill):
+    with start_workers(cluster) as address, listen(kill, Progress):
         assert run_stages(ingested, address) == undisturbed[1]
     assert len(lost) == 1
     assert lost[0] > 0
@@ -180,7 +181,7 @@ def test_stages__workers_come_and_go(
                 with open_client(cluster.scheduler_address) as client:
                     client.restart_workers(list(client.nthreads())[:2])
 
-        with listen(act):
+        with listen(act, Progress):
             assert run_stages(ingested, cluster.scheduler_address) == undisturbed[1]
     assert changed
     check_store(ingested.parent / "store")
@@ -237,7 +238,7 @@ def test_refine__scheduler_killed_and_started_again(
         again.append(stack.enter_context(_dask_processes(port)))
 
     again: list[Any] = []
-    with ExitStack() as stack, _dask_processes(port) as first, listen(watch):
+    with ExitStack() as stack, _dask_processes(port) as first, listen(watch, Progress):
         helper = threading.Thread(target=start_again)
         helper.start()
         dataset = ingest(config)

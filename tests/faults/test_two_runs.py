@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pmflib.config import ClusterConfig
-from pmflib.display.progress import Progress, listen
+from pmflib.core.events import listen
+from pmflib.display.progress import Progress
 from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
 from tests.faults.fault_runs import (
@@ -54,7 +55,7 @@ def test_count__other_run_takes_the_checkpoints_away(
         if progress.stage == "count" and progress.done == 5:
             shutil.rmtree(work)
 
-    with start_workers(ClusterConfig(workers=2)) as address, listen(take_away):
+    with start_workers(ClusterConfig(workers=2)) as address, listen(take_away, Progress):
         assert run_stages(path, address) == undisturbed[1]
     check_store(store)
 

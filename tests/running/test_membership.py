@@ -17,11 +17,13 @@ from pmflib.core.errors import (
     LostSchedulerError,
     MemoryPlanError,
 )
+from pmflib.core.events import Notice, listen
 from pmflib.running import membership
 from pmflib.running.clients import check_workers, count_threads, find_memory, open_client
 from pmflib.running.item_maps import map_items
 from pmflib.running.maps import run_blocks
 from pmflib.running.memory import MemoryPlan
+from pmflib.running.versions import find_versions
 from pmflib.store.objects.addresses import StoreAccess
 
 GIB = 1 << 30
@@ -219,7 +221,10 @@ def test_count_threads__as_many_as_are_expected():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"version": "0.0.1"}, r"worker tcp.* has pmflib 0.0.1, and this run .*install the same"),
+        (
+            {"versions": find_versions() | {"pmflib": "0.0.1"}},
+            r"pmflib 0.0.1 at worker tcp.*; here .*install the same lock file",
+        ),
         (
             {"obstacles": {STORE: pmf.PmfError("no such folder there")}},
             r"/store.*tcp.*no such folder there",
@@ -259,6 +264,64 @@ def membership_of(client):
 
     # a client's own part in the run, whose explanations a run meets only when workers die
     return clients._members[client]
+
+
+def test_open_client__versions_that_change_the_last_bits_are_warned_of(monkeypatch):
+    described = membership.describe_worker([])
+    other = replace(described, versions=described.versions | {"numba": "0.1"})
+    monkeypatch.setattr(membership, "describe_worker", lambda required: other)
+    warned = pytest.warns(ClusterWarning, match=r"numba 0.1 at worker tcp.* and 1 more.*last bits")
+    with start_cluster(2) as cluster, warned, open_patiently(cluster, 5):
+        pass
+
+
+@pytest.mark.parametrize("package", ["numba", "zarr"])
+def test_open_client__a_worker_without_a_package_ends_the_run(package, monkeypatch):
+    described = membership.describe_worker([])
+    lacking = replace(described, versions=described.versions | {package: ""})
+    monkeypatch.setattr(membership, "describe_worker", lambda required: lacking)
+    said = rf"{package} is not installed at worker tcp.*; install the same lock file"
+    with (
+        start_cluster(1) as cluster,
+        pytest.raises(ConfigError, match=said),
+        open_patiently(cluster, 5),
+    ):
+        pass
+
+
+def test_open_client__says_which_workers_come_and_go():
+    said, heard = [], threading.Event()
+
+    def hear(notice):
+        said.append(notice.text)
+        heard.set()
+
+    def wait():
+        assert heard.wait(10)
+        heard.clear()
+
+    with start_cluster(1) as cluster, listen(hear, Notice), open_patiently(cluster, 5) as client:
+        (first,) = client.nthreads()
+        cluster.scale(2)
+        wait()
+        cluster.sync(cluster.scheduler.remove_worker, first, stimulus_id="test")
+        wait()
+    assert re.fullmatch(r"worker tcp://\S+ joined: 2 now", said[0])
+    assert said[1] == f"worker {first} lost, 1 left; what it had is computed again"
+
+
+def test_open_client__says_how_long_it_has_no_workers(monkeypatch):
+    monkeypatch.setattr(membership, "SILENT_SECONDS", 0.0)
+    said: list[Notice] = []
+    with (
+        start_cluster(0) as cluster,
+        listen(said.append, Notice),
+        pytest.raises(ClusterError),
+        open_patiently(cluster, 0.5),
+    ):
+        pass
+    assert said[0].is_waiting
+    assert "no workers for 0 s: waiting for up to 0.5 seconds ([cluster] patience)" == said[0].text
 
 
 def test_explain__workers_that_were_killed():

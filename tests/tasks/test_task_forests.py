@@ -3,7 +3,8 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import ConfigError
-from pmflib.display.progress import listen
+from pmflib.core.events import listen
+from pmflib.display.progress import Progress
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.score_tables import digest_model
 from pmflib.store.artefacts import Store
@@ -54,7 +55,7 @@ def test_refine__fits_forests_and_goes_on_with_them_the_next_night(pipeline, tmp
     config = pipeline(make_schema(*[3] * 6), {"sample": "id"}, **SECTIONS)
     write_delivery(tmp_path, "a", 900, 1)
     received = []
-    with listen(received.append):
+    with listen(received.append, Progress):
         stages = run_to_model(config, workers)
     first, summary = load_model(config, stages["model"]), summary_of(config, stages["model"])
     assert isinstance(first, TreePMF)

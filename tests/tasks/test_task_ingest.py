@@ -4,7 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.core.errors import SchemaError, SourceError
-from pmflib.display.progress import listen
+from pmflib.core.events import listen
+from pmflib.display.progress import Progress
 from pmflib.ingest.dataset import build_steps
 from pmflib_tasks.ingest import ingest
 from tests.pipelines import as_wide, draw_codes, make_schema, read_dataset, summary_of
@@ -145,7 +146,7 @@ def test_ingest__reports_rows_while_files_are_read(pipeline, tmp_path, workers):
     for index in range(6):
         write_csv(tmp_path / "data" / f"{index}.csv", as_long(codes))
     received = []
-    with listen(received.append):
+    with listen(received.append, Progress):
         ingest.fn(config, workers)
     reading = [p for p in received if p.stage == "read files"]
     assert (reading[0].done, reading[0].total, reading[0].text) == (0, 6, "")
@@ -153,7 +154,7 @@ def test_ingest__reports_rows_while_files_are_read(pipeline, tmp_path, workers):
     assert [p.done for p in reading] == sorted(p.done for p in reading)
     assert {p.text for p in reading} - {"", "180 rows"}
     received.clear()
-    with listen(received.append):
+    with listen(received.append, Progress):
         ingest.fn(config, workers)
     # files that are known are looked up, and none is being read
     again = [(p.done, p.total, p.text) for p in received if p.stage == "read files"]

@@ -8,7 +8,8 @@ import pytest
 import pmflib as pmf
 from pmflib.core.arrays import FLOOR
 from pmflib.core.errors import MemoryPlanError, RankError, SchemaError
-from pmflib.display.progress import listen
+from pmflib.core.events import listen
+from pmflib.display.progress import Progress
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.weighing import weigh_model
@@ -114,7 +115,7 @@ def test_refine__objective_rises_and_is_reported(fitted, workers):
     config, stages = fitted
     received = []
     other = change(config, model={"method": "random"}, em={"max_passes": 7, "pseudo_count": 1.0})
-    with listen(received.append):
+    with listen(received.append, Progress):
         model = refine.fn(other, stages["dataset"], stages["counts"], stages["start"], workers)
     summary = summary_of(config, model)
     # up to the model that held-out samples have chosen

@@ -7,8 +7,9 @@ import pytest
 import pmflib as pmf
 from pmflib.core.comparison import Comparison
 from pmflib.core.errors import ConfigError
+from pmflib.core.events import listen
 from pmflib.counting.groups import count_some, load_groups
-from pmflib.display.progress import listen
+from pmflib.display.progress import Progress
 from pmflib.display.summary import draw_markdown
 from pmflib.fitting.ranks import by_pairs, fit_runs, pair_search, stored_selection
 from pmflib.fitting.ranks.folds import fit_rank
@@ -151,7 +152,7 @@ def test_select__a_choice_that_was_killed_goes_on_from_its_fits(counted, workers
         if progress.done == 9:
             raise KeyboardInterrupt
 
-    with listen(stop), pytest.raises(KeyboardInterrupt):
+    with listen(stop, Progress), pytest.raises(KeyboardInterrupt):
         select.fn(config, dataset, counts, workers)
     (work,) = [folder for folder in (store.root / "work").iterdir() if list(folder.glob("pairs-*"))]
     assert len(list(work.glob("pairs-*.npz"))) == 9

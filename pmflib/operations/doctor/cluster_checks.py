@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pmflib.operations.doctor import HealthLine, fail, list_first, note, warn
+from pmflib.running.versions import SAME_EVERYWHERE
 
 MAX_SKEW = 10.0
 """Seconds by which clocks may differ before it is worth a line: a machine that is busy may say its time some late."""
@@ -87,11 +88,15 @@ def check_connections(unfetched: Mapping[str, str], n_asked: int) -> list[Health
     """
     if unfetched:
         said = [f"{pair} ({why})" for pair, why in unfetched.items()]
+        if all("No module named" in why for why in unfetched.values()):
+            remedy = SAME_EVERYWHERE
+        else:
+            remedy = "open the workers' ports to each other; fix them by dask worker --worker-port 9000:9100"
         return [
             fail(
                 "connections",
                 f"{len(unfetched)} of {n_asked} workers cannot fetch from the next: {list_first(said)}",
-                "open the workers' ports to each other; fix them by dask worker --worker-port 9000:9100",
+                remedy,
                 "infrastructure",
             )
         ]

@@ -30,9 +30,9 @@ from pmflib.operations.doctor.probes import (
     remove_probe,
     write_probe,
 )
-from pmflib.operations.doctor.processes import find_versions
 from pmflib.operations.doctor.storage import PipelinePaths, WorkerView, look_from_worker
 from pmflib.running.clients import Client, connect_briefly, fetch_result
+from pmflib.running.versions import find_versions
 
 CONNECT_SECONDS = 5.0
 """Longest wait for the scheduler to answer at all."""
@@ -210,6 +210,7 @@ def _ask_cluster(client: Client, address: str, paths: PipelinePaths) -> ClusterS
         )
         for name, each in sorted(info["workers"].items())
     ]
+    scratch = {name: str(each.get("local_directory", "")) for name, each in info["workers"].items()}
     host = urlsplit(client.scheduler.address).hostname or ""
     port = info.get("services", {}).get("dashboard")
     dashboard = f"http://{host}:{port}/status" if port else ""
@@ -220,7 +221,7 @@ def _ask_cluster(client: Client, address: str, paths: PipelinePaths) -> ClusterS
             "skew": partial(_measure_skew, partial(client.run_on_scheduler, time.time)),
             "dashboard": partial(try_page, dashboard),
             "certificates": partial(find_certificates, client.scheduler.address, security),
-            "workers": partial(_ask_workers, client, known, paths),
+            "workers": partial(_ask_workers, client, known, paths, scratch),
         },
         # every wait below has a limit of its own
         4 * QUICK_SECONDS + KERNEL_SECONDS,
@@ -242,7 +243,7 @@ def _ask_cluster(client: Client, address: str, paths: PipelinePaths) -> ClusterS
 
 
 def _ask_workers(
-    client: Client, known: Sequence[WorkerState], paths: PipelinePaths
+    client: Client, known: Sequence[WorkerState], paths: PipelinePaths, scratch: Mapping[str, str]
 ) -> tuple[tuple[WorkerState, ...], str]:
     """States of all workers, of which the scheduler knows some, and why the client could write no probe file."""
     if not known:
@@ -274,7 +275,7 @@ def _ask_workers(
         for worker in awake:
             name = worker.address
             questions[name, "view"] = partial(
-                _ask, client, name, LOOK_SECONDS, look_from_worker, paths, own[name]
+                _ask, client, name, LOOK_SECONDS, look_from_worker, paths, own[name], scratch[name]
             )
             questions[name, "kernels"] = partial(
                 _ask, client, name, KERNEL_SECONDS, find_kernel_state

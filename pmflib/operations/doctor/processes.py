@@ -7,31 +7,16 @@ import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pmflib.core.machine import GROUP_FILES, MachineMemory, count_processors
 from pmflib.kernels.readiness import KernelState
 from pmflib.operations.doctor import HealthLine, fail, list_first, note, warn
+from pmflib.running.versions import SAME_EVERYWHERE, Difference, compare_versions, find_versions
 
-PACKAGES = (
-    "pmflib",
-    "numpy",
-    "scipy",
-    "numba",
-    "dask",
-    "distributed",
-    "zarr",
-    "pyarrow",
-    "obstore",
-    "cloudpickle",
-    "msgpack",
-)
-"""Packages whose versions are compared."""
 QUOTA_FILES = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
 """Files in which Linux holds the share of processors of a control group, versions 2 and 1."""
 _PERIOD_FILE = "/sys/fs/cgroup/cpu/cpu.cfs_period_us"
-SAME_EVERYWHERE = "install the same lock file everywhere, then restart scheduler and workers"
 
 
 @dataclass(frozen=True)
@@ -105,17 +90,6 @@ def find_process_state() -> ProcessState:
     )
 
 
-def find_versions() -> dict[str, str]:
-    """Version of Python and of ``PACKAGES``; empty for one that is not installed. Nothing is imported for it."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = ""
-    return found
-
-
 def find_linear_algebra() -> tuple[LinearAlgebra, ...]:
     """Libraries of linear algebra of NumPy and SciPy, and their threads; none where threadpoolctl is not installed."""
     import scipy.linalg  # noqa: F401  # brings its own library
@@ -183,51 +157,8 @@ def is_loopback(host: str) -> bool:
     return name in ("localhost", "::1") or name.startswith("127.")
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """How alike the versions of a package must be.
-
-    Parameters
-    ----------
-    parts
-        Leading parts of the version that must be equal for a run to work; 0 where no difference stops one.
-    breaks
-        What a difference in these parts breaks.
-    differs
-        What a smaller difference may change; empty where it changes nothing.
-    """
-
-    parts: int
-    breaks: str
-    differs: str
-
-
-LAST_BITS = "results may differ in the last bits"
-WHOLE = 9
-"""More parts than any version has."""
-
-AGREEMENTS: dict[str, Agreement] = {
-    "python": Agreement(2, "functions and data that are sent do not read", ""),
-    "pmflib": Agreement(WHOLE, "workers compute by other code than the run records", ""),
-    "dask": Agreement(WHOLE, "tasks do not read", ""),
-    "distributed": Agreement(WHOLE, "messages do not read", ""),
-    "numpy": Agreement(1, "arrays that are sent do not read", LAST_BITS),
-    "scipy": Agreement(0, "", LAST_BITS),
-    "numba": Agreement(0, "", LAST_BITS),
-    "zarr": Agreement(
-        1, "arrays of the store do not read", "arrays may be written with other bytes"
-    ),
-    "pyarrow": Agreement(0, "", "values of CSV and Parquet files may be read otherwise"),
-    "obstore": Agreement(0, "", "a bucket may be written otherwise"),
-    "cloudpickle": Agreement(0, "", "functions that are sent may not read"),
-    "msgpack": Agreement(1, "messages do not read", "messages may not read"),
-}
-"""What a difference between the client and another process breaks, by package."""
-
 SCHEDULER_READS = ("python", "pmflib", "dask", "distributed", "numpy", "cloudpickle", "msgpack")
 """Packages that matter on a scheduler, which reads tasks and no data."""
-OPTIONAL = ("obstore",)
-"""Packages that are needed only by pipelines that use them."""
 
 
 def check_versions(
@@ -255,10 +186,8 @@ def check_versions(
     One line where all is alike; otherwise one for each package that differs.
     """
     lines = []
-    seen: dict[str, dict[str, list[str]]] = {}
-    for address, installed in workers.items():
-        for name in AGREEMENTS:
-            seen.setdefault(name, {}).setdefault(installed.get(name, ""), []).append(address)
+    differing: dict[Difference, list[str]] = {}
+    unread: list[str] = []
     if isinstance(scheduler, str):
         lines.append(
             fail(
@@ -269,12 +198,28 @@ def check_versions(
             )
         )
     elif scheduler is not None:
-        for name in SCHEDULER_READS:
-            seen.setdefault(name, {}).setdefault(scheduler.get(name, ""), []).insert(0, "scheduler")
-    for name, by_version in seen.items():
-        for theirs, where in by_version.items():
-            if theirs != ours.get(name, ""):
-                lines += _check_difference(name, ours.get(name, ""), theirs, where, needs_obstore)
+        for difference in compare_versions(ours, scheduler, SCHEDULER_READS):
+            differing.setdefault(difference, []).append("scheduler")
+    for address, installed in workers.items():
+        for difference in compare_versions(ours, installed):
+            differing.setdefault(difference, []).append(address)
+        if needs_obstore and not installed.get("obstore"):
+            unread.append(address)
+    for difference, where in differing.items():
+        said = difference.describe(list_first(where))
+        if difference.is_breaking:
+            lines.append(fail("versions", said, SAME_EVERYWHERE, "infrastructure"))
+        else:
+            lines.append(warn("versions", said, SAME_EVERYWHERE))
+    if unread:
+        lines.append(
+            fail(
+                "versions",
+                f"obstore is not installed at {list_first(unread)}: the bucket cannot be read there",
+                "pip install 'pmflib[s3]' there",
+                "infrastructure",
+            )
+        )
     if needs_obstore and not ours.get("obstore"):
         lines.append(
             fail(
@@ -296,35 +241,6 @@ def check_versions(
         counted = f"{len(workers)} worker{'' if len(workers) == 1 else 's'}"
         everywhere = f"; the same on client, scheduler and {counted}"
     return [note("versions", f"Python {ours['python']}, {', '.join(listed)}{everywhere}")]
-
-
-def _check_difference(
-    name: str, ours: str, theirs: str, where: list[str], needs_obstore: bool
-) -> list[HealthLine]:
-    shown = f"{name} {theirs or 'is not installed'} at {list_first(where)}; here {ours or 'none'}"
-    if name in OPTIONAL and not (ours and theirs):
-        if not needs_obstore or theirs:
-            return []
-        return [
-            fail(
-                "versions",
-                f"{shown}: the bucket cannot be read there",
-                "pip install 'pmflib[s3]' there",
-                "infrastructure",
-            )
-        ]
-    rule = AGREEMENTS[name]
-    ours_compared, theirs_compared = (each.split(".")[: rule.parts] for each in (ours, theirs))
-    if not theirs or ours_compared != theirs_compared:
-        return [
-            fail(
-                "versions",
-                f"{shown}: {rule.breaks or 'it is needed there'}",
-                SAME_EVERYWHERE,
-                "infrastructure",
-            )
-        ]
-    return [warn("versions", f"{shown}: {rule.differs}", SAME_EVERYWHERE)] if rule.differs else []
 
 
 def check_kernels(kernels: Mapping[str, KernelState | str]) -> list[HealthLine]:

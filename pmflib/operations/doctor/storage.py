@@ -135,7 +135,7 @@ class WorkerView:
     sources: SourceState
 
 
-def look_from_worker(paths: PipelinePaths, own_probe: str) -> WorkerView:
+def look_from_worker(paths: PipelinePaths, own_probe: str, scratch: str) -> WorkerView:
     """Look at a pipeline's paths from the process that calls this.
 
     Parameters
@@ -144,6 +144,8 @@ def look_from_worker(paths: PipelinePaths, own_probe: str) -> WorkerView:
         What to look at.
     own_probe
         Name of the probe file that this process is to write.
+    scratch
+        Folder of this worker, in which it spills data; empty for that of temporary files.
     """
     unwritten, store = "", None
     try:
@@ -157,7 +159,7 @@ def look_from_worker(paths: PipelinePaths, own_probe: str) -> WorkerView:
         remove_probe(paths.store, own_probe)
     return WorkerView(
         process=find_process_state(),
-        scratch=look_at_folder(tempfile.gettempdir()),
+        scratch=look_at_folder(scratch or tempfile.gettempdir()),
         store=store,
         unread=unread,
         unwritten=unwritten,

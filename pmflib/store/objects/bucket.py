@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pmflib.core.errors import ConfigError, PmfError, RefusedStoreError, UnreachableStoreError
+from pmflib.core.events import Notice, send_event
 from pmflib.store.objects.interface import ObjectChangedError, ObjectMetadata, Objects
 from pmflib.store.objects.local_folder import mark_draft
 
@@ -231,13 +232,16 @@ class Bucket(Objects):
         The client repeats a read that is not answered, and nothing else.
         """
         until = time.monotonic() + (INSIST_SECONDS if seconds is None else seconds)
+        n_again = 0
         while True:
             try:
                 with self._translate(name):
                     return request()
-            except UnreachableStoreError:
+            except UnreachableStoreError as error:
                 if time.monotonic() > until:
                     raise
+                n_again += 1
+                send_event(Notice(f"request {n_again + 1} for {name or 'the bucket'}: {error}"))
             time.sleep(0.5)
 
     @contextmanager

@@ -72,12 +72,12 @@ def test_look_from_worker__another_folder_under_the_same_path(tmp_path):
     paths = PipelinePaths(
         str(tmp_path), name_probe(), (str(tmp_path),), (".csv",), skip_empty=False
     )
-    view = look_from_worker(paths, own := name_probe())
+    view = look_from_worker(paths, own := name_probe(), "")
     assert "it is not there" in view.unread
     assert view.written == ""
     assert not (tmp_path / own).exists()
     write_probe(paths.store, paths.probe)
-    view = look_from_worker(paths, own)
+    view = look_from_worker(paths, own, str(tmp_path))
     assert (view.unread, view.unwritten, view.written) == ("", "", own)
     assert view.sources.n_files == 1
     assert read_probe(paths.store, own) == ""
