@@ -34,7 +34,7 @@ from pmflib_tasks.stage import open_store
 from pmflib_tasks.stage_events import StageRun
 
 MAX_NOTICES = 200
-"""Of what happens around a run, such as workers that are lost, as much is kept in its record."""
+"""Most notices, such as of workers that are lost, that the record of a run keeps."""
 
 
 @dataclass

@@ -1,12 +1,15 @@
-"""What Prefect shows of a flow run: a log that says what the command line says, and a link to its report."""
+"""What Prefect shows of a flow run: a log that says what the command line says, and what its report says first."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any, cast
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from pmflib.display.progress_bars import draw_progress
 from pmflib.ingest.dataset.accounts import DatasetAccount
@@ -73,13 +76,13 @@ def log_run(name: str, record: RunRecord) -> None:
     facts, console = record.facts, _open_console()
     if {"rows", "model", "scores"} <= facts.keys():
         for table in make_run_tables(facts):
-            console.print(table)
+            console.print(_without_lines(table))
     elif record.action == "labels":
         # with it comes scipy, which a quiet night has no use for
         from pmflib.crowd.pipeline.summaries import LabelSummary
 
         if (found := LabelSummary.find(facts)) is not None:
-            console.print(make_labels_table(found))
+            console.print(_without_lines(make_labels_table(found)))
     account = DatasetAccount.find(facts)
     sentence = "" if account is None else describe_account(account)
     rows = {"run": record.number, "outcome": record.outcome, "reason": record.reason}
@@ -99,7 +102,7 @@ def log_run(name: str, record: RunRecord) -> None:
 
 
 def publish_report(store: Store, name: str, record: RunRecord) -> None:
-    """Write the page of a run that Prefect has, and link to it; outside a flow run, do nothing.
+    """Write the page of a run that Prefect has, and show there what it says first; outside a flow run, do nothing.
 
     Parameters
     ----------
@@ -115,18 +118,19 @@ def publish_report(store: Store, name: str, record: RunRecord) -> None:
     if record.outcome == "unchanged":
         return
     try:
-        from prefect.artifacts import create_link_artifact
+        from prefect.artifacts import create_markdown_artifact
 
         from pmflib.report.page import render_page
         from pmflib.report.run_report import gather_report
+        from pmflib.report.sentences import write_summary
         from pmflib.store.run_records import keep_page
 
-        page = render_page(gather_report(store, name, record.number)).encode("utf-8", "replace")
-        path = keep_page(store, name, record.number, page)
-        create_link_artifact(
+        report = gather_report(store, name, record.number)
+        path = keep_page(store, name, record.number, render_page(report).encode("utf-8", "replace"))
+        # a browser opens no file of another machine, nor one of this from a page of a server
+        create_markdown_artifact(
             key=make_artifact_key(name, "report"),
-            link=path if "://" in path else Path(path).as_uri(),
-            link_text=f"Report of run {record.number}: {path}",
+            markdown=write_summary(report, path),
             description=f"report of run {record.number}",
         )
     except Exception as error:
@@ -151,6 +155,14 @@ def describe_account(account: DatasetAccount) -> str:
 
 
 _COUNTED = {key: text for key, text in ROWS.items() if key.startswith("rows_")}
+
+
+def _without_lines(shown: Group | Text) -> Group | Text:
+    """The same, whose tables have no lines: whoever searches a log, or reads it by a program, wants words alone."""
+    for part in shown.renderables if isinstance(shown, Group) else ():
+        if isinstance(part, Table):
+            part.box = None
+    return shown
 
 
 def _open_console() -> SafeConsole:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
+from pmflib.core.texts import show_text
 from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.state_descriptions import StateDescription
 from pmflib.report.model_report import ScoreReport
 from pmflib.report.run_report import RunReport
+
+STATES_LISTED = 8
+"""States that a summary describes, at most."""
 
 _VERDICTS = {
     "better": "better than",
@@ -36,6 +41,40 @@ def summarise_states(report: RunReport, most: int) -> list[str]:
     if report.model is None:
         return []
     return [_describe_state(each) for each in report.model.states[:most]]
+
+
+def write_summary(report: RunReport, page: str) -> str:
+    """Write what a page of a run says first, in Markdown, for a server that shows no page of its own.
+
+    Parameters
+    ----------
+    report
+        What is known of the run.
+    page
+        Where its page is.
+
+    Returns
+    -------
+    Text in which names from data are text, whatever characters they have.
+    """
+    troubles, states = list_troubles(report), summarise_states(report, STATES_LISTED)
+    parts = [" ".join(map(_escape, summarise_run(report)))]
+    if states[1:]:
+        parts += ["**What distinguishes the states**", _list(states)]
+    parts += ["**To look at**", _list(troubles)] if troubles else ["**Nothing stands out.**"]
+    if report.data.rows:
+        rows = "\n".join(f"| {_escape(text)} | {n:,} |" for text, n in report.data.destinations)
+        parts.append(f"| rows | {report.data.rows.rows_in:,} read |\n|---|---:|\n{rows}")
+    return "\n\n".join([*parts, f"The whole page: {_escape(page)}"])
+
+
+def _list(texts: list[str]) -> str:
+    return "\n".join(f"* {_escape(text)}" for text in texts)
+
+
+def _escape(text: str) -> str:
+    """Text in which Markdown and HTML find nothing that they act on."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&])", r"\\\1", " ".join(show_text(text).split()))
 
 
 def _describe_state(state: StateDescription) -> str:

@@ -183,6 +183,8 @@ def test_log__says_what_the_command_line_says(ran):
     assert "log_prob_per_cell" in text
     assert f"reason: {facts['reason']}" in text
     assert "outcome: promoted" in text
+    # lines of tables are for terminals
+    assert not re.search("[\u2500-\u257f]", text)
 
 
 def test_artifacts__name_the_pipeline_and_the_run(ran):
@@ -194,12 +196,15 @@ def test_artifacts__name_the_pipeline_and_the_run(ran):
     assert facts["reason"] in run.data
 
 
-def test_artifacts__link_to_the_report_of_the_run(ran, home):
-    facts, _, _, artifacts, _ = ran
-    assert not [line for line in ran[2] if "report of the run was not written" in line]
-    (link,) = [each for key, each in artifacts.items() if key.endswith("-report")]
+def test_artifacts__say_what_the_report_of_the_run_says_first(ran, home):
+    facts, _, lines, artifacts, _ = ran
+    assert not [line for line in lines if "report of the run was not written" in line]
+    (shown,) = [each for key, each in artifacts.items() if key.endswith("-report")]
     page = home / "store" / "reports" / "Nightly 2" / f"{facts['run']:06}.html"
-    assert page.as_uri() in link.data
+    assert shown.type == "markdown"
+    assert page.name in shown.data
+    assert "| rows | 402 read |" in shown.data
+    assert "log-likelihood" not in shown.data
     assert f"Run {facts['run']} of pipeline" in page.read_text("utf-8")
     # a run with nothing new leaves none
     records = list_records(Store(home / "store"), "Nightly 2")

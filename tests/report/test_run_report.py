@@ -1,3 +1,4 @@
+import re
 import shutil
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from pmflib.fitting.pair_agreement import PairAgreement, PairDeparture
 from pmflib.report.model_report import gather_model
 from pmflib.report.page import render_page, write_page
 from pmflib.report.run_report import choose_run, gather_report
-from pmflib.report.sentences import as_percent, list_troubles, summarise_run
+from pmflib.report.sentences import as_percent, list_troubles, summarise_run, write_summary
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
 from pmflib.store.run_records import (
@@ -112,6 +113,15 @@ def test_summarise_run__probabilities_of_pairs_that_depart_are_not_believed(seco
     assert "26.5 %" in page
     share = with_agreement(second, replace(departs, missed=0.15, furthest=None))
     assert "believed" not in " ".join(summarise_run(share))
+
+
+def test_write_summary__what_comes_from_data_is_text(second):
+    record = replace(second.record, outcome="failed", reason="<img src=x> & `[code](x)`")
+    text = write_summary(replace(second, record=record), "s3://bucket/reports/000002.html")
+    assert "000002.html" in text
+    escaped, bare = set(re.findall(r"\\(.)", text)), re.sub(r"\\.", "", text)
+    assert {"<", ">", "&"} <= escaped
+    assert not set("<>`[]_#&") & set(bare)
 
 
 def test_summarise_run__wide_schemas_are_not_compared(store, second, monkeypatch):

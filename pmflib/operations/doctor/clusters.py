@@ -43,7 +43,7 @@ LOOK_SECONDS = 30.0
 KERNEL_SECONDS = 120.0
 """Longest wait for workers to load their kernels; where none is on disk yet, all of them compile at the same time."""
 MAX_PAGE_BYTES = 100_000
-"""Of a page, what is read at most: that of the dashboard is a tenth of it."""
+"""Most bytes that are read of a page: that of the dashboard has a tenth of them."""
 PAYLOAD = b"pmf"
 """What one worker fetches from another."""
 K = TypeVar("K", bound=Hashable)
@@ -179,7 +179,7 @@ def try_page(address: str) -> str:
     Parameters
     ----------
     address
-        Of the page, ``http://host:port/status``; an empty one is not opened.
+        Address of the page, ``http://host:port/status``; an empty one is not opened.
 
     Notes
     -----
