@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,10 @@ from pmflib_flows.exit_codes import EXIT_CODES
 if TYPE_CHECKING:
     from pmflib.operations.planning.sizes import FitSize, LogSize
     from pmflib.operations.planning.speeds import Speeds
+    from pmflib.operations.planning.whole_run import RunPlan
+
+UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+"""Seconds of the units of times."""
 
 
 def plan(
@@ -73,6 +78,13 @@ def plan(
     request_ms: Annotated[
         float, typer.Option(min=0, help="Milliseconds of a request to the storage.")
     ] = 0.0,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            help="Time in which all must be done, as 6h or 90min: how many such workers are cheapest then.",
+            show_default=False,
+        ),
+    ] = None,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Measure the speeds of this machine first.")
     ] = False,
@@ -122,8 +134,11 @@ def plan(
         round(read_size("--client-memory", client_memory)),
     )
     found = RunPlan(log, fit, cluster, speeds)
+    limit = None if deadline is None else read_seconds("--deadline", deadline)
+    cheapest = None if limit is None else found.find_cheapest(limit)
     if as_json:
-        print_json({**found.to_json(), "sources": notes})
+        advice = {"deadline_workers": None if cheapest is None else cheapest.cluster.workers}
+        print_json({**found.to_json(), "sources": notes, **(advice if limit else {})})
     else:
         for table in make_plan_tables(found):
             out.print(table)
@@ -132,6 +147,8 @@ def plan(
             out.print(note)
         for sentence in found.describe():
             out.print(sentence)
+        if limit is not None:
+            out.print(describe_deadline(cheapest, show_seconds(limit)))
         whole, most = show_seconds(found.wall_seconds), ""
         if (least := show_seconds(found.least_seconds)) != whole:
             whole, most = f"{least} to {whole}", " at most"
@@ -223,6 +240,38 @@ def read_size(name: str, text: str) -> float:
     if size <= 0:
         raise ConfigError(f"{name} is {text!r}; give a number of bytes above 0, as 16GiB or 200MB")
     return size
+
+
+def read_seconds(name: str, text: str) -> float:
+    """Read a time: 6h, 90min, 45s, 2d.
+
+    Raises
+    ------
+    ConfigError
+        If it is none, or not above 0.
+    """
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(s|min|h|d)\s*", text)
+    seconds = 0.0 if match is None else float(match[1]) * UNITS[match[2]]
+    if seconds <= 0:
+        raise ConfigError(f"{name} is {text!r}; give a time above 0, as 6h, 90min or 45s")
+    return seconds
+
+
+def describe_deadline(cheapest: RunPlan | None, limit: str) -> str:
+    """Sentence on how many workers are enough for a deadline, and cheapest."""
+    from pmflib.operations.planning.whole_run import MOST_WORKERS, show_seconds
+
+    if cheapest is None:
+        return (
+            f"deadline: no number of such workers up to {MOST_WORKERS:,} is done in {limit}; see what limits the run, "
+            "or give workers more memory"
+        )
+    n_workers, took = cheapest.cluster.workers, show_seconds(cheapest.wall_seconds)
+    named = "1 such worker" if n_workers == 1 else f"{n_workers:,} such workers"
+    return (
+        f"deadline: in {limit}, {named} take the fewest worker hours: "
+        f"{cheapest.worker_hours:,.2f}, in {took}"
+    )
 
 
 def show_speeds(speeds: Speeds, as_json: bool) -> None:

@@ -205,13 +205,17 @@ def time_maps(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> MapTimes:
     computing = work.leaf_seconds + speeds.worker_task_seconds
     waiting = leaf - computing
 
+    alone = wait_for_storage(work, cluster, speeds, 1)
+
     def find_working(n_maps: int, ramp: float) -> float:
         rounds = math.ceil(n_maps * tasks.leaves / n_threads)
-        leaves = rounds * leaf * tasks.balance
+        # what threads share, fewer of them in the last round have more of; no thread is quicker than alone
+        held = max(n_maps * tasks.leaves * waiting / at_work, rounds * tasks.balance * alone)
+        leaves = rounds * computing * tasks.balance
         # threads without a task of what is beside are busy with others' tasks
         more = beside if n_maps == 1 else n_maps * mean_beside
-        slowest = find_slowest(at_work, speeds.spread / rounds, ramp / max(leaves, 1e-300))
-        return leaves * slowest + more
+        slowest = find_slowest(at_work, speeds.spread / rounds, ramp / max(leaves + held, 1e-300))
+        return leaves * slowest + held + more
 
     ramp = busy * per_task * at_work / 2
     working = find_working(side, ramp)
@@ -289,17 +293,24 @@ def find_slowest(n: int, spread: float, ramp: float) -> float:
 def time_leaf(work: MapWork, cluster: ClusterSize, speeds: Speeds) -> float:
     """Seconds of a task that works on items, on a thread of mean speed: computing, and waiting for storage and network.
 
-    Storage that does not grow with the workers is shared by those that are at work.
+    Storage is shared by the threads that are at work: of a worker that of the worker, what does not grow with the
+    workers by all.
     """
     side = max(1, min(work.side_by_side, work.repeats))
     at_work = max(1, min(cluster.n_threads, side * work.tasks.leaves))
-    rate = min(speeds.storage_bytes / cluster.threads, speeds.storage_total / at_work)
+    waiting = wait_for_storage(work, cluster, speeds, at_work)
+    return work.leaf_seconds + speeds.worker_task_seconds + waiting
+
+
+def wait_for_storage(work: MapWork, cluster: ClusterSize, speeds: Speeds, at_work: int) -> float:
+    """Seconds in which a task waits for storage and network, while so many threads of all workers are at work."""
+    sharing = math.ceil(at_work / cluster.workers)
+    rate = min(speeds.storage_bytes / sharing, speeds.storage_total / at_work)
     waiting = (work.leaf_read + work.leaf_written) / rate
     waiting += work.leaf_requests * speeds.request_seconds
     # a worker fetches a shared value once, for all of its threads
     copies = min(cluster.workers, work.tasks.leaves) / work.tasks.leaves
-    waiting += copies * work.copied_bytes / speeds.network_bytes
-    return work.leaf_seconds + speeds.worker_task_seconds + waiting
+    return waiting + copies * work.copied_bytes / speeds.network_bytes
 
 
 def add_parts(*many: dict[str, float]) -> dict[str, float]:

@@ -15,6 +15,10 @@ from pmflib.running.memory import OWN_BYTES, format_bytes
 
 LEAST_EFFICIENCY = 0.7
 """Efficiency below which more workers are hardly worth what they cost."""
+FEWER = (0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02, 0.01, 0.0)
+"""Numbers of workers that are tried in place of those planned, as shares of these."""
+MOST_WORKERS = 10_000
+"""Most workers that a deadline is tried with."""
 WORTH_WHILE = 0.8
 """Share of the time of a run below which another cluster is worth a sentence."""
 
@@ -141,8 +145,8 @@ class RunPlan:
     def _list_changes(self) -> list[str]:
         """What would make the run quicker, or cheaper."""
         cluster, fit, out = self.cluster, self.fit, []
-        if self.efficiency < LEAST_EFFICIENCY and cluster.workers > 1:
-            best = self.find_efficient()
+        best = self.find_efficient()
+        if best.worker_hours < self.worker_hours:
             n_best = best.cluster.workers
             named = "1 worker is" if n_best == 1 else f"{n_best:,} workers are"
             out.append(
@@ -186,13 +190,46 @@ class RunPlan:
         return replace(self, cluster=replace(self.cluster, workers=max(1, n_workers)))
 
     def find_efficient(self) -> RunPlan:
-        """The same run on the largest of some numbers of workers, below its own, whose efficiency is enough."""
-        plan = self
-        for share in (0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02, 0.01, 0.0):
-            plan = self.resize(round(self.cluster.workers * share))
-            if plan.efficiency >= LEAST_EFFICIENCY or plan.cluster.workers == 1:
+        """The same run on the largest number of workers that are well used, of its own and some below.
+
+        Only of those that take fewer worker hours than its own; its own where there is none. Where none of them is used
+        well, that with the fewest worker hours.
+        """
+        if self.efficiency >= LEAST_EFFICIENCY or self.cluster.workers == 1:
+            return self
+        numbers = {max(1, round(self.cluster.workers * share)) for share in FEWER}
+        plans = [self.resize(n) for n in sorted(numbers, reverse=True)]
+        cheaper = [each for each in plans if each.worker_hours < self.worker_hours and each.fits]
+        well_used = (each for each in cheaper if each.efficiency >= LEAST_EFFICIENCY)
+        least = min(cheaper, key=lambda each: each.worker_hours, default=self)
+        return next(well_used, least)
+
+    def find_cheapest(self, deadline: float) -> RunPlan | None:
+        """The same run on the number of such workers that takes the fewest worker hours and is done in time.
+
+        Parameters
+        ----------
+        deadline
+            Seconds that all may take, above 0.
+
+        Returns
+        -------
+        The plan, of 1 to ``MOST_WORKERS`` workers; None where no number that fits in memory is enough. Numbers are
+        tried in steps of a quarter.
+        """
+        numbers = {1}
+        while max(numbers) < MOST_WORKERS:
+            numbers.add(min(MOST_WORKERS, max(max(numbers) + 1, round(1.25 * max(numbers)))))
+        best: RunPlan | None = None
+        for n_workers in sorted(numbers):
+            found = self.resize(n_workers)
+            if found.wall_seconds > deadline or not found.fits:
+                continue
+            if best is None or found.worker_hours < best.worker_hours:
+                best = found
+            elif found.worker_hours > 4 * best.worker_hours:
                 break
-        return plan
+        return best
 
     def to_json(self) -> dict[str, object]:
         """The plan as plain JSON types; sizes in bytes, times in seconds."""

@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,22 @@ def test_plan__exit_code_where_it_does_not_fit():
     words = "--rows", 1e6, "--variables", 500, "--levels", 50
     assert run_plan(*words, "--memory", "256GiB", "--client-memory", "256GiB").exit_code == 0
     assert run_plan(*words, "--memory", "1GiB").exit_code == 5
+
+
+def test_plan__a_deadline_names_workers_that_keep_it():
+    words = ("--rows", "1e9", "--variables", "20", "--workers", "4")
+    found = run_plan(*words, "--deadline", "20min")
+    assert found.exit_code == 0, found.output
+    assert re.search(
+        r"deadline: in 20 min, \d+ such workers take the fewest worker hours", found.output
+    )
+    (n_workers,) = re.findall(r"deadline: in 20 min, (\d+) such", found.output)
+    asked = json.loads(run_plan(*words, "--deadline", "20min", "--json").output)
+    assert asked["deadline_workers"] == int(n_workers)
+    words = ("--rows", "1e9", "--variables", "20", "--workers", n_workers, "--json")
+    assert json.loads(run_plan(*words).output)["wall_seconds"] <= 1200
+    assert "no number of such workers" in run_plan(*words[:4], "--deadline", "1s").output
+    assert isinstance(run_plan(*words[:4], "--deadline", "soon").exception, ConfigError)
 
 
 def test_plan__slower_storage_takes_longer(wide):

@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -91,6 +92,50 @@ def test_run_plan__names_a_number_of_workers_that_is_enough():
     assert best.cluster.workers < 1000
     assert best.efficiency >= 0.7 or best.cluster.workers == 1
     assert any(f"{best.cluster.workers:,} workers are at" in each for each in found.describe())
+
+
+@pytest.mark.parametrize("rows", [10**5, 10**7, 10**9])
+def test_run_plan__more_threads_of_a_worker_never_make_a_stage_slower(rows):
+    """Threads without work ask nothing of the storage that a worker's threads share."""
+    found = plan(rows=rows, workers=1, identified=True)
+    before: dict[str, float] = {}
+    for threads in (1, 2, 4, 16, 64, 256, 1000):
+        cluster = replace(found.cluster, threads=threads, memory=10**15)
+        for stage in replace(found, cluster=cluster).stages:
+            assert stage.wall_seconds <= 1.0001 * before.get(stage.stage, float("inf"))
+            before[stage.stage] = stage.wall_seconds
+
+
+@pytest.mark.parametrize("workers", [1, 16, 250])
+def test_run_plan__more_rows_are_never_cheaper(workers):
+    before = 0.0
+    for rows in (10**5, 3 * 10**5, 10**6, 10**7, 10**8):
+        hours = plan(rows=rows, workers=workers, memory=64).worker_hours
+        assert hours >= before
+        before = hours
+
+
+@pytest.mark.parametrize(("rows", "memory"), [(10**8, 16), (10**9, 0.8), (10**10, 4)])
+@pytest.mark.parametrize("workers", [2, 250, 3000])
+def test_find_efficient__is_never_dearer(rows, memory, workers):
+    found = plan(rows=rows, workers=workers, memory=memory)
+    best = found.find_efficient()
+    assert best == found or best.worker_hours < found.worker_hours
+    for sentence in found.describe():
+        if sentence.startswith("workers: ") and " in place of " in sentence:
+            proposed, now = re.findall(r"([\d,.]+) worker hours in place of ([\d,.]+)", sentence)[0]
+            slower = "their time is work" in sentence
+            assert not slower or float(proposed.replace(",", "")) <= float(now.replace(",", ""))
+
+
+def test_find_cheapest__in_time_at_the_fewest_worker_hours():
+    found = plan(rows=10**8, workers=50)
+    slow, quick = found.resize(1).wall_seconds, found.resize(40).wall_seconds
+    best = found.find_cheapest(quick)
+    assert best.wall_seconds <= quick
+    relaxed = found.find_cheapest(2 * slow)
+    assert relaxed.worker_hours <= min(best.worker_hours, found.resize(1).worker_hours)
+    assert found.find_cheapest(1.0) is None
 
 
 def test_run_plan__few_packed_files_keep_few_threads_busy():
