@@ -134,8 +134,8 @@ def test_plan__a_deadline_names_workers_that_keep_it():
     (n_workers,) = re.findall(r"deadline: in 20 min, (\d+) such", found.output)
     asked = json.loads(run_plan(*words, "--deadline", "20min", "--json").output)
     assert asked["deadline_workers"] == int(n_workers)
-    words = ("--rows", "1e9", "--variables", "20", "--workers", n_workers, "--json")
-    assert json.loads(run_plan(*words).output)["wall_seconds"] <= 1200
+    given = ("--rows", "1e9", "--variables", "20", "--workers", n_workers, "--json")
+    assert json.loads(run_plan(*given).output)["wall_seconds"] <= 1200
     assert "no number of such workers" in run_plan(*words[:4], "--deadline", "1s").output
     assert isinstance(run_plan(*words[:4], "--deadline", "soon").exception, ConfigError)
 
