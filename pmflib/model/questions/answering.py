@@ -26,6 +26,7 @@ from pmflib.model.questions.evidence import Evidence
 from pmflib.model.questions.information import find_chances, measure_answers
 from pmflib.model.questions.notation import parse_question
 from pmflib.model.questions.posterior import Posterior, TablePMF, find_beta_intervals
+from pmflib.model.questions.precision import find_known_rows, is_measurable, list_singles
 from pmflib.model.questions.support import (
     Support,
     doubt_model,
@@ -194,7 +195,7 @@ class _Weighed:
         )
         self.counted: list[IntArray | None] = [None] * len(bound.sides)
         if self.evidence is not None:
-            self.evidence.count(list_requests(bound, source))
+            self.evidence.count(list_requests(model, bound, source))
             if self.fits:
                 positions = (*bound.by, *self.targets)
                 self.counted = [
@@ -283,8 +284,32 @@ class _Weighed:
         given = chances / np.maximum(by, FLOOR)[:, None]
         heads = tables.sum(axis=1) + head * by if bound.by else np.ones(1)
         cells = tables + rows[:, None] * given
+        if side is not None and self.source == "both" and is_measurable(self.model):
+            cells = self._limit(cells, tables, bound.by, self.targets, n)
+            if bound.by:
+                counted = tables.sum(axis=1)
+                heads = self._limit(heads[None], counted[None], (), bound.by, n)[0]
         self.posteriors.append(Posterior(bound.schema, bound.by, self.targets, heads, cells))
         self.weights.append(np.zeros(0) if self.source == "counts" else rows)
+
+    def _limit(
+        self,
+        cells: FloatArray,
+        counts: IntArray,
+        by: tuple[int, ...],
+        targets: tuple[int, ...],
+        n: int,
+    ) -> FloatArray:
+        """Parameters of Dirichlets, (n_by, n_each), that are no surer than counts alone, or a model that is right."""
+        if not targets:
+            return cells
+        assert self.evidence is not None
+        given, n_fitted = self.bound.sides[n], self.worth.n_fitted
+        known = find_known_rows(self.model, self.evidence, n_fitted, by, targets, given)
+        totals = np.maximum(cells.sum(axis=1), FLOOR)
+        most = np.maximum(counts.sum(axis=1), known)
+        limited: FloatArray = cells * (np.minimum(totals, most) / totals)[:, None]
+        return limited
 
     def _find_rows(
         self, n: int, chances: FloatArray, tables: IntArray | None
@@ -406,10 +431,22 @@ class _Weighed:
         # what is 0 for independent variables is above it in every draw: the mean of the draws says by how much
         moved = draws - draws.mean(axis=0) + numbers
         intervals = np.stack([*np.quantile(moved, tails, axis=0)], axis=-1)
+        intervals = np.clip(intervals, *self._find_range())
         if measure != "E":
-            return draws.std(axis=0), np.maximum(intervals, 0.0)
+            return draws.std(axis=0), intervals
         chances = find_chances([each.mean for each in self.posteriors], self.bound)
         return self._find_mean_errors(chances)[:, None], intervals
+
+    def _find_range(self) -> tuple[float, float]:
+        """Least and greatest value that the measure can have."""
+        bound = self.bound
+        if bound.question.measure == "E":
+            values = bound.schema[bound.groups[0][0]].numeric_values()
+            return float(values.min()), float(values.max())
+        if bound.question.measure == "TV":
+            return 0.0, 1.0
+        sizes = bound.schema.cardinalities
+        return 0.0, min(float(np.log(sizes[list(group)]).sum()) for group in bound.groups if group)
 
     def _find_mean_errors(self, chances: FloatArray) -> FloatArray:
         """Standard deviations of expected values, (n_by,), by the PMFs of the variable: (n_by, n_levels)."""
@@ -479,7 +516,7 @@ class _Weighed:
         return list(found)
 
 
-def list_requests(bound: BoundQuestion, source: str = "both") -> list[TableRequest]:
+def list_requests(model: Mixture, bound: BoundQuestion, source: str = "both") -> list[TableRequest]:
     """Tables that answer a question and say what stands behind it, whose counts one pass over samples gives."""
     sizes = bound.schema.cardinalities
     targets = tuple(each for each in bound.targets if each not in bound.by)
@@ -492,6 +529,7 @@ def list_requests(bound: BoundQuestion, source: str = "both") -> list[TableReque
         pairs += [pair for each in bound.sides for pair in list_pairs(bound.by, each, sizes)]
         tables = [TableRequest(positions, tuple(given.items())) for given in bound.sides]
         tables += [TableRequest(pair[:2]) for pair in pairs]
+        tables += list_singles(model) if source == "both" else []
     return [*tables, *list_support_requests(bound)]
 
 
