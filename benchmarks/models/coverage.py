@@ -12,10 +12,9 @@ an edge; the shares of parameters that are at an edge, and that are not determin
 .2 standard errors from the maximum. The last line is of all cells.
 
 FIT "answers" has intervals of answers instead: four fifths of each survey are fitted from the truth, the rest say how
-many rows the model counts for, and all are counted. Of each survey some questions are asked, with no, one, two and three
-conditions, whose levels are drawn at random, so that many are rare together; a line has the share of the true
-probabilities, and of the true E, H and MI, that are within the intervals, by number of conditions, and the same for the
-fixed questions of both cases without a model.
+many rows the model counts for, and all are counted. Questions with no, one, two and three conditions are asked, whose
+levels are drawn at random, so that many are rare together; a line has the share of the true probabilities that are
+within the intervals, by number of conditions, and of the true E, H and MI.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pmflib_tasks.prefect_runs import show_markdown
 from pmflib_tasks.stage import build_artefact, open_store, open_workers_late, stage
 
 # 9: between powers of two, and classes and forests in one comparison
-VERSION = 9
+VERSION = 10  # forests are scored on samples that chose neither start nor passes
 
 COMPARISONS = "comparisons.json"
 """What was compared, with all scores, in the folder of the choice."""

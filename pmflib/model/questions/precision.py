@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FloatArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model.conditions import Conditions
@@ -74,7 +74,7 @@ def find_known_rows(
     n_fitted
         Samples that it was fitted to.
     by, targets
-        Positions of the variables that have a table given each of their levels, perhaps none, and of those of the table.
+        Positions of the variables that have a table given each of their levels, perhaps none, and of those of it.
     given
         Codes of further variables that are given.
 
@@ -132,7 +132,7 @@ def _find_covariance(model: Mixture, n_rows: float, shares: tuple[float, ...]) -
 def _find_slopes(
     model: Mixture, positions: Sequence[int], given: Conditions
 ) -> tuple[FloatArray, FloatArray]:
-    """Probabilities of the cells of a table together with what is given, and their derivatives: (n_cells, n_entries)."""
+    """Probabilities of the cells of a table and what is given, and their derivatives: (n_cells, n_entries)."""
     parameters, schema = read_parameters(model), model.schema
     levels = [range(int(schema.cardinalities[each])) for each in positions]
     cells, conditions = list(product(*levels)), list(product(*given.values()))
