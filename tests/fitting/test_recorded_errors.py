@@ -49,7 +49,7 @@ def test_what_is_not_determined_is_null_and_said(stored):
     shares = [row for row in found["rows"] if row[0] == "share"]
     assert [row[5:] for row in shares] == [[None] * 3] * 2
     assert "50.0 % (not determined)" in found["sentence"]
-    assert any("not determined" in note for note in found["notes"])
+    assert any("do not determine" in note for note in found["notes"])
     assert list_intervals(found)[0] == ("share of the samples", "0", "0.500", "not determined", "")
 
 

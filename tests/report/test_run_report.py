@@ -63,7 +63,7 @@ def test_gather_report__model_and_scores(second):
 
 
 def test_gather_report__parameters_have_intervals(second):
-    learnt = second.learnt
+    learnt = second.model
     assert len(learnt.intervals) == 3 + 3 * learnt.model.schema.n_levels
     page = render_page(second)
     assert "shares of the states:" in page
