@@ -233,7 +233,9 @@ def main() -> None:
     survey = read_survey(options.targets, options.seed, options.train, options.hidden)
     plain_ranks = [int(each) for each in options.plain_ranks.split(",")]
     is_auto = options.ranks == "auto"
-    ranks = ["auto"] if is_auto else [int(each) for each in options.ranks.split(",")]
+    ranks: list[int | Literal["auto"]] = (
+        ["auto"] if is_auto else [int(each) for each in options.ranks.split(",")]
+    )
     pmf.fit_em(survey.train[:200], rank=2, schema=survey.schema, dependence="tree", max_passes=2)
     plain = fit_ranks(survey, "none", plain_ranks, 10, options.seed)
     boosted = boost(survey, "boosting, best of four settings", GRID, options.seed)
@@ -244,8 +246,8 @@ def main() -> None:
     print_row(boost(survey, "boosting, one setting", DEFAULTS, options.seed), plain, boosted)
     print_row(plain, plain, boosted)
     for members in sorted({1, options.averaged}):
-        dependence = None if is_auto else "tree"
-        print_row(fit_ranks(survey, dependence, ranks, members, options.seed), plain, boosted)
+        fitted = fit_ranks(survey, None if is_auto else "tree", ranks, members, options.seed)
+        print_row(fitted, plain, boosted)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def record_errors(model: JointPMF, samples: StoredSamples) -> dict[str, Any] | N
         # what is not determined is among the notes
         warnings.simplefilter("ignore", IdentificationWarning)
         found = standard_errors(model, samples)
-    rows = [
+    rows: list[list[Any]] = [
         [None if isinstance(x, float) and math.isnan(x) else x for x in row]
         for row in list_parameters(model, found)
     ]
@@ -77,7 +77,7 @@ def _describe_share(value: float, low: float | None, high: float | None) -> str:
 
 def list_intervals(recorded: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Rows of what `record_errors` gave: what a probability is of, state, value, from, to; none of an empty mapping."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, state, variable, level, value, _, low, high in recorded.get("rows", ()):
         what = "share of the samples" if name == "share" else f"{variable} = {level}"
         ends = ("not determined", "") if low is None else (f"{low:.3f}", f"{high:.3f}")

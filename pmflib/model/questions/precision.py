@@ -121,7 +121,7 @@ def _find_covariance(model: Mixture, n_rows: float, shares: tuple[float, ...]) -
     entries, starts = list_pmfs(parameters)
     rng = np.random.default_rng(0)
     n_drawn = max(LEAST_DRAWN, DRAWN_PER_ENTRY * entries.size)
-    codes = np.asarray(model.sample(n_drawn, rng), np.int64)  # type: ignore[attr-defined]
+    codes = np.asarray(model.sample(n_drawn, rng), np.int64)
     codes[rng.random(codes.shape) >= np.array(shares)] = MISSING
     drawn = sum_information([DenseBlock(codes)], parameters)
     each = n_rows / n_drawn
@@ -149,7 +149,7 @@ def _find_slopes(
         possible &= (rows[:, :, position] == MISSING) | (rows[:, :, position] == codes[:, None])
         rows[:, :, position] = codes[:, None]
     flat = rows.reshape(-1, schema.n_variables)
-    chances = np.where(possible.ravel(), np.exp(model.log_prob(flat)), 0.0)  # type: ignore[attr-defined]
+    chances = np.where(possible.ravel(), np.exp(model.log_prob(flat)), 0.0)
     scores = np.concatenate(
         [each.scores for each in iterate_scores([DenseBlock(flat)], parameters)]
     )
