@@ -23,9 +23,10 @@ from pmflib.model.questions.equivalent_samples import (
     list_pairs,
 )
 from pmflib.model.questions.evidence import Evidence
-from pmflib.model.questions.information import find_chances, measure_answers
+from pmflib.model.questions.information import measure_answers
+from pmflib.model.questions.intervals import find_errors, find_mean_errors
 from pmflib.model.questions.notation import parse_question
-from pmflib.model.questions.posterior import Posterior, TablePMF, find_beta_intervals
+from pmflib.model.questions.posterior import Posterior, TablePMF
 from pmflib.model.questions.precision import find_known_rows, is_measurable, list_singles
 from pmflib.model.questions.support import (
     Support,
@@ -412,84 +413,10 @@ class _Weighed:
         """Standard deviations of the posterior, of the shape of the numbers, and intervals, (..., 2)."""
         if not self.fits:
             return None, None
-        measure = self.bound.question.measure
-        if measure in ("P", "argmax", "median", "quantile", "odds"):
-            return self._find_beta_errors(numbers, level)
-        seeds = np.random.SeedSequence(0).generate_state(len(self.posteriors)).tolist()
-        draws = np.array(
-            [
-                measure_answers(tables, self.bound, self.combinations)
-                for tables in zip(
-                    *(p.draw(seed) for p, seed in zip(self.posteriors, seeds, strict=True)),
-                    strict=True,
-                )
-            ]
-        )
-        tails = [(1 - level) / 2, (1 + level) / 2]
-        if measure == "OR":
-            return self._find_ratio_errors(draws, numbers, tails)
-        # what is 0 for independent variables is above it in every draw: the mean of the draws says by how much
-        moved = draws - draws.mean(axis=0) + numbers
-        intervals = np.stack([*np.quantile(moved, tails, axis=0)], axis=-1)
-        intervals = np.clip(intervals, *self._find_range())
-        if measure != "E":
-            return draws.std(axis=0), intervals
-        chances = find_chances([each.mean for each in self.posteriors], self.bound)
-        return self._find_mean_errors(chances)[:, None], intervals
-
-    def _find_range(self) -> tuple[float, float]:
-        """Least and greatest value that the measure can have."""
-        bound = self.bound
-        if bound.question.measure == "E":
-            values = bound.schema[bound.groups[0][0]].numeric_values()
-            return float(values.min()), float(values.max())
-        if bound.question.measure == "TV":
-            return 0.0, 1.0
-        sizes = bound.schema.cardinalities
-        return 0.0, min(float(np.log(sizes[list(group)]).sum()) for group in bound.groups if group)
-
-    def _find_mean_errors(self, chances: FloatArray) -> FloatArray:
-        """Standard deviations of expected values, (n_by,), by the PMFs of the variable: (n_by, n_levels)."""
-        values = self.bound.schema[self.bound.groups[0][0]].numeric_values()
-        means = chances @ values
-        spreads = (chances * (values - means[:, None]) ** 2).sum(axis=1)
-        errors: FloatArray = np.sqrt(spreads / (self.posteriors[0].totals + 1))
-        return errors
-
-    def _find_ratio_errors(
-        self, draws: FloatArray, numbers: FloatArray, tails: Sequence[float]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Errors of an odds ratio, whose logarithm has the spread of the draws, (n_draws, 1, 1), and its interval."""
-        known = draws[~np.isnan(draws).any(axis=(1, 2))]
-        if not len(known):
-            return np.full(numbers.shape, np.nan), np.full((*numbers.shape, 2), np.nan)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.std(np.log(known), axis=0) * numbers
-            # of r / (1 + r) quantiles are finite where a ratio is not
-            shares = np.where(np.isinf(known), 1.0, known / (1 + known))
-            ends = np.quantile(shares, tails, axis=0)
-            return errors, _widen(np.stack([*(ends / (1 - ends))], axis=-1), numbers)
-
-    def _find_beta_errors(self, numbers: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-        """Errors of probabilities, and of odds, whose logarithm moves as that of the probability does."""
-        totals = self.posteriors[0].totals[:, None]
-        is_odds = self.bound.question.measure == "odds"
-        chances = numbers
-        if self.source == "counts":
-            # what counts alone never saw is possible in the posterior
-            chances = self._measure_posterior()
-        if is_odds:
-            with np.errstate(invalid="ignore"):
-                chances = np.where(np.isinf(chances), 1.0, chances / (1 + chances))
-        chances = np.clip(chances, 0.0, 1.0)
-        errors = np.sqrt(chances * (1 - chances) / (totals + 1))
-        # no row and no model is certain: what was never seen in n rows has a probability of about 1 / n
-        errors = np.where((chances <= 0) | (chances >= 1), 1 / (totals + 2), errors)
-        intervals = find_beta_intervals(chances, totals, level)
-        if is_odds:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                errors, intervals = errors / (1 - chances) ** 2, intervals / (1 - intervals)
-        return errors, _widen(intervals, numbers)
+        # what counts alone never saw is possible in the posterior
+        means = self._measure_posterior() if self.source == "counts" else numbers
+        posteriors, combinations = self.posteriors, self.combinations
+        return find_errors(self.bound, posteriors, combinations, numbers, means, level)
 
     def expect(self, numbers: FloatArray) -> tuple[float | None, float | None]:
         """Expected value of the one variable whose PMF the answer is, and its standard deviation."""
@@ -500,7 +427,9 @@ class _Weighed:
         if variable.values is None or np.isnan(numbers).any():
             return None, None
         mean = float(numbers[0] @ variable.numeric_values())
-        return mean, float(self._find_mean_errors(numbers)[0]) if self.fits else None
+        return mean, (
+            float(find_mean_errors(bound, self.posteriors[0], numbers)[0]) if self.fits else None
+        )
 
     def doubt(self) -> list[str]:
         """Sentences where counts contradict the model clearly."""
@@ -531,12 +460,6 @@ def list_requests(model: Mixture, bound: BoundQuestion, source: str = "both") ->
         tables += [TableRequest(pair[:2]) for pair in pairs]
         tables += list_singles(model) if source == "both" else []
     return [*tables, *list_support_requests(bound)]
-
-
-def _widen(intervals: FloatArray, numbers: FloatArray) -> FloatArray:
-    """Intervals that hold the numbers."""
-    low, high = np.minimum(intervals[..., 0], numbers), np.maximum(intervals[..., 1], numbers)
-    return np.stack([low, high], axis=-1)
 
 
 def _say_others(bound: BoundQuestion) -> Iterator[str]:

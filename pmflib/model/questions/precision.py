@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model.conditions import Conditions
@@ -121,7 +121,7 @@ def _find_covariance(model: Mixture, n_rows: float, shares: tuple[float, ...]) -
     entries, starts = list_pmfs(parameters)
     rng = np.random.default_rng(0)
     n_drawn = max(LEAST_DRAWN, DRAWN_PER_ENTRY * entries.size)
-    codes = np.asarray(model.sample(n_drawn, rng), np.int64)
+    codes = _draw_rows(model, n_drawn, rng)
     codes[rng.random(codes.shape) >= np.array(shares)] = MISSING
     drawn = sum_information([DenseBlock(codes)], parameters)
     each = n_rows / n_drawn
@@ -149,9 +149,22 @@ def _find_slopes(
         possible &= (rows[:, :, position] == MISSING) | (rows[:, :, position] == codes[:, None])
         rows[:, :, position] = codes[:, None]
     flat = rows.reshape(-1, schema.n_variables)
-    chances = np.where(possible.ravel(), np.exp(model.log_prob(flat)), 0.0)
+    asked = sorted({*positions, *given})
+    chances = np.where(possible.ravel(), model.weigh_combinations(asked, flat[:, asked]), 0.0)
     scores = np.concatenate(
         [each.scores for each in iterate_scores([DenseBlock(flat)], parameters)]
     )
     slopes = (chances[:, None] * scores).reshape(len(cells), len(conditions), -1).sum(axis=1)
     return chances.reshape(len(cells), -1).sum(axis=1), slopes
+
+
+def _draw_rows(model: Mixture, n_rows: int, rng: np.random.Generator) -> IntArray:
+    """Samples of a model: of latent classes without compiled code, which takes longer to load than an answer."""
+    if isinstance(model, TreePMF):
+        return np.asarray(model.sample(n_rows, rng), np.int64)
+    states = rng.choice(model.rank, n_rows, p=model.prior / model.prior.sum())
+    columns = []
+    for position in range(model.schema.n_variables):
+        ends = model.factor(position).cumsum(axis=0)[:-1, states]
+        columns.append((rng.random(n_rows) > ends).sum(axis=0))
+    return np.stack(columns, axis=1)
