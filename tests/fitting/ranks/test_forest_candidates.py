@@ -9,6 +9,7 @@ import pytest
 import pmflib as pmf
 from pmflib.fitting.ranks import kinds
 from pmflib.fitting.ranks.sample_fits import split_samples
+from pmflib.fitting.tree_fit import MOST_STARTS
 from pmflib.model.forests.statistics import TreeParameters
 
 SIZES = [3, 2, 2]
@@ -48,7 +49,7 @@ def test_one_half_of_the_held_out_samples_chooses_and_the_other_is_scored(split,
     monkeypatch.setattr(kinds, "TreeFit", LearnsFromChooser)
     found = kinds._ForestFits([split], 0, None).score(1, 0)
     held_out = split.held_out
-    assert seen[0][1] == seen[1][1] == kinds.MOST_STARTS // 2
+    assert seen[0][1] == seen[1][1] == MOST_STARTS // 2
     np.testing.assert_allclose(found[1::2], models[0].log_prob(held_out[1::2]))
     np.testing.assert_allclose(found[::2], models[1].log_prob(held_out[::2]))
 
