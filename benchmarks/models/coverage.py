@@ -10,6 +10,11 @@ that are within their intervals of 95 %, of what is determined and not at an edg
 surveys; the root mean square of (estimate - truth) / error; the share of truths within the intervals of parameters at
 an edge; the shares of parameters that are at an edge, and that are not determined; and surveys whose fit is more than
 .2 standard errors from the maximum. The last line is of all cells.
+
+FIT "answers" has intervals of answers instead: four fifths of each survey are fitted from the truth, the rest say how
+many rows the model counts for, and all are counted. Questions with no, one, two and three conditions are asked, whose
+levels are drawn at random, so that many are rare together; a line has the share of the true probabilities that are
+within the intervals, by number of conditions, and of the true E, H and MI.
 """
 
 from __future__ import annotations
@@ -102,12 +107,67 @@ def summarise(figures: FloatArray) -> str:
     return f"{'    '.join(texts)}   {edge:>12}  {shares[0]:.3f}  {shares[1]:.3f}  {totals[14]:.0f}"
 
 
+ASKED = {"P, none": (0, "P"), "one": (1, "P"), "two": (2, "P"), "three": (3, "P")}
+ASKED |= {"E": (1, "E"), "H": (1, "H"), "MI": (0, "MI")}
+"""Kinds of answers: conditions, and measure."""
+N_ASKED = 3
+"""Questions of each kind to a survey."""
+
+
+def measure_answers(cell: Cell, seed: int) -> FloatArray:
+    """True answers within intervals, and answers, of each kind of `ASKED`: (2, n_kinds)."""
+    truth, codes = cell.draw(seed)
+    seen, unseen = np.split(codes, [N_ROWS * 4 // 5])
+    model = pmf.weigh_model(pmf.fit_em(seen, truth, max_passes=2000).model, seen, unseen)
+    names, rng = truth.schema.names, np.random.default_rng([seed, 1])
+    found = np.zeros((2, len(ASKED)))
+    for n, (n_given, measure) in enumerate(ASKED.values()):
+        for _ in range(N_ASKED):
+            target, *others = rng.permutation(len(names))[: 2 + n_given]
+            given = [
+                f"{names[each]}={rng.integers(len(truth.schema[each].levels))}" for each in others
+            ]
+            bar = f" | {', '.join(given[:n_given])}" if n_given else ""
+            asked = f"{names[target]}; {names[others[0]]}" if measure == "MI" else names[target]
+            answer, known = (
+                each.ask(f"{measure}({asked}{bar})", data)
+                for each, data in ((model, codes), (truth, None))
+            )
+            assert answer.intervals is not None
+            true = dict(zip(known.labels, known.numbers.tolist(), strict=True))
+            for label, (low, high) in zip(answer.labels, answer.intervals.tolist(), strict=True):
+                found[:, n] += low <= true[label] <= high, 1
+    return found
+
+
+def print_answers(n_surveys: int, seed: int) -> None:
+    """Print coverage of answers, by cell and kind."""
+    print(
+        f"{'N':>2} {'classes':7} {'missing':10}  {'  '.join(f'{each:>7}' for each in ASKED)}      all"
+    )
+    totals = np.zeros((2, len(ASKED)))
+    for size, sharpness, missing in product(SHAPES, CONCENTRATIONS, MISSING):
+        cell = Cell(size, sharpness, missing)
+        sums = np.sum([measure_answers(cell, seed + each) for each in range(n_surveys)], axis=0)
+        totals += sums
+        shares = [*(sums[0] / sums[1]), sums[0].sum() / sums[1].sum()]
+        print(
+            f"{size:2} {sharpness:7} {missing:10}  {'  '.join(f'{x:7.3f}' for x in shares)}",
+            flush=True,
+        )
+    shares = [*(totals[0] / totals[1]), totals[0].sum() / totals[1].sum()]
+    print(f"{'all':21}  {'  '.join(f'{x:7.3f}' for x in shares)}")
+
+
 def main() -> None:
     """Print the table."""
     n_surveys = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
     fit = sys.argv[3] if len(sys.argv) > 3 else "maximum"
     warnings.simplefilter("ignore")
+    if fit == "answers":
+        print_answers(n_surveys, seed)
+        return
     print(
         f"{'N':>2} {'classes':7} {'missing':10}  {'prior':>15}  {'rms':>4}    {'factors':>15}  rms",
         end="",

@@ -2,13 +2,16 @@
 
     python -m benchmarks.models.pisa
     python -m benchmarks.models.pisa --targets 3 --ranks 8 --averaged 4
+    python -m benchmarks.models.pisa --hidden 0.2 --train 2000 --ranks auto --averaged 1
 
 Of 6,000 students of pisa2009, drawn at random, 4,000 are learnt from, 800 choose, and 1,200 are tested. Each of some
 questions, drawn at random, is predicted from the other 80, of which 2 % are missing. `pmf` is fitted once for all 81
 questions: plain latent classes, ten averaged, then forests, one model and several averaged; the rank, as everything
 else of a fit, is chosen on the 800. The peer is `HistGradientBoostingClassifier` per question, which handles missing
 answers itself: as it comes but for early stopping on the 800, and the best on them of numbers in the order of the
-answers or categories, each in two settings.
+answers or categories, each in two settings. With --hidden, that share of the answers of each validation and test row is
+hidden, and of the questions those that are hidden are predicted from what is left; boosting learns from rows in which
+as many are. --ranks auto is `fit_em` with rank "auto" and all else left open, in place of models with forests.
 
 Of the students of seed 0, validation rows had a part in the design of forests' shrinkage, and test rows were seen
 meanwhile; those of other seeds were not looked at.
@@ -59,6 +62,17 @@ class Survey:
     valid: np.ndarray
     test: np.ndarray
     targets: tuple[int, ...]
+    hidden: float
+
+    def show(self, codes: np.ndarray, seed: int) -> np.ndarray:
+        """Codes of which a share is hidden at random."""
+        gone = np.random.default_rng(seed).random(codes.shape) < self.hidden
+        return np.where(gone, -1, codes)
+
+    def ask(self, codes: np.ndarray, seed: int) -> np.ndarray:
+        """Codes that are to be predicted, where some are hidden: those alone."""
+        shown = self.show(codes, seed)
+        return np.where(shown < 0, codes, -1) if self.hidden else codes
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,11 @@ class Answers:
     seconds: float
 
 
-def read_survey(n_targets: int, seed: int) -> Survey:
+VALID, TEST, TRAIN = 1, 2, 3
+"""Seeds of what is hidden."""
+
+
+def read_survey(n_targets: int, seed: int, n_train: int = N_TRAIN, hidden: float = 0.0) -> Survey:
     """Students and questions, drawn at random; levels in the order of the answers."""
     lines = read_lines(DATA / "pisa2009" / "pisaitems.csv.gz", ",")
     rng = np.random.default_rng(seed)
@@ -81,7 +99,7 @@ def read_survey(n_targets: int, seed: int) -> Survey:
     codes = schema.encode(frame)
     train, valid, test = np.split(codes, [N_TRAIN, N_TRAIN + N_VALID])
     targets = rng.permutation(schema.n_variables)[:n_targets]
-    return Survey(schema, train, valid, test, tuple(targets.tolist()))
+    return Survey(schema, train[:n_train], valid, test, tuple(targets.tolist()), hidden)
 
 
 def assess(codes: np.ndarray, target: int, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -93,16 +111,19 @@ def assess(codes: np.ndarray, target: int, found: np.ndarray) -> tuple[np.ndarra
     return np.where(truth < 0, np.nan, logs), np.where(truth < 0, np.nan, hits)
 
 
-def predict_each(model: pmf.JointPMF, codes: np.ndarray, targets: Sequence[int]) -> np.ndarray:
+def predict_each(
+    model: pmf.JointPMF, survey: Survey, codes: np.ndarray, hidden_by: int
+) -> np.ndarray:
     """Log-probabilities and hits of the targets: (2, n_rows, n_targets)."""
-    found = [assess(codes, target, model.predict_proba(codes, target)) for target in targets]
+    shown, asked = survey.show(codes, hidden_by), survey.ask(codes, hidden_by)
+    found = [assess(asked, target, model.predict_proba(shown, target)) for target in survey.targets]
     return np.stack(found, axis=2)
 
 
 def fit_ranks(
     survey: Survey,
-    dependence: Literal["none", "tree"],
-    ranks: Sequence[int],
+    dependence: Literal["none", "tree"] | None,
+    ranks: Sequence[int | Literal["auto"]],
     members: int,
     seed: int,
 ) -> Answers:
@@ -119,15 +140,17 @@ def fit_ranks(
             dependence=dependence,
             rng=seed,
         )
-        reached = float(np.nanmean(predict_each(result.model, survey.valid, survey.targets)[0]))
+        reached = float(np.nanmean(predict_each(result.model, survey, survey.valid, VALID)[0]))
         if reached > score:
             best, score, chosen = result.model, reached, rank
     assert best is not None
     seconds = (time.process_time() - began) / survey.schema.n_variables
     began = time.process_time()
-    logs, hits = predict_each(best, survey.test, survey.targets)
+    logs, hits = predict_each(best, survey, survey.test, TEST)
     seconds += (time.process_time() - began) / len(survey.targets)
     kind = "latent classes" if dependence == "none" else "with forests"
+    if chosen == "auto":
+        kind, chosen = f"default, {type(best).__name__}", best.rank
     name = f"{kind}, rank {chosen}" + (f", {members} averaged" if members > 1 else "")
     return Answers(name, logs, hits, seconds)
 
@@ -146,11 +169,12 @@ def boost(
 def _boost_best(
     survey: Survey, target: int, settings: Sequence[tuple[bool, dict[str, Any]]], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    inputs, held = [], []
-    for codes in (survey.train, survey.valid, survey.test):
-        others = np.delete(codes, target, axis=1).astype(np.float64)
+    inputs, held, asked = [], [], []
+    for codes, hidden_by in ((survey.train, TRAIN), (survey.valid, VALID), (survey.test, TEST)):
+        others = np.delete(survey.show(codes, hidden_by), target, axis=1).astype(np.float64)
         inputs.append(np.where(others < 0, np.nan, others))
         held.append(codes[:, target] >= 0)
+        asked.append(survey.ask(codes, hidden_by))
     best, score = None, -np.inf
     for are_categories, options in settings:
         model = HistGradientBoostingClassifier(
@@ -166,10 +190,10 @@ def _boost_best(
             X_val=inputs[1][held[1]],
             y_val=survey.valid[held[1], target],
         )
-        logs, _ = assess(survey.valid, target, _spread(model, inputs[1], survey, target))
+        logs, _ = assess(asked[1], target, _spread(model, inputs[1], survey, target))
         if np.nanmean(logs) > score:
             best, score = model, np.nanmean(logs)
-    return assess(survey.test, target, _spread(best, inputs[2], survey, target))
+    return assess(asked[2], target, _spread(best, inputs[2], survey, target))
 
 
 def _spread(model: Any, inputs: np.ndarray, survey: Survey, target: int) -> np.ndarray:
@@ -199,14 +223,19 @@ def main() -> None:
     )
     parser.add_argument("--targets", type=int, default=10)
     parser.add_argument("--plain-ranks", default="16,32")
-    parser.add_argument("--ranks", default="8,16", help="of models with forests")
+    parser.add_argument("--ranks", default="8,16", help="of models with forests; or auto")
+    parser.add_argument("--train", type=int, default=N_TRAIN, help="students to learn from")
+    parser.add_argument("--hidden", type=float, default=0.0, help="share of answers to hide")
     parser.add_argument("--averaged", type=int, default=4, help="models with forests")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     warnings.simplefilter("ignore", pmf.ConvergenceWarning)
-    survey = read_survey(options.targets, options.seed)
+    survey = read_survey(options.targets, options.seed, options.train, options.hidden)
     plain_ranks = [int(each) for each in options.plain_ranks.split(",")]
-    ranks = [int(each) for each in options.ranks.split(",")]
+    is_auto = options.ranks == "auto"
+    ranks: list[int | Literal["auto"]] = (
+        ["auto"] if is_auto else [int(each) for each in options.ranks.split(",")]
+    )
     pmf.fit_em(survey.train[:200], rank=2, schema=survey.schema, dependence="tree", max_passes=2)
     plain = fit_ranks(survey, "none", plain_ranks, 10, options.seed)
     boosted = boost(survey, "boosting, best of four settings", GRID, options.seed)
@@ -216,8 +245,9 @@ def main() -> None:
     print_row(boosted, plain, boosted)
     print_row(boost(survey, "boosting, one setting", DEFAULTS, options.seed), plain, boosted)
     print_row(plain, plain, boosted)
-    for members in (1, options.averaged):
-        print_row(fit_ranks(survey, "tree", ranks, members, options.seed), plain, boosted)
+    for members in sorted({1, options.averaged}):
+        fitted = fit_ranks(survey, None if is_auto else "tree", ranks, members, options.seed)
+        print_row(fitted, plain, boosted)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,8 @@ def make_run_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
         described.append(("held out", HeldOutScore.from_json(held_out).describe()))
     if residuals := model.get("residuals"):
         described.append(("within states", residuals["sentence"]))
+    if errors := model.get("errors"):
+        described.append(("parameters", errors["sentence"]))
     described += [("note", note) for note in model.get("notes", ())]
     described += [("warning", text) for text in facts.get("warnings", ())]
     gate = facts.get("gate", {})

@@ -14,11 +14,10 @@ from pmflib.core.hashing import HashArray, mix_hashes
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.em.traits.quadrature import ItemDesign
 from pmflib.fitting.item_errors import iterate_item_scores
-from pmflib.fitting.standard_errors import read_parameters
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.imputing import draw_gaps, seed_rows
-from pmflib.model.information import iterate_scores, list_pmfs
+from pmflib.model.information import iterate_scores, list_pmfs, read_parameters
 from pmflib.model.statistics import sum_fields
 from pmflib.schema import Schema
 from pmflib.solvers.numeric.information import LEAST_MASS, NULL_SHARE, span_steps

@@ -17,11 +17,11 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.item_errors import find_item_covariance
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
-from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.information import (
     find_factor_slopes,
     list_pmfs,
     merge_information,
+    read_parameters,
     sum_information,
 )
 from pmflib.model.traits.trait_model import TraitModel
@@ -337,13 +337,6 @@ def open_source(model: JointPMF, samples: object) -> BlockSource:
 
 def _sum_group(group: BlockGroup, parameters: TreeParameters) -> PMFInformation:
     return sum_information(iterate_distinct(group), parameters)
-
-
-def read_parameters(model: JointPMF) -> TreeParameters:
-    """Prior and tables of a model; of one without forests its factors, state by state."""
-    if isinstance(model, TreePMF):
-        return model.parameters
-    return TreeParameters.plain(model.prior, model.factors, model.schema.offsets)
 
 
 def _find_pseudo_counts(

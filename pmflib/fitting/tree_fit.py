@@ -93,21 +93,21 @@ class TreeFit:
             best = self._climb(best, field, values, comparisons)
         return best, comparisons
 
-    def find_best_start(self, first: TreeOptions) -> TreeRun:
+    def find_best_start(self, first: TreeOptions, most_starts: int = MOST_STARTS) -> TreeRun:
         """Fit one model from the best of some starts, with the options that are given: as good as ranks need it."""
-        runs = self._try_starts(None, first)
+        runs = self._try_starts(None, first, most_starts)
         best = max(runs, key=lambda each: runs[each].score)
         return self._go_on({best: runs[best]}, self.limits)[best]
 
     def _try_starts(
-        self, plain: TreeParameters | None, first: TreeOptions
+        self, plain: TreeParameters | None, first: TreeOptions, most_starts: int = MOST_STARTS
     ) -> dict[tuple[str, bool], TreeRun]:
         """Starts that are best after some passes, with one forest for all states, and with a forest per state."""
         # what distinguishes starts shows on fewer samples
         trial = replace(
             self, training=self.training.thin(START_ROWS), held_out=self.held_out.thin(START_ROWS)
         )
-        n_starts = count_starts(trial.training.n_observed, trial.rank)
+        n_starts = min(most_starts, count_starts(trial.training.n_observed, trial.rank))
         starts = {f"random {k}": trial._open(k, first) for k in range(n_starts)}
         if plain is not None and plain.prior.size == self.rank:
             starts = {"without edges": plain} | starts

@@ -8,14 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import Block, DenseBlock, weigh_rows
+from pmflib.core.blocks import Block, weigh_rows
 from pmflib.model.forests.statistics import TreeParameters, TreePasses
-from pmflib.model.row_tables import score_block
-from pmflib.model.statistics import take_logs
+from pmflib.model.forests.tree_pmf import TreePMF
+from pmflib.model.mixture import Mixture
 from pmflib.solvers.numeric.information import OPENED, PMFInformation
 
 BATCH_SCORES = 1 << 21
 """Scores of rows in memory at a time."""
+
+
+def read_parameters(model: Mixture) -> TreeParameters:
+    """Prior and tables of a model; of one without forests its factors, state by state."""
+    if isinstance(model, TreePMF):
+        return model.parameters
+    return TreeParameters.plain(model.prior, model.factors, model.schema.offsets)
 
 
 def list_pmfs(parameters: TreeParameters) -> tuple[FloatArray, IntArray]:
@@ -145,10 +152,11 @@ def _list_masses(codes: IntArray, plain: TreeParameters) -> FloatArray:
     """Posterior of the states of each row, and for each of them the levels that it holds: (n_rows, n_entries)."""
     rank, offsets = plain.prior.size, plain.forest.offsets
     factors = plain.tables.reshape(rank, -1).T
-    posteriors = np.empty((len(codes), rank))
-    logs = take_logs(plain.prior, factors)
-    score_block(DenseBlock(codes), offsets, *logs, np.empty(len(codes)), posteriors)
+    # products of so few entries need no compiled code, which takes longer to load than an answer to be found
     held = _mark_levels(codes, offsets)
+    logs = held @ np.log(factors) + np.log(plain.prior)
+    posteriors = np.exp(logs - logs.max(axis=1, keepdims=True))
+    posteriors /= posteriors.sum(axis=1, keepdims=True)
     levels = posteriors[:, :, None] * held[:, None, :]
     return np.hstack([posteriors, levels.reshape(len(codes), plain.tables.size)])
 

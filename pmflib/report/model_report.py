@@ -22,6 +22,7 @@ from pmflib.fitting.fit_statistics import (
     tabulate_statistics,
 )
 from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
+from pmflib.fitting.recorded_errors import list_intervals
 from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
 from pmflib.model.state_descriptions import StateDescription, describe_states
@@ -177,6 +178,11 @@ class ModelReport:
         if residuals := self.summary.get("residuals"):
             found.append(f"within states: {residuals['sentence']}")
         return found
+
+    @property
+    def intervals(self) -> list[tuple[str, ...]]:
+        """Parameters with their intervals, as `list_intervals` has them; none where no errors were recorded."""
+        return list_intervals(self.summary.get("errors") or {})
 
     @property
     def statistics(self) -> SummaryTable:

@@ -15,6 +15,7 @@ from pmflib.em.driver import PassReporter, describe_passes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em
+from pmflib.fitting.recorded_errors import record_errors
 from pmflib.fitting.starts import StoredCounts
 from pmflib.fitting.weighing import weigh_model
 from pmflib.model import JointPMF
@@ -22,7 +23,7 @@ from pmflib.running.memory import MemoryPlan
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
-VERSION = 14  # targets of any size, the best optimum of small fits, likelihood and criteria of the returned model
+VERSION = 15  # errors of parameters
 
 
 @stage(name="refine")
@@ -95,7 +96,8 @@ def refine(
             hidden = [*folds.validation, *folds.test]
             unseen = StoredSamples.open(store, dataset, schema, hidden, client)
             weigh_model(result.model, training, unseen).save(folder / "model")
-        return summarise_fit(result)
+            errors = record_errors(result.model, training)
+        return summarise_fit(result) | {"errors": errors}
 
     entry = build_artefact(
         store,

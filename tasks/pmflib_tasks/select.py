@@ -20,8 +20,8 @@ from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.prefect_runs import show_markdown
 from pmflib_tasks.stage import build_artefact, open_store, open_workers_late, stage
 
-# 9: between powers of two, and classes and forests in one comparison
-VERSION = 9
+# 10: forests are scored on samples that chose neither among their starts nor their passes
+VERSION = 10
 
 COMPARISONS = "comparisons.json"
 """What was compared, with all scores, in the folder of the choice."""

