@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.ranks.choice import RankChoice
     from pmflib.fitting.standard_errors import standard_errors
     from pmflib.fitting.support_union import NMFRank, select_nmf_rank
+    from pmflib.fitting.three_steps import class_regression, distal_outcome
     from pmflib.fitting.traits import fit_traits
     from pmflib.fitting.weighing import weigh_model
     from pmflib.model import JointPMF, questions
@@ -64,10 +65,12 @@ __all__ = [
     "StoredSamples",
     "Variable",
     "bivariate_residuals",
+    "class_regression",
     "count_pairs",
     "count_triples",
     "crowd",
     "diagnose",
+    "distal_outcome",
     "distil",
     "fit",
     "fit_em",
@@ -104,9 +107,11 @@ _HOMES = {
     "StoredSamples": "pmflib.em.stored_samples",
     "Variable": "pmflib.schema",
     "bivariate_residuals": "pmflib.fitting.bivariate_residuals",
+    "class_regression": "pmflib.fitting.three_steps",
     "count_pairs": "pmflib.counting.pair_counts",
     "count_triples": "pmflib.counting.triple_counts",
     "diagnose": "pmflib.fitting.diagnostics",
+    "distal_outcome": "pmflib.fitting.three_steps",
     "distil": "pmflib.fitting.from_samples",
     "fit": "pmflib.fitting.from_counts",
     "fit_em": "pmflib.fitting.from_samples",

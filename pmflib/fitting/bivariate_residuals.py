@@ -24,6 +24,7 @@ from pmflib.fitting.standard_errors import MAX_ENTRIES, open_source
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.solvers.numeric.information import PMFInformation
+from pmflib.solvers.numeric.wald import adjust_by_holm
 
 MAX_CROSSED = 20_000_000
 """Cells of pairs times entries of prior and factors whose products are held: 0.2 GB."""
@@ -332,8 +333,6 @@ def _adjust(found: list[PairResidual]) -> tuple[PairResidual, ...]:
     tested = sorted(
         (each for each in found if each.degrees), key=lambda each: (each.p_value, -each.per_degree)
     )
-    adjusted, highest = [], 0.0
-    for place, each in enumerate(tested):
-        highest = min(1.0, max(highest, (len(tested) - place) * each.p_value))
-        adjusted.append(replace(each, adjusted=highest))
+    values = adjust_by_holm([each.p_value for each in tested])
+    adjusted = [replace(each, adjusted=value) for each, value in zip(tested, values, strict=True)]
     return (*adjusted, *(each for each in found if not each.degrees))
