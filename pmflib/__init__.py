@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from pmflib.em.stored_samples import StoredSamples
     from pmflib.estimators import PMFClassifier, PMFDensity, PMFImputer, PMFTransformer
     from pmflib.fitting.bivariate_residuals import bivariate_residuals
+    from pmflib.fitting.classification import classify
     from pmflib.fitting.diagnostics import diagnose
     from pmflib.fitting.fit_result import FitResult
     from pmflib.fitting.from_counts import fit, fit_triples
     from pmflib.fitting.from_samples import distil, fit_em
     from pmflib.fitting.item_responses import fit_item_responses
+    from pmflib.fitting.rank_tests import likelihood_ratio_test
     from pmflib.fitting.ranks.by_pairs import select_rank
     from pmflib.fitting.ranks.choice import RankChoice
     from pmflib.fitting.standard_errors import standard_errors
@@ -66,6 +68,7 @@ __all__ = [
     "Variable",
     "bivariate_residuals",
     "class_regression",
+    "classify",
     "count_pairs",
     "count_triples",
     "crowd",
@@ -77,6 +80,7 @@ __all__ = [
     "fit_item_responses",
     "fit_traits",
     "fit_triples",
+    "likelihood_ratio_test",
     "pool",
     "progress",
     "questions",
@@ -108,6 +112,7 @@ _HOMES = {
     "Variable": "pmflib.schema",
     "bivariate_residuals": "pmflib.fitting.bivariate_residuals",
     "class_regression": "pmflib.fitting.three_steps",
+    "classify": "pmflib.fitting.classification",
     "count_pairs": "pmflib.counting.pair_counts",
     "count_triples": "pmflib.counting.triple_counts",
     "diagnose": "pmflib.fitting.diagnostics",
@@ -118,6 +123,7 @@ _HOMES = {
     "fit_item_responses": "pmflib.fitting.item_responses",
     "fit_traits": "pmflib.fitting.traits",
     "fit_triples": "pmflib.fitting.from_counts",
+    "likelihood_ratio_test": "pmflib.fitting.rank_tests",
     "pool": "pmflib.solvers.numeric.pooling",
     "progress": "pmflib.display.progress_bars",
     "score_file": "pmflib.scoring.file_scoring",

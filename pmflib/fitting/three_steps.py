@@ -19,6 +19,7 @@ from pmflib.core.arrays import BoolArray, FloatArray, IntArray, check_model_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, PmfError
 from pmflib.display.summary import Summarised, Summary, SummaryTable, cut, decimal, format_count
+from pmflib.fitting.classification import check_classes, read_weights, tabulate_assignment
 from pmflib.fitting.standard_errors import (
     MAX_ENTRIES,
     QUANTILE,
@@ -315,8 +316,7 @@ def distal_outcome(
     """
     first = _assign(model, samples, assignment, correction, weight)
     values, levels = _read_column("outcome", outcome, first.n_rows)
-    is_given: BoolArray = np.isfinite(values)
-    own = first.keep(is_given, "the outcome")
+    own = first.keep(np.asarray(np.isfinite(values)), "the outcome")
     known, rank = values[first.rows[own]], model.rank
     if levels is None:
         design: Design = NormalOutcome(known, rank)
@@ -593,11 +593,7 @@ def _assign(
         raise PmfError(f"correction is {correction!r}; give 'bch' or 'ml'")
     if assignment not in ("modal", "proportional"):
         raise PmfError(f"assignment is {assignment!r}; give 'modal' or 'proportional'")
-    if model.trait_model is not None or model.origin.get("final"):
-        raise PmfError(
-            "model has no latent classes of one likelihood: it has traits, or is an average of fits; give latent "
-            "classes of fit_em(samples, rank=...)"
-        )
+    check_classes(model)
     codes = model.schema.encode(samples)
     n_rows, weights = len(codes), read_weights(weight, len(codes))
     rows = np.flatnonzero((codes >= 0).any(axis=1) & (weights > 0))
@@ -616,48 +612,6 @@ def _assign(
             'assigned to it; take assignment="proportional", a lower rank, or more variables'
         )
     return _FirstTwoSteps(model, codes, n_rows, rows, weights, posteriors, shares, errors)
-
-
-def tabulate_assignment(
-    posteriors: FloatArray, shares: FloatArray, weights: FloatArray
-) -> FloatArray:
-    """Probability that a row of a class is assigned to each class.
-
-    Parameters
-    ----------
-    posteriors, shares
-        float64 of shape (n_rows, n_classes): probabilities of the classes, and how much a row is assigned to each.
-    weights
-        float64 of shape (n_rows,).
-
-    Returns
-    -------
-    float64 of shape (n_classes, n_classes), rows sum to 1; 0 for a class that no row may be in.
-    """
-    expected = posteriors * weights[:, None]
-    totals = expected.sum(axis=0)[:, None]
-    return np.asarray(expected.T @ shares / np.where(totals > 0, totals, 1.0))
-
-
-def read_weights(weight: object | None, n_rows: int) -> FloatArray:
-    """Weights of rows: float64 of shape (n_rows,).
-
-    Raises
-    ------
-    PmfError
-        If they are of another shape, or one is below 0 or not finite.
-    """
-    if weight is None:
-        return np.ones(n_rows)
-    try:
-        weights = np.asarray(weight, np.float64)
-    except (TypeError, ValueError):
-        raise PmfError("weight has a value that is no number; give one per row") from None
-    if weights.shape != (n_rows,):
-        raise PmfError(f"weight has shape {weights.shape}; give one per row: ({n_rows},)")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise PmfError("weight has a value that is missing or below 0; give 0 to leave a row out")
-    return weights
 
 
 def _read_column(
