@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import xlogy
 
-from pmflib.core.arrays import FloatArray, check_model_type
+from pmflib.core.arrays import FloatArray, IntArray, check_model_type
 from pmflib.core.errors import PmfError
+from pmflib.display.drawing import Axes
 from pmflib.display.summary import Summarised, Summary, SummaryTable, format_count, percent
 from pmflib.model import JointPMF
 
@@ -27,8 +28,9 @@ class Classification(Summarised):
         float64 of the same shape: of the rows that are in a class, the share assigned to each.
     assigned, expected
         float64 of shape (n_classes,): shares of the rows by likeliest class, and by posterior.
-    certainty
-        float64 of shape (n_rows,): posterior of the likeliest class of each row with anything observed.
+    certainty, classes
+        float64 and int64 of shape (n_rows,): posterior of the likeliest class of each row with anything observed, and
+        that class.
     entropy_r2
         1 less the entropy of the posteriors over its largest, log F a row; NaN of one class.
     error_rate
@@ -42,9 +44,22 @@ class Classification(Summarised):
     assigned: FloatArray
     expected: FloatArray
     certainty: FloatArray
+    classes: IntArray
     entropy_r2: float
     error_rate: float
     n_rows: int
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw how sure rows are of their class: see `pmflib.fitting.figures.plot_certainty`.
+
+        Raises
+        ------
+        PmfError
+            If matplotlib is not installed.
+        """
+        from pmflib.fitting.figures import plot_certainty
+
+        return plot_certainty(self.certainty, self.classes, ax=ax)
 
     def summary(self) -> Summary:
         """The table, and how sure classes are: text in a terminal, HTML in a notebook."""
@@ -110,7 +125,8 @@ def classify(model: JointPMF, samples: object, *, weight: object | None = None) 
         raise PmfError("samples has no row with a weight and anything observed")
     posteriors, weights = model.posterior(np.ascontiguousarray(codes[kept])), weights[kept]
     total = float(weights.sum())
-    likeliest = np.eye(model.rank)[posteriors.argmax(axis=1)]
+    classes = posteriors.argmax(axis=1)
+    likeliest = np.eye(model.rank)[classes]
     held = weights @ likeliest
     sums = (likeliest * weights[:, None]).T @ posteriors
     averages = np.where(held[:, None] > 0, sums / np.maximum(held[:, None], 1e-300), np.nan)
@@ -122,6 +138,7 @@ def classify(model: JointPMF, samples: object, *, weight: object | None = None) 
         held / total,
         weights @ posteriors / total,
         certainty,
+        classes,
         1 - entropy / (total * math.log(model.rank)) if model.rank > 1 else math.nan,
         1 - float(weights @ certainty) / total,
         len(posteriors),

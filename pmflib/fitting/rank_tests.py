@@ -16,8 +16,9 @@ from pmflib.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.em.members import Runs
 from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import count_parameters, score_samples
-from pmflib.fitting.from_samples import fit_em
+from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.standard_errors import MAX_ENTRIES, invert_information, read_parameters
 from pmflib.model import JointPMF
 from pmflib.model.information import iterate_scores, sum_information
@@ -162,7 +163,9 @@ def likelihood_ratio_test(
         schema = infer_schema(samples)
     codes = schema.encode(samples)
     small, large = (
-        fit_em(codes, rank=each, schema=schema, pseudo_count=0.0, dependence="none", rng=seed).model
+        EMFit(schema, each, Options.make("auto", 0.0, 1, each), seed, Passes())
+        .fit_samples(codes, None, None)
+        .model
         for each in (rank, rank + 1)
     )
     small = _reach(codes, small, [small])

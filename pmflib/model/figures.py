@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from pmflib.display.drawing import (
     DIVERGING,
     DIVERGING_EDGES,
     FAINT,
+    GROUPS,
     INK,
     MAIN,
+    MARKERS,
     PAPER,
     Axes,
     clear_frame,
@@ -130,6 +133,100 @@ def plot_states(
     ax.xaxis.set_label_position("top")
     ax.set_xlabel("state, and its share of the samples")
     return clear_frame(ax, ("top", "right", "left", "bottom"))
+
+
+class Intervals(Protocol):
+    """Intervals of an array of parameters, NaN where there is none."""
+
+    @property
+    def lower(self) -> FloatArray:
+        """Lower ends."""
+
+    @property
+    def upper(self) -> FloatArray:
+        """Upper ends."""
+
+
+def plot_profiles(
+    model: Mixture,
+    *,
+    errors: Mapping[str, Intervals] | None = None,
+    variables: Sequence[str | int] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the profiles of the latent states: how probable each level is in each, with intervals where they are given.
+
+    Parameters
+    ----------
+    model
+        The model.
+    errors
+        Intervals by name of the array, of which ``["factors"]``, of shape (n_levels, rank), is drawn:
+        `pmflib.standard_errors` has them; None draws none.
+    variables
+        Names or positions of those to draw; None takes the first ones that a page has room for.
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The Axes: a row per level, of variables of two levels for the second alone, and a mark per state, the largest
+    ``len(GROUPS)`` of them.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed, or errors are those of another model.
+    SchemaError
+        If a variable is unknown.
+    """
+    schema = model.schema
+    if errors is not None and errors["factors"].lower.shape != model.factors.shape:
+        raise PmfError(
+            f"errors are of shape {errors['factors'].lower.shape} and the factors of {model.factors.shape}; give those "
+            "of this model"
+        )
+    if variables is None:
+        variables, n_rows = [], 0
+        for position, variable in enumerate(schema):
+            n_rows += (
+                max(variable.cardinality - 1, 1)
+                if variable.cardinality < 3
+                else variable.cardinality
+            )
+            if n_rows <= MOST_STATE_ROWS or not variables:
+                variables = [*variables, position]
+    rows: list[tuple[str, int]] = []
+    for each in variables:
+        variable, own = schema[each], schema.rows_of(each)
+        first = 1 if variable.cardinality == 2 else 0
+        rows += [
+            (f"{write_text(variable.name, 26)} = {write_text(level, 22)}", own.start + code)
+            for code, level in enumerate(variable.levels)
+            if code >= first
+        ]
+    states = np.argsort(-model.prior, kind="stable")[: len(GROUPS)]
+    ax = open_axes(ax, (6.8, 1.2 + 0.3 * len(rows)))
+    places = [place for _, place in rows]
+    shifts = np.linspace(-0.28, 0.28, states.size) if states.size > 1 else np.zeros(1)
+    for shift, state, colour, mark in zip(shifts, states.tolist(), GROUPS, MARKERS, strict=False):
+        values, down = 100 * model.factors[places, state], np.arange(len(rows)) + shift
+        if errors is not None:
+            ends = errors["factors"]
+            low, high = (100 * each[places, state] for each in (ends.lower, ends.upper))
+            ax.hlines(down, low, high, color=colour, linewidth=1.2)
+        label = f"state {state}, {100 * model.prior[state]:.0f} %"
+        ax.plot(values, down, mark, color=colour, markersize=4, label=label)
+    for row in range(1, len(rows)):
+        ax.axhline(row - 0.5, color=FAINT, linewidth=0.3)
+    label_rows(ax, [name for name, _ in rows])
+    ax.set_xlim(-2, 102)
+    said = ", with intervals of 95 %" if errors is not None else ""
+    ax.set_xlabel(f"probability in the state, %{said}")
+    n_left = model.rank - states.size
+    title = f"the largest; {n_left} more are left out" if n_left else None
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), title=title)
+    return clear_frame(ax)
 
 
 def plot_associations(
