@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.fit_result import FitResult
     from pmflib.fitting.from_counts import fit, fit_triples
     from pmflib.fitting.from_samples import distil, fit_em
+    from pmflib.fitting.groups import fit_groups
     from pmflib.fitting.item_responses import fit_item_responses
     from pmflib.fitting.rank_tests import likelihood_ratio_test
     from pmflib.fitting.ranks.by_pairs import select_rank
@@ -77,6 +78,7 @@ __all__ = [
     "distil",
     "fit",
     "fit_em",
+    "fit_groups",
     "fit_item_responses",
     "fit_traits",
     "fit_triples",
@@ -120,6 +122,7 @@ _HOMES = {
     "distil": "pmflib.fitting.from_samples",
     "fit": "pmflib.fitting.from_counts",
     "fit_em": "pmflib.fitting.from_samples",
+    "fit_groups": "pmflib.fitting.groups",
     "fit_item_responses": "pmflib.fitting.item_responses",
     "fit_traits": "pmflib.fitting.traits",
     "fit_triples": "pmflib.fitting.from_counts",

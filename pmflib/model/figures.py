@@ -180,22 +180,79 @@ def plot_profiles(
     SchemaError
         If a variable is unknown.
     """
-    schema = model.schema
     if errors is not None and errors["factors"].lower.shape != model.factors.shape:
         raise PmfError(
             f"errors are of shape {errors['factors'].lower.shape} and the factors of {model.factors.shape}; give those "
             "of this model"
         )
+    states = np.argsort(-model.prior, kind="stable")[: len(GROUPS)].tolist()
+    labels = [f"state {state}, {100 * model.prior[state]:.0f} %" for state in states]
+    ends = None
+    if errors is not None:
+        found = errors["factors"]
+        ends = found.lower[:, states], found.upper[:, states]
+    ax = _draw_profiles(model.schema, model.factors[:, states], labels, ends, variables, ax)
+    said = ", with intervals of 95 %" if errors is not None else ""
+    ax.set_xlabel(f"probability in the state, %{said}")
+    if n_left := model.rank - len(states):
+        ax.get_legend().set_title(f"the largest; {n_left} more are left out")
+    return ax
+
+
+def plot_side_by_side(
+    models: Mapping[str, Mixture],
+    state: int,
+    *,
+    variables: Sequence[str | int] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the profile of one latent state under several models of one schema, such as those of groups.
+
+    Parameters
+    ----------
+    models
+        Models by name, whose states have the same numbers; the first ``len(GROUPS)`` are drawn.
+    state
+        The state.
+    variables, ax
+        As for `plot_profiles`.
+
+    Returns
+    -------
+    The Axes: a row per level, and a mark per model.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed, or there is no such state.
+    SchemaError
+        If a variable is unknown.
+    """
+    shown = list(models.items())[: len(GROUPS)]
+    first = shown[0][1]
+    check_whole("state", state)
+    if not 0 <= state < first.rank:
+        raise PmfError(f"state is {state}, outside [0, {first.rank})")
+    values = np.stack([model.factors[:, state] for _, model in shown], axis=1)
+    labels = [f"{write_text(name, 24)}, {100 * model.prior[state]:.0f} %" for name, model in shown]
+    ax = _draw_profiles(first.schema, values, labels, None, variables, ax)
+    ax.set_xlabel(f"probability in state {state}, %")
+    ax.get_legend().set_title("and the share of the state")
+    return ax
+
+
+def _draw_profiles(
+    schema: Schema,
+    values: FloatArray,
+    labels: Sequence[str],
+    ends: tuple[FloatArray, FloatArray] | None,
+    variables: Sequence[str | int] | None,
+    ax: Axes | None,
+) -> Axes:
+    """Draw columns of probabilities of all levels, (n_levels, n_columns), as marks; of two levels the second alone."""
     if variables is None:
-        variables, n_rows = [], 0
-        for position, variable in enumerate(schema):
-            n_rows += (
-                max(variable.cardinality - 1, 1)
-                if variable.cardinality < 3
-                else variable.cardinality
-            )
-            if n_rows <= MOST_STATE_ROWS or not variables:
-                variables = [*variables, position]
+        sizes = [each.cardinality if each.cardinality > 2 else 1 for each in schema]
+        variables = range(max(1, int((np.cumsum(sizes) <= MOST_STATE_ROWS).sum())))
     rows: list[tuple[str, int]] = []
     for each in variables:
         variable, own = schema[each], schema.rows_of(each)
@@ -205,27 +262,23 @@ def plot_profiles(
             for code, level in enumerate(variable.levels)
             if code >= first
         ]
-    states = np.argsort(-model.prior, kind="stable")[: len(GROUPS)]
     ax = open_axes(ax, (6.8, 1.2 + 0.3 * len(rows)))
-    places = [place for _, place in rows]
-    shifts = np.linspace(-0.28, 0.28, states.size) if states.size > 1 else np.zeros(1)
-    for shift, state, colour, mark in zip(shifts, states.tolist(), GROUPS, MARKERS, strict=False):
-        values, down = 100 * model.factors[places, state], np.arange(len(rows)) + shift
-        if errors is not None:
-            ends = errors["factors"]
-            low, high = (100 * each[places, state] for each in (ends.lower, ends.upper))
-            ax.hlines(down, low, high, color=colour, linewidth=1.2)
-        label = f"state {state}, {100 * model.prior[state]:.0f} %"
-        ax.plot(values, down, mark, color=colour, markersize=4, label=label)
+    places, n_columns = [place for _, place in rows], values.shape[1]
+    shifts = np.linspace(-0.28, 0.28, n_columns) if n_columns > 1 else np.zeros(1)
+    for column, label in enumerate(labels):
+        down = np.arange(len(rows)) + shifts[column]
+        if ends is not None:
+            low, high = (100 * each[places, column] for each in ends)
+            ax.hlines(down, low, high, color=GROUPS[column], linewidth=1.2)
+        mark = {"color": GROUPS[column], "markersize": 4, "label": label}
+        ax.plot(100 * values[places, column], down, MARKERS[column], **mark)
     for row in range(1, len(rows)):
         ax.axhline(row - 0.5, color=FAINT, linewidth=0.3)
     label_rows(ax, [name for name, _ in rows])
     ax.set_xlim(-2, 102)
-    said = ", with intervals of 95 %" if errors is not None else ""
-    ax.set_xlabel(f"probability in the state, %{said}")
-    n_left = model.rank - states.size
-    title = f"the largest; {n_left} more are left out" if n_left else None
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), title=title)
+    legend = ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    for text in legend.get_texts():
+        text.set_parse_math(False)
     return clear_frame(ax)
 
 
