@@ -141,9 +141,8 @@ def likelihood_ratio_test(
     these miss makes the statistics of draws too small, and the p-value with them.
 
     Vuong's law for the statistic of two models takes their parameters as determined. Under the smaller model those of
-    the larger one are not: Jeffries showed that the proof of Lo, Mendell and Rubin fails there. Nylund, Asparouhov and
-    Muthén found it too eager for one class more, by simulation, and so do the benchmarks of this package. It is here
-    because others report it.
+    the larger one are not: Jeffries showed that the proof of Lo, Mendell and Rubin fails there. It is here because
+    others report it.
 
     References
     ----------
