@@ -19,7 +19,7 @@ import importlib.util
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,7 +34,7 @@ MEANS = np.array([0.0, 1.0, 2.0])
 LEVELS = np.array([[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.1, 0.2, 0.7]])
 SLOPES = np.array([[0.0, 0.0], [-0.5, 1.0], [-1.0, -1.0]])
 """Intercept and slope of a covariate, by class; the first is the reference."""
-WAYS = [
+WAYS: list[tuple[Literal["bch", "ml"], Literal["modal", "proportional"]]] = [
     ("bch", "modal"),
     ("bch", "proportional"),
     ("ml", "modal"),
@@ -104,8 +104,8 @@ def estimate(
         logits = pmf.class_regression(
             model, codes, table, reference=0, correction=way[0], assignment=way[1]
         )
-        parts = (logits.values, SLOPES, logits.errors, logits.third_step_errors)
-        yield ("logits", *way), tuple(each[1:] for each in parts)
+        errors, alone = logits.errors[1:], logits.third_step_errors[1:]
+        yield ("logits", *way), (logits.values[1:], SLOPES[1:], errors, alone)
 
 
 def measure_coverage(n_surveys: int, seed: int) -> None:
@@ -203,8 +203,8 @@ def compare_stepmix(n_surveys: int) -> None:
                 apart[name] = max(apart[name], float(np.abs(mine - theirs_values).max()))
     print("| StepMix's structural model | correction | assignment | largest difference |")
     print("|---|---|---|---|")
-    for name, value in apart.items():
-        print(f"| {' | '.join(name)} | {value:.1e} |")
+    for way, value in apart.items():
+        print(f"| {' | '.join(way)} | {value:.1e} |")
 
 
 def main() -> None:

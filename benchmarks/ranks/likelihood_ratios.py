@@ -54,7 +54,7 @@ def main() -> None:
             )
             plain = chdtrc(found.degrees, found.statistic)
             values = (found.p_value, found.vuong_p, found.adjusted_p, plain)
-            rejected.append([value is not None and value <= LEVEL for value in values])
+            rejected.append([float(value is not None and value <= LEVEL) for value in values])
         shares = " | ".join(f"{share:.2f}" for share in np.mean(rejected, axis=0))
         error = np.sqrt(LEVEL * (1 - LEVEL) / n_tables)
         print(f"| {true} | {tested} | {chance} | {shares} | {error:.2f} |", flush=True)

@@ -48,7 +48,7 @@ SEQUENTIAL = ("#f1f0ec", "#d5e3ef", "#b5d2ea", "#8fbde0", "#6ea8d6", "#4a8ec6", 
 GROUPS = (MAIN, SECOND, "#3f8f5f", "#8a5aa8", "#b3404a", "#4d9a9f", "#9a8420", "#6b6f78")
 """Colours of things side by side, such as latent states, in order."""
 MARKERS = "osD^vP*X"
-"""Their marks, so that they can be told apart without colours."""
+"""Their marks, so that they can be distinguished without colours."""
 
 
 def open_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:

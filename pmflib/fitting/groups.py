@@ -83,7 +83,7 @@ class VariableDifference:
     name
         The variable.
     test
-        Of all PMFs equal, against those of this variable free.
+        Likelihood ratio test: all PMFs equal, against those of this variable free.
     adjusted
         P-value for all variables taken together, by Benjamini and Hochberg.
     distance
@@ -243,7 +243,7 @@ def fit_groups(
         Variables, by name or position, that are free in the partial pattern; "auto" takes those that differ beyond
         chance, tested one by one.
     seed
-        Of the starts.
+        Seed of the starts.
 
     Returns
     -------

@@ -50,17 +50,17 @@ class LikelihoodRatioTest(Summarised):
     degrees
         Difference of the numbers of free parameters. The statistic is not chi-squared with so many.
     p_value, p_error
-        Of the bootstrap: chance of as large a statistic where the smaller model holds, and its standard error by the
+        Chance of as large a statistic where the smaller model holds, by the bootstrap, and its standard error by the
         number of draws; None without draws.
     n_draws
         Tables drawn.
     vuong_p, adjusted_p
-        Of the law of Vuong, Lo, Mendell and Rubin: of the statistic, and of that adjusted for small samples; None where
-        the models are too large for it.
+        Chance by the law of Vuong, Lo, Mendell and Rubin, for the statistic and for that adjusted for small samples;
+        None where the models are too large for it.
     drawn
         Statistics of the drawn tables, in their order.
     log_likelihoods
-        Of both models, nats.
+        Those of both models, nats.
     """
 
     rank: int
@@ -121,7 +121,7 @@ def likelihood_ratio_test(
         Tables that are drawn from the smaller model, with the gaps of the samples, and fitted by both; at least 0. 99
         give p-values to .02 around .05.
     seed
-        Of the fits and of the draws, at least 0: the same seed gives the same bits.
+        Seed of the fits and of the draws, at least 0: the same seed gives the same bits.
 
     Returns
     -------

@@ -141,7 +141,7 @@ def test_class_regression__refuses_what_it_cannot_tell_apart():
 def test_three_steps__refuse_arguments_out_of_range():
     model, codes, _, number = plant(300)
     with pytest.raises(pmf.PmfError, match="give 'bch' or 'ml'"):
-        pmf.distal_outcome(model, codes, number, correction="none")
+        pmf.distal_outcome(model, codes, number, correction="none")  # type: ignore[arg-type]
     with pytest.raises(pmf.PmfError, match="below 0"):
         pmf.distal_outcome(model, codes, number, weight=-np.ones(300))
     with pytest.raises(pmf.PmfError, match="have the outcome"):

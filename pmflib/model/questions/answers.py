@@ -72,8 +72,8 @@ class Answer(Summarised):
     as_other
         Levels that were named and that their variable has not, by its name: they count as its level `other`.
     homogeneity
-        Of probabilities given a variable without a level: whether they are the same for all of its levels, in the
-        counts; None where that is not asked, or there are no counts.
+        Whether probabilities given a variable without a level are the same for all of its levels, in the counts; None
+        where that is not asked, or there are no counts.
     moved_cuts
         Comparisons with a number that is no edge of the bins, as they were asked, and as they are answered.
     """

@@ -93,7 +93,7 @@ class Logits:
         """Newton's step, halved until it gains."""
         before = self.log_terms(parameters)
         residuals = expected - np.exp(before) * expected.sum(axis=1, keepdims=True)
-        step = (
+        step: FloatArray = (
             invert_fall(self.curve(parameters, expected)) @ (residuals.T @ self.covariates).ravel()
         )
         least = float((expected * before).sum())
