@@ -28,15 +28,19 @@ if TYPE_CHECKING:
     from pmflib.em.stored_samples import StoredSamples
     from pmflib.estimators import PMFClassifier, PMFDensity, PMFImputer, PMFTransformer
     from pmflib.fitting.bivariate_residuals import bivariate_residuals
+    from pmflib.fitting.classification import classify
     from pmflib.fitting.diagnostics import diagnose
     from pmflib.fitting.fit_result import FitResult
     from pmflib.fitting.from_counts import fit, fit_triples
     from pmflib.fitting.from_samples import distil, fit_em
+    from pmflib.fitting.groups import fit_groups
     from pmflib.fitting.item_responses import fit_item_responses
+    from pmflib.fitting.rank_tests import likelihood_ratio_test
     from pmflib.fitting.ranks.by_pairs import select_rank
     from pmflib.fitting.ranks.choice import RankChoice
     from pmflib.fitting.standard_errors import standard_errors
     from pmflib.fitting.support_union import NMFRank, select_nmf_rank
+    from pmflib.fitting.three_steps import class_regression, distal_outcome
     from pmflib.fitting.traits import fit_traits
     from pmflib.fitting.weighing import weigh_model
     from pmflib.model import JointPMF, questions
@@ -64,16 +68,21 @@ __all__ = [
     "StoredSamples",
     "Variable",
     "bivariate_residuals",
+    "class_regression",
+    "classify",
     "count_pairs",
     "count_triples",
     "crowd",
     "diagnose",
+    "distal_outcome",
     "distil",
     "fit",
     "fit_em",
+    "fit_groups",
     "fit_item_responses",
     "fit_traits",
     "fit_triples",
+    "likelihood_ratio_test",
     "pool",
     "progress",
     "questions",
@@ -104,15 +113,20 @@ _HOMES = {
     "StoredSamples": "pmflib.em.stored_samples",
     "Variable": "pmflib.schema",
     "bivariate_residuals": "pmflib.fitting.bivariate_residuals",
+    "class_regression": "pmflib.fitting.three_steps",
+    "classify": "pmflib.fitting.classification",
     "count_pairs": "pmflib.counting.pair_counts",
     "count_triples": "pmflib.counting.triple_counts",
     "diagnose": "pmflib.fitting.diagnostics",
+    "distal_outcome": "pmflib.fitting.three_steps",
     "distil": "pmflib.fitting.from_samples",
     "fit": "pmflib.fitting.from_counts",
     "fit_em": "pmflib.fitting.from_samples",
+    "fit_groups": "pmflib.fitting.groups",
     "fit_item_responses": "pmflib.fitting.item_responses",
     "fit_traits": "pmflib.fitting.traits",
     "fit_triples": "pmflib.fitting.from_counts",
+    "likelihood_ratio_test": "pmflib.fitting.rank_tests",
     "pool": "pmflib.solvers.numeric.pooling",
     "progress": "pmflib.display.progress_bars",
     "score_file": "pmflib.scoring.file_scoring",

@@ -45,6 +45,11 @@ DIVERGING_EDGES = (-2.0, -1.0, -0.3, 0.3, 1.0, 2.0)
 SEQUENTIAL = ("#f1f0ec", "#d5e3ef", "#b5d2ea", "#8fbde0", "#6ea8d6", "#4a8ec6", "#2a74b4")
 """Colours of a share, from 0 to 1."""
 
+GROUPS = (MAIN, SECOND, "#3f8f5f", "#8a5aa8", "#b3404a", "#4d9a9f", "#9a8420", "#6b6f78")
+"""Colours of things side by side, such as latent states, in order."""
+MARKERS = "osD^vP*X"
+"""Their marks, so that they can be distinguished without colours."""
+
 
 def open_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     """Axes to draw on: those given, or those of a new figure.

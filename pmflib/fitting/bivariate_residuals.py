@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray, IntArray, check_model_type
 from pmflib.core.errors import MemoryPlanError, PmfError
+from pmflib.display.drawing import Axes
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.fitting.residual_sums import (
@@ -24,6 +26,7 @@ from pmflib.fitting.standard_errors import MAX_ENTRIES, open_source
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.solvers.numeric.information import PMFInformation
+from pmflib.solvers.numeric.wald import adjust_by_holm
 
 MAX_CROSSED = 20_000_000
 """Cells of pairs times entries of prior and factors whose products are held: 0.2 GB."""
@@ -139,6 +142,33 @@ class BivariateResiduals(Summarised):
             "sentence": self.describe(),
             "pairs": [asdict(each) for each in self.pairs[:LISTED] if each.degrees],
         }
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw all pairs as a heat map: see `pmflib.fitting.figures.plot_residuals`.
+
+        Raises
+        ------
+        PmfError
+            If matplotlib is not installed, or there is no pair.
+        """
+        from pmflib.fitting.figures import plot_residuals
+
+        # in the order of the schema, as far as pairs have it: the first of a pair stands before the second
+        names = self._list_names()
+        places = {name: place for place, name in enumerate(names)}
+        per_degree = np.full((len(names), len(names)), np.nan)
+        is_large = np.zeros(per_degree.shape, bool)
+        for each in self.pairs:
+            one, other = (places[name] for name in each.variables)
+            per_degree[one, other] = per_degree[other, one] = each.per_degree
+            is_large[one, other] = is_large[other, one] = each.is_large
+        return plot_residuals(names, per_degree, is_large, ax=ax)
+
+    def _list_names(self) -> list[str]:
+        """Variables by how many others they stand before in their pairs, which is the order of the schema."""
+        befores = Counter(each.variables[0] for each in self.pairs)
+        names = dict.fromkeys(name for each in self.pairs for name in each.variables)
+        return sorted(names, key=lambda name: -befores[name])
 
     def tabulate(self) -> SummaryTable:
         """Table of the pairs, the most surely dependent first."""
@@ -332,8 +362,6 @@ def _adjust(found: list[PairResidual]) -> tuple[PairResidual, ...]:
     tested = sorted(
         (each for each in found if each.degrees), key=lambda each: (each.p_value, -each.per_degree)
     )
-    adjusted, highest = [], 0.0
-    for place, each in enumerate(tested):
-        highest = min(1.0, max(highest, (len(tested) - place) * each.p_value))
-        adjusted.append(replace(each, adjusted=highest))
+    values = adjust_by_holm([each.p_value for each in tested])
+    adjusted = [replace(each, adjusted=value) for each, value in zip(tested, values, strict=True)]
     return (*adjusted, *(each for each in found if not each.degrees))

@@ -1,4 +1,4 @@
-"""Figures of how a model was reached: passes, and ranks that were compared."""
+"""Figures of how a model was reached, and how well it fits: passes, ranks, residuals, certainty."""
 
 from __future__ import annotations
 
@@ -6,8 +6,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray
 from pmflib.core.comparison import Comparison
-from pmflib.display.drawing import FAINT, MAIN, SECOND, Axes, clear_frame, open_axes
+from pmflib.core.errors import PmfError
+from pmflib.display.drawing import (
+    FAINT,
+    GROUPS,
+    INK,
+    MAIN,
+    PAPER,
+    SECOND,
+    SEQUENTIAL,
+    Axes,
+    clear_frame,
+    colour_cells,
+    label_rows,
+    open_axes,
+    write_text,
+)
+
+RESIDUAL_EDGES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
+"""Statistics per degree of freedom from which on residuals have the next colour; 1 is what chance leaves."""
+MOST_NAMED = 40
+"""Variables that a heat map shows, at most: those with the largest residuals."""
+NUMBERED = 16
+"""Variables up to which its cells have numbers."""
 
 
 def plot_losses(losses: Sequence[float], *, ax: Axes | None = None) -> Axes:
@@ -140,4 +163,146 @@ def plot_ranks(compared: Comparison, *, ax: Axes | None = None) -> Axes:
         ax.set_xscale("log", base=2)
         ax.set_xticks(ranks, [str(rank) for rank in ranks])
         ax.minorticks_off()
+    return clear_frame(ax)
+
+
+def plot_residuals(
+    names: Sequence[str], per_degree: FloatArray, is_large: BoolArray, *, ax: Axes | None = None
+) -> Axes:
+    """Draw residuals of all pairs of variables as a heat map.
+
+    Parameters
+    ----------
+    names
+        Variables.
+    per_degree
+        float64 of shape (n_variables, n_variables), symmetric: statistics per degree of freedom; NaN where there is
+        nothing to test.
+    is_large
+        bool of that shape: beyond chance, all pairs taken together.
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The Axes: 1 is what chance leaves, and what is beyond it is outlined. Of many variables those with the largest
+    residuals are drawn.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed, or there is no pair.
+    """
+    from matplotlib.patches import Rectangle
+
+    if len(names) < 2:
+        raise PmfError("residuals are of pairs; there are fewer than two variables")
+    kept = np.arange(len(names))
+    if kept.size > MOST_NAMED:
+        highest = np.nan_to_num(per_degree).max(axis=1)
+        kept = np.sort(np.argsort(-highest, kind="stable")[:MOST_NAMED])
+    shown, large = per_degree[np.ix_(kept, kept)], is_large[np.ix_(kept, kept)]
+    side = 0.34 if kept.size > NUMBERED else 0.48
+    ax = open_axes(ax, (2.2 + side * kept.size, 1.2 + side * kept.size))
+    below = np.tril(np.ones(shown.shape, bool), -1)
+    # what is not tested is as what chance leaves
+    values = np.where(below, np.nan_to_num(shown), -1.0)
+    colour_cells(ax, values, (-0.5, *RESIDUAL_EDGES), (PAPER, *SEQUENTIAL))
+    for row, column in np.argwhere(below).tolist():
+        value = float(shown[row, column])
+        if kept.size <= NUMBERED:
+            text = "" if np.isnan(value) else f"{value:.1f}" if value < 10 else f"{value:.0f}"
+            colour = PAPER if value >= RESIDUAL_EDGES[-1] else INK
+            ax.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
+        if large[row, column]:
+            corner = (column - 0.46, row - 0.46)
+            ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=SECOND, linewidth=1.8))
+    label_rows(ax, [write_text(names[each], 24) for each in kept.tolist()])
+    ax.set_ylim(kept.size - 0.5, 0.5)
+    ax.set_xlim(-0.5, kept.size - 1.5)
+    texts = [write_text(names[each], 16) for each in kept[:-1].tolist()]
+    ax.set_xticks(range(kept.size - 1), texts, rotation=90, parse_math=False)
+    ax.tick_params(axis="x", length=0)
+    ax.set_title(
+        "statistic per degree of freedom;\noutlined: beyond chance", fontsize=9, loc="right"
+    )
+    return clear_frame(ax, ("top", "right", "left", "bottom"))
+
+
+def plot_residual_pairs(
+    pairs: Sequence[tuple[str, str]],
+    per_degree: Sequence[float],
+    is_large: Sequence[bool],
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the residuals of some pairs as bars, the first on top.
+
+    Parameters
+    ----------
+    pairs
+        Names of both variables.
+    per_degree
+        Statistics per degree of freedom.
+    is_large
+        Whether each is beyond chance.
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The Axes: a line marks 1, which chance leaves.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed.
+    """
+    ax = open_axes(ax, (6.4, 0.9 + 0.25 * max(len(pairs), 1)))
+    colours = [SECOND if each else MAIN for each in is_large]
+    ax.barh(range(len(pairs)), per_degree, color=colours)
+    ax.axvline(1.0, color=FAINT, ls=":")
+    label_rows(ax, [" and ".join(write_text(each, 24) for each in pair) for pair in pairs])
+    ax.set_xlabel("statistic per degree of freedom; 1 is what chance leaves")
+    return clear_frame(ax)
+
+
+def plot_certainty(certainty: FloatArray, classes: IntArray, *, ax: Axes | None = None) -> Axes:
+    """Draw how sure rows are of their likeliest class: a histogram, its bars parted by class.
+
+    Parameters
+    ----------
+    certainty
+        float64 of shape (n_rows,): posterior of the likeliest class.
+    classes
+        int64 of shape (n_rows,): that class.
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The Axes. A line marks the mean: the share of the rows that is expected to be assigned rightly.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed.
+    """
+    ax = open_axes(ax, (6.2, 3.2))
+    n_classes = int(classes.max(initial=0)) + 1
+    edges, bottom = np.linspace(0.0, 1.0, 26), np.zeros(25)
+    order = np.argsort(-np.bincount(classes, minlength=n_classes), kind="stable").tolist()
+    shown = order[: len(GROUPS) - 1] if n_classes > len(GROUPS) else order
+    for place, each in enumerate([*shown, None] if n_classes > len(GROUPS) else shown):
+        own = ~np.isin(classes, shown) if each is None else classes == each
+        heights = np.histogram(certainty[own], edges)[0] / max(certainty.size, 1) * 100
+        label = "others" if each is None else f"class {each}"
+        width, colour = edges[1], GROUPS[place]
+        ax.bar(edges[:-1], heights, width, bottom, align="edge", color=colour, label=label)
+        bottom += heights
+    mean = float(certainty.mean()) if certainty.size else 1.0
+    ax.axvline(mean, color=INK, ls=":", label=f"mean {mean:.2f}")
+    ax.set_xlim(min(1 / max(n_classes, 2), float(certainty.min(initial=1.0))), 1.0)
+    ax.set(xlabel="posterior of the likeliest class", ylabel="rows, %")
+    ax.legend(frameon=False, loc="upper left")
     return clear_frame(ax)

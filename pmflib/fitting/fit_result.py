@@ -264,6 +264,20 @@ class FitResult(Summarised):
             raise PmfError(f"method {self.method!r} is direct: it has no iterations to draw")
         return plot_losses(self.loss_history, **options)
 
+    def plot_residuals(self, **options: Any) -> Axes:
+        """Draw which pairs of variables depend on each other within the states: `BivariateResiduals.plot`.
+
+        Raises
+        ------
+        PmfError
+            If matplotlib is not installed, or the result has no residuals.
+        """
+        if self.residuals is None:
+            raise PmfError(
+                "the result has no residuals; pmflib.bivariate_residuals(result.model, samples).plot() draws them"
+            )
+        return self.residuals.plot(**options)
+
 
 class SettledRank(NamedTuple):
     """The rank of a fit, what was compared to choose it, and the result where the choice has made the fit already."""

@@ -237,7 +237,7 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
     if model.trait_model is not None:
         return _find_item_errors(model, model.trait_model, source)
     parameters = read_parameters(model)
-    entries, starts = list_pmfs(parameters)
+    entries, _ = list_pmfs(parameters)
     if entries.size > MAX_ENTRIES:
         raise MemoryPlanError(
             f"prior and tables have {entries.size} entries, above {MAX_ENTRIES}; lower the rank, merge levels, or ask "
@@ -252,8 +252,7 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
     )
     if not found.mass.any():
         raise PmfError("samples has no observed cell; give those that the model was fitted to")
-    pseudo_counts = _find_pseudo_counts(model, parameters, found)
-    solved = find_covariance(entries, starts, found, pseudo_counts)
+    solved = invert_information(model, found)
     arrays = _make_arrays(model, parameters, solved)
     method = "observed information" if found.crossed is not None else "products of scores"
     notes = _write_notes(model.schema, arrays, solved)
@@ -312,13 +311,18 @@ def note_undetermined(model: JointPMF, found: PMFInformation) -> str:
     found
         Information of its samples.
     """
-    parameters = read_parameters(model)
-    entries, starts = list_pmfs(parameters)
-    pseudo_counts = _find_pseudo_counts(model, parameters, found)
-    solved = find_covariance(entries, starts, found, pseudo_counts)
+    solved = invert_information(model, found)
     if not solved.loose.shape[1]:
         return ""
-    return _name_undetermined(model.schema, _make_arrays(model, parameters, solved), solved)
+    arrays = _make_arrays(model, read_parameters(model), solved)
+    return _name_undetermined(model.schema, arrays, solved)
+
+
+def invert_information(model: JointPMF, found: PMFInformation) -> PMFCovariance:
+    """Covariances of a model's prior and tables, from the information of the samples that it was fitted to."""
+    parameters = read_parameters(model)
+    pseudo_counts = _find_pseudo_counts(model, parameters, found)
+    return find_covariance(*list_pmfs(parameters), found, pseudo_counts)
 
 
 def open_source(model: JointPMF, samples: object) -> BlockSource:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from pmflib.display.drawing import (
     DIVERGING,
     DIVERGING_EDGES,
     FAINT,
+    GROUPS,
     INK,
     MAIN,
+    MARKERS,
     PAPER,
     Axes,
     clear_frame,
@@ -130,6 +133,153 @@ def plot_states(
     ax.xaxis.set_label_position("top")
     ax.set_xlabel("state, and its share of the samples")
     return clear_frame(ax, ("top", "right", "left", "bottom"))
+
+
+class Intervals(Protocol):
+    """Intervals of an array of parameters, NaN where there is none."""
+
+    @property
+    def lower(self) -> FloatArray:
+        """Lower ends."""
+
+    @property
+    def upper(self) -> FloatArray:
+        """Upper ends."""
+
+
+def plot_profiles(
+    model: Mixture,
+    *,
+    errors: Mapping[str, Intervals] | None = None,
+    variables: Sequence[str | int] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the profiles of the latent states: how probable each level is in each, with intervals where they are given.
+
+    Parameters
+    ----------
+    model
+        The model.
+    errors
+        Intervals by name of the array, of which ``["factors"]``, of shape (n_levels, rank), is drawn:
+        `pmflib.standard_errors` has them; None draws none.
+    variables
+        Names or positions of those to draw; None takes the first ones that a page has room for.
+    ax
+        Axes to draw on; None makes some.
+
+    Returns
+    -------
+    The Axes: a row per level, of variables of two levels for the second alone, and a mark per state, the largest
+    ``len(GROUPS)`` of them.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed, or errors are those of another model.
+    SchemaError
+        If a variable is unknown.
+    """
+    if errors is not None and errors["factors"].lower.shape != model.factors.shape:
+        raise PmfError(
+            f"errors are of shape {errors['factors'].lower.shape} and the factors of {model.factors.shape}; give those "
+            "of this model"
+        )
+    states = np.argsort(-model.prior, kind="stable")[: len(GROUPS)].tolist()
+    labels = [f"state {state}, {100 * model.prior[state]:.0f} %" for state in states]
+    ends = None
+    if errors is not None:
+        found = errors["factors"]
+        ends = found.lower[:, states], found.upper[:, states]
+    ax = _draw_profiles(model.schema, model.factors[:, states], labels, ends, variables, ax)
+    said = ", with intervals of 95 %" if errors is not None else ""
+    ax.set_xlabel(f"probability in the state, %{said}")
+    if n_left := model.rank - len(states):
+        ax.get_legend().set_title(f"the largest; {n_left} more are left out")
+    return ax
+
+
+def plot_side_by_side(
+    models: Mapping[str, Mixture],
+    state: int,
+    *,
+    variables: Sequence[str | int] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the profile of one latent state under several models of one schema, such as those of groups.
+
+    Parameters
+    ----------
+    models
+        Models by name, whose states have the same numbers; the first ``len(GROUPS)`` are drawn.
+    state
+        The state.
+    variables, ax
+        As for `plot_profiles`.
+
+    Returns
+    -------
+    The Axes: a row per level, and a mark per model.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed, or there is no such state.
+    SchemaError
+        If a variable is unknown.
+    """
+    shown = list(models.items())[: len(GROUPS)]
+    first = shown[0][1]
+    check_whole("state", state)
+    if not 0 <= state < first.rank:
+        raise PmfError(f"state is {state}, outside [0, {first.rank})")
+    values = np.stack([model.factors[:, state] for _, model in shown], axis=1)
+    labels = [f"{write_text(name, 24)}, {100 * model.prior[state]:.0f} %" for name, model in shown]
+    ax = _draw_profiles(first.schema, values, labels, None, variables, ax)
+    ax.set_xlabel(f"probability in state {state}, %")
+    ax.get_legend().set_title("and the share of the state")
+    return ax
+
+
+def _draw_profiles(
+    schema: Schema,
+    values: FloatArray,
+    labels: Sequence[str],
+    ends: tuple[FloatArray, FloatArray] | None,
+    variables: Sequence[str | int] | None,
+    ax: Axes | None,
+) -> Axes:
+    """Draw columns of probabilities of all levels, (n_levels, n_columns), as marks; of two levels the second alone."""
+    if variables is None:
+        sizes = [each.cardinality if each.cardinality > 2 else 1 for each in schema]
+        variables = range(max(1, int((np.cumsum(sizes) <= MOST_STATE_ROWS).sum())))
+    rows: list[tuple[str, int]] = []
+    for each in variables:
+        variable, own = schema[each], schema.rows_of(each)
+        first = 1 if variable.cardinality == 2 else 0
+        rows += [
+            (f"{write_text(variable.name, 26)} = {write_text(level, 22)}", own.start + code)
+            for code, level in enumerate(variable.levels)
+            if code >= first
+        ]
+    ax = open_axes(ax, (6.8, 1.2 + 0.3 * len(rows)))
+    places, n_columns = [place for _, place in rows], values.shape[1]
+    shifts = np.linspace(-0.28, 0.28, n_columns) if n_columns > 1 else np.zeros(1)
+    for column, label in enumerate(labels):
+        down = np.arange(len(rows)) + shifts[column]
+        if ends is not None:
+            low, high = (100 * each[places, column] for each in ends)
+            ax.hlines(down, low, high, color=GROUPS[column], linewidth=1.2)
+        mark = {"color": GROUPS[column], "markersize": 4, "label": label}
+        ax.plot(100 * values[places, column], down, MARKERS[column], **mark)
+    for row in range(1, len(rows)):
+        ax.axhline(row - 0.5, color=FAINT, linewidth=0.3)
+    label_rows(ax, [name for name, _ in rows])
+    ax.set_xlim(-2, 102)
+    legend = ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return clear_frame(ax)
 
 
 def plot_associations(

@@ -207,6 +207,12 @@ class JointPMF(Mixture):
 
         return plot_states(self, **options)
 
+    def plot_profiles(self, **options: Any) -> Axes:
+        """Draw how probable levels are in each state, with intervals: see `pmflib.model.figures.plot_profiles`."""
+        from pmflib.model.figures import plot_profiles
+
+        return plot_profiles(self, **options)
+
     def plot_traits(self, table: object, **options: Any) -> Axes:
         """Draw people's scores on a trait: see `pmflib.model.figures.plot_traits`."""
         from pmflib.model.figures import plot_traits

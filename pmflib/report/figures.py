@@ -6,8 +6,10 @@ import io
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,8 +20,9 @@ from pmflib.counting.figures import MOST_BARS, plot_missingness, plot_support
 from pmflib.crowd.summaries import plot_accuracies
 from pmflib.display import drawing
 from pmflib.display.drawing import Axes
-from pmflib.fitting.figures import plot_passes, plot_ranks
-from pmflib.model.figures import plot_associations, plot_states
+from pmflib.fitting.bivariate_residuals import LEVEL
+from pmflib.fitting.figures import plot_passes, plot_ranks, plot_residual_pairs
+from pmflib.model.figures import plot_associations, plot_profiles, plot_states
 from pmflib.report.data_report import DataReport
 from pmflib.report.label_report import LabelReport
 from pmflib.report.model_report import ModelReport, ScoreReport, VariableScore
@@ -38,6 +41,13 @@ DARK = {
     drawing.FAINT: "#8794a3",
     drawing.MAIN: "#5aa5e0",
     drawing.SECOND: "#e08a45",
+    **dict(
+        zip(
+            drawing.GROUPS[2:],
+            ("#62b384", "#b48acf", "#dd6f78", "#72bfc4", "#c4ad4a", "#9aa0a8"),
+            strict=True,
+        )
+    ),
     "#a6501a": "#d9874b",
     "#cf8a55": "#99582a",
     "#ebc8a8": "#563a26",
@@ -71,14 +81,8 @@ _STYLE = {
 }
 
 
-def draw_figure(
-    name: str,
-    title: str,
-    description: str,
-    draw: Callable[[Axes], object],
-    size: tuple[float, float],
-) -> str:
-    """Draw a figure as SVG for a page; the same figure gives the same text.
+class Drawing(NamedTuple):
+    """A figure that is to be drawn.
 
     Parameters
     ----------
@@ -90,6 +94,17 @@ def draw_figure(
         Draws on the Axes that it is given.
     size
         Width and the other side, inches.
+    """
+
+    name: str
+    title: str
+    description: str
+    draw: Callable[[Axes], object]
+    size: tuple[float, float]
+
+
+def draw_figure(planned: Drawing) -> str:
+    """Draw a figure as SVG for a page; the same figure gives the same text.
 
     Returns
     -------
@@ -100,6 +115,13 @@ def draw_figure(
     PmfError
         If matplotlib is not installed.
     """
+    with _open_figure(planned) as figure:
+        return _write_svg(figure, planned.name, planned.title, planned.description)
+
+
+@contextmanager
+def _open_figure(planned: Drawing) -> Iterator[Figure]:
+    """Draw a figure in the style of the page, whatever a user has set for plots of their own."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -109,10 +131,10 @@ def draw_figure(
         ) from error
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE | {"svg.hashsalt": name})
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure.subplots())
-        return _write_svg(figure, name, title, description)
+        matplotlib.rcParams.update(_STYLE | {"svg.hashsalt": planned.name})
+        figure = Figure(figsize=planned.size, layout="constrained")
+        planned.draw(figure.subplots())
+        yield figure
 
 
 def _write_svg(figure: Figure, name: str, title: str, description: str) -> str:
@@ -199,6 +221,44 @@ def draw_figures(report: RunReport) -> dict[str, str]:
     PmfError
         If matplotlib is not installed.
     """
+    return {name: draw_figure(each) for name, each in plan_figures(report).items()}
+
+
+def save_figures(report: RunReport, folder: Path, kind: str = "png") -> list[Path]:
+    """Draw the same figures as files of a folder, which is made, each by its name.
+
+    Parameters
+    ----------
+    report
+        As for `draw_figures`.
+    folder
+        Files that exist are replaced.
+    kind
+        What matplotlib can write: "png", "svg", "pdf".
+
+    Returns
+    -------
+    Their paths. The same report gives the same pictures.
+
+    Raises
+    ------
+    PmfError
+        If matplotlib is not installed, or a file cannot be written.
+    """
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, each in plan_figures(report).items():
+            paths.append(folder / f"{name}.{kind}")
+            with _open_figure(each) as figure:
+                figure.savefig(paths[-1], format=kind, dpi=150, facecolor=drawing.PAPER)
+    except OSError as error:
+        raise PmfError(f"figures cannot be written to {str(folder)!r} ({error})") from error
+    return paths
+
+
+def plan_figures(report: RunReport) -> dict[str, Drawing]:
+    """Figures that there is something for, by name."""
     figures = dict(_draw_data(report.data))
     if report.model is not None:
         figures |= _draw_model(report.model, report.data)
@@ -209,10 +269,10 @@ def draw_figures(report: RunReport) -> dict[str, str]:
     return figures
 
 
-def _draw_labels(found: LabelReport) -> dict[str, str]:
+def _draw_labels(found: LabelReport) -> dict[str, Drawing]:
     names = [name for name, _ in found.classes]
     figures = {
-        "skills": draw_figure(
+        "skills": Drawing(
             "skills",
             "How good the workers are",
             f"Accuracy of {as_count(len(found.workers), 'worker')} by how many labels each gave; always giving the "
@@ -222,7 +282,7 @@ def _draw_labels(found: LabelReport) -> dict[str, str]:
         )
     }
     if len(names) <= CONFUSED:
-        figures["worker-confusion"] = draw_figure(
+        figures["worker-confusion"] = Drawing(
             "worker-confusion",
             "Which labels workers give to tasks of each class",
             f"True class by row and label by column, mean over {as_count(len(found.workers), 'worker')}.",
@@ -234,7 +294,7 @@ def _draw_labels(found: LabelReport) -> dict[str, str]:
     return figures
 
 
-def _draw_data(data: DataReport) -> Iterator[tuple[str, str]]:
+def _draw_data(data: DataReport) -> Iterator[tuple[str, Drawing]]:
     variables = data.variables
     if not variables:
         return
@@ -243,7 +303,7 @@ def _draw_data(data: DataReport) -> Iterator[tuple[str, str]]:
     many = len(variables) > MOST_BARS
     yield (
         "missingness",
-        draw_figure(
+        Drawing(
             "missingness",
             "Missing answers by variable",
             f"Share of the samples without an answer, {as_count(len(variables), 'variable')}. Most are missing of "
@@ -257,7 +317,7 @@ def _draw_data(data: DataReport) -> Iterator[tuple[str, str]]:
         supports = data.pair_supports
         yield (
             "support",
-            draw_figure(
+            Drawing(
                 "support",
                 "Samples behind each pair of variables",
                 f"Histogram of {as_count(data.n_pairs, 'pair')} by how many samples hold both variables: from "
@@ -268,12 +328,12 @@ def _draw_data(data: DataReport) -> Iterator[tuple[str, str]]:
         )
 
 
-def _draw_model(learnt: ModelReport, data: DataReport) -> dict[str, str]:
+def _draw_model(learnt: ModelReport, data: DataReport) -> dict[str, Drawing]:
     figures = {}
     for index, comparison in enumerate(learnt.rank_comparisons):
         name = f"ranks-{index}"
         chosen = format_setting(comparison.chosen.settings["rank"])
-        figures[name] = draw_figure(
+        figures[name] = Drawing(
             name,
             f"Ranks that were compared, by held-out {comparison.unit}s",
             f"How far below the best each rank is; {chosen} was chosen.",
@@ -282,7 +342,7 @@ def _draw_model(learnt: ModelReport, data: DataReport) -> dict[str, str]:
         )
     if passes := learnt.summary.get("log_likelihood_per_row"):
         held_out, best = learnt.summary.get("held_out_per_row", ()), learnt.summary.get("best_pass")
-        figures["convergence"] = draw_figure(
+        figures["convergence"] = Drawing(
             "convergence",
             "Log-likelihood by pass of EM",
             f"Over {as_count(len(passes) - 1, 'pass', 'passes')}, the log-likelihood of the training samples rose from "
@@ -297,17 +357,45 @@ def _draw_model(learnt: ModelReport, data: DataReport) -> dict[str, str]:
             n_rows = len(ax.get_yticklabels())
             ax.figure.set_size_inches(3.2 + 0.62 * learnt.model.rank, 1.1 + 0.26 * max(n_rows, 1))
 
-        figures["states"] = draw_figure(
+        figures["states"] = Drawing(
             "states",
             "What distinguishes the latent states",
             "A row per level and a column per state; the list of each state below says the same in words.",
             draw_states,
             (6.6, 4.0),
         )
+    if 2 <= learnt.model.rank <= len(drawing.GROUPS):
+
+        def draw_profiles(ax: Axes) -> None:
+            plot_profiles(learnt.model, ax=ax)
+            ax.figure.set_size_inches(6.8, 1.2 + 0.3 * len(ax.get_yticklabels()))
+
+        figures["profiles"] = Drawing(
+            "profiles",
+            "Profiles of the latent states",
+            "How probable each level is in each state: a row per level and a mark per state; of two levels the second.",
+            draw_profiles,
+            (6.8, 4.0),
+        )
+    if listed := [each for each in learnt.residual_pairs if each["degrees"]]:
+        first_pair = " and ".join(listed[0]["variables"])
+        figures["residuals"] = Drawing(
+            "residuals",
+            "Pairs that depend on each other within states",
+            f"Statistic per degree of freedom of {as_count(len(listed), 'pair')}, the most surely dependent first: "
+            f"{first_pair}. Chance leaves 1.",
+            lambda ax: plot_residual_pairs(
+                [tuple(each["variables"]) for each in listed],
+                [each["statistic"] / each["degrees"] for each in listed],
+                [each["adjusted"] < LEVEL for each in listed],
+                ax=ax,
+            ),
+            size_bars(len(listed)),
+        )
     if learnt.pairs:
         first = learnt.pairs[0]
         n_pairs = min(PAIRS_SHOWN, len(learnt.pairs))
-        figures["associations"] = draw_figure(
+        figures["associations"] = Drawing(
             "associations",
             "Variables that go together most",
             f"Mutual information of {as_count(n_pairs, 'pair')}; the most, {first.information:.3f} nats, "
@@ -329,10 +417,10 @@ def choose_gains(scores: list[VariableScore]) -> list[VariableScore]:
     return scores[: 2 * GAINS_SHOWN // 3] + scores[-(GAINS_SHOWN // 3) :]
 
 
-def _draw_scores(scores: ScoreReport) -> dict[str, str]:
+def _draw_scores(scores: ScoreReport) -> dict[str, Drawing]:
     figures = {}
     if shown := choose_gains(scores.assessed):
-        figures["gains"] = draw_figure(
+        figures["gains"] = Drawing(
             "gains",
             "Gain over single variables, by variable",
             f"The most is gained for {shown[0].name}, {shown[0].gain:.3f} nats per hidden answer; the least for "
@@ -345,7 +433,7 @@ def _draw_scores(scores: ScoreReport) -> dict[str, str]:
             ),
             size_bars(len(shown)),
         )
-    figures["calibration"] = draw_figure(
+    figures["calibration"] = Drawing(
         "calibration",
         "Calibration over all hidden answers",
         "How often the most probable level was true, by how probable it was said to be: "
@@ -358,10 +446,10 @@ def _draw_scores(scores: ScoreReport) -> dict[str, str]:
     return figures
 
 
-def _draw_target(target: TargetReport) -> dict[str, str]:
+def _draw_target(target: TargetReport) -> dict[str, Drawing]:
     name, levels, confusion = target.target, target.levels, target.confusion
     figures = {
-        "target-calibration": draw_figure(
+        "target-calibration": Drawing(
             "target-calibration",
             f"Calibration of the target {name}",
             "How often the most probable level was true, by how probable it was said to be.",
@@ -370,7 +458,7 @@ def _draw_target(target: TargetReport) -> dict[str, str]:
         )
     }
     if levels is not None and confusion is not None and len(levels) <= CONFUSED:
-        figures["target-confusion"] = draw_figure(
+        figures["target-confusion"] = Drawing(
             "target-confusion",
             f"Confusion of the target {name}",
             f"True level by row and predicted level by column, of {as_count(target.rows, 'sample')}.",

@@ -185,6 +185,12 @@ class ModelReport:
         return list_intervals(self.summary.get("errors") or {})
 
     @property
+    def residual_pairs(self) -> list[dict[str, Any]]:
+        """Pairs that were tested for dependence within states, the most surely dependent first, as far as listed."""
+        found = self.summary.get("residuals") or {}
+        return list(found.get("pairs", ()))
+
+    @property
     def statistics(self) -> SummaryTable:
         """What is made of the likelihood of the training rows; without rows for a fit of counts."""
         return tabulate_statistics(self.summary.get("fit") or {})

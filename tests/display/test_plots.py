@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
@@ -15,7 +16,8 @@ from pmflib import crowd
 from pmflib.core.errors import SchemaError
 from pmflib.counting.figures import plot_missingness, plot_support
 from pmflib.display.drawing import DIVERGING, write_text
-from pmflib.fitting.figures import plot_passes
+from pmflib.fitting.classification import classify
+from pmflib.fitting.figures import plot_passes, plot_residual_pairs, plot_residuals
 from pmflib.model.associations import measure_associations
 from pmflib.scoring.figures import plot_calibration, plot_confusion_matrix, plot_gains
 
@@ -48,6 +50,62 @@ def texts_of(labels):
 
 def widths_of(ax):
     return [patch.get_width() for patch in ax.patches]
+
+
+def test_plot_profiles__a_row_per_level_and_a_mark_per_state_with_intervals(model):
+    ends = SimpleNamespace(lower=FACTORS - 0.05, upper=FACTORS + 0.1)
+    ax = model.plot_profiles(errors={"factors": ends})
+    # of two levels the second alone
+    assert texts_of(ax.get_yticklabels()) == [
+        "price $5 & $6 = high",
+        "b = x",
+        "b = y",
+        "b = z",
+        "c = q",
+    ]
+    marks = [line for line in ax.lines if line.get_marker() in "os"]
+    assert np.allclose(marks[0].get_xdata(), 100 * FACTORS[[1, 2, 3, 4, 6], 1])
+    assert texts_of(ax.get_legend().get_texts())[0].startswith("state 1, ")
+    drawn = np.array(ax.collections[0].get_segments())[:, :, 0]
+    assert np.allclose(drawn[:, 1], 100 * ends.upper[[1, 2, 3, 4, 6], 1])
+    assert len(model.plot_profiles(variables=["c"]).get_yticklabels()) == 1
+    other = SimpleNamespace(lower=FACTORS[:, :1], upper=FACTORS[:, :1])
+    with pytest.raises(pmf.PmfError, match="those of this model"):
+        model.plot_profiles(errors={"factors": other})
+
+
+def test_plot_residuals__cells_below_the_diagonal_with_what_is_beyond_chance_outlined():
+    found = np.array([[np.nan, 30.0, 1.2], [30.0, np.nan, np.nan], [1.2, np.nan, np.nan]])
+    ax = plot_residuals(["a", "b", "c"], found, found > 20)
+    assert texts_of(ax.texts) == ["30", "1.2", ""]
+    assert [(each.get_x(), each.get_y()) for each in ax.patches] == [(-0.46, 0.54)]
+    with pytest.raises(pmf.PmfError, match="fewer than two"):
+        plot_residuals(["a"], np.zeros((1, 1)), np.zeros((1, 1), bool))
+
+
+def test_plot_residuals__of_a_result_has_the_order_of_the_schema():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, (400, 4))
+    codes[:, 3] = np.where(rng.random(400) < 0.6, codes[:, 1], codes[:, 3])
+    result = pmf.fit_em(codes, rank=1, schema=pmf.Schema.from_cardinalities([2] * 4))
+    ax = result.plot_residuals()
+    assert texts_of(ax.get_yticklabels()) == ["v0", "v1", "v2", "v3"]
+    # row of the later variable, column of the earlier
+    assert [(each.get_x(), each.get_y()) for each in ax.patches] == [(0.54, 2.54)]
+
+
+def test_plot_residual_pairs__a_bar_per_pair():
+    ax = plot_residual_pairs([("a", "b"), ("a", "c")], [9.0, 0.5], [True, False])
+    assert widths_of(ax) == [9.0, 0.5]
+    assert texts_of(ax.get_yticklabels()) == ["a and b", "a and c"]
+
+
+def test_plot_certainty__bars_are_all_rows(model):
+    codes = model.sample(500, 0)
+    ax = classify(model, codes).plot()
+    assert np.isclose(sum(patch.get_height() for patch in ax.patches), 100)
+    named = texts_of(ax.get_legend().get_texts())
+    assert sorted(each for each in named if each.startswith("class")) == ["class 0", "class 1"]
 
 
 def test_plot_states__a_row_per_level_and_a_column_per_state(model):

@@ -11,7 +11,8 @@ def test_report__last_run_and_any_other(two_nights, tmp_path, capsys):
     config, page = two_nights / "pipeline.toml", tmp_path / "page.html"
     report(config, output=page, as_json=True)
     said = json.loads(capsys.readouterr().out)
-    assert said == {"run": 2, "path": str(page), "bytes": page.stat().st_size}
+    expected = {"run": 2, "path": str(page), "bytes": page.stat().st_size, "figures": []}
+    assert said == expected
     assert "<title>hostile, run 2" in page.read_text("utf-8")
     report(config, "1", page)
     assert "Wrote the report of run 1" in capsys.readouterr().out
@@ -19,6 +20,22 @@ def test_report__last_run_and_any_other(two_nights, tmp_path, capsys):
     report(config, "live", page)
     # a run without a server leaves no page
     assert not (two_nights / "store" / "reports").exists()
+
+
+def test_report__writes_the_figures_of_the_page_as_files(two_nights, tmp_path, capsys):
+    config, page, folder = two_nights / "pipeline.toml", tmp_path / "page.html", tmp_path / "drawn"
+    report(config, output=page, figures=folder, as_json=True)
+    paths = json.loads(capsys.readouterr().out)["figures"]
+    assert {*paths} == {str(each) for each in folder.iterdir()}
+    assert {"states.png", "profiles.png", "missingness.png"} <= {
+        each.name for each in folder.iterdir()
+    }
+    assert all(each.read_bytes().startswith(b"\x89PNG") for each in folder.iterdir())
+    # as many as on the page
+    assert page.read_text("utf-8").count("<svg") == len(paths)
+    before = [each.read_bytes() for each in sorted(folder.iterdir())]
+    report(config, output=page, figures=folder)
+    assert before == [each.read_bytes() for each in sorted(folder.iterdir())]
 
 
 def test_report__no_such_run_or_folder(two_nights, tmp_path):

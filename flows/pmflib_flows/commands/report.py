@@ -23,9 +23,14 @@ def report(
     output: Annotated[Path, typer.Option(help="The file; one that exists is replaced.")] = Path(
         "report.html"
     ),
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Folder that the figures of the page are written to as well, as PNG."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the report of a run: one HTML page on its data, its model or labels, scores, changes, checks, lineage."""
+    from pmflib.report.figures import save_figures
     from pmflib.report.page import write_page
     from pmflib.report.run_report import choose_run, gather_report
     from pmflib.store.run_records import list_records
@@ -42,8 +47,13 @@ def report(
             )
     else:
         chosen = find_run(store, name, run)
-    n_bytes = write_page(gather_report(store, name, chosen.number), output)
+    found = gather_report(store, name, chosen.number)
+    n_bytes = write_page(found, output)
+    paths = [] if figures is None else save_figures(found, figures)
     if as_json:
-        print_json({"run": chosen.number, "path": str(output), "bytes": n_bytes})
-    else:
-        out.print(f"Wrote the report of run {chosen.number} to {output} ({n_bytes / 1e6:.1f} MB)")
+        written = {"run": chosen.number, "path": str(output), "bytes": n_bytes}
+        print_json(written | {"figures": [str(each) for each in paths]})
+        return
+    out.print(f"Wrote the report of run {chosen.number} to {output} ({n_bytes / 1e6:.1f} MB)")
+    if paths:
+        out.print(f"Wrote {len(paths)} figures to {figures}")

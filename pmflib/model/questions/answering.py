@@ -23,6 +23,7 @@ from pmflib.model.questions.equivalent_samples import (
     list_pairs,
 )
 from pmflib.model.questions.evidence import Evidence
+from pmflib.model.questions.homogeneity import Homogeneity, find_homogeneity
 from pmflib.model.questions.information import measure_answers
 from pmflib.model.questions.intervals import find_errors, find_mean_errors
 from pmflib.model.questions.notation import parse_question
@@ -165,6 +166,7 @@ def answer_bound(
         no_errors="" if errors is not None else weighed.no_errors,
         as_other=bound.as_other,
         moved_cuts=bound.moved_cuts,
+        homogeneity=weighed.test_groups(parts.counted),
     )
 
 
@@ -215,6 +217,16 @@ class _Weighed:
                 self._weigh(n, side)
         if bound.question.measure == "argmax":
             self._find_combinations(top)
+
+    def test_groups(self, shares: FloatArray | None) -> Homogeneity | None:
+        """Test whether shares in the counts are the same for all levels of the variables given."""
+        (counts, *others), is_asked = self.counted, self.bound.question.measure == "P"
+        if not is_asked or not self.bound.by or counts is None or shares is None or others:
+            return None
+        sizes = counts.reshape(len(shares), -1).sum(axis=1, keepdims=True)
+        held = np.nan_to_num(shares) * sizes
+        # of a single event, the rest is what it is compared with
+        return find_homogeneity(np.hstack([held, sizes - held]) if held.shape[1] == 1 else held)
 
     def _refuse_uncounted(self) -> None:
         """Refuse what counts alone cannot answer."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.display.summary import MOST_ROWS, Summarised, Summary, SummaryTable
 from pmflib.model.questions.binding import BoundQuestion
+from pmflib.model.questions.homogeneity import Homogeneity
 from pmflib.model.questions.information import find_quantile, sort_levels
 from pmflib.model.questions.support import Support
 from pmflib.schema import Schema
@@ -70,6 +71,9 @@ class Answer(Summarised):
         Why there are no standard errors; "" if there are.
     as_other
         Levels that were named and that their variable has not, by its name: they count as its level `other`.
+    homogeneity
+        Whether probabilities given a variable without a level are the same for all of its levels, in the counts; None
+        where that is not asked, or there are no counts.
     moved_cuts
         Comparisons with a number that is no edge of the bins, as they were asked, and as they are answered.
     """
@@ -95,6 +99,7 @@ class Answer(Summarised):
     no_errors: str = ""
     as_other: Mapping[str, str] = field(default_factory=dict)
     moved_cuts: Mapping[str, str] = field(default_factory=dict)
+    homogeneity: Homogeneity | None = None
 
     @property
     def standard_error(self) -> float | None:
@@ -158,6 +163,8 @@ class Answer(Summarised):
         facts.append(("from", self._describe_source()))
         if self.support is not None:
             facts.append(("support", str(self.support)))
+        if self.homogeneity is not None:
+            facts.append(("alike in the counts", self.homogeneity.describe()))
         if self.no_errors:
             facts.append(("no standard errors", self.no_errors))
         return facts
@@ -224,6 +231,8 @@ class Answer(Summarised):
         out["equivalent_samples"] = list(self.equivalent_samples)
         out["equivalent_samples_assumed"] = self.is_assumed
         out["support"] = None if self.support is None else self.support.to_json()
+        if self.homogeneity is not None:
+            out["homogeneity"] = self.homogeneity.to_json()
         out["warnings"] = list(self.warnings)
         if self.no_errors:
             out["no_standard_errors"] = self.no_errors

@@ -1,0 +1,463 @@
+"""What latent classes go with: outcomes by class, and classes by covariates, in three steps that correct each other.
+
+First the classes are fitted, without the outcome or the covariates; then each row is assigned to classes; then the
+assignment is related to the other variable, with its errors corrected for.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.core.arrays import FloatArray, IntArray, check_model_type
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, PmfError
+from pmflib.fitting.classification import check_classes, read_weights, tabulate_assignment
+from pmflib.fitting.standard_errors import (
+    MAX_ENTRIES,
+    invert_information,
+    read_parameters,
+)
+from pmflib.fitting.three_step_results import ClassDifference, ClassRegression, DistalOutcome
+from pmflib.model import JointPMF
+from pmflib.model.information import iterate_scores, list_pmfs, sum_information
+from pmflib.schema.tables import as_arrow
+from pmflib.solvers.numeric.assigned_classes import (
+    Assigned,
+    Design,
+    LevelOutcome,
+    Logits,
+    Means,
+    NormalOutcome,
+    Solution,
+)
+from pmflib.solvers.numeric.wald import WaldTest, adjust_by_holm, find_wald_test
+
+LEAST_SINGULAR = 1e-3
+"""Least singular value of the classification errors with which they can be undone."""
+
+Correction = Literal["bch", "ml"]
+"""How errors of the assignment are corrected for."""
+How = Literal["modal", "proportional"]
+"""How rows are assigned to classes."""
+
+
+def distal_outcome(
+    model: JointPMF,
+    samples: object,
+    outcome: object,
+    *,
+    correction: Correction = "bch",
+    assignment: How = "modal",
+    weight: object | None = None,
+) -> DistalOutcome:
+    """Estimate an outcome in each latent class, which had no part in finding the classes.
+
+    Parameters
+    ----------
+    model
+        Latent classes or forests, a single fit of `pmflib.fit_em` to these samples.
+    samples
+        Codes of shape (n_rows, n_variables), -1 missing, or a table that the schema can encode.
+    outcome
+        A value per row. Numbers have means, texts and categories have shares. Missing ones (None, NaN) are left out.
+    correction
+        "bch" weighs rows so that classification errors cancel, whatever the law of the outcome; "ml" takes it as normal
+        in each class, with a variance of its own, or as a PMF.
+    assignment
+        "modal", to the likeliest class; "proportional", to each class by its posterior.
+    weight
+        float64 of shape (n_rows,), at least 0: samples that a row stands for; None is 1.
+
+    Returns
+    -------
+    Estimates, errors and tests. With "bch" shares of levels may be outside [0, 1] in small classes.
+
+    Raises
+    ------
+    SchemaError
+        If the samples do not fit the schema.
+    PmfError
+        If an argument is out of range, no row has the outcome, the model is no single fit of latent classes, or classes
+        overlap so much that errors cannot be undone.
+
+    Warns
+    -----
+    IdentificationWarning
+        If the errors do not include the first step, or not all of it.
+    ConvergenceWarning
+        If the estimates have not converged.
+
+    Notes
+    -----
+    Rows may lack some of the indicators. Errors are those of the estimating equations of all three steps together, with
+    products of the rows' parts, so that they hold whatever the law of the outcome; an outcome that depends on the
+    indicators within classes biases the estimates themselves.
+
+    References
+    ----------
+    Bolck, Croon, Hagenaars (2004), Political Analysis 12(1); Vermunt (2010), Political Analysis 18(4); Bakk, Tekle,
+    Vermunt (2013), Sociological Methodology 43(1); Bakk, Oberski, Vermunt (2014), Political Analysis 22(4), and Newey,
+    McFadden (1994), section 6, for the errors.
+    """
+    first = _assign(model, samples, assignment, correction, weight)
+    values, levels = _read_column("outcome", outcome, first.n_rows)
+    own = first.keep(values[:, None], "the outcome")
+    known, rank = values[first.rows[own]], model.rank
+    if levels is None:
+        design: Design = NormalOutcome(known, rank)
+        if correction == "bch":
+            design = Means(known[:, None], rank)
+    else:
+        codes = known.astype(np.int64)
+        design = LevelOutcome(codes, len(levels), rank)
+        if correction == "bch":
+            design = Means(np.eye(len(levels))[codes], rank)
+    solution, notes = first.solve(design, own, correction)
+    if isinstance(design, NormalOutcome):
+        estimates = solution.parameters[rank : 2 * rank]
+        jacobian = np.eye(3 * rank)[rank : 2 * rank]
+    elif isinstance(design, LevelOutcome):
+        shares = np.exp(design.split(solution.parameters)[1])
+        n_levels = len(shares[0])
+        jacobian = np.zeros((shares.size, solution.parameters.size))
+        for each in range(rank):
+            at = slice(each * n_levels, (each + 1) * n_levels)
+            columns = slice(rank + at.start, rank + at.stop)
+            jacobian[at, columns] = np.diag(shares[each]) - np.outer(shares[each], shares[each])
+        estimates = shares.ravel()
+    else:
+        estimates, jacobian = solution.parameters, np.eye(solution.parameters.size)
+    covariance, alone = first.find_covariances(solution, own, jacobian)
+    shape = (rank,) if levels is None else (rank, len(levels))
+    if levels is not None and correction == "bch" and ((estimates < 0) | (estimates > 1)).any():
+        notes += ('shares are outside [0, 1]: a class is small; take correction="ml"',)
+    every = np.arange(estimates.size).reshape(rank, -1)
+    pairs = [
+        (pair, _test_differences(estimates, covariance, every[[pair[0]]], every[[pair[1]]]))
+        for pair in combinations(range(rank), 2)
+    ]
+    adjusted = adjust_by_holm([test.p_value for _, test in pairs])
+    return DistalOutcome(
+        **first.describe(
+            estimates.reshape(shape), covariance, alone, correction, assignment, own, notes
+        ),
+        levels=levels,
+        test=_test_differences(estimates, covariance, every[1:], every[:1]),
+        pairs=tuple(
+            ClassDifference(pair, test, value)
+            for (pair, test), value in zip(pairs, adjusted, strict=True)
+        ),
+    )
+
+
+def class_regression(
+    model: JointPMF,
+    samples: object,
+    covariates: object,
+    *,
+    reference: int | None = None,
+    correction: Correction = "ml",
+    assignment: How = "modal",
+    weight: object | None = None,
+) -> ClassRegression:
+    """Regress the latent class on covariates, which had no part in finding the classes: a multinomial logit.
+
+    Parameters
+    ----------
+    model, samples, assignment, weight
+        As for `distal_outcome`.
+    covariates
+        A table in memory with a row per sample. Columns of numbers are taken as they are, of texts by indicators of
+        their levels but the first in order. Rows that lack one are left out.
+    reference
+        Class that others are compared with; None is the largest.
+    correction
+        "ml", or "bch", as for `distal_outcome`.
+
+    Returns
+    -------
+    Coefficients, errors, and a test of each covariate.
+
+    Raises
+    ------
+    SchemaError
+        If the samples do not fit the schema, or covariates are no table.
+    PmfError
+        As for `distal_outcome`; also of one class, or if covariates determine each other.
+
+    Warns
+    -----
+    IdentificationWarning
+        If the errors do not include the first step, or not all of it.
+    ConvergenceWarning
+        If coefficients do not converge, as where a covariate separates classes.
+
+    References
+    ----------
+    As for `distal_outcome`.
+    """
+    first = _assign(model, samples, assignment, correction, weight)
+    if model.rank == 1:
+        raise PmfError(
+            "model has one class, which no covariate can predict; give a model of two at least"
+        )
+    if reference is None:
+        reference = int(model.prior.argmax())
+    if not 0 <= reference < model.rank:
+        raise PmfError(f"reference is {reference}, outside [0, {model.rank})")
+    matrix, names, owners = _read_covariates(covariates, first.n_rows)
+    own = first.keep(matrix, "all covariates")
+    taken = matrix[first.rows[own]]
+    centre, scale = taken[:, 1:].mean(axis=0), taken[:, 1:].std(axis=0)
+    if (scale == 0).any() or np.linalg.matrix_rank(taken / np.append(1.0, scale)) < len(names):
+        constant = [name for name, each in zip(names[1:], scale, strict=True) if each == 0]
+        which = (
+            f"{', '.join(constant)} has one value" if constant else "columns determine each other"
+        )
+        raise PmfError(f"covariates cannot be distinguished: {which}; leave one out")
+    # Newton's steps are taken in units of the columns' spreads
+    to_units = np.eye(len(names))
+    to_units[0, 1:] = -centre / scale
+    to_units[1:, 1:] = np.diag(1 / scale)
+    solution, notes = first.solve(Logits(taken @ to_units, model.rank), own, correction)
+    contrast = np.eye(model.rank)
+    contrast[:, reference] -= 1
+    jacobian: FloatArray = np.asarray(np.kron(contrast, to_units), np.float64)
+    estimates: FloatArray = jacobian @ solution.parameters
+    covariance, alone = first.find_covariances(solution, own, jacobian)
+    others = np.delete(np.arange(model.rank), reference)
+    tests = {}
+    for owner in dict.fromkeys(owners[1:]):
+        columns = [place for place, each in enumerate(owners) if each == owner]
+        places = (others[:, None] * len(names) + np.array(columns)).ravel()
+        tests[owner] = find_wald_test(estimates[places], covariance[np.ix_(places, places)])
+    shaped = estimates.reshape(model.rank, -1)
+    return ClassRegression(
+        **first.describe(shaped, covariance, alone, correction, assignment, own, notes),
+        covariates=tuple(names),
+        reference=reference,
+        tests=tests,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _FirstTwoSteps:
+    """Rows with anything observed and a weight, of ``n_rows``, and how they are assigned to the classes of a model."""
+
+    model: JointPMF
+    codes: IntArray
+    n_rows: int
+    rows: IntArray
+    weights: FloatArray
+    posteriors: FloatArray
+    shares: FloatArray
+    errors: FloatArray
+
+    def keep(self, columns: FloatArray, what: str) -> IntArray:
+        """Places among the rows that have all columns, which the third step needs."""
+        own = np.flatnonzero(np.isfinite(columns[self.rows]).all(axis=1))
+        if own.size < 2:
+            raise PmfError(f"{own.size} rows have {what} and an observed variable; give at least 2")
+        return own
+
+    def solve(
+        self, design: Design, own: IntArray, correction: str
+    ) -> tuple[Solution, tuple[str, ...]]:
+        """Third step."""
+        assigned = Assigned(self.shares[own], self.errors, self.weights[own], correction)
+        solution = assigned.solve(design)
+        if solution.converged:
+            return solution, ()
+        note = (
+            "the estimates have not converged: an outcome or covariate may separate classes; leave it out, or merge "
+            "levels"
+        )
+        warnings.warn(note, ConvergenceWarning, stacklevel=3)
+        return solution, (note,)
+
+    def find_covariances(
+        self, solution: Solution, own: IntArray, jacobian: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Covariance of what follows from a solution, by all three steps and by the third alone."""
+        moved = jacobian @ solution.bread
+        third = np.zeros((len(self.rows), len(moved)))
+        third[own] = solution.scores @ moved.T
+        by_errors = np.einsum("np,pts->nts", moved, solution.by_errors)
+        apart = self.shares[:, None] - self.errors
+        expected = self.posteriors * self.weights[:, None]
+        per_class = by_errors / expected.sum(axis=0)[:, None]
+        whole = third + np.einsum("it,its,nts->in", expected, apart, per_class, optimize=True)
+        whole += self._follow_model(per_class)
+        return _multiply(whole), _multiply(third)
+
+    def _follow_model(self, per_class: FloatArray) -> FloatArray:
+        """How each row moves the results through the model: (n_rows, n_results)."""
+        parameters = read_parameters(self.model)
+        entries, starts = list_pmfs(parameters)
+        none = np.zeros((len(self.rows), len(per_class)))
+        if entries.size > MAX_ENTRIES:
+            self._warn(
+                f"prior and tables have {entries.size} entries, above {MAX_ENTRIES}: errors take the model as known"
+            )
+            return none
+        block = DenseBlock(self.codes, self.weights)
+        found = sum_information([block], parameters)
+        solved = invert_information(self.model, found)
+        if solved.loose.shape[1]:
+            self._warn(
+                f"the samples leave {solved.loose.shape[1]} directions of the model open, which errors take as known; "
+                "lower the rank, or add variables"
+            )
+        # states come one after the other in the tables, as in the forest's rows
+        owners = np.repeat(
+            [
+                -1,
+                *(
+                    np.searchsorted(parameters.forest.starts[:, 0], parameters.forest.rows, "right")
+                    - 1
+                ),
+            ],
+            np.diff(np.append(starts, entries.size)),
+        )
+        owners[: self.model.rank] = np.arange(self.model.rank)
+        rank = self.model.rank
+        by_entry, first = np.zeros((rank, rank, entries.size)), 0
+        batches = list(iterate_scores([block], parameters))
+        for batch in batches:
+            part = slice(first, first + len(batch.codes))
+            first = part.stop
+            weighted = batch.scores * batch.weights[:, None]
+            for each in range(rank):
+                apart = self.shares[part] - self.errors[each]
+                by_entry[each] -= (apart * self.posteriors[part, each, None]).T @ weighted
+                mine = owners == each
+                by_entry[each][:, mine] += apart.T @ weighted[:, mine]
+        slopes = np.einsum("nts,tse->ne", per_class, by_entry) @ solved.covariance
+        return np.concatenate(
+            [(batch.scores * batch.weights[:, None]) @ slopes.T for batch in batches]
+        )
+
+    def _warn(self, note: str) -> None:
+        warnings.warn(note, IdentificationWarning, stacklevel=5)
+
+    def describe(
+        self,
+        values: FloatArray,
+        covariance: FloatArray,
+        alone: FloatArray,
+        correction: str,
+        assignment: str,
+        own: IntArray,
+        notes: tuple[str, ...],
+    ) -> dict[str, Any]:
+        """Fields that all results have."""
+        errors, third = (
+            np.sqrt(np.maximum(np.diagonal(each), 0.0)).reshape(values.shape)
+            for each in (covariance, alone)
+        )
+        return {
+            "values": values,
+            "errors": errors,
+            "third_step_errors": third,
+            "covariance": covariance,
+            "classification": self.errors,
+            "correction": correction,
+            "assignment": assignment,
+            "n_rows": own.size,
+            "n_left_out": self.n_rows - own.size,
+            "notes": notes,
+        }
+
+
+def _assign(
+    model: JointPMF, samples: object, assignment: str, correction: str, weight: object | None
+) -> _FirstTwoSteps:
+    """Check what was given, and assign the rows to classes."""
+    check_model_type("model", model, JointPMF)
+    if correction not in ("bch", "ml"):
+        raise PmfError(f"correction is {correction!r}; give 'bch' or 'ml'")
+    if assignment not in ("modal", "proportional"):
+        raise PmfError(f"assignment is {assignment!r}; give 'modal' or 'proportional'")
+    check_classes(model)
+    codes = model.schema.encode(samples)
+    n_rows, weights = len(codes), read_weights(weight, len(codes))
+    rows = np.flatnonzero((codes >= 0).any(axis=1) & (weights > 0))
+    if rows.size < 2:
+        raise PmfError(f"{rows.size} rows have a weight and anything observed; give at least 2")
+    codes = np.ascontiguousarray(codes[rows])
+    posteriors, weights = model.posterior(codes), weights[rows]
+    shares = posteriors
+    if assignment == "modal":
+        shares = np.eye(model.rank)[posteriors.argmax(axis=1)]
+    errors = tabulate_assignment(posteriors, shares, weights)
+    if np.linalg.svd(errors, compute_uv=False)[-1] < LEAST_SINGULAR:
+        worst = int(np.diagonal(errors).argmin())
+        raise PmfError(
+            f"classes overlap too much to undo errors of assignment: of class {worst} {errors[worst, worst]:.2f} are "
+            'assigned to it; take assignment="proportional", a lower rank, or more variables'
+        )
+    return _FirstTwoSteps(model, codes, n_rows, rows, weights, posteriors, shares, errors)
+
+
+def _read_column(
+    name: str, values: object, n_rows: int
+) -> tuple[FloatArray, tuple[str, ...] | None]:
+    """A column as float64, NaN missing; or codes of its levels likewise, and the levels."""
+    column = as_arrow({name: values})[name].combine_chunks()
+    if len(column) != n_rows:
+        raise PmfError(f"{name} has {len(column)} rows and samples {n_rows}; give one per sample")
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64), None
+    texts = [None if each is None else str(each) for each in column.to_pylist()]
+    levels = sorted({each for each in texts if each is not None})
+    if pa.types.is_dictionary(kind):
+        # the order of a categorical is its own
+        kept = set(levels)
+        levels = [each for each in map(str, column.dictionary.to_pylist()) if each in kept]
+    place = {each: code for code, each in enumerate(levels)}
+    codes = np.array([np.nan if each is None else place[each] for each in texts])
+    return codes, tuple(levels)
+
+
+def _read_covariates(covariates: object, n_rows: int) -> tuple[FloatArray, list[str], list[str]]:
+    """Columns of numbers, (n_rows, n_columns), the first of ones; their names, and the columns they are made of."""
+    table = as_arrow(covariates)
+    parts, names, owners = [np.ones(n_rows)], ["intercept"], ["intercept"]
+    for name in table.column_names:
+        values, levels = _read_column(name, table[name], n_rows)
+        if levels is None:
+            parts.append(values)
+            names.append(name)
+            owners.append(name)
+            continue
+        for code, level in enumerate(levels[1:], 1):
+            parts.append(np.where(np.isnan(values), np.nan, values == code))
+            names.append(f"{name} = {level}")
+            owners.append(name)
+    if len(names) == 1:
+        raise PmfError("covariates has no column with more than one level; give one at least")
+    return np.stack(parts, axis=1), names, owners
+
+
+def _multiply(influences: FloatArray) -> FloatArray:
+    """Covariance of a sum of rows' influences; at the solution their mean is 0, but for edges of the model."""
+    apart = influences - influences.mean(axis=0)
+    return np.asarray(apart.T @ apart)
+
+
+def _test_differences(
+    estimates: FloatArray, covariance: FloatArray, ones: IntArray, other: IntArray
+) -> WaldTest:
+    """Test that classes (places of their estimates, (n_classes, n_each)) equal another one."""
+    contrast = (
+        np.eye(estimates.size)[ones.ravel()]
+        - np.eye(estimates.size)[np.tile(other.ravel(), len(ones))]
+    )
+    return find_wald_test(contrast @ estimates, contrast @ covariance @ contrast.T)

@@ -1,0 +1,165 @@
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.core.errors import IdentificationWarning
+from pmflib.fitting import three_steps
+
+MEANS = np.array([0.0, 1.0, 2.0])
+
+
+def plant(n_rows=1000, chance=0.8, seed=0):
+    """A survey of three classes with an outcome, a tenth of the answers missing, and its fit from the truth."""
+    rng = np.random.default_rng(seed)
+    classes = rng.choice(3, n_rows, p=[0.5, 0.3, 0.2])
+    high = np.array([[1] * 6, [1, 1, 1, 0, 0, 0], [0] * 6])
+    chances = np.where(high == 1, chance, 1 - chance)
+    codes = (rng.random((n_rows, 6)) < chances[classes]).astype(np.int64)
+    codes[rng.random(codes.shape) < 0.1] = -1
+    schema = pmf.Schema.from_cardinalities([2] * 6)
+    factors = np.stack([1 - chances, chances], axis=2).transpose(1, 2, 0).reshape(12, 3)
+    truth = pmf.JointPMF(np.array([0.5, 0.3, 0.2]), factors, schema)
+    model = pmf.fit_em(codes, truth, pseudo_count=0.0, tol=1e-10, accelerate=True).model
+    return model, codes, classes, MEANS[classes] + rng.normal(size=n_rows)
+
+
+@pytest.mark.parametrize("correction", ["bch", "ml"])
+@pytest.mark.parametrize("assignment", ["modal", "proportional"])
+def test_distal_outcome__undoes_what_assignment_mixes(correction, assignment):
+    model, codes, _, number = plant(20_000)
+    found = pmf.distal_outcome(model, codes, number, correction=correction, assignment=assignment)
+    assert (np.abs(found.values - MEANS) < 4 * found.errors).all()
+    assert (found.errors > found.third_step_errors).all()
+    plain = [number[model.posterior(codes).argmax(axis=1) == each].mean() for each in range(3)]
+    assert (np.abs(plain - MEANS) > 4 * found.errors).any()
+    assert found.test.p_value < 1e-6
+    assert all(pair.adjusted < 1e-6 for pair in found.pairs)
+
+
+def test_distal_outcome__errors_are_those_of_surveys_drawn_again():
+    found = []
+    for seed in range(40):
+        model, codes, _, number = plant(seed=seed)
+        found.append(pmf.distal_outcome(model, codes, number))
+    spread = np.std([each.values for each in found], axis=0)
+    errors = np.mean([each.errors for each in found], axis=0)
+    assert (np.abs(errors / spread - 1) < 0.35).all()
+
+
+def test_distal_outcome__of_levels_is_shares_that_sum_to_one_with_intervals_inside():
+    model, codes, classes, _ = plant()
+    texts = np.where(
+        np.random.default_rng(1).random(1000) < 0.2, "z", np.array(list("abc"))[classes]
+    )
+    found = pmf.distal_outcome(model, codes, texts, correction="ml")
+    assert found.levels == ("a", "b", "c", "z")
+    assert found.values.shape == (3, 4)
+    assert np.allclose(found.values.sum(axis=1), 1)
+    assert (found.lower >= 0).all()
+    assert (found.upper <= 1).all()
+    assert found.test.degrees <= 6
+    assert found.table.num_rows == 12
+    assert "Shares of levels" in found.summary().to_text()
+
+
+def test_distal_outcome__both_corrections_agree_on_shares_inside():
+    model, codes, classes, _ = plant()
+    texts = np.where(np.random.default_rng(1).random(1000) < 0.3 + 0.2 * classes, "y", "n")
+    by_bch, by_ml = (
+        pmf.distal_outcome(model, codes, texts, correction=each) for each in ("bch", "ml")
+    )
+    assert np.allclose(by_bch.values, by_ml.values, atol=1e-6)
+    assert np.allclose(by_bch.errors, by_ml.errors, atol=1e-5)
+
+
+def test_distal_outcome__weights_that_are_whole_are_rows_again():
+    model, codes, _, number = plant(300)
+    weight = np.random.default_rng(0).integers(0, 3, 300)
+    weighted = pmf.distal_outcome(model, codes, number, weight=weight)
+    rows = np.repeat(np.arange(300), weight)
+    again = pmf.distal_outcome(model, codes[rows], number[rows])
+    assert np.allclose(weighted.values, again.values)
+    assert weighted.n_left_out == (weight == 0).sum()
+
+
+def test_distal_outcome__rows_without_an_outcome_or_any_answer_are_left_out():
+    model, codes, _, number = plant(500)
+    codes[0] = -1
+    number[1] = np.nan
+    found = pmf.distal_outcome(model, codes, number)
+    assert (found.n_rows, found.n_left_out) == (498, 2)
+
+
+def test_distal_outcome__of_one_class_is_the_mean():
+    rng = np.random.default_rng(0)
+    codes, number = rng.integers(0, 2, (200, 2)), rng.normal(size=200)
+    model = pmf.fit_em(codes, rank=1, schema=pmf.Schema.from_cardinalities([2, 2])).model
+    found = pmf.distal_outcome(model, codes, number)
+    assert np.isclose(found.values[0], number.mean())
+    assert np.isclose(found.errors[0], number.std() / np.sqrt(200))
+    assert found.pairs == ()
+
+
+def test_class_regression__finds_what_classes_were_drawn_by():
+    rng = np.random.default_rng(3)
+    n_rows = 5000
+    number = rng.normal(size=n_rows)
+    text = np.array(["a", "b"])[rng.integers(0, 2, n_rows)]
+    logit = -0.5 + number - 0.8 * (text == "b")
+    classes = (rng.random(n_rows) < 1 / (1 + np.exp(-logit))).astype(int)
+    codes = (rng.random((n_rows, 5)) < np.array([0.2, 0.8])[classes][:, None]).astype(np.int64)
+    schema = pmf.Schema.from_cardinalities([2] * 5)
+    factors = np.tile([[0.8, 0.2], [0.2, 0.8]], (5, 1))
+    model = pmf.fit_em(codes, pmf.JointPMF(np.array([0.5, 0.5]), factors, schema)).model
+    table = {"number": number, "text": text, "noise": rng.normal(size=n_rows)}
+    found = pmf.class_regression(model, codes, table, reference=0)
+    assert found.covariates == ("intercept", "number", "text = b", "noise")
+    truth = np.array([-0.5, 1.0, -0.8, 0.0])
+    assert (np.abs(found.values[1] - truth) < 4 * found.errors[1]).all()
+    assert (found.values[0] == 0).all()
+    assert (found.errors[0] == 0).all()
+    assert found.tests["number"].p_value < 1e-6 < found.tests["noise"].p_value
+    # in other units and from the other side it is the same
+    other = pmf.class_regression(model, codes, {**table, "number": 1000 * number + 7}, reference=1)
+    assert np.isclose(other.values[0, 1] * 1000, -found.values[1, 1])
+    assert np.isclose(other.errors[0, 1] * 1000, found.errors[1, 1])
+    assert "Log-odds against class 1" in other.summary().to_text()
+
+
+def test_class_regression__refuses_what_it_cannot_tell_apart():
+    model, codes, _, number = plant(300)
+    with pytest.raises(pmf.PmfError, match="one value"):
+        pmf.class_regression(model, codes, {"x": np.ones(300)})
+    with pytest.raises(pmf.PmfError, match="determine each other"):
+        pmf.class_regression(model, codes, {"x": number, "y": 2 * number})
+    with pytest.raises(pmf.PmfError, match="outside"):
+        pmf.class_regression(model, codes, {"x": number}, reference=3)
+    with pytest.raises(pmf.PmfError, match="one per sample"):
+        pmf.class_regression(model, codes, {"x": number[1:]})
+
+
+def test_three_steps__refuse_arguments_out_of_range():
+    model, codes, _, number = plant(300)
+    with pytest.raises(pmf.PmfError, match="give 'bch' or 'ml'"):
+        pmf.distal_outcome(model, codes, number, correction="none")  # type: ignore[arg-type]
+    with pytest.raises(pmf.PmfError, match="below 0"):
+        pmf.distal_outcome(model, codes, number, weight=-np.ones(300))
+    with pytest.raises(pmf.PmfError, match="have the outcome"):
+        pmf.distal_outcome(model, codes, np.full(300, np.nan))
+
+
+def test_three_steps__say_where_classes_overlap_too_much():
+    model, codes, _, number = plant(300)
+    factors = np.repeat(model.factors[:, :1], 3, axis=1)
+    alike = pmf.JointPMF(model.prior, factors, model.schema)
+    with pytest.raises(pmf.PmfError, match="overlap too much"):
+        pmf.distal_outcome(alike, codes, number)
+
+
+def test_three_steps__say_where_the_model_is_too_large_for_its_errors(monkeypatch):
+    monkeypatch.setattr(three_steps, "MAX_ENTRIES", 5)
+    model, codes, _, number = plant(300)
+    with pytest.warns(IdentificationWarning, match="above 5"):
+        found = pmf.distal_outcome(model, codes, number)
+    # what classification errors are themselves uncertain by is still in
+    assert np.isfinite(found.errors).all()
