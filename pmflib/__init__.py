@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         RankWarning,
         SchemaWarning,
     )
+    from pmflib.core.survey_design import SurveyDesign
     from pmflib.counting.marginals import Marginals
     from pmflib.counting.pair_counts import PairCounts, count_pairs
     from pmflib.counting.triple_counts import count_triples
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.item_responses import fit_item_responses
     from pmflib.fitting.ranks.by_pairs import select_rank
     from pmflib.fitting.ranks.choice import RankChoice
+    from pmflib.fitting.replicates import fit_replicates
     from pmflib.fitting.standard_errors import standard_errors
     from pmflib.fitting.support_union import NMFRank, select_nmf_rank
     from pmflib.fitting.traits import fit_traits
@@ -62,6 +64,7 @@ __all__ = [
     "Schema",
     "SchemaWarning",
     "StoredSamples",
+    "SurveyDesign",
     "Variable",
     "bivariate_residuals",
     "count_pairs",
@@ -72,6 +75,7 @@ __all__ = [
     "fit",
     "fit_em",
     "fit_item_responses",
+    "fit_replicates",
     "fit_traits",
     "fit_triples",
     "pool",
@@ -102,6 +106,7 @@ _HOMES = {
     "Schema": "pmflib.schema",
     "SchemaWarning": "pmflib.core.errors",
     "StoredSamples": "pmflib.em.stored_samples",
+    "SurveyDesign": "pmflib.core.survey_design",
     "Variable": "pmflib.schema",
     "bivariate_residuals": "pmflib.fitting.bivariate_residuals",
     "count_pairs": "pmflib.counting.pair_counts",
@@ -111,6 +116,7 @@ _HOMES = {
     "fit": "pmflib.fitting.from_counts",
     "fit_em": "pmflib.fitting.from_samples",
     "fit_item_responses": "pmflib.fitting.item_responses",
+    "fit_replicates": "pmflib.fitting.replicates",
     "fit_traits": "pmflib.fitting.traits",
     "fit_triples": "pmflib.fitting.from_counts",
     "pool": "pmflib.solvers.numeric.pooling",

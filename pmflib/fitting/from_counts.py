@@ -39,7 +39,8 @@ def fit(
     Parameters
     ----------
     counts
-        Co-occurrence counts; "auto" holds folds out to choose, the other methods add them up.
+        Co-occurrence counts; "auto" holds folds out to choose, the other methods add them up. Weighted ones are taken
+        in effective samples.
     rank
         Number of latent states, at least 1; "auto" has `pmflib.select_rank` choose it, and the result's comparisons and
         notes say how.
@@ -72,6 +73,7 @@ def fit(
     Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals".
     """
     check_counts(counts, PairCounts)
+    counts = counts.to_samples()
     if rank != "auto":
         check_rank(rank)
         warn_of_rank(rank, int(counts.n_rows.sum()))
