@@ -170,8 +170,8 @@ def read_weights(
     if bad.size:
         row = int(bad[0])
         raise PmfError(
-            f"{name}[{row}] is {values[row]:g} ({bad.size} such rows); weights are finite numbers above 0: leave these "
-            "rows out, or give them the weight that they have by design"
+            f"{name}[{row}] is {values[row]:g} ({bad.size} such rows); weights are finite numbers above zero: leave "
+            "these rows out, or give them the weight that they have by design"
         )
     kept = find_decimals(values) if decimals is None else decimals
     scaled = np.rint(values * 10.0**kept)

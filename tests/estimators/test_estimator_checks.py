@@ -35,7 +35,10 @@ WEIGHT_CHECKS = (
 
 def expect_failures(estimator):
     """Weights are of a survey, and no numbers of rows; forests and traits take none."""
-    found = {"check_sample_weight_equivalence_on_dense_data": "weights are no repetitions"}
+    found = {
+        "check_sample_weight_equivalence_on_dense_data": "weights are no repetitions",
+        "check_classifiers_one_label_sample_weights": "weights of zero are refused",
+    }
     if estimator.dependence == "tree" or getattr(estimator, "method", "") == "traits":
         found |= dict.fromkeys(WEIGHT_CHECKS, "weights are refused")
     return found
