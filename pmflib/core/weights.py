@@ -220,3 +220,11 @@ def sum_squares(units: IntArray) -> int:
         products = limbs @ limbs.T
         total += sum(int(products[i, j]) << (LIMB * (i + j)) for i in range(3) for j in range(3))
     return total
+
+
+def note_weights(n_rows: int, n_effective: float) -> str:
+    """Say how many samples some with weights are worth."""
+    return (
+        f"weighted: {n_rows:,} samples are worth {n_effective:,.0f} (Kish), in which likelihoods, criteria and "
+        "pseudo-counts are"
+    )

@@ -14,7 +14,7 @@ from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, LIMITS, Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS
 from pmflib.core.survey_design import SurveyDesign
-from pmflib.core.weights import read_weights
+from pmflib.core.weights import note_weights, read_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import reports_progress
@@ -495,10 +495,7 @@ def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> Fit
     """A result that says how many samples those with weights are worth."""
     if isinstance(samples, StoredSamples) or samples.weights is None:
         return result
-    note = (
-        f"weighted: {len(samples):,} samples are worth {samples.n_samples:,.0f} (Kish), in which likelihoods, criteria "
-        "and pseudo-counts are"
-    )
+    note = note_weights(len(samples), samples.n_samples)
     return replace(result, notes=(note, *result.notes))
 
 

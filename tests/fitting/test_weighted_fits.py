@@ -79,6 +79,7 @@ def test_fit__weighted_counts_are_fitted_in_effective_samples():
     counts = pmf.count_pairs(codes, SCHEMA, weight=weight)
     result = pmf.fit(counts, 2)
     assert shares(result.model)[0] == pytest.approx(0.9 * 2 / 3 + 0.1 / 3, abs=0.03)
+    assert f"worth {counts.n_effective:,.0f} (Kish)" in result.notes[0]
     assert pmf.select_rank(counts).rank == 2
     assert pmf.Marginals.from_counts(counts).support.max() <= counts.n_effective
     assert pmf.diagnose(counts, result.model).median_support <= counts.n_effective
