@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         RankWarning,
         SchemaWarning,
     )
+    from pmflib.core.survey_design import SurveyDesign
     from pmflib.counting.marginals import Marginals
     from pmflib.counting.pair_counts import PairCounts, count_pairs
     from pmflib.counting.triple_counts import count_triples
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pmflib.fitting.rank_tests import likelihood_ratio_test
     from pmflib.fitting.ranks.by_pairs import select_rank
     from pmflib.fitting.ranks.choice import RankChoice
+    from pmflib.fitting.replicates import fit_replicates
     from pmflib.fitting.standard_errors import standard_errors
     from pmflib.fitting.support_union import NMFRank, select_nmf_rank
     from pmflib.fitting.three_steps import class_regression, distal_outcome
@@ -66,6 +68,7 @@ __all__ = [
     "Schema",
     "SchemaWarning",
     "StoredSamples",
+    "SurveyDesign",
     "Variable",
     "bivariate_residuals",
     "class_regression",
@@ -80,6 +83,7 @@ __all__ = [
     "fit_em",
     "fit_groups",
     "fit_item_responses",
+    "fit_replicates",
     "fit_traits",
     "fit_triples",
     "likelihood_ratio_test",
@@ -111,6 +115,7 @@ _HOMES = {
     "Schema": "pmflib.schema",
     "SchemaWarning": "pmflib.core.errors",
     "StoredSamples": "pmflib.em.stored_samples",
+    "SurveyDesign": "pmflib.core.survey_design",
     "Variable": "pmflib.schema",
     "bivariate_residuals": "pmflib.fitting.bivariate_residuals",
     "class_regression": "pmflib.fitting.three_steps",
@@ -124,6 +129,7 @@ _HOMES = {
     "fit_em": "pmflib.fitting.from_samples",
     "fit_groups": "pmflib.fitting.groups",
     "fit_item_responses": "pmflib.fitting.item_responses",
+    "fit_replicates": "pmflib.fitting.replicates",
     "fit_traits": "pmflib.fitting.traits",
     "fit_triples": "pmflib.fitting.from_counts",
     "likelihood_ratio_test": "pmflib.fitting.rank_tests",

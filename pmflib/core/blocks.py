@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray
+from pmflib.core.hashing import assign_folds
 
 SPARSE_BELOW = 0.25
 """Share of observed cells below which level indices (4 bytes each) take less room than codes (1 byte a cell)."""
@@ -27,10 +28,31 @@ class DenseBlock:
     weights
         float64 of shape (n_rows,), above 0: number of samples that each row counts for; None is one each. EM uses them,
         counting does not.
+    dealt
+        int64 of shape (n_rows,), whose remainder by a number of folds is the fold of a row, where rows were drawn
+        together and are held out together; None assigns them by a hash of their position.
     """
 
     codes: IntArray
     weights: FloatArray | None = None
+    dealt: IntArray | None = None
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.codes)
+
+    def __getitem__(self, rows: slice | IntArray | BoolArray) -> DenseBlock:
+        """The samples at some rows, as of an array: a slice is no copy."""
+        weights = None if self.weights is None else self.weights[rows]
+        return DenseBlock(
+            self.codes[rows], weights, None if self.dealt is None else self.dealt[rows]
+        )
+
+    def assign_folds(self, n_folds: int) -> IntArray:
+        """Fold of each row, int64 of shape (n_rows,), in [0, n_folds)."""
+        if self.dealt is not None:
+            return self.dealt % n_folds
+        return assign_folds(np.arange(len(self)), n_folds)
 
     @property
     def n_rows(self) -> int:
@@ -80,7 +102,7 @@ class DenseBlock:
 
     def take(self, rows: IntArray) -> DenseBlock:
         """Return the samples at some rows, int64 of shape (n_taken,)."""
-        return DenseBlock(self.codes[rows], None if self.weights is None else self.weights[rows])
+        return self[rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +196,18 @@ def split_block(block: Block, n_parts: int) -> list[Block]:
 def concatenate_blocks(blocks: Sequence[Block], offsets: IntArray) -> Block:
     """Join blocks, at least one, in order; the result is sparse where the first is."""
     if isinstance(blocks[0], DenseBlock):
-        return DenseBlock(np.concatenate([block.to_codes(offsets) for block in blocks]))
+        codes = np.concatenate([block.to_codes(offsets) for block in blocks])
+        return DenseBlock(codes, join_weights(blocks))
     parts = [block.to_sparse(offsets) for block in blocks]
     lengths = np.concatenate([np.diff(part.indptr) for part in parts])
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-    return SparseBlock(indptr, np.concatenate([part.indices for part in parts]))
+    return SparseBlock(
+        indptr, np.concatenate([part.indices for part in parts]), join_weights(blocks)
+    )
+
+
+def join_weights(blocks: Sequence[Block]) -> FloatArray | None:
+    """Weights of the rows of all blocks, in order; None where all are one each."""
+    if all(block.weights is None for block in blocks):
+        return None
+    return np.concatenate([weigh_rows(block) for block in blocks])

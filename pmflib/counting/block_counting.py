@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -44,6 +45,11 @@ COMPILE_NS: dict[Compiled, float] = {"planes": 1.4e9, "fold planes": 3e9, "tiles
 """What the first call on a machine costs, over that of the scatter, nanoseconds."""
 LOAD_NS = 1e8
 """The same where another process has left its compiled code."""
+
+GATHER_NS = 1.0
+"""Copying a cell of a row that is chosen, nanoseconds."""
+WEIGHED_SHARE = 0.5
+"""What a scatter of weights takes of the estimate for one of rows, which is of tables that no cache holds."""
 
 FOLD_GROUP_ROWS = 512
 """Rows of a fold that bit planes count in the time of one."""
@@ -288,6 +294,42 @@ def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> N
         counter.flush(table)
     if waiting:
         _add_waiting(waiting, offsets, table)
+
+
+def add_weighted_rows(
+    block: DenseBlock, units: IntArray, offsets: IntArray, table: IntArray
+) -> None:
+    """Add the weights of the rows that hold each pair to a table, in place: exact integers.
+
+    Parameters
+    ----------
+    block
+        Valid samples.
+    units
+        int64 of shape (n_rows,), at least 1: weights, whose sum and the table's stay below 2**63.
+    offsets, table
+        As for `add_block`.
+
+    Notes
+    -----
+    Rows are counted once for each binary digit of their weight that is 1, by the kernel that suits them, where that is
+    less work than one scatter of weights: many rows of many levels, or weights of few digits.
+    """
+    digits = [digit for digit in range(63) if np.any((units >> digit) & 1)]
+    n_ones = int(sum(np.count_nonzero((units >> digit) & 1) for digit in digits))
+    costs = estimate_costs(measure_work(block, offsets))
+    others = [cost for method, cost in costs.items() if method != "scatter"]
+    by_digits = min(others, default=math.inf) * n_ones / max(block.n_rows, 1)
+    by_digits += GATHER_NS * n_ones * block.codes.shape[1]
+    if by_digits >= WEIGHED_SHARE * costs["scatter"]:
+        from pmflib.kernels.scatter import add_weighted
+
+        add_weighted(block.codes, units, offsets, table)
+        return
+    for digit in digits:
+        of_digit = np.zeros_like(table)
+        add_block(block.take(np.flatnonzero((units >> digit) & 1)), offsets, of_digit)
+        table += of_digit << digit
 
 
 def _scatter(block: Block, offsets: IntArray, table: IntArray) -> None:

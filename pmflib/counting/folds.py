@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from pmflib.core.arrays import IntArray, name_type
 from pmflib.core.errors import SchemaError
+from pmflib.core.weights import WeightSums
 from pmflib.schema import Schema
 
 DEFAULT_FOLDS = 16
@@ -26,9 +27,12 @@ class FoldedCounts:
     schema
         The variables counted.
     tables
-        int64 of shape (n_folds, n_levels, ...), with as many axes of levels as levels are counted together.
+        int64 of shape (n_folds, n_levels, ...), with as many axes of levels as levels are counted together; float64
+        where `to_samples` has made effective samples of weights.
     n_rows
         int64 of shape (n_folds,), samples counted.
+    weights
+        What their weights add up to, where they have any: tables are then sums of weights, in its unit.
 
     Raises
     ------
@@ -39,6 +43,7 @@ class FoldedCounts:
     schema: Schema
     tables: IntArray
     n_rows: IntArray
+    weights: WeightSums | None = None
 
     ORDER: ClassVar[int]
     """How many levels are counted together."""
@@ -58,8 +63,9 @@ class FoldedCounts:
 
     def __repr__(self) -> str:
         """What was counted, and how much."""
+        worth = "" if self.weights is None else f" worth {self.n_effective:,.0f}"
         return (
-            f"{type(self).__name__}({int(self.n_rows.sum()):,} samples, {self.schema.n_variables} variables, "
+            f"{type(self).__name__}({int(self.n_rows.sum()):,} samples{worth}, {self.schema.n_variables} variables, "
             f"{self.schema.n_levels} levels, {self.n_folds} folds)"
         )
 
@@ -67,6 +73,13 @@ class FoldedCounts:
     def n_folds(self) -> int:
         """Number of folds."""
         return len(self.n_rows)
+
+    @property
+    def n_effective(self) -> float:
+        """Samples that those counted are worth: Kish's effective number of the weights, or their number."""
+        if self.weights is None:
+            return float(self.n_rows.sum())
+        return self.weights.n_effective
 
     @property
     def nbytes(self) -> int:
@@ -79,10 +92,14 @@ class FoldedCounts:
         Raises
         ------
         SchemaError
-            If schemas or numbers of folds differ.
+            If schemas or numbers of folds differ, or one of both has weights.
+        PmfError
+            If the units of weights differ, or their sum could not be held.
         """
         self._check_same(other)
-        return type(self)(self.schema, self.tables + other.tables, self.n_rows + other.n_rows)
+        weights = self._add_weights(other)
+        n_rows = self.n_rows + other.n_rows
+        return type(self)(self.schema, self.tables + other.tables, n_rows, weights)
 
     def __radd__(self, other: object) -> Self:
         """Counts added to 0, so that ``sum`` adds up a list of them."""
@@ -96,7 +113,8 @@ class FoldedCounts:
         Raises
         ------
         SchemaError
-            If schemas or numbers of folds differ, or samples would be taken away that were never counted.
+            If schemas or numbers of folds differ, one of both has weights, or samples would be taken away that were
+            never counted.
         """
         self._check_same(other)
         tables = self.tables - other.tables
@@ -104,7 +122,9 @@ class FoldedCounts:
             raise SchemaError(
                 "the counts to subtract hold samples that these counts never held; subtract parts of the same total"
             )
-        return type(self)(self.schema, tables, self.n_rows - other.n_rows)
+        return type(self)(
+            self.schema, tables, self.n_rows - other.n_rows, self._add_weights(other, -1)
+        )
 
     def select_folds(self, folds: Iterable[int]) -> Self:
         """Counts of some folds alone.
@@ -115,7 +135,8 @@ class FoldedCounts:
             If a fold is outside [0, n_folds), or named twice.
         """
         chosen = check_folds(folds, self.n_folds)
-        return type(self)(self.schema, self.tables[chosen], self.n_rows[chosen])
+        weights = None if self.weights is None else self.weights.select(chosen)
+        return type(self)(self.schema, self.tables[chosen], self.n_rows[chosen], weights)
 
     def drop_folds(self, folds: Iterable[int]) -> Self:
         """Counts of all folds but some.
@@ -133,6 +154,35 @@ class FoldedCounts:
         diagonal: Any = slice(None), *(np.arange(self.schema.n_levels),) * self.ORDER
         total: IntArray = self.tables[diagonal].sum(axis=0)
         return total
+
+    def to_samples(self) -> Self:
+        """Counts in samples, which is what fits and answers take: of weighted ones in effective samples.
+
+        Those without weights are returned as they are. Of others tables are multiplied by the effective number of
+        samples over the sum of the weights, float64; equal weights leave int64, the counts without weights bit for bit.
+        """
+        if self.weights is None:
+            return self
+        total, n_rows = sum(self.weights.totals), int(self.n_rows.sum())
+        if total**2 == n_rows * sum(self.weights.squares):
+            equal = total // max(n_rows, 1)
+            return replace(self, tables=self.tables // max(equal, 1), weights=None)
+        scale = self.n_effective / total
+        # folds add up to the whole, rounded
+        ends = np.rint(np.cumsum(np.array(self.weights.totals, np.float64)) * scale)
+        worth = np.diff(ends, prepend=0.0).astype(np.int64)
+        tables: Any = self.tables * scale
+        return replace(self, tables=tables, n_rows=worth, weights=None)
+
+    def _add_weights(self, other: Self, sign: int = 1) -> WeightSums | None:
+        if self.weights is None or other.weights is None:
+            if self.weights is not other.weights:
+                raise SchemaError(
+                    "counts of samples with weights cannot join counts of samples without; count both with weights, 1 "
+                    "each where there are none"
+                )
+            return None
+        return self.weights.add(other.weights, sign)
 
     def _check_same(self, other: object) -> None:
         if not isinstance(other, type(self)):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
+from pmflib.core.weights import WeightSums
 from pmflib.counting.block_counting import add_blocks
 from pmflib.counting.folds import check_folds
 from pmflib.counting.pair_counts import PairCounts
@@ -52,7 +54,10 @@ def load_groups(
             # a copy of a wide table takes as long as reading it
             loaded.tables[number] += table if variables is None else table[rows[:, None], rows]
         loaded.n_rows[number] = stored.n_rows[chosen].sum()
-    return loaded
+    if stored.weights is None:
+        return loaded
+    parts = [stored.weights.select(check_folds(group, stored.n_folds)).merge() for group in groups]
+    return replace(loaded, weights=WeightSums.stack(parts))
 
 
 def list_levels(schema: Schema, variables: IntArray) -> IntArray:
@@ -138,4 +143,5 @@ def narrow_counts(counts: PairCounts, variables: IntArray) -> PairCounts:
         Schema(tuple(schema.variables[index] for index in variables)),
         counts.tables[:, rows[:, None], rows],
         counts.n_rows,
+        counts.weights,
     )

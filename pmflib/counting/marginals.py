@@ -15,6 +15,7 @@ from pmflib.core.arrays import (
     spread_pairs,
     sum_pairs,
 )
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import SchemaError
 from pmflib.counting.folds import FoldedCounts
 from pmflib.counting.pair_counts import PairCounts
@@ -34,7 +35,8 @@ class Marginals:
         pair is observed, else zero; a diagonal block holds the variable's own PMF on its diagonal, or zero where
         the variable was never observed.
     support
-        int64 of shape (n_variables, n_variables): samples that hold both variables.
+        int64 of shape (n_variables, n_variables): samples that hold both variables; float64 of weighted ones, which
+        are effective samples.
     observed
         bool of shape (n_variables, n_variables): pairs with enough support; False on the diagonal.
     offsets
@@ -73,7 +75,7 @@ class Marginals:
         if min_support < 1:
             raise SchemaError(f"min_support is {min_support}; give at least 1")
         offsets = counts.schema.offsets
-        table = counts.to_dense()
+        table = counts.to_samples().to_dense()
         support = sum_pairs(table, offsets)
         observed = support >= min_support
         np.fill_diagonal(observed, False)
@@ -84,39 +86,41 @@ class Marginals:
 
 def estimate_singles(counts: FoldedCounts) -> FloatArray:
     """`normalise_singles` of counts of pairs or triples; their folds are added up."""
-    return normalise_singles(counts.count_levels(), counts.schema.offsets)
+    return normalise_singles(counts.to_samples().count_levels(), counts.schema.offsets)
 
 
-def estimate_code_singles(codes: IntArray, offsets: IntArray) -> FloatArray:
+def estimate_block_singles(block: DenseBlock, offsets: IntArray) -> FloatArray:
     """`estimate_singles` of samples in memory, the same bits, without a table of their pairs.
 
     Parameters
     ----------
-    codes
-        Valid codes of shape (n_rows, n_variables), -1 missing.
+    block
+        Valid samples.
     offsets
         int64 of shape (n_variables + 1,).
     """
-    return normalise_singles(count_code_levels(codes, offsets), offsets)
+    return normalise_singles(count_block_levels(block, offsets), offsets)
 
 
-def count_code_levels(codes: IntArray, offsets: IntArray) -> IntArray:
-    """Count the samples that hold each level: int64 of shape (n_levels,); codes are as for `estimate_code_singles`."""
-    seen = np.zeros(offsets[-1], np.int64)
-    for first in range(0, len(codes), COUNTED_ROWS):
-        part = codes[first : first + COUNTED_ROWS]
-        held = (part + offsets[:-1])[part >= 0]
-        seen += np.bincount(held, minlength=seen.size)
+def count_block_levels(block: DenseBlock, offsets: IntArray) -> IntArray | FloatArray:
+    """Count the samples that hold each level: int64 of shape (n_levels,), or float64 where they have weights."""
+    seen = np.zeros(offsets[-1], np.int64 if block.weights is None else np.float64)
+    for first in range(0, len(block), COUNTED_ROWS):
+        part = block[first : first + COUNTED_ROWS]
+        is_held = part.codes >= 0
+        held = (part.codes + offsets[:-1])[is_held]
+        weights = None if part.weights is None else np.repeat(part.weights, is_held.sum(axis=1))
+        seen += np.bincount(held, weights, minlength=seen.size)
     return seen
 
 
-def normalise_singles(seen: IntArray, offsets: IntArray) -> FloatArray:
+def normalise_singles(seen: IntArray | FloatArray, offsets: IntArray) -> FloatArray:
     """PMF of each variable alone, with half a pseudo-count per level: nothing is ruled out for not having been seen.
 
     Parameters
     ----------
     seen
-        int64 of shape (n_levels,), samples that hold each level.
+        Samples that hold each level, of shape (n_levels,).
     offsets
         int64 of shape (n_variables + 1,).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from pmflib.core.arrays import IntArray, check_whole, name_type, sum_pairs
 from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import SchemaError
+from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.hashing import assign_folds
-from pmflib.counting.block_counting import add_block, choose_fold_planes
+from pmflib.core.weights import Weights, WeightSums, read_weights
+from pmflib.counting.block_counting import add_block, add_weighted_rows, choose_fold_planes
 from pmflib.counting.folds import (
     DEFAULT_FOLDS,
     FoldedCounts,
@@ -23,7 +24,7 @@ from pmflib.counting.folds import (
 )
 from pmflib.counting.stored_tables import KIND, CountsWriter, StoredTables
 from pmflib.display.progress import working
-from pmflib.display.summary import Summarised, Summary
+from pmflib.display.summary import Summarised, Summary, format_count
 from pmflib.schema import Schema
 from pmflib.store.zarr_arrays import read_arrays
 
@@ -80,6 +81,8 @@ class PairCounts(FoldedCounts, Summarised):
         samples that hold levels a and b; the diagonal blocks hold single counts on their diagonal.
     n_rows
         int64 of shape (n_folds,), samples counted.
+    weights
+        What their weights add up to, where they have any: an entry is then the sum of the weights of the samples.
 
     Raises
     ------
@@ -97,7 +100,15 @@ class PairCounts(FoldedCounts, Summarised):
         """Rows, folds, and the pairs with the least support: text in a terminal, HTML in a notebook."""
         from pmflib.counting.figures import summarise_counts
 
-        return summarise_counts(self.schema, self.tables, self.n_rows, self.count_levels())
+        counts = self.to_samples()
+        tables = np.rint(counts.tables).astype(np.int64)
+        seen = np.rint(counts.count_levels()).astype(np.int64)
+        found = summarise_counts(self.schema, tables, counts.n_rows, seen)
+        if self.weights is None:
+            return found
+        n_all, worth = format_count(int(self.n_rows.sum())), format_count(round(self.n_effective))
+        fact = ("weights", f"{n_all} samples are worth {worth}, in which all is counted here")
+        return replace(found, facts=(fact, *found.facts))
 
     def to_dense(self) -> IntArray:
         """Total over the folds: int64 of shape (n_levels, n_levels), symmetric, single counts on the diagonal."""
@@ -108,11 +119,12 @@ class PairCounts(FoldedCounts, Summarised):
         """Draw how many samples stand behind the pairs: see `pmflib.counting.figures.plot_support`."""
         from pmflib.counting.figures import plot_support
 
-        return plot_support(sum_pairs(self.to_dense(), self.schema.offsets), **options)
+        support = sum_pairs(self.to_samples().to_dense(), self.schema.offsets)
+        return plot_support(np.rint(support).astype(np.int64), **options)
 
     def save(self, path: str | Path) -> None:
         """Write the counts, their supports and the schema as a Zarr group; the folder must not exist."""
-        writer = CountsWriter(Path(path), self.schema, self.n_folds)
+        writer = CountsWriter(Path(path), self.schema, self.n_folds, self.weights)
         for fold in range(self.n_folds):
             writer.write(fold, self.tables[fold], int(self.n_rows[fold]))
         writer.close()
@@ -132,7 +144,7 @@ class PairCounts(FoldedCounts, Summarised):
         for fold in range(stored.n_folds):
             loaded.tables[fold] = stored.read(fold)
         loaded.n_rows[:] = stored.n_rows
-        return loaded
+        return replace(loaded, weights=stored.weights)
 
     @classmethod
     def load_total(cls, path: str | Path, *, folds: Iterable[int] | None = None) -> PairCounts:
@@ -162,7 +174,9 @@ class PairCounts(FoldedCounts, Summarised):
         for fold in chosen:
             total.tables[0] += stored.read(fold)
         total.n_rows[0] = stored.n_rows[chosen].sum()
-        return total
+        if stored.weights is None:
+            return total
+        return replace(total, weights=stored.weights.select(chosen).merge())
 
 
 def load_singles(path: str | Path, *, folds: Iterable[int] | None = None) -> IntArray:
@@ -223,6 +237,7 @@ def count_pairs(
     cardinalities: IntArray | Sequence[int] | Schema | None = None,
     *,
     n_folds: int = DEFAULT_FOLDS,
+    weight: object | None = None,
 ) -> PairCounts:
     """Count how often each pair of levels occurs together.
 
@@ -236,6 +251,10 @@ def count_pairs(
         `Schema.infer`, of integers with a level for each up to the largest.
     n_folds
         Folds that rows are assigned to by a hash of their number; 1 keeps a single table.
+    weight
+        Weights of the samples, numbers above 0 of shape (n_rows,): tables are then sums of them, as integers in units
+        of 10 ** -decimals, ``weight_decimals`` of the schema, or else as few as hold all weights, 6 at most. Whole
+        weights give the tables of rows that are repeated so often, bit for bit; weights of 1 are none.
 
     Returns
     -------
@@ -245,6 +264,9 @@ def count_pairs(
     ------
     SchemaError
         If a code is below -1 or not below its variable's cardinality, or n_folds is below 1.
+    PmfError
+        If a weight is missing, 0, negative or infinite, or less than half a unit; if their sum, in units, is not below
+        2**63; or if batches have weights.
 
     Examples
     --------
@@ -271,11 +293,20 @@ def count_pairs(
         )
     total = PairCounts.zero(schema, n_folds)
     if isinstance(codes, Iterator):
+        if weight is not None:
+            raise PmfError(
+                "weight is given and codes is an iterator over batches; count each batch with its weights under one "
+                "schema, and add the counts up"
+            )
         count_batches(codes, schema, total.tables, total.n_rows)
         return total
     if not isinstance(codes, np.ndarray):
         codes = schema.encode(codes)
     schema.check_shape(codes)
+    if weight is not None:
+        weights = read_weights(weight, len(codes), decimals=schema.weight_decimals)
+        if not weights.are_ones or schema.weight_decimals is not None:
+            return _count_weighted(schema.check_codes(codes), weights, total)
     if choose_fold_planes(codes, schema.offsets, n_folds):
         from pmflib.kernels.fold_planes import count_folds  # numba loads on first use
 
@@ -289,3 +320,35 @@ def count_pairs(
         add_block(DenseBlock(mine), schema.offsets, total.tables[fold])
         total.n_rows[fold] = mine.shape[0]
     return total
+
+
+DIGITS = 24
+"""Binary digits of the largest weight of samples whose weights are no integers: what starts are made from."""
+
+
+def count_block(block: DenseBlock, schema: Schema, n_folds: int = DEFAULT_FOLDS) -> PairCounts:
+    """Do `count_pairs` for valid samples, in the samples that their rows count for.
+
+    Tables are float64 where rows have weights, of which `DIGITS` binary digits are taken.
+    """
+    if block.weights is None or not len(block):
+        return count_pairs(block.codes, schema, n_folds=n_folds)
+    scale = (1 << DIGITS) / float(block.weights.max())
+    weights = Weights(np.maximum(np.rint(block.weights * scale), 1).astype(np.int64), 0)
+    counts = _count_weighted(block.codes, weights, PairCounts.zero(schema, n_folds))
+    assert counts.weights is not None
+    n_rows = np.rint(np.array(counts.weights.totals) / scale).astype(np.int64)
+    tables: Any = counts.tables / scale
+    return PairCounts(schema, tables, n_rows)
+
+
+def _count_weighted(codes: IntArray, weights: Weights, total: PairCounts) -> PairCounts:
+    """Count valid codes with weights, into counts of no samples."""
+    folds = assign_folds(np.arange(len(codes)), total.n_folds)
+    for fold in range(total.n_folds):
+        rows = np.flatnonzero(folds == fold)
+        mine = DenseBlock(codes[rows])
+        add_weighted_rows(mine, weights.units[rows], total.schema.offsets, total.tables[fold])
+        total.n_rows[fold] = rows.size
+    sums: WeightSums = weights.sum_by_fold(folds, total.n_folds)
+    return replace(total, weights=sums)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pmflib.core.arrays import IntArray, sum_pairs
 from pmflib.core.errors import StoreError
+from pmflib.core.weights import WeightSums
 from pmflib.counting.cell_changes import CellChanges
 from pmflib.schema import Schema
 from pmflib.store.file_digests import FOLDER_DIGITS, check_file, holds
@@ -127,6 +128,8 @@ class StoredTables:
         int64 of shape (n_folds,), samples counted.
     chain
         Artefacts that the tables are read from.
+    weights
+        What the weights of the samples add up to; None where they have none.
 
     Raises
     ------
@@ -140,6 +143,8 @@ class StoredTables:
             self.schema = Schema.from_json(attributes["schema"])
             self.n_rows: IntArray = arrays["samples"]
             self.chain = Chain.from_json(attributes)
+            found = attributes.get("weights")
+            self.weights = None if found is None else WeightSums.from_json(found)
         self.path = path
 
     @property
@@ -237,11 +242,15 @@ class CountsWriter:
         The variables counted; kept in the group's attributes.
     n_folds
         Number of folds.
+    weights
+        What the weights of the samples add up to; None where they have none.
     """
 
-    def __init__(self, path: Path, schema: Schema, n_folds: int) -> None:
+    def __init__(
+        self, path: Path, schema: Schema, n_folds: int, weights: WeightSums | None = None
+    ) -> None:
         n_levels = schema.n_levels
-        self.schema = schema
+        self.schema, self._weights = schema, weights
         self._group = create_group(path, {})
         # a fold is a chunk: one writer, and training totals read what they need
         self._counts = create_array(
@@ -281,7 +290,7 @@ class CountsWriter:
         The support of a pair is the number of samples that hold both variables.
         """
         _add_margins(self._group, self.schema, self._samples, self._singles, self._support)
-        _describe(self._group, self.schema, Chain((), self._n_cells, 0))
+        _describe(self._group, self.schema, Chain((), self._n_cells, 0), self._weights)
 
 
 class DifferenceWriter:
@@ -363,7 +372,7 @@ def _add_margins(
     add_arrays(group, arrays)
 
 
-def _describe(group: Any, schema: Schema, chain: Chain) -> None:
+def _describe(group: Any, schema: Schema, chain: Chain, weights: WeightSums | None = None) -> None:
     # last: Zarr would read a long schema again for every array that is made
     attributes = {
         "kind": KIND,
@@ -372,4 +381,6 @@ def _describe(group: Any, schema: Schema, chain: Chain) -> None:
         **chain.to_json(),
         "schema": schema.to_json(),
     }
+    if weights is not None:
+        attributes |= {"units": f"1e-{weights.decimals}", "weights": weights.to_json()}
     set_attributes(group, attributes)

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 
-import numpy as np
-
 from pmflib.core.arrays import IntArray, Parameters
 from pmflib.core.blocks import DenseBlock, split_block
 from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource, iterate_distinct
@@ -77,8 +75,8 @@ class SamplesInMemory(Samples):
 
     Parameters
     ----------
-    codes
-        Integers of shape (n_rows, n_variables), valid, -1 missing.
+    samples
+        Valid samples, with weights or without; or their codes alone, (n_rows, n_variables), -1 missing.
     offsets
         int64 of shape (n_variables + 1,).
     rank
@@ -89,11 +87,16 @@ class SamplesInMemory(Samples):
     """
 
     def __init__(
-        self, codes: IntArray, offsets: IntArray, rank: int, target: int | None = None
+        self,
+        samples: IntArray | DenseBlock,
+        offsets: IntArray,
+        rank: int,
+        target: int | None = None,
     ) -> None:
-        whole = merge_duplicates(DenseBlock(codes))
+        given = samples if isinstance(samples, DenseBlock) else DenseBlock(samples)
+        whole = merge_duplicates(given)
         n_blocks = max(1, min(MAX_BLOCKS, whole.n_observed * rank // BLOCK_WORK, whole.n_rows))
-        n_observed = None if whole.weights is None else int(np.count_nonzero(codes >= 0))
+        n_observed = None if whole is given else given.n_observed
         blocks = split_block(whole, n_blocks)
         self._source = BlocksInMemory(blocks, offsets, target, n_observed=n_observed)
 

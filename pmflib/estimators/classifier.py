@@ -44,7 +44,7 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
     ['bean']
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit a joint PMF of the columns and the classes.
 
         Parameters
@@ -53,6 +53,8 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
             Frame, Arrow table, or array of shape (n_rows, n_columns); cells may be missing.
         y
             Class of each row, (n_rows,); none missing.
+        sample_weight
+            Weights of the rows, numbers above 0 of shape (n_rows,); None is 1 each. See `pmflib.fit_em`.
 
         Returns
         -------
@@ -77,7 +79,8 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         self._empty = table.given[:0]
         codes = np.maximum(self._encode(table, features), MISSING)
         target = schema.n_variables - 1
-        self._keep(self._fit_classes(np.column_stack([codes, codes_of_y]), schema, target))
+        both = np.column_stack([codes, codes_of_y])
+        self._keep(self._fit_classes(both, schema, target, sample_weight))
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:

@@ -111,8 +111,13 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit a joint PMF of the columns, and for several draws refits: as `TableEstimator.fit`.
+
+        Raises
+        ------
+        PmfError
+            If there are weights and several draws, beside what `TableEstimator.fit` refuses.
 
         Warns
         -----
@@ -120,7 +125,11 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
             If no row holds a variable of the schema: its cells stay missing.
         """
         self._check_draws()
-        codes = self._fit_table(X)
+        if sample_weight is not None and self.draws > 1:
+            raise PmfError(
+                f"sample_weight is given and draws is {self.draws}, whose refits have no weights; give draws=1"
+            )
+        codes = self._fit_table(X, sample_weight)
         names = self.model_.schema.names
         self._empty_names = tuple(
             name for name, column in zip(names, codes.T, strict=True) if (column < 0).all()

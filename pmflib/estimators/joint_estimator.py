@@ -195,10 +195,17 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return codes
 
-    def _fit_classes(self, codes: IntArray, schema: Schema, target: int | None = None) -> FitResult:
+    def _fit_classes(
+        self,
+        codes: IntArray,
+        schema: Schema,
+        target: int | None = None,
+        sample_weight: Any = None,
+    ) -> FitResult:
         """Fit latent classes."""
         return fit_em(
             codes,
+            weight=sample_weight,
             rank=self.rank,
             schema=schema,
             members=self.members,
@@ -268,7 +275,7 @@ class TableEstimator(JointEstimator):
         self.method = method
         self.dimensions = dimensions
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit a joint PMF of the columns.
 
         Parameters
@@ -277,6 +284,9 @@ class TableEstimator(JointEstimator):
             Frame, Arrow table, or array of shape (n_rows, n_columns); cells may be missing.
         y
             Not used.
+        sample_weight
+            Weights of the rows, numbers above 0 of shape (n_rows,), with method "classes" and without forests; None is
+            1 each. See `pmflib.fit_em`.
 
         Returns
         -------
@@ -291,10 +301,10 @@ class TableEstimator(JointEstimator):
         SchemaError
             If no column can be a variable, or the schema that was given does not fit.
         """
-        self._fit_table(X)
+        self._fit_table(X, sample_weight)
         return self
 
-    def _fit_table(self, table: Any) -> IntArray:
+    def _fit_table(self, table: Any, sample_weight: Any = None) -> IntArray:
         """Check the method, draft the variables, and fit them; returns the codes that were fitted."""
         self._check_method()
         read = UserTable.read(self, table, reset=True)
@@ -302,7 +312,9 @@ class TableEstimator(JointEstimator):
         self._empty = read.given[:0]
         codes = np.maximum(self._encode(read, schema.variables), MISSING)
         if self.method == "classes":
-            self._keep(self._fit_classes(codes, schema))
+            self._keep(self._fit_classes(codes, schema, sample_weight=sample_weight))
+        elif sample_weight is not None:
+            raise PmfError("sample_weight is given and method is 'traits'; give method='classes'")
         else:
             seed = self._draw_seed(self.random_state)
             dimensions, n_states = self.dimensions, self.rank

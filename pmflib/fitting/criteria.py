@@ -170,7 +170,7 @@ def measure_fit(model: JointPMF, source: BlockSource) -> Criteria:
         log_likelihood=float(sums.log_likelihood),
         entropy=float(sums.entropy),
         n_rows=round(sums.n_rows),
-        n_empty=round(sums.n_empty),
+        n_empty=round(sums.n_rows + sums.n_empty) - round(sums.n_rows),
         n_states=int(np.count_nonzero(model.prior)),
         n_parameters=count_parameters(model, sums.level_counts) if is_counted else None,
         n_cells=n_cells,
@@ -249,6 +249,7 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
     schema = model.schema
     if schema.digest != counts.schema.digest:
         raise SchemaError("model and counts have different schemas; take both from one pipeline")
+    counts = counts.to_samples()
     if isinstance(model, TreePMF) or model.trait_model is not None:
         raise PmfError(
             "model has forests or traits, which pairs were not fitted with; give the samples"

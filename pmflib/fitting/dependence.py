@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison
 from pmflib.core.defaults import Limits
 from pmflib.core.hashing import assign_folds
-from pmflib.counting.marginals import estimate_code_singles
+from pmflib.counting.marginals import estimate_block_singles
 from pmflib.counting.pair_counts import PairCounts, count_pairs
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
@@ -221,7 +222,7 @@ def refine_forests(
         samples, singles = TreeSamples(training.source), fit.estimate_singles(counts)
     else:
         samples = TreeSamples.load(training, fit.schema.offsets, fit.rank)
-        singles = estimate_code_singles(training, fit.schema.offsets)
+        singles = estimate_block_singles(DenseBlock(training), fit.schema.offsets)
     held_out = HeldOutSamples.open(fit, validation)
     first = TreeRun.begin(model.parameters, options)
     run = _run(fit, "given", samples, singles, first, held_out, fit.limits, samples.source.digest())
@@ -292,7 +293,7 @@ def _fit_codes(
     training, held_out_codes = hold_out(codes)
     held_out = fit.open_held_out(held_out_codes)
     assert held_out is not None
-    fitted = fit.fit_codes(training, held_out)[1].model
+    fitted = fit.fit_block(DenseBlock(training), held_out)[1].model
     search = ForestSearch(fit, training, held_out_codes, fitted)
     return _find(search)._replace(codes=codes)
 

@@ -146,6 +146,7 @@ def diagnose(counts: PairCounts, model: JointPMF) -> Diagnosis:
     """
     if counts.schema.digest != model.schema.digest:
         raise SchemaError("model and counts are of different schemas; take both from one run")
+    counts = counts.to_samples()
     marginals = Marginals.from_counts(counts)
     upper = np.triu_indices(marginals.observed.shape[0], 1)
     support, observed = marginals.support[upper], marginals.observed[upper]

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.arrays import FloatArray, Parameters
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import LIMITS, Limits
 from pmflib.core.errors import PmfError
-from pmflib.core.hashing import assign_folds
 from pmflib.counting.folds import DEFAULT_FOLDS
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts
@@ -138,14 +138,14 @@ class EMFit:
             return validation.with_target(self.target) if validation.n_rows else None
         if validation is None:
             return None
-        codes = self.schema.encode(validation)
-        if not len(codes):
+        held_out = DenseBlock(self.schema.encode(validation))
+        if not len(held_out):
             raise PmfError("validation has no rows; leave it out, or hold out at least one sample")
-        return self._load_held_out(codes)
+        return self._load_held_out(held_out)
 
     def fit_samples(
         self,
-        training: StoredSamples | IntArray,
+        training: StoredSamples | DenseBlock,
         validation: object | None,
         counts: PairCounts | StoredCounts | None,
     ) -> FitResult:
@@ -154,7 +154,7 @@ class EMFit:
         Parameters
         ----------
         training
-            Samples; codes of shape (n_rows, n_variables), -1 missing, where they are in memory.
+            Samples, stored or in memory.
         validation
             Held-out samples; None is none.
         counts
@@ -165,8 +165,8 @@ class EMFit:
             return self.fit_stored(training, validation, counts)
         held_out = self.open_held_out(validation)
         if held_out is None:
-            return self.fit_all_codes(training)
-        return self.fit_codes(training, held_out)[1]
+            return self.fit_all(training)
+        return self.fit_block(training, held_out)[1]
 
     def fit_stored(
         self,
@@ -183,7 +183,7 @@ class EMFit:
                 held_out = held_out.load(self.rank)
             if isinstance(held_out, SamplesInMemory):
                 starts = fit.make_starts(counts)
-                return fit.for_target.choose(training.read_codes(), held_out, starts)[1]
+                return fit.for_target.choose(DenseBlock(training.read_codes()), held_out, starts)[1]
         found: Samples = training
         if fit.options.small:
             # a pass over little is done here in less time than a message to a worker takes, or than it takes to read it
@@ -195,32 +195,32 @@ class EMFit:
         held_out = fit.open_held_out(validation)
         return fit.choose(found, held_out, fit.make_starts(counts))[1]
 
-    def fit_codes(self, codes: IntArray, held_out: Samples) -> tuple[FitSpecification, FitResult]:
+    def fit_block(self, block: DenseBlock, held_out: Samples) -> tuple[FitSpecification, FitResult]:
         """Fit samples in memory in the way that is best on held-out ones."""
-        training = SamplesInMemory(codes, self.schema.offsets, self.rank)
+        training = SamplesInMemory(block, self.schema.offsets, self.rank)
         fit = self.sized_for(training)
-        return fit.choose(training, held_out, fit.make_starts(fit.count(codes)), codes)
+        return fit.choose(training, held_out, fit.make_starts(fit.count(block)), block)
 
-    def count(self, codes: IntArray) -> SampleCounts:
+    def count(self, block: DenseBlock) -> SampleCounts:
         """Counts for starts: of folds where a method may compare by them."""
-        return SampleCounts(codes, self.schema, DEFAULT_FOLDS if self.options.from_pairs else 1)
+        return SampleCounts(block, self.schema, DEFAULT_FOLDS if self.options.from_pairs else 1)
 
-    def fit_all_codes(self, codes: IntArray) -> FitResult:
+    def fit_all(self, block: DenseBlock) -> FitResult:
         """Fit all samples in memory in the way that was best when a fold of them was held out."""
-        specification, trial = self._try_on_fold(codes)
-        result = self.follow(specification, codes)
+        specification, trial = self._try_on_fold(block)
+        result = self.follow(specification, block)
         if trial is None:
             return result
         assert trial.held_out_score is not None
         score = replace(trial.held_out_score, n_trials=1)
         return replace(result, held_out=trial.held_out, held_out_score=score)
 
-    def follow(self, specification: FitSpecification, codes: IntArray) -> FitResult:
+    def follow(self, specification: FitSpecification, block: DenseBlock) -> FitResult:
         """Fit all samples in memory by a specification, found when a fold of them was held out."""
-        training = SamplesInMemory(codes, self.schema.offsets, self.rank)
-        starts = self.make_starts(self.sized_for(training).count(codes))
+        training = SamplesInMemory(block, self.schema.offsets, self.rank)
+        starts = self.make_starts(self.sized_for(training).count(block))
         if specification.share is not None:
-            return self.for_target.follow(specification, codes, starts)
+            return self.for_target.follow(specification, block, starts)
         runs = self._make_runs(training, None, starts)
         specification, model, state = follow_specification(specification, runs, starts)
         return self._report(specification, model, state, runs, starts)
@@ -230,14 +230,14 @@ class EMFit:
         training: Samples,
         held_out: Samples | None,
         starts: Starts,
-        codes: IntArray | None = None,
+        block: DenseBlock | None = None,
     ) -> tuple[FitSpecification, FitResult]:
         """Fit in the way that is best on held-out samples, or, without any, as the options settle it.
 
-        Training samples whose ``codes`` are given, and held-out ones in memory, may be fitted for a target.
+        Training samples whose ``block`` is given, and held-out ones in memory, may be fitted for a target.
         """
-        if codes is not None and self.has_target_states and isinstance(held_out, SamplesInMemory):
-            return self.for_target.choose(codes, held_out, starts)
+        if block is not None and self.has_target_states and isinstance(held_out, SamplesInMemory):
+            return self.for_target.choose(block, held_out, starts)
         by_em = self._make_runs(training, held_out, starts)
         specification, model, state = fit_options(by_em, starts, self.options)
         if specification.combination != "average":
@@ -272,35 +272,35 @@ class EMFit:
         grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
         return TargetFit(self.schema, self.target, self.rank, grid, max_passes, self.on_pass)
 
-    def _try_on_fold(self, codes: IntArray) -> tuple[FitSpecification, FitResult | None]:
+    def _try_on_fold(self, block: DenseBlock) -> tuple[FitSpecification, FitResult | None]:
         """Specification for all samples, and the fit without a fold where one was held out to choose it."""
         if self.made or not self.passes.max_passes:
             return self.options.settle(), None
-        n_observed = int(np.count_nonzero(codes >= 0))
+        n_observed = block.n_observed
         options = self.options if self.has_target_states else self._size_options(n_observed)
         settled = options.settle()
         if not options.is_open:
             return settled, None
-        if len(codes) < MIN_SAMPLES:
-            note = f"nothing was held out: {len(codes)} samples are too few"
+        if len(block) < MIN_SAMPLES:
+            note = f"nothing was held out: {len(block)} samples are too few"
             if self.has_target_states:
                 settled = settle_target(self.options.pseudo_counts)
             return replace(settled, notes=(note,)), None
         if not self.has_target_states and is_plenty(n_observed, self.schema.n_levels, self.rank):
             note = f"nothing was held out: {n_observed} observed cells leave nothing to choose"
             return replace(settled, notes=(note,)), None
-        training, held_out = self.hold_out(codes)
+        training, held_out = self.hold_out(block)
         trial = replace(self, options=replace(self.options, trial=True))
-        return trial.fit_codes(training, held_out)
+        return trial.fit_block(training, held_out)
 
-    def hold_out(self, codes: IntArray, fold: int = 0) -> tuple[IntArray, SamplesInMemory]:
+    def hold_out(self, block: DenseBlock, fold: int = 0) -> tuple[DenseBlock, SamplesInMemory]:
         """Training samples, and the fold that is held out."""
-        is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == fold
-        return codes[~is_held_out], self._load_held_out(codes[is_held_out])
+        is_held_out = block.assign_folds(N_FOLDS) == fold
+        return block[~is_held_out], self._load_held_out(block[is_held_out])
 
-    def _load_held_out(self, codes: IntArray) -> SamplesInMemory:
+    def _load_held_out(self, block: DenseBlock) -> SamplesInMemory:
         rank = self.rank * self.options.members
-        return SamplesInMemory(codes, self.schema.offsets, rank, self.target)
+        return SamplesInMemory(block, self.schema.offsets, rank, self.target)
 
     def estimate_singles(self, counts: AnyCounts) -> FloatArray:
         """PMF of each variable alone, from the counts of the training samples: float64 (n_levels,)."""

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pmflib.core.arrays import Arrays, FloatArray, IntArray
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison, PairedDifference, compare_candidates
-from pmflib.counting.marginals import estimate_code_singles
+from pmflib.counting.marginals import estimate_block_singles
 from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
 from pmflib.em.forests.samples import TreeSamples
 from pmflib.fitting.bivariate_residuals import measure_residuals
@@ -197,7 +198,7 @@ class ForestSearch:
         return TreeSamples.load(codes, self._offsets, self.fit.rank)
 
     def _estimate(self, codes: IntArray) -> FloatArray:
-        return estimate_code_singles(codes, self.fit.schema.offsets)
+        return estimate_block_singles(DenseBlock(codes), self.fit.schema.offsets)
 
 
 def report_forests(

@@ -12,6 +12,7 @@ from pmflib.core.arrays import check_counts
 from pmflib.core.errors import ConvergenceWarning, PmfError
 from pmflib.core.methods import PAIR_METHODS, document_methods
 from pmflib.core.texts import suggest
+from pmflib.core.weights import note_weights
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.triple_counts import TripleCounts, TripleMarginals
@@ -39,7 +40,8 @@ def fit(
     Parameters
     ----------
     counts
-        Co-occurrence counts; "auto" holds folds out to choose, the other methods add them up.
+        Co-occurrence counts; "auto" holds folds out to choose, the other methods add them up. Weighted ones are taken
+        in effective samples.
     rank
         Number of latent states, at least 1; "auto" has `pmflib.select_rank` choose it, and the result's comparisons and
         notes say how.
@@ -72,16 +74,21 @@ def fit(
     Ibrahim, Fu (2021), "Recovering joint probability of discrete random variables from pairwise marginals".
     """
     check_counts(counts, PairCounts)
+    notes: tuple[str, ...] = ()
+    if counts.weights is not None:
+        notes = (note_weights(int(counts.n_rows.sum()), counts.n_effective),)
+    counts = counts.to_samples()
     if rank != "auto":
         check_rank(rank)
         warn_of_rank(rank, int(counts.n_rows.sum()))
-        return fit_by_method(counts, rank, method, rng)
+        result = fit_by_method(counts, rank, method, rng)
+        return replace(result, notes=(*notes, *result.notes))
     seed = int(np.random.default_rng(rng).integers(2**31))
     choice = select_rank(counts, rng=seed)
     result = fit_by_method(counts, choice.rank, method, seed)
     return replace(
         result,
-        notes=(choice.reason, *choice.notes, *result.notes),
+        notes=(*notes, choice.reason, *choice.notes, *result.notes),
         comparisons=(*choice.comparisons, *result.comparisons),
     )
 

@@ -8,10 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from pmflib.core.arrays import IntArray, check_model_type, check_whole, name_type
+from pmflib.core.arrays import check_model_type, check_whole, name_type
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, LIMITS, Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS
+from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.weights import note_weights, read_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import reports_progress
@@ -30,6 +33,7 @@ from pmflib.fitting.em_fit import EMFit, OnPass, Passes
 from pmflib.fitting.fit_result import FitResult, SettledRank, warn_if_stopped
 from pmflib.fitting.item_responses import fit_item_responses
 from pmflib.fitting.ranks.in_memory import choose_fit_kind, settle_rank
+from pmflib.fitting.replicates import weigh_block
 from pmflib.fitting.starts import StoredCounts, load_counts
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -63,6 +67,8 @@ def fit_em(
     rng: np.random.Generator | int = 0,
     checkpoint: Path | None = None,
     on_pass: OnPass | None = None,
+    weight: object | None = None,
+    design: SurveyDesign | None = None,
 ) -> FitResult:
     """Refine a model by EM on samples, in memory or in a store, or fit one of a given rank.
 
@@ -142,6 +148,14 @@ def fit_em(
     on_pass
         Called with the name of a run, such as "random-0.3", and its `EMState` after each pass; None reports them to
         `pmflib.progress`.
+    weight
+        Weights of samples in memory, numbers above 0 of shape (n_rows,), for a survey that was not drawn evenly: the
+        weighted log-likelihood is raised. Only their ratios count: they are scaled to add up to Kish's effective number
+        of samples, (sum w)^2 / sum w^2, in which pseudo-counts, held-out scores and criteria are. Equal weights give
+        the fit without any, bit for bit. Forests and traits are not fitted with them, nor compared.
+    design
+        How samples in memory were drawn, in place of ``weight``: its weights, and its sampling units, of which none is
+        both fitted and held out.
 
     Returns
     -------
@@ -151,7 +165,9 @@ def fit_em(
     ------
     PmfError
         If neither or both of model and rank are given, the model is an average, there are no samples in memory, start
-        model or counts are given for samples in memory, an option is out of range, or the checkpoint is of another fit.
+        model or counts are given for samples in memory, an option is out of range, or the checkpoint is of another fit;
+        if a weight is no finite number above 0, or weights are given for stored samples, with others to validate on, or
+        for forests.
     SchemaError
         If samples do not fit the schema, or it has no such target.
     StoreError
@@ -171,6 +187,13 @@ def fit_em(
     variables = _find_schema(samples, schema, model)
     seed = _read_seed(rng, isinstance(samples, StoredSamples))
     training = _read_samples(samples, variables)
+    if weight is not None or design is not None:
+        _check_weighted(training, weight, design, validation)
+        if dependence in ("auto", "tree") or isinstance(model, TreePMF):
+            raise PmfError(
+                "forests are not fitted with weights or a design; leave dependence out, or weight and design"
+            )
+        training, dependence = _weigh_samples(training, weight, design, variables), "none"
     position = None if target is None else variables.position(target)
     passes = Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass)
 
@@ -190,7 +213,7 @@ def fit_em(
         )
     if kind is not None and kind.kind == "traits":
         result = fit_item_responses(
-            training,
+            training if isinstance(training, StoredSamples) else training.codes,
             kind.rank,
             schema=variables,
             validation=validation,
@@ -216,16 +239,17 @@ def fit_em(
     else:
         settled = SettledRank(_read_rank(rank, start_model if model is None else model))
         if model is None and not isinstance(training, StoredSamples):
-            warn_of_rank(settled.rank, len(training))
+            warn_of_rank(settled.rank, round(training.n_samples))
     if settled.result is not None and dependence == "none":
-        return settled.explain(settled.result)
+        return _note_weights(settled.explain(settled.result), training)
     fit = make_fit(settled.rank)
     if model is not None:
         fit = fit.refining(model)
     if isinstance(training, StoredSamples):
         counts = load_counts(training, counts)
     if isinstance(model, TreePMF):
-        result = refine_forests(fit, model, training, validation, counts)
+        plain = training if isinstance(training, StoredSamples) else training.codes
+        result = refine_forests(fit, model, plain, validation, counts)
     else:
         if start_model is not None:
             assert counts is not None
@@ -233,8 +257,9 @@ def fit_em(
         result = settled.result or fit.fit_samples(training, validation, counts)
         if dependence != "none":
             is_forced = dependence == "tree"
-            result = fit_dependence(fit, result, training, validation, counts, is_forced=is_forced)
-    result = settled.explain(result)
+            plain = training if isinstance(training, StoredSamples) else training.codes
+            result = fit_dependence(fit, result, plain, validation, counts, is_forced=is_forced)
+    result = _note_weights(settled.explain(result), training)
     warn_if_stopped(result, max_passes)
     return result
 
@@ -291,7 +316,7 @@ def distil(
     check_model_type("average", average, JointPMF)
     check_rank(rank)
     schema = average.schema
-    drawn = average.sample(n_samples, seed)
+    drawn = DenseBlock(average.sample(n_samples, seed))
     fit = EMFit(
         schema=schema,
         rank=rank,
@@ -422,14 +447,56 @@ def _find_schema(samples: object, schema: Schema | None, model: JointPMF | None)
     return infer_schema(samples) if schema is None else schema
 
 
-def _read_samples(samples: object, schema: Schema) -> StoredSamples | IntArray:
+def _read_samples(samples: object, schema: Schema) -> StoredSamples | DenseBlock:
     """Stored samples as they are, and codes of others."""
     if isinstance(samples, StoredSamples):
         return samples
     codes = schema.encode(samples)
     if not len(codes):
         raise PmfError("codes has no rows; EM needs at least one sample")
-    return codes
+    return DenseBlock(codes)
+
+
+def _check_weighted(
+    samples: StoredSamples | DenseBlock,
+    weight: object | None,
+    design: SurveyDesign | None,
+    validation: object | None,
+) -> None:
+    """Refuse samples that weights or a design do not go with."""
+    name = "weight" if design is None else "design"
+    if weight is not None and design is not None:
+        raise PmfError("weight and design are given; a design has the weights, leave weight out")
+    if design is not None and not isinstance(design, SurveyDesign):
+        raise PmfError(f"design is {name_type(design)}; give a pmflib.SurveyDesign")
+    if isinstance(samples, StoredSamples):
+        raise PmfError(f"{name} is given and samples are stored; give samples in memory")
+    if validation is not None:
+        raise PmfError(
+            f"{name} and validation are given; leave validation out: a fold of the samples is held out"
+        )
+
+
+def _weigh_samples(
+    samples: StoredSamples | DenseBlock,
+    weight: object | None,
+    design: SurveyDesign | None,
+    schema: Schema,
+) -> DenseBlock:
+    """Samples in memory with their weights, and with the order in which a design deals them to folds."""
+    assert isinstance(samples, DenseBlock)
+    if design is not None:
+        return weigh_block(samples.codes, design)
+    weights = read_weights(weight, len(samples), decimals=schema.weight_decimals)
+    return DenseBlock(samples.codes, weights.scale())
+
+
+def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> FitResult:
+    """A result that says how many samples those with weights are worth."""
+    if isinstance(samples, StoredSamples) or samples.weights is None:
+        return result
+    note = note_weights(len(samples), samples.n_samples)
+    return replace(result, notes=(note, *result.notes))
 
 
 def _read_rank(rank: int | Literal["auto"] | None, model: JointPMF | None) -> int:

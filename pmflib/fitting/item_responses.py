@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray, check_whole, spread_pairs
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.core.errors import PmfError, SchemaError
+from pmflib.core.weights import read_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.marginals import Marginals, normalise_singles
-from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.samples import Samples, SamplesInMemory
@@ -57,6 +59,7 @@ def fit_item_responses(
     seed: int = 0,
     checkpoint: Path | None = None,
     on_pass: OnPass | None = None,
+    weight: object | None = None,
 ) -> FitResult:
     """Fit an item response model: people differ on one to three traits, and answers depend on nothing else.
 
@@ -88,6 +91,8 @@ def fit_item_responses(
         other samples or options is refused.
     on_pass
         Called with a name and the state after each pass.
+    weight
+        Weights of samples in memory, as for `pmflib.fit_em`.
 
     Returns
     -------
@@ -122,6 +127,8 @@ def fit_item_responses(
     if not 0 <= pseudo_count < np.inf:
         raise PmfError(f"pseudo_count is {pseudo_count}; give a number of at least 0")
     if isinstance(samples, StoredSamples):
+        if weight is not None:
+            raise PmfError("weight is given and samples are stored; give samples in memory")
         schema, n_rows = samples.schema, samples.n_rows
         training: Samples = samples
         counts = samples.count_pairs() if n_rows else None
@@ -131,8 +138,12 @@ def fit_item_responses(
             raise SchemaError(f"schema is {type(schema).__name__}; give a pmflib.Schema")
         codes = schema.encode(samples)
         n_rows = len(codes)
-        training = SamplesInMemory(codes, schema.offsets, _count_points(n_traits))
-        counts = count_pairs(codes, schema, n_folds=1) if n_rows else None
+        weights = None
+        if weight is not None:
+            weights = read_weights(weight, n_rows, decimals=schema.weight_decimals).scale()
+        block = DenseBlock(codes, weights)
+        training = SamplesInMemory(block, schema.offsets, _count_points(n_traits))
+        counts = count_block(block, schema, n_folds=1) if n_rows else None
     if not n_rows:
         raise PmfError("samples has no rows; a fit needs at least one")
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pmflib.core.arrays import IntArray, check_whole
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import LIMITS
 from pmflib.core.errors import PmfError
 from pmflib.em.members import split_members
@@ -143,4 +144,5 @@ def _refit(
     counts = samples.count_pairs() if isinstance(samples, StoredSamples) else None
     if isinstance(start, TreePMF):
         return refine_forests(fit, start, samples, None, counts).model
-    return fit.fit_samples(samples, None, counts).model
+    given = samples if isinstance(samples, StoredSamples) else DenseBlock(samples)
+    return fit.fit_samples(given, None, counts).model

@@ -177,7 +177,8 @@ def _draw_samples(block: Block, schema: Schema, share: float) -> DenseBlock:
     codes, weights = block.to_codes(schema.offsets), weigh_rows(block)
     if share < 1.0:
         rng = np.random.default_rng([block.n_rows, block.n_observed])
-        weights = rng.binomial(weights.astype(np.int64), share).astype(np.float64)
+        times = np.ceil(weights)
+        weights = rng.binomial(times.astype(np.int64), share) * (weights / times)
         codes, weights = codes[weights > 0], weights[weights > 0]
     return DenseBlock(codes, weights)
 
@@ -212,7 +213,7 @@ def _iterate_rows(
 def _repeat_gaps(block: DenseBlock) -> DenseBlock:
     """The same samples, those with a missing answer a row each: what is drawn for them is drawn for each."""
     weights = weigh_rows(block)
-    times = np.where((block.codes < 0).any(axis=1), weights, 1.0).astype(np.int64)
+    times = np.where((block.codes < 0).any(axis=1), np.ceil(weights), 1.0).astype(np.int64)
     return DenseBlock(np.repeat(block.codes, times, axis=0), np.repeat(weights / times, times))
 
 

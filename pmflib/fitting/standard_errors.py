@@ -5,16 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray, check_model_type, sum_blocks
 from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
+from pmflib.core.survey_design import SurveyDesign
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.item_errors import find_item_covariance
+from pmflib.fitting.replicates import Replicates, fit_replicates, span_logits
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.information import (
@@ -173,7 +176,9 @@ def _describe(name: str, found: ArrayErrors, place: tuple[int, ...]) -> list[tup
     ]
 
 
-def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
+def standard_errors(
+    model: JointPMF, samples: object, design: SurveyDesign | None = None
+) -> ParameterErrors:
     """Find standard errors and intervals of a model's parameters.
 
     The inverse of the observed information at the model, in the directions that the samples determine, or White's
@@ -188,6 +193,9 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
     samples
         Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
         share the pass.
+    design
+        How samples in memory were drawn: errors are then those of its replicates, to each of which latent classes are
+        fitted again (see `pmflib.fit_replicates`). None takes samples as independent, and 1 each.
 
     Returns
     -------
@@ -233,6 +241,8 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
             "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
             "traits by pmflib.fit_item_responses"
         )
+    if design is not None:
+        return _find_design_errors(fit_replicates(model, samples, design), model)
     source = open_source(model, samples)
     if model.trait_model is not None:
         return _find_item_errors(model, model.trait_model, source)
@@ -264,6 +274,33 @@ def standard_errors(model: JointPMF, samples: object) -> ParameterErrors:
             f"{n_edges} probabilities are at 0 or 1, and taken as fixed: they have intervals, but no errors",
         )
     return ParameterErrors(arrays, model.schema, method, solved.distance, notes)
+
+
+def _find_design_errors(found: Replicates, given: JointPMF) -> ParameterErrors:
+    """Errors of prior and factors by replicates, at the optimum of the whole sample."""
+    quantile = found.design.find_quantile(0.95)
+    arrays, distance = {}, 0.0
+    for name in ("prior", "factors"):
+        values, errors = found.find_errors(attrgetter(name))
+        is_edge = (values <= 0) | (values >= 1)
+        is_determined = errors <= VAGUE
+        errors = np.where(is_determined, errors, np.nan)
+        ends = span_logits(values, errors, quantile)
+        arrays[name] = ArrayErrors(values, errors, *ends, is_determined, is_edge)
+        moved = np.abs(values - getattr(given, name))
+        is_known = is_determined & (errors > 0)
+        distance = max(distance, float((moved[is_known] / errors[is_known]).max(initial=0.0)))
+    names = name_parameters(
+        given.schema, ~arrays["prior"].is_determined, ~arrays["factors"].is_determined
+    )
+    notes = found.design.notes
+    if names:
+        notes += (f"not determined by the samples: {names}; these have no errors; lower the rank",)
+        warnings.warn(notes[-1], IdentificationWarning, stacklevel=3)
+    if found.n_stopped:
+        notes += (f"{found.n_stopped} refits were stopped before they had converged",)
+    method = f"{len(found.models)} replicates ({found.design.method}), {found.design.degrees} degrees of freedom"
+    return ParameterErrors(arrays, given.schema, method, distance, notes)
 
 
 def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) -> ParameterErrors:

@@ -15,13 +15,14 @@ from typing import TypeAlias
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray, Parameters, normalise_blocks
+from pmflib.core.blocks import DenseBlock
 from pmflib.counting.folds import DEFAULT_FOLDS
 from pmflib.counting.marginals import (
-    count_code_levels,
-    estimate_code_singles,
+    count_block_levels,
+    estimate_block_singles,
     normalise_singles,
 )
-from pmflib.counting.pair_counts import PairCounts, count_pairs, load_singles
+from pmflib.counting.pair_counts import PairCounts, count_block, load_singles
 from pmflib.display.progress import working
 from pmflib.em.checkpoint import digest_fit
 from pmflib.em.samples import Samples
@@ -302,15 +303,15 @@ class SampleCounts:
 
     Parameters
     ----------
-    codes
-        Valid codes of shape (n_rows, n_variables), -1 missing.
+    samples
+        Valid samples.
     schema
         Variables.
     n_folds
         Folds that rows are assigned to.
     """
 
-    codes: IntArray
+    samples: DenseBlock
     schema: Schema
     n_folds: int = DEFAULT_FOLDS
 
@@ -320,19 +321,19 @@ class SampleCounts:
 
     def estimate_singles(self, offsets: IntArray) -> FloatArray:
         """PMF of each variable alone, as `normalise_singles` gives it."""
-        return estimate_code_singles(self.codes, offsets)
+        return estimate_block_singles(self.samples, offsets)
 
     def read_naive_bayes(self, target: int) -> JointPMF:
         """Do `read_naive_bayes`, of which the pairs of the target with the others are counted alone."""
-        offsets, own = self.schema.offsets, self.codes[:, target]
+        offsets, own = self.schema.offsets, self.samples.codes[:, target]
         levels = range(self.schema[target].cardinality)
-        pairs = [count_code_levels(self.codes[own == level], offsets) for level in levels]
+        pairs = [count_block_levels(self.samples[own == level], offsets) for level in levels]
         singles = self.estimate_singles(offsets)
         return make_naive_bayes(np.stack(pairs, axis=1), singles, self.schema, target)
 
     @cached_property
     def _counts(self) -> PairCounts:
-        return count_pairs(self.codes, self.schema, n_folds=self.n_folds)
+        return count_block(self.samples, self.schema, self.n_folds)
 
 
 AnyCounts: TypeAlias = PairCounts | StoredCounts | SampleCounts
@@ -434,7 +435,8 @@ def digest_counts(counts: AnyCounts) -> str:
     if isinstance(counts, StoredCounts):
         return digest_fit(name_content(counts.path), counts.folds)
     if isinstance(counts, SampleCounts):
-        return digest_fit(counts.codes, counts.n_folds)
+        weights = () if counts.samples.weights is None else (counts.samples.weights,)
+        return digest_fit(counts.samples.codes, counts.n_folds, *weights)
     return digest_fit(counts.n_rows, counts.tables)
 
 

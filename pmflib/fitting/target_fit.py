@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_TARGET
 from pmflib.core.hashing import mix_hashes
@@ -318,29 +319,29 @@ class TargetFit:
             at = best
 
     def choose(
-        self, codes: IntArray, held_out: SamplesInMemory, starts: Starts
+        self, block: DenseBlock, held_out: SamplesInMemory, starts: Starts
     ) -> tuple[FitSpecification, FitResult]:
         """Fit in the way that is best on held-out samples: of many samples, some say which way that is.
 
         Parameters
         ----------
-        codes
-            Training samples of shape (n_rows, n_variables), -1 missing.
+        block
+            Training samples.
         held_out, starts
             As for `try_candidates`.
         """
         offsets, rank = self.schema.offsets, self.rank
-        training = SamplesInMemory(codes, offsets, rank)
-        few = draw_samples(codes, rank, TARGET_WORK)
+        training = SamplesInMemory(block, offsets, rank)
+        few = draw_samples(block, rank, TARGET_WORK)
         runs = self.try_candidates(SamplesInMemory(few, offsets, rank), held_out, starts)
         specification, result = self.report_best(runs, training, held_out)
-        many = draw_samples(codes, rank, CHOSEN_WORK)
+        many = draw_samples(block, rank, CHOSEN_WORK)
         if len(many) == len(few):
             return specification, result
         assert specification.share is not None
         candidate = Candidate(specification.share, specification.pseudo_count)
         run = self.try_one(candidate, SamplesInMemory(many, offsets, rank), held_out, starts)
-        note = f"compared on {len(few):,} of {len(codes):,} samples, fitted to {len(many):,}"
+        note = f"compared on {len(few):,} of {len(block):,} samples, fitted to {len(many):,}"
         notes = (*specification.notes, note)
         specification = replace(specification, passes=run.n_steps, score=run.score, notes=notes)
         return specification, self._report(specification, run, training, held_out)
@@ -371,17 +372,17 @@ class TargetFit:
     def follow(
         self,
         specification: FitSpecification,
-        codes: IntArray,
+        block: DenseBlock,
         starts: Starts,
     ) -> FitResult:
         """Fit samples by a specification, found when a fold of them was held out."""
         assert specification.share is not None
         offsets, rank = self.schema.offsets, self.rank
-        many = draw_samples(codes, rank, CHOSEN_WORK)
+        many = draw_samples(block, rank, CHOSEN_WORK)
         samples, start = self._open(SamplesInMemory(many, offsets, rank), starts)
         steps = specification.passes or 0
         run = samples.run(start, specification.share, specification.pseudo_count, steps)
-        return self._report(specification, run, SamplesInMemory(codes, offsets, rank))
+        return self._report(specification, run, SamplesInMemory(block, offsets, rank))
 
     def _open(self, training: SamplesInMemory, starts: Starts) -> tuple[TargetSamples, Parameters]:
         offsets = self.schema.offsets
@@ -421,13 +422,13 @@ class TargetFit:
         )
 
 
-def draw_samples(codes: IntArray, rank: int, work: int) -> IntArray:
+def draw_samples(block: DenseBlock, rank: int, work: int) -> DenseBlock:
     """Draw so many samples, by a hash of their position, that observed cells times rank are about some work at most.
 
     Parameters
     ----------
-    codes
-        Samples of shape (n_rows, n_variables), -1 missing.
+    block
+        Samples.
     rank, work
         Number of latent states; and the work, above 0.
 
@@ -435,12 +436,12 @@ def draw_samples(codes: IntArray, rank: int, work: int) -> IntArray:
     -------
     The samples that are drawn, in their order, of whose codes there is no copy where they are all; at least one of any.
     """
-    share = work / max(int(np.count_nonzero(codes >= 0)) * rank, 1)
+    share = work / max(block.n_observed * rank, 1)
     if share >= 1:
-        return codes
-    n_drawn = max(int(share * len(codes)), 1)
-    drawn = np.argsort(mix_hashes(np.arange(len(codes))), kind="stable")[:n_drawn]
-    return codes[np.sort(drawn)]
+        return block
+    n_drawn = max(int(share * len(block)), 1)
+    drawn = np.argsort(mix_hashes(np.arange(len(block))), kind="stable")[:n_drawn]
+    return block[np.sort(drawn)]
 
 
 def note_target(schema: Schema, target: int) -> str:

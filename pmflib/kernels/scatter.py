@@ -37,6 +37,25 @@ def add_dense(codes, offsets, table):  # type: ignore[no-untyped-def]
 
 
 @compile_kernel()
+def add_weighted(codes, weights, offsets, table):  # type: ignore[no-untyped-def]
+    """Add the pairs of a dense block, a row as often as its weight, int64 (n_rows,); the rest as for `add_dense`."""
+    n_rows, n_variables = codes.shape
+    levels = np.empty(n_variables, np.uint64)
+    for row in range(n_rows):
+        n_observed = 0
+        for variable in range(n_variables):
+            code = codes[row, variable]
+            if code >= 0:
+                levels[n_observed] = offsets[variable] + code
+                n_observed += 1
+        weight = weights[row]
+        for i in range(n_observed):
+            counts = table[levels[i]]
+            for j in range(i, n_observed):
+                counts[levels[j]] += weight
+
+
+@compile_kernel()
 def add_sparse(indptr, indices, table):  # type: ignore[no-untyped-def]
     """Add the pairs of a sparse block.
 

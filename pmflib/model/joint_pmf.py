@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError, StoreError
 from pmflib.core.methods import load_name
+from pmflib.core.survey_design import SurveyDesign
 from pmflib.display.summary import Summary
 from pmflib.model.mixture import Arrays, Mixture
 from pmflib.schema import Schema
@@ -195,11 +196,12 @@ class JointPMF(Mixture):
         top: int = 5,
         source: Source = "both",
         level: float = 0.95,
+        design: SurveyDesign | None = None,
     ) -> Answer:
         """Answer a question in words, such as ``P(label=e | odor=f)``: see `pmflib.model.questions.ask`."""
         from pmflib.model.questions.answering import ask
 
-        return ask(self, question, data, top=top, source=source, level=level)
+        return ask(self, question, data, top=top, source=source, level=level, design=design)
 
     def plot_states(self, **options: Any) -> Axes:
         """Draw what distinguishes the states: see `pmflib.model.figures.plot_states`."""

@@ -45,6 +45,9 @@ class Schema(Summarised):
     missing
         Texts that mean "not given" in every variable that has no list of its own: one place for a person to change
         them. Each variable holds the list that is its own, and this one is part of no comparison.
+    weight_decimals
+        Decimals of the weights of samples, 0 to 18: the unit that weighted counts are kept in, so that those of any two
+        partitions add up. None leaves it to what is counted. It is part of no comparison: codes do not depend on it.
 
     Raises
     ------
@@ -63,6 +66,7 @@ class Schema(Summarised):
     variables: tuple[Variable, ...]
     left_out: tuple[str, ...] = field(default=(), compare=False, repr=False)
     missing: tuple[str, ...] = field(default=DEFAULT_MISSING, compare=False, repr=False)
+    weight_decimals: int | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.variables:
@@ -410,8 +414,13 @@ class Schema(Summarised):
             raise SchemaError(
                 f"missing is {missing!r}, not a list of texts; correct it, or remove it"
             )
+        decimals = data.get("weight_decimals")
+        if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 18):
+            raise SchemaError(
+                f"weight_decimals is {decimals!r}; give a whole number from 0 to 18, or remove it"
+            )
         variables = (Variable.from_json(each, tuple(missing)) for each in data["variables"])
-        return cls(tuple(variables), tuple(left_out), tuple(missing))
+        return cls(tuple(variables), tuple(left_out), tuple(missing), decimals)
 
     def save(
         self,
@@ -429,6 +438,8 @@ class Schema(Summarised):
             if variable["missing"] == data["missing"]:
                 del variable["missing"]
         data |= {"left_out": list(self.left_out)} if self.left_out else {}
+        if self.weight_decimals is not None:
+            data["weight_decimals"] = self.weight_decimals
         data |= {"review": list(review)} if review else {}
         data |= {"draft": dict(draft)} if draft else {}
         Path(path).write_text(

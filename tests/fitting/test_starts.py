@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
 from pmflib.counting.marginals import estimate_singles
 from pmflib.fitting.starts import SampleCounts, StoredCounts, open_for_em, read_naive_bayes
 from tests.reference import offsets_of
@@ -37,7 +38,7 @@ def test_sample_counts__read_from_samples_what_counts_of_their_pairs_hold():
     # never observed
     codes[:, 3] = -1
     schema = pmf.Schema.from_cardinalities(sizes)
-    counts, pairs = SampleCounts(codes, schema), pmf.count_pairs(codes, schema)
+    counts, pairs = SampleCounts(DenseBlock(codes), schema), pmf.count_pairs(codes, schema)
     np.testing.assert_array_equal(counts.load().tables, pairs.tables)
     singles = counts.estimate_singles(schema.offsets)
     np.testing.assert_array_equal(singles, estimate_singles(pairs))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
 from pmflib.fitting import target_fit
 from tests.stored_samples import write_partition
 
@@ -99,19 +100,20 @@ def test_fit_em__target_never_observed_in_training():
 
 def test_draw_samples__takes_so_many_that_the_work_is_bounded():
     codes = draw(500, 3)
-    n_observed = int((codes >= 0).sum())
-    assert target_fit.draw_samples(codes, 4, 4 * n_observed) is codes
-    few = target_fit.draw_samples(codes, 4, n_observed)
+    block = DenseBlock(codes)
+    n_observed = block.n_observed
+    assert target_fit.draw_samples(block, 4, 4 * n_observed) is block
+    few = target_fit.draw_samples(block, 4, n_observed)
     assert len(few) == 125
     # in their order, and some of those of more work
-    places = [np.flatnonzero((codes == row).all(axis=1)) for row in few]
+    places = [np.flatnonzero((codes == row).all(axis=1)) for row in few.codes]
     assert all(each.size for each in places)
-    more = target_fit.draw_samples(codes, 4, 2 * n_observed)
+    more = target_fit.draw_samples(block, 4, 2 * n_observed)
     assert len(more) == 250
-    held = {tuple(row) for row in more.tolist()}
-    assert {tuple(row) for row in few.tolist()} <= held
-    assert len(target_fit.draw_samples(codes, 4, 1)) == 1
-    assert len(target_fit.draw_samples(codes[:0], 4, 1)) == 0
+    held = {tuple(row) for row in more.codes.tolist()}
+    assert {tuple(row) for row in few.codes.tolist()} <= held
+    assert len(target_fit.draw_samples(block, 4, 1)) == 1
+    assert len(target_fit.draw_samples(block[:0], 4, 1)) == 0
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -127,7 +129,7 @@ def test_fit_em__some_of_many_samples_say_how_all_are_fitted_for_the_target(
     result = pmf.fit_em(given, validation=held_out, **OPTIONS)
     assert result.method == "classes+conditional"
     assert measure(result.model, test) > 0.9
-    n_drawn = len(target_fit.draw_samples(train, 4, 4 * 4 * 400))
+    n_drawn = len(target_fit.draw_samples(DenseBlock(train), 4, 4 * 4 * 400))
     assert result.notes[-1] == f"compared on {n_drawn} of 900 samples, fitted to 900"
     # the steps that are reported are those of the fit to all of them
     chosen = result.comparisons[0].chosen.settings
@@ -137,7 +139,7 @@ def test_fit_em__some_of_many_samples_say_how_all_are_fitted_for_the_target(
     # of even more, samples are drawn for the fit, too
     monkeypatch.setattr(target_fit, "CHOSEN_WORK", 4 * 4 * 600)
     drawn = pmf.fit_em(given, validation=held_out, **OPTIONS)
-    n_fitted = len(target_fit.draw_samples(train, 4, 4 * 4 * 600))
+    n_fitted = len(target_fit.draw_samples(DenseBlock(train), 4, 4 * 4 * 600))
     assert drawn.notes[-1] == f"compared on {n_drawn} of 900 samples, fitted to {n_fitted}"
     assert measure(drawn.model, test) > 0.9
 

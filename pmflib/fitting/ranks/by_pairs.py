@@ -114,6 +114,7 @@ def select_rank(
     2
     """
     check_counts(counts, PairCounts)
+    counts = counts.to_samples()
     _check(ranks, pseudo_counts, max_rank)
     seed = int(np.random.default_rng(rng).integers(2**31))
     allowed = WorkBudget(budget)

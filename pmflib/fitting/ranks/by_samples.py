@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, Parameters
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import PairedDifference, compare_candidates, compare_samples
 from pmflib.core.defaults import RANKS_BY_SAMPLES
 from pmflib.core.errors import PmfError, RankError
@@ -114,8 +115,8 @@ def select_rank_by_samples(
     schema = counts.schema
     samples = RankSamples(
         schema,
-        schema.encode(codes),
-        schema.encode(held_out),
+        DenseBlock(schema.encode(codes)),
+        DenseBlock(schema.encode(held_out)),
         counts,
         np.arange(schema.n_variables),
         estimate_singles(counts),
@@ -189,9 +190,9 @@ def _check(
     validation = samples.held_out
     if not len(validation):
         raise PmfError("held_out has no rows; hold out at least one sample, or use select_rank")
-    if not len(samples.codes):
+    if not len(samples.block):
         raise PmfError("codes has no rows; EM needs at least one sample")
-    if samples.target is not None and not (validation[:, samples.target] >= 0).any():
+    if samples.target is not None and not (validation.codes[:, samples.target] >= 0).any():
         name = samples.schema.names[samples.target]
         raise PmfError(
             f"target {name!r} is missing in all {len(validation)} held-out rows; hold out rows that have it, or "
@@ -210,7 +211,10 @@ def _digest(
     total = hashlib.sha256(json.dumps(options).encode())
     for samples in splits:
         tables = () if samples.counts is None else (samples.counts.tables,)
-        for array in (samples.codes, samples.held_out, *tables, samples.singles):
+        arrays = [samples.block.codes, samples.held_out.codes, *tables, samples.singles]
+        for each in (samples.block, samples.held_out):
+            arrays += [] if each.weights is None else [each.weights]
+        for array in arrays:
             total.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return total.hexdigest()
 

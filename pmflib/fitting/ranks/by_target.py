@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import compare_candidates
 from pmflib.em.samples import SamplesInMemory
 from pmflib.fitting.candidates import FitSpecification
@@ -59,15 +59,15 @@ class TriedRank:
         return max(self.result.held_out)
 
 
-def fit_target_ranks(fit: EMFit, codes: IntArray, held_out: SamplesInMemory | None) -> FitResult:
+def fit_target_ranks(fit: EMFit, block: DenseBlock, held_out: SamplesInMemory | None) -> FitResult:
     """Fit for a target, with the rank that predicts it best on held-out samples.
 
     Parameters
     ----------
     fit
         A fit for a target, whose rank is the number of the target's levels.
-    codes
-        Samples of shape (n_rows, n_variables), -1 missing.
+    block
+        Samples.
     held_out
         Held-out samples; None holds a fold of the samples out, evaluates the best candidates on all folds, each in its
         turn, and fits all samples in the way that was best.
@@ -77,9 +77,9 @@ def fit_target_ranks(fit: EMFit, codes: IntArray, held_out: SamplesInMemory | No
     The model and how it was reached, the comparison of ranks first. Fewer than `MIN_SAMPLES` samples are fitted with
     the rank that is given.
     """
-    if held_out is None and len(codes) < MIN_SAMPLES:
-        return fit.fit_all_codes(codes)
-    training, validation = (codes, held_out) if held_out is not None else fit.hold_out(codes)
+    if held_out is None and len(block) < MIN_SAMPLES:
+        return fit.fit_all(block)
+    training, validation = (block, held_out) if held_out is not None else fit.hold_out(block)
     tried = list(_double(fit, training, validation))
     models = [(each.result.model.prior, each.result.model.factors) for each in tried]
     compared = compare_candidates(
@@ -89,7 +89,7 @@ def fit_target_ranks(fit: EMFit, codes: IntArray, held_out: SamplesInMemory | No
         subtract=lambda one, other: validation.compare(models[one], models[other]),
     )
     best = max(tried, key=lambda each: each.score)
-    result = best.result if held_out is not None else _compare_by_folds(tried, codes)
+    result = best.result if held_out is not None else _compare_by_folds(tried, block)
     return replace(
         result,
         comparisons=(compared, *result.comparisons),
@@ -97,9 +97,9 @@ def fit_target_ranks(fit: EMFit, codes: IntArray, held_out: SamplesInMemory | No
     )
 
 
-def _double(fit: EMFit, training: IntArray, validation: SamplesInMemory) -> Iterator[TriedRank]:
+def _double(fit: EMFit, training: DenseBlock, validation: SamplesInMemory) -> Iterator[TriedRank]:
     """Try rising ranks until `PATIENCE` of them have not gained."""
-    n_observed = int(np.count_nonzero(training >= 0))
+    n_observed = training.n_observed
     starts_from = fit.count(training)
     best: TriedRank | None = None
     stale, near = 0, FIRST
@@ -162,7 +162,7 @@ class Finalist:
         return float(means.mean()), float(np.sqrt((errors**2).sum()) / len(gaps))
 
 
-def _compare_by_folds(tried: list[TriedRank], codes: IntArray) -> FitResult:
+def _compare_by_folds(tried: list[TriedRank], block: DenseBlock) -> FitResult:
     """Fit all samples by the candidate that is best when each fold is held out in its turn."""
     left = [
         Finalist(each.fit, candidate, [run])
@@ -173,7 +173,7 @@ def _compare_by_folds(tried: list[TriedRank], codes: IntArray) -> FitResult:
     first = tried[0].fit
     validations: list[SamplesInMemory] = []
     for fold in range(N_FOLDS):
-        training, validation = first.hold_out(codes, fold)
+        training, validation = first.hold_out(block, fold)
         validations.append(validation)
         if fold:
             counts = first.count(training)
@@ -207,5 +207,5 @@ def _compare_by_folds(tried: list[TriedRank], codes: IntArray) -> FitResult:
     scores = tuple(run.score for run in best.runs)
     sizes = [each.source.n_samples for each in validations[: len(scores)]]
     score = HeldOutScore(float(np.average(scores, weights=sizes)), sum(sizes), len(scores))
-    result = best.fit.follow(specification, codes)
+    result = best.fit.follow(specification, block)
     return replace(result, held_out=scores, held_out_score=score)

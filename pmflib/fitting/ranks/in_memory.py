@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
-from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import RANKS_BY_SAMPLES
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.em.samples import SamplesInMemory
@@ -34,7 +32,7 @@ BUDGET = 60.0
 
 def choose_fit_kind(
     fit: EMFit,
-    samples: StoredSamples | IntArray,
+    samples: StoredSamples | DenseBlock,
     validation: object | None,
     *,
     is_forced: bool,
@@ -60,7 +58,7 @@ def choose_fit_kind(
     else:
         # by stored ones only passes are evaluated
         is_given = validation is not None and not isinstance(validation, StoredSamples)
-        held_out = schema.encode(validation) if is_given else None
+        held_out = DenseBlock(schema.encode(validation)) if is_given else None
         splits = split_samples(samples, held_out, schema, target)
     return choose_kind(
         splits,
@@ -73,10 +71,10 @@ def choose_fit_kind(
 
 
 def choose_rank_in_memory(
-    codes: IntArray,
+    block: DenseBlock,
     schema: Schema,
     *,
-    held_out: IntArray | None = None,
+    held_out: DenseBlock | None = None,
     members: int = 1,
     target: int | None = None,
     seed: int = 0,
@@ -86,12 +84,12 @@ def choose_rank_in_memory(
 
     Parameters
     ----------
-    codes
-        Codes of shape (n_rows, n_variables), -1 missing.
+    block
+        Samples.
     schema
         Variables.
     held_out
-        Codes to evaluate on; None holds a fifth of the samples out, by a hash of their position.
+        Samples to evaluate on; None holds a fifth of the samples out, by a hash of their position.
     members, target, budget
         As for `pmflib.fitting.ranks.by_samples.select_rank_by_samples`; the target is a position.
     seed
@@ -101,7 +99,7 @@ def choose_rank_in_memory(
     -------
     The choice; None where nothing can be chosen: of one variable, or fewer than `LEAST_SAMPLES` samples.
     """
-    splits = split_samples(codes, held_out, schema, target)
+    splits = split_samples(block, held_out, schema, target)
     if not splits:
         return None
     return compare_on_samples(
@@ -117,7 +115,7 @@ def choose_rank_in_memory(
 
 def settle_rank(
     fit: EMFit,
-    samples: StoredSamples | IntArray,
+    samples: StoredSamples | DenseBlock,
     validation: object | None,
     counts: PairCounts | StoredCounts | None,
 ) -> SettledRank:
@@ -128,7 +126,7 @@ def settle_rank(
     fit
         The fit with two states, whose options are those of any larger number.
     samples
-        Training samples: stored, or codes of shape (n_rows, n_variables), -1 missing.
+        Training samples, stored or in memory.
     validation
         Held-out samples; None is none.
     counts
@@ -144,29 +142,28 @@ def settle_rank(
 
 
 def fit_ranks_for_target(
-    fit: EMFit, samples: StoredSamples | IntArray, validation: object | None
+    fit: EMFit, samples: StoredSamples | DenseBlock, validation: object | None
 ) -> FitResult | None:
     """Fit for a target with the rank that predicts it best; None where there is no time for it, or nothing held out."""
-    codes: IntArray
     if isinstance(samples, StoredSamples):
         held_out = fit.open_held_out(validation)
         is_small = samples.n_rows * fit.schema.n_variables <= TARGET_CELLS
         if held_out is None or not is_small or not fit.is_for_target(samples.n_observed):
             return None
-        codes = samples.read_codes()
+        block = DenseBlock(samples.read_codes())
     else:
-        if not fit.is_for_target(int(np.count_nonzero(samples >= 0))):
+        if not fit.is_for_target(samples.n_observed):
             return None
-        codes, held_out = samples, fit.open_held_out(validation)
+        block, held_out = samples, fit.open_held_out(validation)
     if isinstance(held_out, StoredSamples):
         held_out = held_out.load(fit.rank)
     assert held_out is None or isinstance(held_out, SamplesInMemory)
-    return fit_target_ranks(fit, codes, held_out)
+    return fit_target_ranks(fit, block, held_out)
 
 
 def choose_fit_rank(
     fit: EMFit,
-    samples: StoredSamples | IntArray,
+    samples: StoredSamples | DenseBlock,
     validation: object | None,
     counts: PairCounts | StoredCounts | None,
 ) -> SettledRank:
@@ -186,7 +183,7 @@ def choose_fit_rank(
     else:
         # by stored ones only passes are evaluated
         is_given = validation is not None and not isinstance(validation, StoredSamples)
-        held_out = schema.encode(validation) if is_given else None
+        held_out = DenseBlock(schema.encode(validation)) if is_given else None
         choice = choose(samples, schema, held_out=held_out)
     if choice is None:
         few = "rank 1: too few samples or variables to choose another"
@@ -195,8 +192,8 @@ def choose_fit_rank(
 
 
 def _take_some(
-    samples: StoredSamples | IntArray, schema: Schema, validation: object | None
-) -> tuple[IntArray, IntArray] | None:
+    samples: StoredSamples | DenseBlock, schema: Schema, validation: object | None
+) -> tuple[DenseBlock, DenseBlock] | None:
     """As many stored samples as ranks are compared on, and held-out ones; None where there are none of either."""
     if not isinstance(samples, StoredSamples) or validation is None:
         return None
@@ -206,4 +203,5 @@ def _take_some(
         held_out = schema.encode(validation)
     if not len(held_out) or not samples.n_rows:
         return None
-    return take_samples(samples.blocks, schema, MOST_SAMPLES), held_out
+    training = take_samples(samples.blocks, schema, MOST_SAMPLES)
+    return DenseBlock(training), DenseBlock(held_out)

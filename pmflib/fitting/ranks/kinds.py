@@ -247,9 +247,9 @@ def fit_plain(samples: RankSamples, rank: int, seed: int) -> Candidate:
     options = Options.make("random", PSEUDO_COUNT, 1, rank)
     passes = Passes(*LIMITS, False, None, None)
     fit = EMFit(samples.schema, rank, options, seed, passes, samples.target)
-    held_out = fit.open_held_out(samples.held_out)
-    assert held_out is not None
-    model = fit.fit_codes(samples.codes, held_out)[1].model
+    offsets = samples.schema.offsets
+    held_out = SamplesInMemory(samples.held_out, offsets, rank, samples.target)
+    model = fit.fit_block(samples.block, held_out)[1].model
     return Candidate("classes", rank, _count_classes(samples, rank), samples.score(model))
 
 
@@ -320,7 +320,7 @@ def fit_traits_of_splits(
             on_progress(RankProgress("samples", doing, tried, n_traits - 1, n_traits, None))
         for each in splits:
             fitted, _, _ = fit_items(
-                SamplesInMemory(each.codes, schema.offsets, n_points**n_traits),
+                SamplesInMemory(each.block, schema.offsets, n_points**n_traits),
                 design,
                 each.counts if each.variables.size == schema.n_variables else None,
                 pseudo_count=PSEUDO_COUNT,
@@ -363,9 +363,9 @@ class _ForestFits:
         offsets = self.splits[0].schema.offsets
         return [
             (
-                TreeSamples.load(each.codes, offsets, 1),
+                TreeSamples.load(each.block.codes, offsets, 1),
                 [
-                    TreeSamples.load(each.held_out[half], offsets, 1, each.target)
+                    TreeSamples.load(each.held_out.codes[half], offsets, 1, each.target)
                     for half in _halve(each)
                 ],
             )

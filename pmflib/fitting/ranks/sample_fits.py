@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray, Parameters
-from pmflib.core.hashing import assign_folds
+from pmflib.core.blocks import DenseBlock, join_weights
 from pmflib.counting.groups import list_levels
-from pmflib.counting.marginals import estimate_code_singles
-from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.counting.marginals import estimate_block_singles
+from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.display.progress import working
 from pmflib.em.members import Runs
 from pmflib.em.samples import SamplesInMemory
@@ -63,8 +63,8 @@ class RankSamples:
     ----------
     schema
         All variables.
-    codes, held_out
-        Codes of shape (n_rows, n_variables), -1 missing: training samples, and those to evaluate on.
+    block, held_out
+        Training samples, and those to evaluate on.
     counts
         Co-occurrence counts that starts are made of, of all variables or some; None makes random ones.
     variables
@@ -76,8 +76,8 @@ class RankSamples:
     """
 
     schema: Schema
-    codes: IntArray
-    held_out: IntArray
+    block: DenseBlock
+    held_out: DenseBlock
     counts: PairCounts | None
     variables: IntArray
     singles: FloatArray
@@ -91,12 +91,12 @@ class RankSamples:
     @cached_property
     def n_observed(self) -> int:
         """Observed cells of the training samples."""
-        return int(np.count_nonzero(self.codes >= 0))
+        return self.block.n_observed
 
     @cached_property
     def training(self) -> SamplesInMemory:
         """Training samples for EM."""
-        return SamplesInMemory(self.codes, self.schema.offsets, BLOCK_RANK)
+        return SamplesInMemory(self.block, self.schema.offsets, BLOCK_RANK)
 
     @cached_property
     def validation(self) -> SamplesInMemory:
@@ -116,13 +116,22 @@ class RankSamples:
         return open_for_em((model.prior, factors), self.singles)
 
     def score(self, model: JointPMF) -> FloatArray:
-        """Log-likelihood of each held-out sample, or of its target given the rest where that was observed, nats."""
-        if self.target is None:
-            return model.log_prob(self.held_out)
-        known = self.held_out[self.held_out[:, self.target] >= 0]
-        rest = known.copy()
-        rest[:, self.target] = -1
-        return model.log_prob(known) - model.log_prob(rest)
+        """Log-likelihood of each held-out sample, or of its target given the rest where that was observed, nats.
+
+        Samples with weights have theirs times a weight, of mean 1: the mean is the weighted one.
+        """
+        held_out = self.held_out
+        if self.target is not None:
+            held_out = held_out[held_out.codes[:, self.target] >= 0]
+        scores: FloatArray = model.log_prob(held_out.codes)
+        if self.target is not None:
+            rest = held_out.codes.copy()
+            rest[:, self.target] = -1
+            scores -= model.log_prob(rest)
+        if held_out.weights is None:
+            return scores
+        weighed: FloatArray = scores * (held_out.weights / held_out.weights.mean())
+        return weighed
 
     def estimate_pass(self, job: SampleJob) -> float:
         """Seconds of a pass of a fit, by the model of costs."""
@@ -137,8 +146,8 @@ class RankSamples:
 
 
 def split_samples(
-    codes: IntArray,
-    held_out: IntArray | None,
+    block: DenseBlock,
+    held_out: DenseBlock | None,
     schema: Schema,
     target: int | None = None,
     *,
@@ -148,10 +157,10 @@ def split_samples(
 
     Parameters
     ----------
-    codes
-        Codes of shape (n_rows, n_variables), -1 missing.
+    block
+        Samples.
     held_out
-        Codes to evaluate on, which leave nothing to split; None holds folds out, by a hash of the position.
+        Samples to evaluate on, which leave nothing to split; None holds folds out, by a hash of the position.
     schema
         Variables.
     target
@@ -165,44 +174,44 @@ def split_samples(
     and where held-out samples are given; none where there is nothing to hold out.
     """
     if pools and held_out is not None and len(held_out) and target is None:
-        both = np.concatenate([codes, held_out])
-        if both.size <= CROSSED_CELLS:
-            codes, held_out = both, None
+        if block.codes.size + held_out.codes.size <= CROSSED_CELLS:
+            both = np.concatenate([block.codes, held_out.codes])
+            block, held_out = DenseBlock(both, join_weights([block, held_out])), None
     if held_out is not None:
-        pairs = [(codes, held_out)] if len(held_out) and len(codes) else []
-    elif len(codes) < LEAST_SAMPLES:
+        pairs = [(block, held_out)] if len(held_out) and len(block) else []
+    elif len(block) < LEAST_SAMPLES:
         pairs = []
     else:
-        folds = assign_folds(np.arange(len(codes)), N_FOLDS)
-        n_splits = N_FOLDS if codes.size <= CROSSED_CELLS and target is None else 1
-        pairs = [(codes[folds != fold], codes[folds == fold]) for fold in range(n_splits)]
+        folds = block.assign_folds(N_FOLDS)
+        n_splits = N_FOLDS if block.codes.size <= CROSSED_CELLS and target is None else 1
+        pairs = [(block[folds != fold], block[folds == fold]) for fold in range(n_splits)]
     positions = np.arange(schema.n_variables)
     splits = []
     for each, rest in pairs:
         if not len(each) or not len(rest) or schema.n_variables < 2:
             continue
         some = _spread(each, MOST_SAMPLES)
-        from_pairs = schema.n_levels**2 <= LARGEST_PAIRS * np.count_nonzero(some >= 0)
-        is_asked = target is not None and bool((rest[:, target] >= 0).any())
+        from_pairs = schema.n_levels**2 <= LARGEST_PAIRS * some.n_observed
+        is_asked = target is not None and bool((rest.codes[:, target] >= 0).any())
         splits.append(
             RankSamples(
                 schema,
                 some,
                 _spread(rest, MOST_HELD_OUT),
-                count_pairs(some, schema, n_folds=1) if from_pairs else None,
+                count_block(some, schema, n_folds=1) if from_pairs else None,
                 positions,
-                estimate_code_singles(some, schema.offsets),
+                estimate_block_singles(some, schema.offsets),
                 target if is_asked else None,
             )
         )
     return splits
 
 
-def _spread(codes: IntArray, most: int) -> IntArray:
+def _spread(block: DenseBlock, most: int) -> DenseBlock:
     """As many rows as that, from all over: tables are often sorted."""
-    if len(codes) <= most:
-        return codes
-    return codes[np.linspace(0, len(codes) - 1, most).astype(np.int64)]
+    if len(block) <= most:
+        return block
+    return block[np.linspace(0, len(block) - 1, most).astype(np.int64)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,7 +398,6 @@ def fit_for_target(work: tuple[TargetFits, TargetJob]) -> RankFit:
     """
     given, job = work
     samples = given.samples
-    codes: IntArray = samples.codes
     fit = EMFit(
         samples.schema,
         job.rank,
@@ -398,8 +406,8 @@ def fit_for_target(work: tuple[TargetFits, TargetJob]) -> RankFit:
         Passes(MAX_STEPS, 0.0, 1),
         samples.target,
     )
-    training = SamplesInMemory(codes, samples.schema.offsets, job.rank)
-    starts = fit.make_starts(fit.count(codes))
+    training = SamplesInMemory(samples.block, samples.schema.offsets, job.rank)
+    starts = fit.make_starts(fit.count(samples.block))
     runs = fit.for_target.try_candidates(training, given.validation, starts)
     specification, result = fit.for_target.report_best(runs, training, given.validation)
     n_steps = sum(len(run.losses) for run in runs.values())

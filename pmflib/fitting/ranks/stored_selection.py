@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison
 from pmflib.core.defaults import FIT_SAMPLES, RANKS_BY_SAMPLES
 from pmflib.counting.groups import count_some, load_groups, pick_variables
@@ -174,6 +175,7 @@ def select_stored_rank(
     level_counts = load_singles(counts, folds=training_folds)
     validation = take_samples(held_out, schema, MOST_HELD_OUT)
     some = take_samples(training, schema, MOST_SAMPLES) if len(validation) else validation
+    block, held_out_block = DenseBlock(some), DenseBlock(validation)
     shared: dict[str, Any] = {
         "client": client,
         "checkpoint": checkpoint,
@@ -181,7 +183,7 @@ def select_stored_rank(
     }
     kinds, is_forced = None, dependence == "tree"
     if dependence != "none" and len(validation):
-        splits = split_samples(some, validation, schema, position, pools=True)
+        splits = split_samples(block, held_out_block, schema, position, pools=True)
         kinds = choose_kind(
             splits, is_forced=is_forced, members=members, seed=seed, budget=budget, **shared
         )
@@ -208,8 +210,8 @@ def select_stored_rank(
     lower = [first // each for each in LOWER_FOR_TARGET]
     samples = RankSamples(
         schema,
-        some,
-        validation,
+        block,
+        held_out_block,
         total,
         kept,
         normalise_singles(level_counts, schema.offsets),

@@ -9,6 +9,7 @@ import numpy as np
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.errors import MemoryPlanError, PmfError
+from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.texts import list_near
 from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model.conditions import Conditions, describe_conditions
@@ -52,6 +53,7 @@ def ask(
     top: int = 5,
     source: Source = "both",
     level: float = 0.95,
+    design: SurveyDesign | None = None,
 ) -> Answer:
     """Answer a question in words, from a model and the data that it was fitted to.
 
@@ -70,6 +72,9 @@ def ask(
         "both", the default; "counts" or "model" alone.
     level
         Posterior probability that the interval of each number holds, in (0, 1).
+    design
+        How the samples in ``data`` were drawn: shares are weighted, and n is the number of independent samples whose
+        shares would be as sure, table by table.
 
     Returns
     -------
@@ -104,7 +109,7 @@ def ask(
     Gelman et al. (2013), Bayesian Data Analysis, section 3.4: the multinomial with a Dirichlet prior.
     """
     bound = bind_question(parse_question(question), model.schema)
-    evidence = None if data is None else Evidence.of(data, model)
+    evidence = None if data is None else Evidence.of(data, model, design)
     return answer_bound(model, bound, evidence, top=top, source=source, level=level)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import SchemaError, StoreError
+from pmflib.core.errors import PmfError, SchemaError, StoreError
+from pmflib.core.survey_design import SurveyDesign
 from pmflib.counting.conditional_tables import (
     StoredTableCounts,
     TableRequest,
@@ -68,24 +69,39 @@ class Evidence:
     _known: dict[TableRequest, IntArray | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, data: object, model: Mixture) -> Evidence:
+    def of(cls, data: object, model: Mixture, design: SurveyDesign | None = None) -> Evidence:
         """Evidence in memory: co-occurrence counts, or the samples as a table or codes.
+
+        With a design tables are in effective samples: weighted shares, times the number of independent samples that
+        would be as sure. Of weighted counts they are in Kish's effective samples.
 
         Raises
         ------
         SchemaError
             If counts and model are of different schemas, or samples do not fit the schema.
+        PmfError
+            If a design is given with counts, or is of another number of rows.
         """
         schema = model.schema
         if isinstance(data, Evidence):
             return data
         if isinstance(data, PairCounts):
+            if design is not None:
+                raise PmfError("design is given and data are counts; give the samples")
             if data.schema.digest != schema.digest:
                 raise SchemaError(
                     "model and counts are of different schemas; take both from one run"
                 )
-            return cls(schema, int(data.n_rows.sum()), lambda: data.tables.sum(axis=0))
+            counts = data.to_samples()
+            return cls(schema, int(counts.n_rows.sum()), lambda: counts.tables.sum(axis=0))
         codes = schema.encode(data)
+        if design is not None:
+            if design.n_rows != len(codes):
+                raise PmfError(
+                    f"data has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"
+                )
+            count_designed = partial(_count_designed, codes, schema, design)
+            return cls(schema, round(design.weights.n_effective), None, count_designed)
 
         def count(requests: Sequence[TableRequest]) -> tuple[Sequence[IntArray], int]:
             return count_codes(codes, schema, requests), len(codes)
@@ -140,7 +156,25 @@ class Evidence:
             without = np.setdiff1d(np.arange(table.shape[axis]), codes)
             table[(slice(None),) * axis + (without,)] = 0
         gone = tuple(n for n, position in enumerate(involved) if position not in request.targets)
-        return np.asarray(table.sum(axis=gone), np.int64)
+        return np.asarray(table.sum(axis=gone))
+
+
+def _count_designed(
+    codes: IntArray, schema: Schema, design: SurveyDesign, requests: Sequence[TableRequest]
+) -> tuple[list[Any], int]:
+    """Tables of some requests in effective samples, float64, and the number of all."""
+    found: list[Any] = []
+    for request in requests:
+        sizes = [int(schema.cardinalities[position]) for position in request.targets]
+        cells, kept = np.zeros(len(codes), np.int64), np.ones(len(codes), bool)
+        for position, size in zip(request.targets, sizes, strict=True):
+            kept &= codes[:, position] >= 0
+            cells = cells * size + codes[:, position]
+        for position, levels in request.given:
+            kept &= np.isin(codes[:, position], levels)
+        shares, n = design.find_effective(np.where(kept, cells, -1), math.prod(sizes))
+        found.append((shares * n).reshape(sizes))
+    return found, round(design.weights.n_effective)
 
 
 def count_codes(

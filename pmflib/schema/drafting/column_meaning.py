@@ -46,6 +46,11 @@ _PERSON_WORDS = frozenset(
     "nationality citizenship birthplace origin marital maritalstatus colour color".split()
 )
 """Words of the names of columns whose numbers stand for names, however few they are."""
+_WEIGHT_NAMES = re.compile(
+    r"wgt|wght|^w_?fst|^wt(mec|int|saf)|"
+    r"(sampl|survey|design|final|popul|person|household|replicate|probability)[a-z]*_?(weight|wt)"
+)
+"""Names of weights of samples, and of their replicates."""
 _DIAGNOSES = frozenset("icd diag diagnosis diagnoses".split())
 
 
@@ -100,6 +105,29 @@ def find_identifier(name: str, value_counts: ValueCounts, numbers: Numbers, n_di
     if len(widths) == 1 and min(widths) >= 6 and share >= 0.99:
         return f"{shown}, all of {min(widths)} digits"
     return ""
+
+
+def find_weight(name: str, value_counts: ValueCounts, numbers: Numbers) -> str:
+    """Reason why a column holds the weights of samples, and is no answer of theirs; empty where it is not.
+
+    Notes
+    -----
+    It does where it has `LEAST_DISTINCT` positive numbers or more, and either a name as surveys have for weights and
+    their replicates (``wgt``, ``W_FSTUWT``, ``sample_weight``), or the name ``weight`` and numbers that are not whole
+    and have a mean of about 1, which nobody weighs.
+    """
+    if len(numbers) < LEAST_DISTINCT or min(numbers.values()) <= 0:
+        return ""
+    at_least = "at least " if value_counts.overflowed else ""
+    shown = f"{at_least}{len(numbers)} distinct positive numbers"
+    if _WEIGHT_NAMES.search(name.lower()):
+        return f"{shown}, and a name like a weight's"
+    if name.lower() not in ("weight", "weights", "wt"):
+        return ""
+    counts = np.array([value_counts.counts[text] for text in numbers], np.float64)
+    values = np.array(list(numbers.values()))
+    is_one = 0.9 <= np.average(values, weights=counts) <= 1.1
+    return f"{shown} of mean 1" if is_one and (values != np.round(values)).any() else ""
 
 
 def find_nominal_numbers(name: str, numbers: Numbers, counts: Mapping[str, int]) -> str:

@@ -10,7 +10,12 @@ from typing import Literal
 
 import numpy as np
 
-from pmflib.schema.drafting.column_meaning import Numbers, find_identifier, find_nominal_numbers
+from pmflib.schema.drafting.column_meaning import (
+    Numbers,
+    find_identifier,
+    find_nominal_numbers,
+    find_weight,
+)
 from pmflib.schema.drafting.level_order import LevelOrder, find_level_order, natural_key
 from pmflib.schema.drafting.missing_codes import HIGH_CODES, CodeProposal
 from pmflib.schema.drafting.times import Times, find_times
@@ -46,8 +51,8 @@ class Remedies:
 
     Parameters
     ----------
-    keep_identifier, keep_text
-        How to keep a column that was taken for an identifier, or for free text.
+    keep_identifier, keep_weight, keep_text
+        How to keep a column that was taken for an identifier, for the weights of the samples, or for free text.
     choose_levels
         How to keep another number of levels.
     make_ordinal
@@ -59,6 +64,7 @@ class Remedies:
     """
 
     keep_identifier: str
+    keep_weight: str
     keep_text: str
     choose_levels: str
     make_ordinal: str
@@ -70,6 +76,7 @@ CHANGE = "pmf schema set schema.json COLUMN"
 """Command that changes the draft of a column."""
 COMMANDS = Remedies(
     f"name it as source.sample, or keep it: {CHANGE} --role nominal",
+    f"pipelines take no weights, pmflib.fit_em(rows, weight=...) does; keep it: {CHANGE} --role continuous",
     f"keep it: {CHANGE} --other 30",
     f"{CHANGE} --other K keeps K, --other none keeps all",
     "if they are numbers: --role ordinal",
@@ -80,6 +87,7 @@ COMMANDS = Remedies(
 _MAKE = "pmflib.Variable(name, levels)"
 PYTHON = Remedies(
     f"to keep it, put a {_MAKE} of it into the Schema",
+    f"give it as weight=, or, to keep it, put a {_MAKE} of it into the Schema",
     f"to keep it, merge texts in the table, or put a {_MAKE} of it into the Schema",
     f"to keep others, put a {_MAKE} of them into the Schema",
     "if they are numbers, give the Variable values",
@@ -241,6 +249,10 @@ def propose_variable(
         if why:
             note = f"left out: an identifier, {why}; {remedies.keep_identifier}"
             return propose(None, "identifier", note, why)
+    if wishes.role is None and not (is_answer or is_scale or wishes.is_kept):
+        if why := find_weight(name, value_counts, all_numbers):
+            note = f"left out: a weight of samples, {why}; {remedies.keep_weight}"
+            return propose(None, "left out", note, why)
     if all_numbers and wishes.role != "nominal" and not draft.has_own_order:
         return propose(*draft.propose_numeric())
     wished = "names, as was wished" if all_numbers and not draft.has_own_order else ""

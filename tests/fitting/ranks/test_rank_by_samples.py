@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import RankError, SchemaError
 from pmflib.fitting.ranks import by_samples
 from pmflib.fitting.ranks.by_samples import select_rank_by_samples
@@ -99,16 +100,17 @@ def test_select_rank_by_samples__a_rank_between_two_doublings():
 def test_split_samples__each_fold_of_few_samples_is_held_out():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 3, (500, 4))
+    block = DenseBlock(codes)
     schema = pmf.Schema.from_cardinalities([3] * 4)
-    splits = split_samples(codes, None, schema)
-    held_out = np.concatenate([each.held_out for each in splits])
+    splits = split_samples(block, None, schema)
+    held_out = np.concatenate([each.held_out.codes for each in splits])
     assert len(splits) == N_FOLDS
     assert sorted(map(tuple, held_out)) == sorted(map(tuple, codes))
-    assert all(len(each.codes) + len(each.held_out) == 500 for each in splits)
-    assert len(split_samples(codes, codes[:50], schema)) == 1
-    assert len(split_samples(codes, codes[:50], schema, pools=True)) == N_FOLDS
-    assert not split_samples(codes[:10], None, schema)
-    assert not split_samples(codes[:, :1], None, pmf.Schema.from_cardinalities([3]))
+    assert all(len(each.block) + len(each.held_out) == 500 for each in splits)
+    assert len(split_samples(block, block[:50], schema)) == 1
+    assert len(split_samples(block, block[:50], schema, pools=True)) == N_FOLDS
+    assert not split_samples(block[:10], None, schema)
+    assert not split_samples(DenseBlock(codes[:, :1]), None, pmf.Schema.from_cardinalities([3]))
 
 
 def test_select_rank_by_samples__a_target_decides(drawn):

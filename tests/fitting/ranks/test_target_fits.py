@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import FIT_SAMPLES, FIT_TARGET
 from pmflib.counting.marginals import estimate_singles
 from pmflib.fitting.ranks.by_samples import compare_on_samples
@@ -23,7 +24,13 @@ def samples():
     counts = pmf.count_pairs(codes[:600], SCHEMA)
     positions = np.arange(4)
     return RankSamples(
-        SCHEMA, codes[:600], codes[600:], counts, positions, estimate_singles(counts), target=0
+        SCHEMA,
+        DenseBlock(codes[:600]),
+        DenseBlock(codes[600:]),
+        counts,
+        positions,
+        estimate_singles(counts),
+        target=0,
     )
 
 

@@ -144,6 +144,41 @@ def test_propose_variable__identifiers_of_numbers(name, values, why):
     assert why in note
 
 
+WEIGHTS = [0.5 + n % 50 / 49.3 for n in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("W_FSTUWT", [40 * each for each in WEIGHTS]),
+        ("w_fstr12", WEIGHTS),
+        ("fnlwgt", [1000 + n * n for n in range(50)]),
+        ("sampleWeight", WEIGHTS),
+        ("weight", WEIGHTS),
+    ],
+)
+def test_propose_variable__weights_of_samples_are_left_out_and_named(name, values):
+    variable, note = propose(values, name=name)
+    assert variable is None
+    assert note.startswith("left out: a weight of samples, ")
+    assert "weight=" in note
+    kept, _ = propose(values, name=name, wishes=Wishes(role="continuous"))
+    assert kept.edges is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("weight", [60 + n % 50 / 1.7 for n in range(200)]),
+        ("weight", [n % 30 + 1 for n in range(900)]),
+        ("sample_weight", [each - 0.5 for each in WEIGHTS]),
+        ("height", WEIGHTS),
+    ],
+)
+def test_propose_variable__numbers_that_are_no_weights_of_samples(name, values):
+    assert propose(values, name=name)[0] is not None
+
+
 @pytest.mark.parametrize(
     "values",
     [list(range(100)) * 2, [n + 0.5 for n in range(100)], [n * n * 31 for n in range(100)]],

@@ -1,0 +1,342 @@
+"""How a sample was drawn: weights, strata and sampling units, or replicate weights; variances that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.errors import PmfError
+from pmflib.core.hashing import mix_hashes
+from pmflib.core.weights import Weights, read_weights
+
+MOST_REPLICATES = 200
+"""Units of the jackknife at most: of more, those of a stratum are put into groups, whose spread shows the same."""
+METHODS = ("BRR", "Fay", "JK1", "JK2", "JKn", "bootstrap")
+"""Ways in which replicate weights are made."""
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """Weights of one replicate, and the share of its squared departure from the whole in the variance.
+
+    Parameters
+    ----------
+    weights
+        float64 of shape (n_rows,), at least 0.
+    factor
+        Above 0: the variance is the sum over the replicates of factor times squared departure.
+    """
+
+    weights: FloatArray
+    factor: float
+
+
+class SurveyDesign:
+    """How a sample was drawn from its population.
+
+    Parameters
+    ----------
+    weight
+        Weights of the samples, numbers above 0 of shape (n_rows,); None is 1 each, and then ``psu``, ``stratum`` or
+        ``replicates`` gives the number of rows.
+    stratum
+        Stratum of each row, texts or numbers of shape (n_rows,); None is one stratum.
+    psu
+        Primary sampling unit of each row within its stratum, likewise; None takes each row as a unit.
+    replicates
+        Replicate weights, at least 0, of shape (n_rows, n_replicates), in place of strata and units.
+    method
+        How these were made: a name of `METHODS`, with replicates alone.
+    fay
+        Fay's factor, in [0, 1), of "Fay": the share of its weight that a half that is left out keeps.
+    factors
+        Numbers above 0 of shape (n_replicates,) of "JKn": (n_h - 1) / n_h of the stratum of the unit that is left out.
+    decimals
+        Decimals of the weights that are kept; None as for `pmflib.count_pairs`.
+
+    Raises
+    ------
+    PmfError
+        If an argument has another number of rows, a weight is no finite number above 0, a stratum or unit is missing,
+        all rows are one unit, or replicates, method, fay and factors do not go together.
+
+    Notes
+    -----
+    A stratum with a single unit shows no spread: such strata are taken as one, and a lone one together with the stratum
+    before it in order. That overstates variances rather than understates them.
+
+    Units are taken as drawn with replacement: no correction for a finite population.
+
+    References
+    ----------
+    Wolter (2007), Introduction to Variance Estimation, chapters 3 (half samples) and 4 (jackknife); Judkins (1990),
+    Journal of Official Statistics 6, for Fay's method; Kott (2001), Journal of Official Statistics 17, for groups.
+    """
+
+    def __init__(
+        self,
+        weight: object | None = None,
+        *,
+        stratum: object | None = None,
+        psu: object | None = None,
+        replicates: object | None = None,
+        method: str | None = None,
+        fay: float | None = None,
+        factors: object | None = None,
+        decimals: int | None = None,
+    ) -> None:
+        given: dict[str, Any] = {
+            "weight": weight,
+            "stratum": stratum,
+            "psu": psu,
+            "replicates": replicates,
+        }
+        known = [len(each) for each in given.values() if each is not None]
+        if not known:
+            raise PmfError("a design takes a weight, stratum, psu or replicates; all are None")
+        n_rows = known[0]
+        for name, each in given.items():
+            if each is not None and len(each) != n_rows:
+                raise PmfError(
+                    f"{name} has {len(each)} rows, and others {n_rows}; give one of each row"
+                )
+        ones = np.ones(n_rows)
+        self.weights: Weights = read_weights(
+            ones if weight is None else weight, n_rows, decimals=decimals
+        )
+        self.n_rows = n_rows
+        self.notes: tuple[str, ...] = ()
+        self.replicates: FloatArray | None = None
+        self.factors: FloatArray = np.empty(0)
+        self.method = "jackknife" if method is None else method
+        if replicates is None:
+            if method is not None or fay is not None or factors is not None:
+                raise PmfError(
+                    "method, fay and factors are of replicates; give these, or leave them out"
+                )
+            self.strata, self.units = self._read_units(stratum, psu)
+        else:
+            if stratum is not None or psu is not None:
+                raise PmfError("replicates are given with stratum or psu; they hold these already")
+            self.strata, self.units = np.zeros(n_rows, np.int64), np.arange(n_rows)
+            self.replicates = _read_replicates(replicates)
+            self.factors = _find_factors(method, self.replicates.shape[1], fay, factors)
+
+    def __repr__(self) -> str:
+        """Rows, and what is known of how they were drawn."""
+        known = f"{self.n_strata} strata, {self.n_units} units"
+        if self.replicates is not None:
+            known = f"{self.replicates.shape[1]} replicates by {self.method}"
+        return f"SurveyDesign({self.n_rows:,} rows worth {self.weights.n_effective:,.0f}, {known})"
+
+    @property
+    def n_strata(self) -> int:
+        """Number of strata, single units put together."""
+        return int(self.strata.max()) + 1
+
+    @property
+    def n_units(self) -> int:
+        """Number of primary sampling units."""
+        return int(self.units.max()) + 1
+
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom of a variance: units less strata; replicates, less 1 where all are of one stratum."""
+        if self.replicates is None:
+            return self.n_units - self.n_strata
+        n_replicates = int(self.replicates.shape[1])
+        return max(n_replicates - int(self.method in ("JK1", "bootstrap")), 1)
+
+    def find_quantile(self, level: float) -> float:
+        """Standard errors to either side that an interval of some level reaches to: Student's quantile."""
+        from scipy.special import stdtrit
+
+        return float(stdtrit(self.degrees, (1 + level) / 2))
+
+    @cached_property
+    def dealt(self) -> IntArray:
+        """Number of each row, int64 of shape (n_rows,), whose remainder by a number of folds is its fold.
+
+        Units are dealt one after another, stratum by stratum, in an order by hash: no unit is in two folds, and each
+        fold has about as many units of each stratum.
+        """
+        of_units = np.zeros(self.n_units, np.int64)
+        of_units[self.units] = self.strata
+        order = np.lexsort((mix_hashes(np.arange(self.n_units)), of_units))
+        place = np.empty(self.n_units, np.int64)
+        place[order] = np.arange(self.n_units)
+        found: IntArray = place[self.units]
+        return found
+
+    def iterate_replicates(self) -> Iterator[Replicate]:
+        """Replicates: those given, or of the jackknife that leaves out one unit, or group of units, after another."""
+        weights = self.weights.units.astype(np.float64)
+        if self.replicates is not None:
+            unit = 10.0**self.weights.decimals
+            for column, factor in zip(self.replicates.T, self.factors.tolist(), strict=True):
+                yield Replicate(column * unit, factor)
+            return
+        groups = self._group_units()
+        of_groups = np.zeros(int(groups.max()) + 1, np.int64)
+        of_groups[groups] = self.strata
+        n_each = np.bincount(of_groups)
+        for group, stratum in enumerate(of_groups.tolist()):
+            n = int(n_each[stratum])
+            left = np.where(self.strata == stratum, weights * (n / (n - 1)), weights)
+            yield Replicate(np.where(groups == group, 0.0, left), (n - 1) / n)
+
+    def find_effective(self, cells: IntArray, n_cells: int) -> tuple[FloatArray, float]:
+        """Weighted shares of some cells among the rows that have one, and how many samples they are worth.
+
+        Parameters
+        ----------
+        cells
+            int64 of shape (n_rows,): the cell of each row, -1 where it has none.
+        n_cells
+            Number of cells.
+
+        Returns
+        -------
+        Shares of shape (n_cells,), 0 where no row has a cell, and the number of independent samples whose shares would
+        be as uncertain, all cells together: n with sum q (1 - q) / n equal to the sum of the variances of the shares by
+        the design, at most the number of rows. Where all rows are in one cell it is Kish's number.
+        """
+        rows = np.flatnonzero(cells >= 0)
+        if not rows.size:
+            return np.zeros(n_cells), 0.0
+        own, weights = cells[rows], self.weights.units[rows].astype(np.float64)
+        totals = np.bincount(own, weights, n_cells)
+        shares = totals / totals.sum()
+        kish = float(weights.sum() ** 2 / (weights**2).sum())
+        spread = float((shares * (1 - shares)).sum())
+        if self.replicates is None:
+            variance = self._vary_units(rows, own, weights, shares)
+        else:
+            variance = 0.0
+            for column, factor in zip(self.replicates.T, self.factors.tolist(), strict=True):
+                found = np.bincount(own, column[rows], n_cells)
+                gap = found / max(float(found.sum()), np.finfo(float).tiny) - shares
+                variance += factor * float(gap @ gap)
+        if variance <= 0 or spread <= 0:
+            return shares, kish
+        return shares, min(spread / variance, float(rows.size))
+
+    def _vary_units(
+        self, rows: IntArray, own: IntArray, weights: FloatArray, shares: FloatArray
+    ) -> float:
+        """Sum of the variances of shares, by the linearised totals of units within strata."""
+        n_cells, total = shares.size, float(weights.sum())
+        keys = self.units[rows] * n_cells + own
+        by_unit = np.bincount(keys, weights, self.n_units * n_cells).reshape(-1, n_cells)
+        # units without such a row have a total of 0, and count among those of their stratum
+        scores = (by_unit - by_unit.sum(axis=1, keepdims=True) * shares) / total
+        of_units = np.zeros(self.n_units, np.int64)
+        of_units[self.units] = self.strata
+        n_each = np.bincount(of_units).astype(np.float64)
+        means = (
+            np.stack([np.bincount(of_units, each) for each in scores.T], axis=1) / n_each[:, None]
+        )
+        squares = ((scores - means[of_units]) ** 2).sum(axis=1)
+        return float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
+
+    def _group_units(self) -> IntArray:
+        """Group of each row for the jackknife: its unit, or several, two a stratum at least."""
+        if self.n_units <= MOST_REPLICATES:
+            return self.units
+        of_units = np.zeros(self.n_units, np.int64)
+        of_units[self.units] = self.strata
+        n_each = np.bincount(of_units)
+        n_groups = np.maximum(n_each * MOST_REPLICATES // self.n_units, 2)
+        first = np.concatenate([[0], np.cumsum(n_groups)[:-1]])
+        starts = np.concatenate([[0], np.cumsum(n_each)[:-1]])
+        place = np.empty(self.n_units, np.int64)
+        order = np.lexsort((mix_hashes(np.arange(self.n_units)), of_units))
+        place[order] = np.arange(self.n_units) - starts[of_units[order]]
+        groups: IntArray = (first[of_units] + place % n_groups[of_units])[self.units]
+        return groups
+
+    def _read_units(self, stratum: object, psu: object) -> tuple[IntArray, IntArray]:
+        """Strata and units of the rows, numbered from 0; strata of a single unit are put together."""
+        n = self.n_rows
+        strata = np.zeros(n, np.int64) if stratum is None else _number("stratum", stratum)
+        within = np.arange(n) if psu is None else _number("psu", psu)
+        units = np.unique(strata * (int(within.max()) + 1) + within, return_inverse=True)[1]
+        n_units = int(units.max()) + 1
+        if n_units < 2:
+            raise PmfError(
+                "all rows are one sampling unit, which shows no spread; a variance takes two"
+            )
+        of_units = np.zeros(n_units, np.int64)
+        of_units[units] = strata
+        lone = np.flatnonzero(np.bincount(of_units) == 1)
+        if lone.size:
+            # a lone one joins the stratum before it, or after it where it is the first
+            others = np.array([lone[0] - 1 if lone[0] else 1]) if lone.size == 1 else lone[:1]
+            strata = np.where(np.isin(strata, lone), others[0], strata)
+            strata = np.unique(strata, return_inverse=True)[1]
+            self.notes += (
+                f"{lone.size} strata have a single unit, and are taken together"
+                if lone.size > 1
+                else "a stratum has a single unit, and is taken with the one next to it",
+            )
+        return strata.astype(np.int64), units.astype(np.int64)
+
+
+def _number(name: str, labels: Any) -> IntArray:
+    """Numbers of labels in their order, int64 of shape (n_rows,)."""
+    given = np.asarray(labels)
+    if given.ndim != 1:
+        raise PmfError(f"{name} has shape {given.shape}; give one label for each row")
+    values = given.tolist()
+    for row, value in enumerate(values):
+        if value is None or value != value:
+            raise PmfError(f"{name}[{row}] is missing; name it, or leave the row out")
+    if given.dtype == object:
+        given = np.array([str(value) for value in values])
+    return np.unique(given, return_inverse=True)[1].astype(np.int64)
+
+
+def _read_replicates(replicates: Any) -> FloatArray:
+    """Replicate weights, float64 of shape (n_rows, n_replicates)."""
+    found = np.asarray(replicates, np.float64)
+    if found.ndim != 2 or found.shape[1] < 2:
+        raise PmfError(
+            f"replicates has shape {found.shape}; give (n_rows, n_replicates), two at least"
+        )
+    bad = np.argwhere(~(np.isfinite(found) & (found >= 0)))
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise PmfError(
+            f"replicates[{row}, {column}] is {found[row, column]:g}; replicate weights are finite numbers of at least 0"
+        )
+    return found
+
+
+def _find_factors(
+    method: str | None, n: int, fay: float | None, factors: object | None
+) -> FloatArray:
+    """Factor of each replicate in a variance."""
+    if method not in METHODS:
+        raise PmfError(f"method is {method!r}; replicates were made by one of {METHODS}")
+    if (method == "Fay") != (fay is not None) or (fay is not None and not 0 <= fay < 1):
+        raise PmfError(f"method is {method!r} and fay is {fay}; 'Fay' alone takes one, in [0, 1)")
+    if (method == "JKn") != (factors is not None):
+        raise PmfError(f"method is {method!r}; 'JKn', and no other, takes factors, one a replicate")
+    if factors is not None:
+        found = np.asarray(factors, np.float64)
+        if found.shape != (n,) or not (found > 0).all():
+            raise PmfError(f"factors has shape {found.shape}; give {n} numbers above 0")
+        return found
+    each = {
+        "BRR": 1 / n,
+        "Fay": 1 / (n * (1 - (fay or 0.0)) ** 2),
+        "JK1": (n - 1) / n,
+        "JK2": 1.0,
+        "bootstrap": 1 / (n - 1),
+    }[method]
+    return np.full(n, each)

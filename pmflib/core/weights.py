@@ -1,0 +1,230 @@
+"""Weights of samples: fixed-point integers in a stated unit, their sums, and how many samples they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.errors import PmfError
+
+MOST_DECIMALS = 6
+"""Decimals that are kept where no unit is given: a weight of 1 then has a rounding error of half a millionth."""
+LIMIT = 1 << 63
+"""What a sum of weights, in units, must stay below: cells of tables are int64, and none is above the sum."""
+LIMB = 21
+"""Bits of a part of a weight: products of two parts of two million rows add up below `LIMIT`."""
+
+
+@dataclass(frozen=True)
+class WeightSums:
+    """What some weights, and their squares, add up to, by fold: exact integers, which add and subtract.
+
+    Parameters
+    ----------
+    decimals
+        The unit of a weight is 10 ** -decimals.
+    totals, squares
+        Sums of the weights of each fold, in units, and of their squares.
+    """
+
+    decimals: int
+    totals: tuple[int, ...]
+    squares: tuple[int, ...]
+
+    def add(self, other: WeightSums, sign: int = 1) -> WeightSums:
+        """Sums of both, or without the other.
+
+        Raises
+        ------
+        PmfError
+            If the units differ, or the sum could not be held.
+        """
+        if other.decimals != self.decimals:
+            raise PmfError(
+                f"weights are in units of 10**-{self.decimals} and 10**-{other.decimals}; count both under one schema, "
+                f"with weight_decimals={max(self.decimals, other.decimals)}"
+            )
+        totals = tuple(a + sign * b for a, b in zip(self.totals, other.totals, strict=True))
+        check_total(sum(totals), self.decimals)
+        squares = tuple(a + sign * b for a, b in zip(self.squares, other.squares, strict=True))
+        return WeightSums(self.decimals, totals, squares)
+
+    def select(self, folds: Sequence[int]) -> WeightSums:
+        """Sums of some folds."""
+        totals, squares = (tuple(x[fold] for fold in folds) for x in (self.totals, self.squares))
+        return WeightSums(self.decimals, totals, squares)
+
+    def merge(self) -> WeightSums:
+        """Sums of all folds as one."""
+        return WeightSums(self.decimals, (sum(self.totals),), (sum(self.squares),))
+
+    @classmethod
+    def stack(cls, parts: Sequence[WeightSums]) -> WeightSums:
+        """Sums of as many folds as there are parts, at least one, of a fold each."""
+        totals = tuple(part.totals[0] for part in parts)
+        return cls(parts[0].decimals, totals, tuple(part.squares[0] for part in parts))
+
+    @property
+    def n_effective(self) -> float:
+        """Kish's effective number of samples, (sum w)^2 / sum w^2: what as many equal weights would be worth."""
+        squares = sum(self.squares)
+        return sum(self.totals) ** 2 / squares if squares else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; squares may be larger than a double holds, and are texts."""
+        squares = [str(each) for each in self.squares]
+        return {"decimals": self.decimals, "totals": list(self.totals), "squares": squares}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> WeightSums:
+        """What `to_json` was called on."""
+        return cls(
+            int(found["decimals"]),
+            tuple(int(each) for each in found["totals"]),
+            tuple(int(each) for each in found["squares"]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights of samples.
+
+    Parameters
+    ----------
+    units
+        int64 of shape (n_rows,), at least 1: weights in units of 10 ** -decimals.
+    decimals
+        Decimals that are kept.
+    """
+
+    units: IntArray
+    decimals: int
+
+    @property
+    def are_ones(self) -> bool:
+        """Whether all are 1."""
+        return bool((self.units == 10**self.decimals).all())
+
+    def sum_by_fold(self, folds: IntArray, n_folds: int) -> WeightSums:
+        """Sums of the weights of each fold; folds are int64 of shape (n_rows,)."""
+        parts = [self.units[folds == fold] for fold in range(n_folds)]
+        totals = tuple(int(part.sum()) for part in parts)
+        return WeightSums(self.decimals, totals, tuple(sum_squares(part) for part in parts))
+
+    @property
+    def n_effective(self) -> float:
+        """Kish's effective number of samples."""
+        return self.sum_by_fold(np.zeros(len(self.units), np.int64), 1).n_effective
+
+    def scale(self) -> FloatArray | None:
+        """Number of samples that each row counts for in a fit; they add up to `n_effective`, rounded. None is one each.
+
+        float64 of shape (n_rows,). Equal weights say nothing, whatever they are.
+        """
+        units = self.units
+        if not units.size or int(units.min()) == int(units.max()):
+            return None
+        scaled: FloatArray = units.astype(np.float64) * (round(self.n_effective) / int(units.sum()))
+        return scaled
+
+
+def read_weights(
+    weight: object, n_rows: int, *, decimals: int | None = None, name: str = "weight"
+) -> Weights:
+    """Read the weights of samples.
+
+    Parameters
+    ----------
+    weight
+        Numbers above 0 of shape (n_rows,), as an array, a list or a column of a frame.
+    n_rows
+        Number of samples.
+    decimals
+        Decimals that are kept, 0 to 18; None keeps as few as hold all weights, at most `MOST_DECIMALS`.
+    name
+        What the argument is called in messages.
+
+    Raises
+    ------
+    PmfError
+        If a weight is missing, 0, negative or infinite, is less than half a unit, or there are not as many as rows; if
+        the sum of all, in units, is not below 2**63.
+    """
+    try:
+        values = np.asarray(weight, np.float64)
+    except (TypeError, ValueError):
+        raise PmfError(
+            f"{name} has something that is no number; give a number for each row"
+        ) from None
+    if values.shape != (n_rows,):
+        raise PmfError(
+            f"{name} has shape {values.shape}; give one number for each of {n_rows} rows"
+        )
+    if decimals is not None and not 0 <= decimals <= 18:
+        raise PmfError(f"weight_decimals is {decimals}; give 0 to 18")
+    bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+    if bad.size:
+        row = int(bad[0])
+        raise PmfError(
+            f"{name}[{row}] is {values[row]:g} ({bad.size} such rows); weights are finite numbers above zero: leave "
+            "these rows out, or give them the weight that they have by design"
+        )
+    kept = find_decimals(values) if decimals is None else decimals
+    scaled = np.rint(values * 10.0**kept)
+    small = np.flatnonzero(scaled < 1)
+    if small.size:
+        row = int(small[0])
+        raise PmfError(
+            f"{name}[{row}] is {values[row]:g}, less than half a unit of 10**-{kept} ({small.size} such rows); "
+            "multiply all weights by one number, or set weight_decimals of the schema higher"
+        )
+    # in doubles, which do not overflow
+    check_total(float(scaled.sum()), kept, name)
+    return Weights(scaled.astype(np.int64), kept)
+
+
+def find_decimals(values: FloatArray) -> int:
+    """Least decimals that hold all weights but for a rounding of doubles; at most `MOST_DECIMALS`."""
+    for decimals in range(MOST_DECIMALS):
+        scaled = values * 10.0**decimals
+        if (np.abs(scaled - np.rint(scaled)) <= 1e-12 * scaled).all():
+            return decimals
+    return MOST_DECIMALS
+
+
+def check_total(total: float, decimals: int, name: str = "weight") -> None:
+    """Refuse weights whose sum, in units, is not below `LIMIT`.
+
+    Raises
+    ------
+    PmfError
+        If it is not.
+    """
+    if total >= LIMIT:
+        raise PmfError(
+            f"{name} adds up to {float(total):.3g} units of 10**-{decimals}, which is not below 2**63 = 9.22e18; "
+            "divide all weights by one number, or set weight_decimals of the schema lower"
+        )
+
+
+def sum_squares(units: IntArray) -> int:
+    """Sum of squares of int64, exactly."""
+    total = 0
+    for start in range(0, units.size, 1 << LIMB):
+        part = units[start : start + (1 << LIMB)]
+        limbs = np.stack([(part >> (LIMB * n)) & ((1 << LIMB) - 1) for n in range(3)])
+        products = limbs @ limbs.T
+        total += sum(int(products[i, j]) << (LIMB * (i + j)) for i in range(3) for j in range(3))
+    return total
+
+
+def note_weights(n_rows: int, n_effective: float) -> str:
+    """Say how many samples some with weights are worth."""
+    return (
+        f"weighted: {n_rows:,} samples are worth {n_effective:,.0f} (Kish), in which likelihoods, criteria and "
+        "pseudo-counts are"
+    )

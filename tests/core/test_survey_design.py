@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+
+import pmflib as pmf
+
+
+def draw(n_strata=3, n_units=4, n_each=5, seed=0):
+    rng = np.random.default_rng(seed)
+    n = n_strata * n_units * n_each
+    stratum = np.repeat(np.arange(n_strata), n_units * n_each)
+    psu = np.tile(np.repeat(np.arange(n_units), n_each), n_strata)
+    return rng.random(n) * 3 + 0.5, stratum, psu, rng.integers(3, size=n)
+
+
+def estimate(weights, cells):
+    totals = np.bincount(cells, weights, 3)
+    return totals / totals.sum()
+
+
+def test_find_effective__agrees_with_the_jackknife_of_weighted_shares():
+    weight, stratum, psu, cells = draw()
+    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    shares, n_effective = design.find_effective(cells, 3)
+    np.testing.assert_allclose(shares, estimate(weight, cells), rtol=1e-6)
+    replicates = list(design.iterate_replicates())
+    assert len(replicates) == 12
+    total = sum(
+        each.factor * ((estimate(each.weights, cells) - shares) ** 2).sum() for each in replicates
+    )
+    assert n_effective == pytest.approx((shares * (1 - shares)).sum() / total, rel=0.1)
+
+
+def test_find_effective__of_independent_rows_is_their_number():
+    cells = np.repeat(np.arange(2), 500)
+    design = pmf.SurveyDesign(psu=np.arange(1000))
+    assert design.find_effective(cells, 2)[1] == pytest.approx(999)
+    # two of a unit are one
+    design = pmf.SurveyDesign(psu=np.arange(1000) // 2)
+    assert design.find_effective(cells, 2)[1] == pytest.approx(499)
+
+
+def test_find_effective__of_no_rows_and_of_one_cell():
+    weight, stratum, psu, _cells = draw()
+    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    assert design.find_effective(np.full(60, -1), 3)[1] == 0.0
+    kish = weight.sum() ** 2 / (weight**2).sum()
+    assert design.find_effective(np.zeros(60, np.int64), 3)[1] == pytest.approx(kish, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "factor"),
+    [
+        ("BRR", {}, 1 / 4),
+        ("Fay", {"fay": 0.5}, 1),
+        ("JK1", {}, 3 / 4),
+        ("JK2", {}, 1),
+        ("JKn", {"factors": [0.5] * 4}, 0.5),
+        ("bootstrap", {}, 1 / 3),
+    ],
+)
+def test_survey_design__each_kind_of_replicates_has_its_factor(method, options, factor):
+    weight, *_, cells = draw()
+    replicates = np.random.default_rng(1).random((60, 4)) ** 9
+    design = pmf.SurveyDesign(weight, replicates=replicates, method=method, **options)
+    shares, n_effective = design.find_effective(cells, 3)
+    gaps = [estimate(column, cells) - shares for column in replicates.T]
+    variance = factor * sum(gap @ gap for gap in gaps)
+    assert n_effective == pytest.approx((shares * (1 - shares)).sum() / variance)
+    assert [each.factor for each in design.iterate_replicates()] == pytest.approx([factor] * 4)
+
+
+def test_dealt__no_unit_is_in_two_folds_and_each_fold_has_units_of_each_stratum():
+    weight, stratum, psu, _ = draw(n_units=10)
+    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    folds = design.dealt % 5
+    for h in range(3):
+        units = {
+            (int(k), int(f)) for k, f in zip(psu[stratum == h], folds[stratum == h], strict=True)
+        }
+        assert len(units) == 10
+        assert np.bincount([f for _, f in units]).tolist() == [2] * 5
+
+
+def test_survey_design__a_stratum_of_a_single_unit_is_taken_with_another():
+    design = pmf.SurveyDesign(stratum=["a"] * 4 + ["b"] * 2, psu=[1, 1, 2, 2, 3, 3])
+    assert (design.n_strata, design.n_units, design.degrees) == (1, 3, 2)
+    assert "single unit" in design.notes[0]
+    first = pmf.SurveyDesign(stratum=["a"] * 2 + ["b"] * 4, psu=[3, 3, 1, 1, 2, 2])
+    assert first.n_strata == 1
+    several = pmf.SurveyDesign(stratum=list("aabbcc"), psu=[1, 1, 2, 2, 3, 3])
+    assert (several.n_strata, several.degrees) == (1, 2)
+
+
+def test_survey_design__many_units_are_left_out_in_groups_of_their_stratum():
+    stratum = np.repeat([0, 1], [900, 3])
+    design = pmf.SurveyDesign(np.ones(903), stratum=stratum)
+    replicates = list(design.iterate_replicates())
+    assert 190 <= len(replicates) <= 210
+    gone = sum((each.weights == 0).astype(int) for each in replicates)
+    assert (gone == 1).all()
+    assert all(each.weights.sum() == pytest.approx(903, rel=0.01) for each in replicates)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "all are None"),
+        ({"weight": [1, 1], "psu": [1, 2, 3]}, "psu has 3 rows, and others 2"),
+        ({"psu": ["a", "a"]}, "all rows are one sampling unit"),
+        ({"psu": ["a", None]}, r"psu\[1\] is missing"),
+        ({"stratum": [1.0, np.nan]}, r"stratum\[1\] is missing"),
+        ({"weight": [1, -1]}, r"weight\[1\] is -1"),
+        ({"weight": [1, 1], "method": "BRR"}, "are of replicates"),
+        ({"replicates": [[1, 1], [1, 1]]}, "replicates were made by one of"),
+        ({"replicates": [[1, 1], [1, -1]], "method": "BRR"}, r"replicates\[1, 1\] is -1"),
+        ({"replicates": [[1], [1]], "method": "BRR"}, "two at least"),
+        ({"replicates": [[1, 1], [1, 1]], "method": "Fay"}, "'Fay' alone takes one"),
+        ({"replicates": [[1, 1], [1, 1]], "method": "JKn"}, "takes factors"),
+        ({"replicates": [[1, 1]] * 2, "method": "JKn", "factors": [1]}, "give 2 numbers"),
+        ({"replicates": [[1, 1]] * 2, "method": "BRR", "psu": [1, 2]}, "hold these already"),
+    ],
+)
+def test_survey_design__refuses_what_does_not_go_together(options, said):
+    with pytest.raises(pmf.PmfError, match=said):
+        pmf.SurveyDesign(**options)

@@ -1,0 +1,145 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from tests.stored_samples import write_partition
+
+SCHEMA = pmf.Schema.from_cardinalities([2] * 5)
+
+
+def draw(n_rows=800, seed=0):
+    """Two states; those of the second are met twice as often as they should be, and have half the weight."""
+    rng = np.random.default_rng(seed)
+    state = rng.random(n_rows) < 0.5
+    codes = np.where(rng.random((n_rows, 5)) < 0.9, state[:, None], ~state[:, None]).astype(np.int8)
+    codes[rng.random(codes.shape) < 0.05] = -1
+    return codes, np.where(state, 1.0, 2.0) * rng.choice([0.5, 1.5], n_rows)
+
+
+def shares(model):
+    return model.marginal([0])
+
+
+@pytest.mark.parametrize("options", [{}, {"rank": "auto"}, {"rank": 2, "target": 0}])
+def test_fit_em__equal_weights_give_the_fit_without_any_bit_for_bit(options):
+    codes, _ = draw(300)
+    given: dict[str, Any] = {"rank": 2, "schema": SCHEMA, "dependence": "none"} | options
+    weighted = pmf.fit_em(codes, weight=np.full(300, 2.5), **given)
+    plain = pmf.fit_em(codes, **given)
+    np.testing.assert_array_equal(weighted.model.factors, plain.model.factors)
+    np.testing.assert_array_equal(weighted.model.prior, plain.model.prior)
+    assert weighted.notes == plain.notes
+    assert weighted.training == plain.training
+
+
+def test_fit_em__weights_undo_an_uneven_sample():
+    codes, weight = draw(4000)
+    weighted = pmf.fit_em(codes, rank=2, weight=weight)
+    plain = pmf.fit_em(codes, rank=2)
+    assert shares(weighted.model)[0] == pytest.approx(0.9 * 2 / 3 + 0.1 / 3, abs=0.03)
+    assert shares(plain.model)[0] == pytest.approx(0.5, abs=0.03)
+
+
+def test_fit_em__whole_weights_have_the_optimum_of_repeated_rows():
+    codes, _ = draw(300)
+    weight = np.random.default_rng(1).integers(1, 5, 300)
+    start = pmf.fit_em(codes, rank=2, schema=SCHEMA, rng=0).model
+    options: dict[str, Any] = {"tol": 1e-13, "max_passes": 3000, "pseudo_count": 0.0}
+    weighted = pmf.fit_em(codes, start, weight=weight, **options)
+    repeated = pmf.fit_em(np.repeat(codes, weight, axis=0), start, **options)
+    np.testing.assert_allclose(weighted.model.factors, repeated.model.factors, atol=1e-6)
+    assert weighted.training.per_row == pytest.approx(repeated.training.per_row, rel=1e-10)
+
+
+def test_fit_em__likelihoods_and_criteria_are_in_effective_samples():
+    codes, weight = draw()
+    result = pmf.fit_em(codes, rank=2, weight=weight)
+    kish = weight.sum() ** 2 / (weight**2).sum()
+    assert result.training.n_rows + result.training.n_empty == pytest.approx(kish, abs=1.0)
+    mean = np.average(result.model.log_prob(codes), weights=weight)
+    assert result.training.per_row == pytest.approx(mean, rel=1e-12)
+    assert f"worth {kish:,.0f} (Kish)" in result.notes[0]
+
+
+def test_fit_em__the_rank_is_chosen_with_weights():
+    rng = np.random.default_rng(2)
+    state = rng.integers(2, size=(600, 1))
+    codes = np.where(rng.random((600, 5)) < 0.9, state, 1 - state).astype(np.int8)
+    noise = rng.integers(2, size=(600, 5)).astype(np.int8)
+    both = np.concatenate([codes, noise])
+    heavy = np.repeat([1e-3, 1.0], 600)
+    assert pmf.fit_em(both, rank="auto", weight=heavy).model.rank == 1
+    assert pmf.fit_em(both, rank="auto", weight=heavy[::-1]).model.rank == 2
+
+
+def test_fit__weighted_counts_are_fitted_in_effective_samples():
+    codes, weight = draw(4000)
+    counts = pmf.count_pairs(codes, SCHEMA, weight=weight)
+    result = pmf.fit(counts, 2)
+    assert shares(result.model)[0] == pytest.approx(0.9 * 2 / 3 + 0.1 / 3, abs=0.03)
+    assert f"worth {counts.n_effective:,.0f} (Kish)" in result.notes[0]
+    assert pmf.select_rank(counts).rank == 2
+    assert pmf.Marginals.from_counts(counts).support.max() <= counts.n_effective
+    assert pmf.diagnose(counts, result.model).median_support <= counts.n_effective
+    said = str(result.model.ask("P(v0)", counts))
+    assert f"{int(counts.to_samples().n_rows.sum()):,} samples" in said
+
+
+def test_fit_item_responses__weights_raise_the_weighted_likelihood():
+    codes, weight = draw(300)
+    weighted = pmf.fit_item_responses(codes, 1, schema=SCHEMA, weight=weight)
+    plain = pmf.fit_item_responses(codes, 1, schema=SCHEMA)
+    gains = weighted.model.log_prob(codes) - plain.model.log_prob(codes)
+    assert weight @ gains > 0
+    assert shares(weighted.model)[0] > shares(plain.model)[0]
+
+
+def test_fit_em__refuses_weights_that_do_not_go_with_the_rest(tmp_path):
+    codes, weight = draw(100)
+    with pytest.raises(pmf.PmfError, match=r"weight\[4\] is 0"):
+        pmf.fit_em(codes, rank=2, weight=np.where(np.arange(100) == 4, 0.0, 1.0))
+    with pytest.raises(pmf.PmfError, match="leave validation out"):
+        pmf.fit_em(codes, rank=2, weight=weight, validation=codes)
+    with pytest.raises(pmf.PmfError, match="forests are not fitted"):
+        pmf.fit_em(codes, rank=2, weight=weight, dependence="tree")
+    stored = pmf.StoredSamples(write_partition(tmp_path, codes, SCHEMA), SCHEMA)
+    with pytest.raises(pmf.PmfError, match="samples are stored"):
+        pmf.fit_em(stored, rank=2, weight=np.ones(100))
+
+
+def test_estimators__take_weights_of_rows():
+    codes, weight = draw(600)
+    X, y = codes[:, 1:], np.maximum(codes[:, 0], 0)
+    heavy = np.where(y == 0, 3.0, 1.0)
+    weighted = pmf.PMFClassifier(rank=2).fit(X, y, sample_weight=heavy)
+    plain = pmf.PMFClassifier(rank=2).fit(X, y)
+    assert weighted.predict_proba(X)[:, 0].mean() > plain.predict_proba(X)[:, 0].mean() + 0.05
+    density = pmf.PMFDensity(rank=2, members=1).fit(X, sample_weight=weight)
+    assert "Kish" in density.result_.notes[0]
+    with pytest.raises(pmf.PmfError, match="give draws=1"):
+        pmf.PMFImputer(rank=2, draws=2).fit(X, sample_weight=weight)
+    with pytest.raises(pmf.PmfError, match="method='classes'"):
+        pmf.PMFDensity(rank=2, method="traits").fit(X, sample_weight=weight)
+
+
+def test_fit_em__has_the_weighted_optimum_of_stepmix():
+    stepmix = pytest.importorskip("stepmix.stepmix")
+    codes, weight = draw(600)
+    codes = np.maximum(codes, 0)
+    options: dict[str, Any] = {
+        "max_iter": 100_000,
+        "abs_tol": 0,
+        "rel_tol": 1e-15,
+        "verbose": 0,
+        "progress_bar": 0,
+    }
+    peer = stepmix.StepMix(2, measurement="binary", random_state=0, **options)
+    peer.fit(codes, sample_weight=weight)
+    chances = peer.get_parameters()["measurement"]["pis"]
+    factors = np.stack([1 - chances.T, chances.T], axis=1).reshape(-1, 2)
+    start = pmf.JointPMF(peer.weights_, factors, SCHEMA, {})
+    found = pmf.fit_em(codes, start, weight=weight, pseudo_count=0.0, tol=1e-14).model
+    np.testing.assert_allclose(found.prior, start.prior, atol=1e-6)
+    np.testing.assert_allclose(found.factors, start.factors, atol=1e-6)
