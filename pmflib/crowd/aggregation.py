@@ -159,6 +159,7 @@ def aggregate(
         fit.n_passes,
         fit.converged,
         "" if choice is None else choice.reason,
+        fit.model.annotator_model.copied_groups,
     )
 
 

@@ -237,7 +237,8 @@ class StoredLabels:
         def measure(rounds: Sequence[CalibrationRound], every: int) -> LeftOutSums:
             if not self.groups:
                 return start_sums(rounds, self.n_workers, self.n_classes)
-            shared = self.n_classes, self.known, weights, rounds, every
+            groups = model.annotator_model.copied_groups
+            shared = self.n_classes, self.known, weights, rounds, every, groups
             return self.source.map_blocks(sum_group, LeftOutSums.merge, *shared, name="calibration")
 
         return find_calibration(measure, self.n_tasks)
@@ -353,6 +354,7 @@ class StoredLabels:
             self.known,
             LogWeights.from_model(model, with_votes=False),
             calibration,
+            model.annotator_model.copied_groups,
             on_result=lambda n_done: on_partition(n_done, n_files),
         )
         drop_arrived(gather_in(folder))

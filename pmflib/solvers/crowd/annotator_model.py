@@ -73,6 +73,11 @@ class AnnotatorModel:
         """
         return self.votes and not self.one_coin and not self.balanced
 
+    @property
+    def copied_groups(self) -> tuple[tuple[int, ...], ...]:
+        """Workers of each group who repeat each other's labels."""
+        return tuple(tuple(worker for worker, _ in group) for group in self.copiers)
+
     def weigh_workers(self, n_workers: int) -> FloatArray:
         """Weight of each worker's labels, float64 of shape (n_workers,): 1, or less of those who repeat each other."""
         weights = np.ones(n_workers)
