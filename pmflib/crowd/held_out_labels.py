@@ -117,7 +117,7 @@ def choose_model(
     groups = find_copied_groups(labels, n_workers, n_classes)
     copiers = tuple(weigh_group(labels, group.workers, n_classes) for group in groups)
     labels = drop_repeated(labels, [group.workers for group in groups], n_classes)
-    named = _list_models(annotator_model)
+    named = list_models(annotator_model)
     several = np.flatnonzero(np.diff(labels.indptr) > 1)
     if several.size < 2 or n_classes < 2:
         one = replace(annotator_model, n_subclasses=1, copiers=copiers)
@@ -144,8 +144,8 @@ def choose_model(
     return ModelChoice(replace(chosen, copiers=copiers), comparison, tuple(groups))
 
 
-def _list_models(largest: AnnotatorModel) -> dict[str, AnnotatorModel]:
-    """Models by name, from the simplest to the largest."""
+def list_models(largest: AnnotatorModel) -> dict[str, AnnotatorModel]:
+    """List the models that are compared by name, from the simplest to the largest that is given."""
     shrunk = {
         "one subclass": replace(largest, n_subclasses=1),
         "two subclasses": largest,
