@@ -1,6 +1,6 @@
 """Groups of workers who repeat each other's labels: found without the truth, and counted once.
 
-Workers who copy agree with each other, and good workers do too: what tells them apart is all the others. If the workers
+Workers who copy agree with each other, and good workers do too: all the others distinguish them. If the workers
 of a group are independent and good, the truth is what they agree on, and explains how the others agree among each
 other. If they copy, the truth is not theirs, and the others agree beyond what the group's labels explain. So two models
 of all labels are compared by their likelihood. In one all workers label independently, given the truth. In the other
@@ -35,6 +35,9 @@ STANDARD_ERRORS = 5.0
 best of several groups is taken. Chosen on planted groups and the tuned half of benchmarks/crowd/regimes.py."""
 MOST_GROUPS = 6
 """Groups that are tried, those first that differ most from the rest: each costs a fit."""
+LEAST_ALIKE = 0.85
+"""Share of a group's labels that are the same from which on they count once: of fewer, each still says something of its
+own, and as one they would say less than all other labels that depend on each other [tests/crowd/test_confidence.py]."""
 LEAST_GAP = 0.1
 """By how much workers of a group must agree more with each other than with others, beyond chance, to be tried."""
 AGREEMENT_ERRORS = 2.0
@@ -60,6 +63,12 @@ class CopiedGroup:
     workers: tuple[int, ...]
     alike: float
     gain: PairedDifference
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is a group that counts once: labels are alike, and surely likelier if they are copied."""
+        surely = self.gain.mean > STANDARD_ERRORS * self.gain.error
+        return surely and self.alike >= LEAST_ALIKE
 
 
 def find_copied_groups(labels: SparseBlock, n_workers: int, n_classes: int) -> list[CopiedGroup]:
@@ -91,7 +100,7 @@ def find_copied_groups(labels: SparseBlock, n_workers: int, n_classes: int) -> l
     while left:
         independent = _score_tasks(labels, n_workers, n_classes)
         tried = [_try_group(labels, each, n_workers, n_classes, independent) for each in left]
-        clear = [group for group in tried if group.gain.mean > STANDARD_ERRORS * group.gain.error]
+        clear = [group for group in tried if group.is_clear]
         if not clear:
             break
         best = max(clear, key=lambda group: group.gain.mean)

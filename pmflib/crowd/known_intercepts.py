@@ -55,7 +55,7 @@ class InterceptPrior:
 
 INTERCEPT_PRIOR = InterceptPrior()
 N_FOLDS = 5
-"""Folds of the known tasks: each tells whether intercepts that were found from the others are of use."""
+"""Folds of the known tasks: each says whether intercepts that were found from the others are of use."""
 STANDARD_ERRORS = 1.0
 """Standard errors by which intercepts must make held-out known classes more probable."""
 
