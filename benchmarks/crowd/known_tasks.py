@@ -4,7 +4,8 @@
 
 prints, for each real log and for logs of `stress` (seeds from 400 on, of which no constant was chosen), the error on
 the tasks whose label was not given: without known labels, with them, and the difference with its standard error over
-the draws of known tasks (real logs) or over logs (drawn ones).
+the draws of known tasks (real logs) or over logs (drawn ones). "many workers" are drawn logs like trec, which is not
+here: 400 workers, 4.5 labels a task of two classes, many guesses, tasks hard to many degrees.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ import numpy as np
 
 # first, for it limits threads before NumPy loads
 from benchmarks.crowd.published_tables import find_wrong
-from benchmarks.crowd.scenarios import ScenarioName, draw_crowd
+from benchmarks.crowd.scenarios import Scenario, ScenarioName, draw_crowd
 from benchmarks.crowd.stress import SHAPES
 from benchmarks.crowd.tables import LOGS, read_log
 from pmflib.crowd import LabelLog, aggregate, read_labels
 
 METHODS = ("auto", "dawid_skene")
+EXTRA = ("tweet", "zencrowd-us")
+"""Logs that the published tables have not."""
+CROWDED = Scenario(spammers=0.25, adversaries=0.05, hardness=(0.4, 0.25, 0.2, 0.15))
+"""What is wrong with logs of many workers."""
+N_CROWDED = 10
+"""Logs of many workers."""
 FIRST = 400
 """First seed of drawn logs."""
 EVERY = 3
@@ -84,6 +91,12 @@ def main() -> None:
         for method in METHODS:
             draw = partial(compare_draw, log, truth, method, options.share)
             show(title, method, draw, options.seeds)
+    for title in EXTRA:
+        log, known = read_log(options.folder, title)
+        draw = partial(compare_draw, log, known, "auto", options.share)
+        show(title, "auto", draw, options.seeds)
+    for method in METHODS:
+        show("many workers", method, partial(compare_crowded, method, options.share), N_CROWDED)
     combinations = [
         (index, scenario, seed)
         for seed in range(FIRST, FIRST + options.drawn)
@@ -100,6 +113,13 @@ def compare_draw(
 ) -> tuple[float, float]:
     """What `compare` finds with the known tasks of a seed."""
     return compare(log, truth, method, share, np.random.default_rng([seed, 5]))
+
+
+def compare_crowded(method: str, share: float, seed: int) -> tuple[float, float]:
+    """What `compare` finds of a drawn log of many workers."""
+    rng = np.random.default_rng([seed, 77])
+    crowd = draw_crowd(2400, 400, 2, 4.5, rng, scenario="grade", amounts=CROWDED)
+    return compare(read_labels(crowd.log), dict(enumerate(crowd.truth)), method, share, rng)
 
 
 def compare_drawn(

@@ -160,8 +160,12 @@ class SparseBlock:
     def hide(self, variable: int, offsets: IntArray) -> SparseBlock:
         """Return the same samples with one variable missing."""
         kept = (self.indices < offsets[variable]) | (self.indices >= offsets[variable + 1])
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
-        return SparseBlock(before[self.indptr], self.indices[kept], self.weights)
+        return self.keep(kept)
+
+    def keep(self, chosen: BoolArray) -> SparseBlock:
+        """Return the same samples with some of their observed cells, bool of shape (n_observed,)."""
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(chosen, dtype=np.int64)])
+        return SparseBlock(before[self.indptr], self.indices[chosen], self.weights)
 
     def cut(self, start: int, stop: int) -> SparseBlock:
         """Return the samples of the rows from one on and before another; level indices are not copied."""

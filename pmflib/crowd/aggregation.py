@@ -17,11 +17,7 @@ from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.e_step import LogWeights, evaluate_blocks, make_scorer, score_blocks, split_log
-from pmflib.crowd.held_out_labels import (
-    SubclassChoice,
-    choose_subclasses,
-    space_tasks,
-)
+from pmflib.crowd.held_out_labels import ModelChoice, choose_model, space_tasks
 from pmflib.crowd.known_intercepts import MOST_SCORED, add_intercepts, score_known
 from pmflib.crowd.known_labels import find_known
 from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_order, read_labels
@@ -133,9 +129,9 @@ def aggregate(
         shares: Aggregation = chosen.load()(log)
         return shares
     start: AnnotatorModel | CrowdFit = plan.annotator_model
-    choice = _choose_subclasses(log, plan) if plan.compares_subclasses else None
+    choice = _choose_model(log, plan) if plan.compares_models else None
     if choice is not None:
-        start = replace(plan.annotator_model, n_subclasses=choice.n_subclasses)
+        start = choice.annotator_model
     if chosen.family == "pairs":
         start = _start_from_pairs(log, plan, method, order, np.random.default_rng(rng), em)
     report = find_report()
@@ -163,14 +159,15 @@ def aggregate(
         fit.n_passes,
         fit.converged,
         "" if choice is None else choice.reason,
+        fit.model.annotator_model.copied_groups,
     )
 
 
-def _choose_subclasses(log: LabelLog, plan: CrowdPassPlan) -> SubclassChoice:
-    """Whether the log has a second subclass of tasks, by held-out labels; what is known of tasks has no part in it."""
+def _choose_model(log: LabelLog, plan: CrowdPassPlan) -> ModelChoice:
+    """Which model the log has, by held-out labels; what is known of tasks has no part in it."""
     labels = log.block.take(np.arange(0, log.n_tasks, space_tasks(log.block.n_observed)))
     sizes = log.n_workers, log.n_classes
-    return choose_subclasses(
+    return choose_model(
         labels, *sizes, plan.annotator_model, max_passes=plan.max_passes, tol=plan.tol
     )
 

@@ -70,7 +70,9 @@ class LogWeights:
         return cls(np.zeros(n_classes), silent, share_votes())
 
     @classmethod
-    def from_agreement(cls, agreement: FloatArray, n_classes: int) -> LogWeights:
+    def from_agreement(
+        cls, agreement: FloatArray, n_classes: int, shares: FloatArray
+    ) -> LogWeights:
         """Weights of votes by who gave them: a worker is right as often as chance and agreement make it.
 
         Parameters
@@ -80,10 +82,12 @@ class LogWeights:
             count as 0, and the vote for nothing.
         n_classes
             Number of classes, at least 2.
+        shares
+            float64 of shape (n_workers,): weight of each worker's labels beside those of others.
         """
         right = np.clip(agreement, 0.0, MOST_AGREEMENT)
         right += (1 - right) / n_classes
-        weights = np.log(right * (n_classes - 1) / (1 - right))
+        weights = shares * np.log(right * (n_classes - 1) / (1 - right))
         labels = weights[:, None, None] * np.eye(n_classes)
         return cls(np.zeros(n_classes), labels.reshape(-1, n_classes), weigh_votes(0.0))
 

@@ -1,10 +1,14 @@
-"""One or two subclasses of tasks for a label log: chosen by how well labels that were held out are predicted.
+"""Which model a label log has: chosen by how well labels that were held out are predicted, and by who repeats whom.
 
 A second subclass of every class is what a log needs whose tasks are hard to many degrees, or look like tasks of another
 class. Where labels depend on each other in no such way it has nothing to do, and is used for what it is not meant for.
-So labels are held out, each fold of them in turn; both models are estimated from the others, and predict those that
-were held out from the other labels of their task. The gain of the second subclass is compared with its standard error
-over the tasks.
+Shrinkage, and votes that lead, are what a log needs whose workers gave few labels; where they gave many, maximum
+likelihood knows as much. So labels are held out, each fold of them in turn; the models are estimated from the others,
+and predict those that were held out from the other labels of their task. Of models that cannot be distinguished from
+the best, the simplest is taken.
+
+Workers who repeat each other are found before (`pmflib.crowd.copied_labels`). Their labels count once, here and in the
+passes: copies are easy to predict, and a second subclass would be used for that.
 """
 
 from __future__ import annotations
@@ -15,10 +19,16 @@ from functools import partial
 
 import numpy as np
 
-from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
-from pmflib.core.comparison import PairedDifference, compare_samples
+from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
 from pmflib.core.defaults import LABEL_LIMITS
+from pmflib.crowd.copied_labels import (
+    CopiedGroup,
+    drop_repeated,
+    find_copied_groups,
+    weigh_group,
+)
 from pmflib.crowd.e_step import (
     BLOCK_ROWS,
     LogWeights,
@@ -28,55 +38,49 @@ from pmflib.crowd.e_step import (
 )
 from pmflib.crowd.passes import run_passes, start_from_votes
 from pmflib.crowd.votes import VotedBlock, add_votes
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
+from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel, CrowdModel
 
 N_FOLDS = 5
 """Folds of the labels: each is predicted by models of the other four fifths."""
 MOST_COMPARED = 60_000
-"""Labels of a log by which models are compared, about: of more, tasks are taken evenly. Ten fits to so many take less
-than one to a million."""
-STANDARD_ERRORS = 2.0
-"""Standard errors by which labels must be likelier under a second subclass. Tasks are taken for independent there, and
-are not quite, for they have workers in common; with one standard error, logs of a hundred tasks get what they cannot
-support [the tuned half of benchmarks/crowd/regimes.py, and the public logs]."""
+"""Labels of a log by which models are compared, about: of more, tasks are taken evenly. Fifteen fits to so many take
+less than one to a million."""
+PREDICTED_COUNT = 2.0
+"""Pseudo-labels of all workers together in each column of a matrix of maximum likelihood that labels are predicted by:
+it rules out what a worker has not done yet."""
 MIX = 0x9E3779B97F4A7C15
 """Odd multiplier of 64 bits whose products have well mixed upper bits: 2^64 over the golden ratio."""
 
 
 @dataclass(frozen=True)
-class SubclassChoice:
-    """How many subclasses a label log has, and why.
+class ModelChoice:
+    """The model that a label log has, and why.
 
     Parameters
     ----------
-    n_subclasses
-        1 or 2.
-    gain
-        By how much a task's held-out labels are likelier with a second subclass, nats, and the standard error of that;
-        None where no task has two labels.
-    n_tasks
-        Number of tasks that were compared.
+    annotator_model
+        What is estimated; it has the workers who repeat each other.
+    comparison
+        How well the models predict a task's held-out labels, from the simplest on; None where no task has two labels.
+    groups
+        Workers who repeat each other.
     """
 
-    n_subclasses: int
-    gain: PairedDifference | None
-    n_tasks: int
+    annotator_model: AnnotatorModel
+    comparison: Comparison | None
+    groups: tuple[CopiedGroup, ...] = ()
 
     @property
     def reason(self) -> str:
         """A sentence that says why."""
-        if self.gain is None:
-            return "one subclass: no task has several labels"
-        amount = abs(self.gain.mean)
-        more = "more" if self.gain.mean >= 0 else "less"
-        number = "one subclass" if self.n_subclasses == 1 else "two subclasses"
-        return (
-            f"{number}: held-out labels of a task are {amount:.2g} +- {self.gain.error:.2g} nats {more} probable with "
-            f"two, on {self.n_tasks} tasks"
-        )
+        why = "no task has several labels" if self.comparison is None else self.comparison.reason
+        if self.groups:
+            sizes = ", ".join(str(len(group.workers)) for group in self.groups)
+            why += f"; groups of {sizes} workers repeat each other, and count once"
+        return why
 
 
-def choose_subclasses(
+def choose_model(
     labels: SparseBlock,
     n_workers: int,
     n_classes: int,
@@ -84,8 +88,8 @@ def choose_subclasses(
     *,
     max_passes: int = LABEL_LIMITS.max_passes,
     tol: float = LABEL_LIMITS.tol,
-) -> SubclassChoice:
-    """Choose one or two subclasses of every class.
+) -> ModelChoice:
+    """Choose between maximum likelihood, and shrunk matrices with one or two subclasses of every class.
 
     Parameters
     ----------
@@ -95,38 +99,58 @@ def choose_subclasses(
     n_workers, n_classes
         Number of workers and of classes.
     annotator_model
-        What else is estimated, with two subclasses.
+        The largest model that may be chosen. Where its classes are in order, maximum likelihood, which has no use for
+        that, is none of the others.
     max_passes, tol
         As for `run_passes`.
 
     Returns
     -------
-    The choice: two subclasses if they are better by ``STANDARD_ERRORS``, else one.
+    The choice: the simplest model within a standard error of the best. Where no tasks are there to compare, it is
+    shrunk, with one subclass.
 
     References
     ----------
     Breiman, Friedman, Olshen and Stone (1984), Classification and Regression Trees, section 3.4.3, for the simplest
-    within standard errors of the best.
+    within a standard error of the best.
     """
+    groups = find_copied_groups(labels, n_workers, n_classes)
+    copiers = tuple(weigh_group(labels, group.workers, n_classes) for group in groups)
+    labels = drop_repeated(labels, [group.workers for group in groups], n_classes)
+    named = list_models(annotator_model)
     several = np.flatnonzero(np.diff(labels.indptr) > 1)
     if several.size < 2 or n_classes < 2:
-        return SubclassChoice(1, None, int(several.size))
-    candidates = [replace(annotator_model, n_subclasses=number) for number in (1, 2)]
-    log_probs = [np.zeros(labels.n_rows) for _ in candidates]
+        one = replace(annotator_model, n_subclasses=1, copiers=copiers)
+        return ModelChoice(one, None, tuple(groups))
+    log_probs = [np.zeros(labels.n_rows) for _ in named]
     folds = _assign_folds(labels)
     for fold in range(N_FOLDS):
-        kept = _select(labels, folds != fold)
-        held_out = _select(labels, folds == fold)
-        blocks = _vote(kept, n_classes)
-        for total, candidate in zip(log_probs, candidates, strict=True):
+        held_out = labels.keep(folds == fold)
+        blocks = _vote(labels.keep(folds != fold), n_classes)
+        for total, candidate in zip(log_probs, named.values(), strict=True):
             evaluate = partial(evaluate_blocks, blocks)
             start = start_from_votes(evaluate, n_workers, n_classes, candidate)
             model = run_passes(evaluate, start, max_passes=max_passes, tol=tol).model
             total += _predict(blocks, held_out, model)
-    one, two = log_probs
-    gain = compare_samples(two[several], one[several])
-    wins = gain.mean > STANDARD_ERRORS * gain.error
-    return SubclassChoice(2 if wins else 1, gain, int(several.size))
+    of_tasks = [total[several] for total in log_probs]
+    comparison = compare_candidates(
+        "task",
+        [{"model": name} for name in named],
+        [float(each.mean()) for each in of_tasks],
+        subtract=lambda one, other: compare_samples(of_tasks[one], of_tasks[other]),
+        rule="first",
+    )
+    chosen = named[str(comparison.chosen.settings["model"])]
+    return ModelChoice(replace(chosen, copiers=copiers), comparison, tuple(groups))
+
+
+def list_models(largest: AnnotatorModel) -> dict[str, AnnotatorModel]:
+    """List the models that are compared by name, from the simplest to the largest that is given."""
+    shrunk = {
+        "one subclass": replace(largest, n_subclasses=1),
+        "two subclasses": largest,
+    }
+    return shrunk if largest.ordinal else {"maximum likelihood": MAXIMUM_LIKELIHOOD, **shrunk}
 
 
 def space_tasks(n_labels: int) -> int:
@@ -158,12 +182,6 @@ def _mix(numbers: np.ndarray) -> np.ndarray:
     return np.asarray((mixed * np.uint64(MIX)) >> np.uint64(32))
 
 
-def _select(labels: SparseBlock, chosen: BoolArray) -> SparseBlock:
-    """The same tasks with some of their labels."""
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(chosen, dtype=np.int64)])
-    return SparseBlock(before[labels.indptr], labels.indices[chosen], labels.weights)
-
-
 def _vote(labels: SparseBlock, n_classes: int) -> list[VotedBlock]:
     return [add_votes(block, n_classes) for block in split_sparse_block(labels, BLOCK_ROWS)]
 
@@ -172,7 +190,11 @@ def _predict(blocks: Sequence[VotedBlock], held_out: SparseBlock, model: CrowdMo
     """Log-probability of the held-out labels of each task by its others, (n_tasks,), nats."""
     weights = LogWeights.from_model(model, with_votes=False)
     posterior = np.concatenate([score_states(block, weights) for block in blocks])
-    columns = model.mass / np.maximum(model.mass.sum(axis=1, keepdims=True), FLOOR)
+    mass = model.mass
+    if not model.pseudo_count:
+        pooled = mass.sum(axis=0) + 1.0
+        mass = mass + PREDICTED_COUNT * pooled / pooled.sum(axis=0)
+    columns = mass / np.maximum(mass.sum(axis=1, keepdims=True), FLOOR)
     rows = np.repeat(np.arange(held_out.n_rows), np.diff(held_out.indptr))
     given = columns.reshape(-1, posterior.shape[1])[held_out.indices]
     log_probs = np.log(np.maximum((posterior[rows] * given).sum(axis=1), FLOOR))

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
+from pmflib.core.comparison import compare_samples
 from pmflib.crowd.e_step import LogWeights, score_labels, score_states
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.solvers.crowd.annotator_model import CrowdModel
@@ -53,6 +54,10 @@ class InterceptPrior:
 
 
 INTERCEPT_PRIOR = InterceptPrior()
+N_FOLDS = 5
+"""Folds of the known tasks: each says whether intercepts that were found from the others are of use."""
+STANDARD_ERRORS = 1.0
+"""Standard errors by which intercepts must make held-out known classes more probable."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +148,9 @@ def find_intercepts(known: KnownScores, shares: FloatArray) -> FloatArray:
     intercepts belong to the scores themselves. Classes that no known task has are left as they are, and only those
     that some have are compared: known tasks of one class say nothing of what it is mistaken for.
 
+    Few known tasks say little of that, and what they seem to say would harm all others. So intercepts are 0 unless they
+    make known classes that were held out more probable, by ``STANDARD_ERRORS`` of the gain.
+
     Parameters
     ----------
     known
@@ -155,46 +163,96 @@ def find_intercepts(known: KnownScores, shares: FloatArray) -> FloatArray:
     Platt (1999), Probabilistic outputs for support vector machines; Manski, Lerman (1977), Econometrica 45, for the
     weights of tasks that were chosen by class.
     """
-    from scipy.optimize import minimize
-
-    prior = INTERCEPT_PRIOR
     intercepts = np.zeros(shares.size)
     named, codes = np.unique(known.codes, return_inverse=True)
-    if named.size < 2:
+    if named.size < 2 or codes.size < N_FOLDS:
         return intercepts
-    n_known, n_classes = codes.size, named.size
-    rows, counts, shares = (
-        np.arange(n_known),
-        np.bincount(codes),
-        shares[named] / shares[named].sum(),
-    )
-    expected = (counts + prior.design_tasks * shares) / (n_known + prior.design_tasks)
-    counted = np.minimum(shares / np.maximum(expected, FLOOR), prior.most_weight)[codes]
-    counted *= n_known / max(float(counted.sum()), FLOOR)
-    even = (counts[codes] + 1.0) / (n_known + n_classes)
     scores = known.scores[:, named]
     scores -= scores.max(axis=1, keepdims=True)
-    usual = np.log(prior.power)
-
-    def measure(values: FloatArray) -> tuple[float, FloatArray]:
-        """Minus the log-probability of the known classes and of the values, and its gradient."""
-        power = np.exp(values[0])
-        logs = power * scores + values[1:]
-        logs -= logs.max(axis=1, keepdims=True)
-        found = np.exp(logs)
-        found /= found.sum(axis=1, keepdims=True)
-        right = (1 - prior.shared_error) * found[rows, codes]
-        mixed = right + prior.shared_error * even
-        rises = -found * (counted * right / mixed)[:, None]
-        rises[rows, codes] += counted * right / mixed
-        away = (values[0] - usual) / prior.power_spread**2
-        loss = -float(counted @ np.log(mixed)) + 0.5 * away * (values[0] - usual)
-        loss += 0.5 * float(values[1:] @ values[1:]) / prior.spread**2
-        slopes = values[1:] / prior.spread**2 - rises.sum(axis=0)
-        return loss, np.concatenate([[away - power * float((rises * scores).sum())], slopes])
-
-    start = np.concatenate([[usual], np.zeros(n_classes)])
-    best = minimize(measure, start, jac=True, method="L-BFGS-B").x
+    tasks = _WeighedTasks.count(scores, codes, shares[named])
+    gains = np.empty(codes.size)
+    # tasks of like scores in different folds, in whatever order they are
+    places = np.argsort(np.lexsort((codes, *scores.T)))
+    for fold in range(N_FOLDS):
+        held_out = places % N_FOLDS == fold
+        others, mine = tasks.take(~held_out), tasks.take(held_out)
+        with_intercepts, without = (_fit(others, free=free) for free in (True, False))
+        gains[held_out] = mine.score(with_intercepts) - mine.score(without)
+    gain = compare_samples(gains, np.zeros(codes.size))
+    if gain.mean <= STANDARD_ERRORS * gain.error:
+        return intercepts
+    best = _fit(tasks, free=True)
     intercepts[named] = best[1:] / np.exp(best[0])
     intercepts[named] -= intercepts[named].mean()
     return intercepts
+
+
+@dataclass(frozen=True, eq=False)
+class _WeighedTasks:
+    """Known tasks of the classes that some have: log-weights, known classes, what tasks count, and even chances."""
+
+    scores: FloatArray
+    codes: IntArray
+    counted: FloatArray
+    even: FloatArray
+
+    @classmethod
+    def count(cls, scores: FloatArray, codes: IntArray, shares: FloatArray) -> _WeighedTasks:
+        """Let each task count as much as makes its class as frequent as it was found."""
+        prior, (n_known, n_classes) = INTERCEPT_PRIOR, scores.shape
+        counts, shares = np.bincount(codes), shares / shares.sum()
+        expected = (counts + prior.design_tasks * shares) / (n_known + prior.design_tasks)
+        counted = np.minimum(shares / np.maximum(expected, FLOOR), prior.most_weight)[codes]
+        counted *= n_known / max(float(counted.sum()), FLOOR)
+        return cls(scores, codes, counted, (counts[codes] + 1.0) / (n_known + n_classes))
+
+    def take(self, rows: BoolArray) -> _WeighedTasks:
+        """Some of the tasks."""
+        return _WeighedTasks(
+            self.scores[rows], self.codes[rows], self.counted[rows], self.even[rows]
+        )
+
+    def score(self, values: FloatArray) -> FloatArray:
+        """Log-probability of each known class, (n_known,), times what the task counts; values as from `_fit`."""
+        return self.counted * np.log(self.mix(values)[2])
+
+    def mix(self, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Probabilities of all classes, and that of the known one by the labels, and in all."""
+        logs = np.exp(values[0]) * self.scores + values[1:]
+        logs -= logs.max(axis=1, keepdims=True)
+        found = np.exp(logs)
+        found /= found.sum(axis=1, keepdims=True)
+        error = INTERCEPT_PRIOR.shared_error
+        right = (1 - error) * found[np.arange(self.codes.size), self.codes]
+        return found, right, right + error * self.even
+
+
+def _fit(tasks: _WeighedTasks, *, free: bool) -> FloatArray:
+    """Logarithm of the power, and an intercept for each class, that make known classes most probable; or the power.
+
+    Parameters
+    ----------
+    tasks
+        Known tasks.
+    free
+        Whether there are intercepts; else they are 0.
+    """
+    from scipy.optimize import minimize
+
+    prior, usual = INTERCEPT_PRIOR, np.log(INTERCEPT_PRIOR.power)
+    rows, n_classes = np.arange(tasks.codes.size), tasks.scores.shape[1]
+
+    def measure(values: FloatArray) -> tuple[float, FloatArray]:
+        """Minus the log-probability of the known classes and of the values, and its gradient."""
+        found, right, mixed = tasks.mix(values)
+        rises = -found * (tasks.counted * right / mixed)[:, None]
+        rises[rows, tasks.codes] += tasks.counted * right / mixed
+        away = (values[0] - usual) / prior.power_spread**2
+        loss = -float(tasks.counted @ np.log(mixed)) + 0.5 * away * (values[0] - usual)
+        loss += 0.5 * float(values[1:] @ values[1:]) / prior.spread**2
+        slopes = values[1:] / prior.spread**2 - rises.sum(axis=0)
+        slope = away - np.exp(values[0]) * float((rises * tasks.scores).sum())
+        return loss, np.concatenate([[slope], slopes if free else np.zeros(n_classes)])
+
+    start = np.concatenate([[usual], np.zeros(n_classes)])
+    return np.asarray(minimize(measure, start, jac=True, method="L-BFGS-B").x)

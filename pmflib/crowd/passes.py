@@ -30,6 +30,9 @@ VOTE_WEIGHINGS = 3
 """How often votes are weighed before passes begin: by the shares of the votes first, where a majority of one label
 hides how well the others agree. Chosen on the tuned half of benchmarks/crowd/regimes.py."""
 
+FIRST_AGREEMENT = 0.5
+"""Agreement of every worker at first, where votes that repeat each other are not to count as many."""
+
 
 @dataclass(frozen=True)
 class CrowdPassPlan:
@@ -41,14 +44,15 @@ class CrowdPassPlan:
         How confusion matrices are estimated.
     max_passes, tol
         As for `run_passes`.
-    compares_subclasses
-        Whether the log decides if there is a second subclass: see `pmflib.crowd.held_out_labels`.
+    compares_models
+        Whether the log decides which model it is, by held-out labels, and who repeats others: see
+        `pmflib.crowd.held_out_labels`.
     """
 
     annotator_model: AnnotatorModel
     max_passes: int
     tol: float
-    compares_subclasses: bool = False
+    compares_models: bool = False
 
     def count_most(self, *, with_known: bool) -> int:
         """Most passes that are made: where labels are known, `begin_without_known` may make as many before."""
@@ -86,8 +90,8 @@ def plan_passes(
 
 
 def plan_shrunk(max_passes: int, tol: float) -> CrowdPassPlan:
-    """Shrunk confusion matrices, with two subclasses of every class where the log needs them."""
-    return CrowdPassPlan(AnnotatorModel(n_subclasses=2), max_passes, tol, compares_subclasses=True)
+    """Shrunk confusion matrices, with two subclasses of every class; or a simpler model, where the log says so."""
+    return CrowdPassPlan(AnnotatorModel(n_subclasses=2), max_passes, tol, compares_models=True)
 
 
 def plan_balanced(max_passes: int, tol: float) -> CrowdPassPlan:
@@ -198,6 +202,7 @@ def start_from_votes(
 
     Most models start from the shares of the votes. Those that weigh the votes do so first: workers who agree with the
     others by chance alone, such as those of one label, count for nothing, so that a majority of them leads nowhere.
+    Where workers repeat each other, their votes count as one.
 
     Parameters
     ----------
@@ -208,11 +213,16 @@ def start_from_votes(
     annotator_model
         How confusion matrices are estimated.
     """
-    statistics = evaluate(LogWeights.from_votes(n_workers, n_classes))
+    shares = annotator_model.weigh_workers(n_workers)
+    if annotator_model.copiers:
+        alike = np.full(n_workers, FIRST_AGREEMENT)
+        statistics = evaluate(LogWeights.from_agreement(alike, n_classes, shares))
+    else:
+        statistics = evaluate(LogWeights.from_votes(n_workers, n_classes))
     if annotator_model.weighs_votes and n_classes > 1:
         for _ in range(VOTE_WEIGHINGS):
             agreement = _measure_agreement(statistics.level_mass, n_classes)
-            statistics = evaluate(LogWeights.from_agreement(agreement, n_classes))
+            statistics = evaluate(LogWeights.from_agreement(agreement, n_classes, shares))
     mass = statistics.level_mass
     model = update_crowd_model(
         mass, statistics.state_mass, replace(annotator_model, n_subclasses=1)

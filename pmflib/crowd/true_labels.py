@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import PmfError
 from pmflib.core.texts import list_near
 from pmflib.crowd.confidence import Calibration, calibrate
+from pmflib.crowd.copied_labels import drop_repeated
 from pmflib.crowd.known_labels import REJECTED, find_known
 from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.label_log import LabelLog
@@ -55,6 +57,9 @@ class Aggregation(Summarised):
         Whether they were enough: they moved less than the tolerance.
     reason
         What was chosen by the log, and why; empty where the method has nothing to choose.
+    copied_groups
+        Indices of workers who repeat each other's labels, of each group: see `pmflib.crowd.copied_labels`. Their labels
+        count once in the probabilities as in the posterior. Methods that do not look for them have none.
     """
 
     log: LabelLog
@@ -65,6 +70,7 @@ class Aggregation(Summarised):
     n_passes: int = 0
     converged: bool = True
     reason: str = ""
+    copied_groups: tuple[tuple[int, ...], ...] = ()
 
     def __repr__(self) -> str:
         """The log, and how its labels were found."""
@@ -94,7 +100,7 @@ class Aggregation(Summarised):
     def calibration(self) -> Calibration:
         """Power of the labels, and share of shared errors, that make probabilities as often right as they say."""
         known = None if self.log.known is None else self.log.known.codes
-        return calibrate(self.log.block, self.posterior, self.log.n_workers, known)
+        return calibrate(self._counted, self.posterior, self.log.n_workers, known)
 
     @cached_property
     def probabilities(self) -> FloatArray:
@@ -103,7 +109,12 @@ class Aggregation(Summarised):
         The most probable class is nearly always the label, but labels are those of the posterior.
         """
         known = None if self.log.known is None else self.log.known.codes
-        return self.calibration.apply(self.log.block, self.posterior, known)
+        return self.calibration.apply(self._counted, self.posterior, known)
+
+    @cached_property
+    def _counted(self) -> SparseBlock:
+        """The labels, those that repeat others left out."""
+        return drop_repeated(self.log.block, self.copied_groups, self.log.n_classes)
 
     @property
     def confidence(self) -> FloatArray:

@@ -182,7 +182,7 @@ def _add_pairs(
     usual = (posterior[task] * error[worker]).sum(axis=1)
     wrong_all = np.bincount(task, wrong, minlength=block.n_rows)
     usual_all = np.bincount(task, usual, minlength=block.n_rows)
-    first, second, at = _list_pairs(block)
+    first, second, at = list_label_pairs(block)
     # workers increase within a task
     keys, indices, n_common = np.unique(
         worker[first] * n_workers + worker[second], return_inverse=True, return_counts=True
@@ -208,7 +208,7 @@ def _add_pairs(
     return keys[kept], sums[0], sums[1]
 
 
-def _list_pairs(block: SparseBlock) -> tuple[IntArray, IntArray, IntArray]:
+def list_label_pairs(block: SparseBlock) -> tuple[IntArray, IntArray, IntArray]:
     """Places of each two labels of the same task, and the task."""
     indices = np.arange(block.n_observed)
     lengths = np.diff(block.indptr)

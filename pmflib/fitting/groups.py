@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray, IntArray, normalise_blocks, repeat_blocks
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.counting.folds import infer_schema
 from pmflib.display.drawing import Axes
@@ -453,7 +454,7 @@ class _GroupTable:
         options = Options.make("auto", 0.0, 1, self.rank)
         return (
             EMFit(schema, self.rank, options, self.seed, Passes())
-            .fit_samples(codes, None, None)
+            .fit_samples(DenseBlock(codes), None, None)
             .model
         )
 

@@ -19,9 +19,9 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import count_parameters, score_samples
 from pmflib.fitting.em_fit import EMFit, Passes
-from pmflib.fitting.standard_errors import MAX_ENTRIES, invert_information, read_parameters
+from pmflib.fitting.standard_errors import MAX_ENTRIES, invert_information
 from pmflib.model import JointPMF
-from pmflib.model.information import iterate_scores, sum_information
+from pmflib.model.information import iterate_scores, read_parameters, sum_information
 from pmflib.schema import Schema
 from pmflib.solvers import check_rank
 from pmflib.solvers.pairs.pair_matrix import start_random
@@ -163,7 +163,7 @@ def likelihood_ratio_test(
     codes = schema.encode(samples)
     small, large = (
         EMFit(schema, each, Options.make("auto", 0.0, 1, each), seed, Passes())
-        .fit_samples(codes, None, None)
+        .fit_samples(DenseBlock(codes), None, None)
         .model
         for each in (rank, rank + 1)
     )

@@ -21,11 +21,10 @@ from pmflib.fitting.classification import check_classes, read_weights, tabulate_
 from pmflib.fitting.standard_errors import (
     MAX_ENTRIES,
     invert_information,
-    read_parameters,
 )
 from pmflib.fitting.three_step_results import ClassDifference, ClassRegression, DistalOutcome
 from pmflib.model import JointPMF
-from pmflib.model.information import iterate_scores, list_pmfs, sum_information
+from pmflib.model.information import iterate_scores, list_pmfs, read_parameters, sum_information
 from pmflib.schema.tables import as_arrow
 from pmflib.solvers.numeric.assigned_classes import (
     Assigned,

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.crowd.held_out_labels import N_FOLDS, _assign_folds, choose_subclasses, space_tasks
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel
+from pmflib.crowd.held_out_labels import N_FOLDS, _assign_folds, choose_model, space_tasks
+from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
 from pmflib.solvers.crowd.shrinkage import measure_agreement
 from tests.crowd.label_logs import draw_log
 
 
-def choose(table):
+def choose(table, *, ordinal=False):
     log = pmf.crowd.read_labels(table)
-    return choose_subclasses(log.block, log.n_workers, log.n_classes, AnnotatorModel())
+    largest = AnnotatorModel(n_subclasses=2, ordinal=ordinal)
+    return choose_model(log.block, log.n_workers, log.n_classes, largest)
 
 
 def plant_hard_tasks(rng, n_tasks=1500):
@@ -25,32 +26,50 @@ def plant_hard_tasks(rng, n_tasks=1500):
     return {**log, "label": np.where(is_hard[log["task"]], guesses, log["label"])}, truth
 
 
-def test_choose_subclasses__two_where_tasks_are_easy_and_hard_and_one_where_they_are_alike():
+def test_choose_model__two_subclasses_where_tasks_are_easy_and_hard_and_less_where_they_are_alike():
     rng = np.random.default_rng(0)
     found = choose(plant_hard_tasks(rng)[0])
-    assert found.n_subclasses == 2
-    assert found.gain.mean > 2 * found.gain.error > 0
-    assert found.reason.startswith("two subclasses: held-out labels of a task are")
+    assert found.annotator_model.n_subclasses == 2
+    assert found.comparison.chosen is found.comparison.best
+    assert found.reason.startswith("model two subclasses: best held-out log-likelihood per task")
     alike, _ = draw_log(rng, n_tasks=1500, n_workers=25, n_classes=2, n_labels=9)
     found = choose(alike)
-    assert found.n_subclasses == 1
-    assert "one subclass: " in found.reason
+    assert found.annotator_model.n_subclasses == 1
+    assert found.comparison.chosen.is_within_error
 
 
-def test_choose_subclasses__without_tasks_of_several_labels_is_one():
+def test_choose_model__maximum_likelihood_of_many_labels_and_shrunk_of_few():
+    rng = np.random.default_rng(1)
+    many, _ = draw_log(rng, n_tasks=1500, n_workers=15, n_classes=2, n_labels=9)
+    assert choose(many).annotator_model == MAXIMUM_LIKELIHOOD
+    few, _ = draw_log(rng, n_tasks=300, n_workers=100, n_classes=4, n_labels=4)
+    assert choose(few).annotator_model.pseudo_count is None
+
+
+def test_choose_model__of_ordered_classes_is_shrunk():
+    many, _ = draw_log(np.random.default_rng(1), n_tasks=800, n_workers=15, n_classes=3, n_labels=9)
+    found = choose(many, ordinal=True)
+    assert found.annotator_model.ordinal
+    assert [point.settings["model"] for point in found.comparison.points] == [
+        "one subclass",
+        "two subclasses",
+    ]
+
+
+def test_choose_model__without_tasks_of_several_labels_is_shrunk():
     found = choose({"task": [0, 1, 2], "worker": [0, 1, 0], "label": ["a", "b", "b"]})
-    assert (found.n_subclasses, found.gain, found.n_tasks) == (1, None, 0)
-    assert found.reason == "one subclass: no task has several labels"
+    assert (found.annotator_model, found.comparison) == (AnnotatorModel(), None)
+    assert found.reason == "no task has several labels"
 
 
-def test_choose_subclasses__does_not_depend_on_the_order_of_tasks():
+def test_choose_model__does_not_depend_on_the_order_of_tasks():
     rng = np.random.default_rng(1)
     table, _ = plant_hard_tasks(rng, 300)
     order = rng.permutation(300)
     moved = {**table, "task": order[table["task"]]}
-    one, other = choose(table), choose(moved)
-    assert other.gain.mean == pytest.approx(one.gain.mean, rel=1e-6)
-    assert other.gain.error == pytest.approx(one.gain.error, rel=1e-6)
+    one, other = choose(table).comparison, choose(moved).comparison
+    for mine, theirs in zip(one.points, other.points, strict=True):
+        assert theirs.score == pytest.approx(mine.score, rel=1e-6)
 
 
 def test_assign_folds__equal_tasks_do_not_hold_out_the_same_label():
@@ -100,6 +119,6 @@ def test_aggregate__workers_of_one_label_do_not_lead(seed):
 def test_aggregate__says_what_the_log_has_chosen():
     table, _ = plant_hard_tasks(np.random.default_rng(2), 600)
     found = pmf.crowd.aggregate(table)
-    assert found.reason.startswith(("two subclasses", "one subclass"))
+    assert found.reason.startswith("model ")
     assert found.reason in found.summary().to_text(200)
     assert not pmf.crowd.aggregate(table, "dawid_skene").reason

@@ -170,7 +170,7 @@ def test_aggregate__passes_before_labels_are_known_are_counted():
     log, truth, tasks = draw(3)
     known = {int(task): int(truth[task]) for task in tasks}
     with pytest.warns(pmf.ConvergenceWarning):
-        found = aggregate(log, known=known, max_passes=2)
+        found = aggregate(log, "balanced", known=known, max_passes=2)
     assert found.n_passes == 4
     assert aggregate(log, "mv_em", known=known).n_passes == 10
 

@@ -20,6 +20,7 @@ from pmflib.counting.worker_pair_counts import (
     count_worker_pairs,
 )
 from pmflib.crowd.confidence import Calibration
+from pmflib.crowd.copied_labels import drop_repeated
 from pmflib.crowd.e_step import (
     CHUNK_CELLS,
     CalibrationRound,
@@ -167,13 +168,18 @@ def sum_group(
     weights: LogWeights,
     rounds: Sequence[CalibrationRound],
     every: int,
+    copied_groups: Sequence[Sequence[int]],
 ) -> LeftOutSums:
-    """Sums of a group, loaded or not, to calibrate its posteriors: see `pmflib.crowd.e_step.add_block_sums`."""
+    """Sums of a group, loaded or not, to calibrate its posteriors: see `pmflib.crowd.e_step.add_block_sums`.
+
+    Labels that repeat others are left out: see `pmflib.crowd.copied_labels`.
+    """
     n_workers = len(weights.labels) // n_classes
     sums = start_sums(rounds, n_workers, n_classes)
     for block in _load_group(group, n_workers, n_classes, known):
         posterior = score_tasks(block, weights)
-        add_block_sums(block.labels, posterior, rounds, sums, known=block.codes, every=every)
+        labels = drop_repeated(block.labels, copied_groups, n_classes)
+        add_block_sums(labels, posterior, rounds, sums, known=block.codes, every=every)
     return sums
 
 
@@ -244,6 +250,7 @@ def label_partition(
     known: str,
     weights: LogWeights,
     calibration: Calibration,
+    copied_groups: Sequence[Sequence[int]],
 ) -> tuple[LabelCounts, pa.Table]:
     """Label the tasks of a partition.
 
@@ -259,6 +266,8 @@ def label_partition(
         What tasks are scored under.
     calibration
         How confidence is found.
+    copied_groups
+        Workers whose labels repeat each other's, and count once in that.
 
     Returns
     -------
@@ -279,7 +288,8 @@ def label_partition(
                 tasks = names[at : at + labels.n_rows]
                 at += labels.n_rows
                 n_labels = np.diff(labels.indptr)
-                probabilities = calibration.apply(labels, posterior, block.codes)
+                counted = drop_repeated(labels, copied_groups, n_classes)
+                probabilities = calibration.apply(counted, posterior, block.codes)
                 chosen = posterior.argmax(axis=1)
                 table = make_label_table(
                     tasks, chosen, probabilities, n_labels, block.is_known, classes

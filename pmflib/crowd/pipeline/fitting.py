@@ -191,9 +191,8 @@ def fit_stored_labels(
     if found is not None and not em:
         return CrowdFit.from_model(found[0], converged=True)
     labels.keep_in_memory(plan_worker)
-    if plan.compares_subclasses:
-        chosen = replace(plan.annotator_model, n_subclasses=labels.choose_subclasses(plan))
-        plan = replace(plan, annotator_model=chosen)
+    if plan.compares_models:
+        plan = replace(plan, annotator_model=labels.choose_model(plan))
     of_start = () if found is None else (found[0].states, found[0].mass)
     fit_digest = digest_fit(labels.digest(), plan.annotator_model, plan.tol, *of_start)
 

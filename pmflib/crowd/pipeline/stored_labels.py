@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -15,7 +16,7 @@ from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.confidence import Calibration, find_calibration
 from pmflib.crowd.e_step import CalibrationRound, LeftOutSums, LogWeights, start_sums
-from pmflib.crowd.held_out_labels import choose_subclasses, space_tasks
+from pmflib.crowd.held_out_labels import choose_model, space_tasks
 from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, score_known
 from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.passes import CrowdPassPlan
@@ -45,7 +46,7 @@ from pmflib.running.maps import listen_to_counts, run_blocks
 from pmflib.running.memory import ClusterMemory, MemoryPlan, PlanWorker
 from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
-from pmflib.solvers.crowd.annotator_model import CrowdModel
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import name_for_workers
 from pmflib.store.checkpoints import drop_arrived, gather_in
@@ -236,13 +237,14 @@ class StoredLabels:
         def measure(rounds: Sequence[CalibrationRound], every: int) -> LeftOutSums:
             if not self.groups:
                 return start_sums(rounds, self.n_workers, self.n_classes)
-            shared = self.n_classes, self.known, weights, rounds, every
+            groups = model.annotator_model.copied_groups
+            shared = self.n_classes, self.known, weights, rounds, every, groups
             return self.source.map_blocks(sum_group, LeftOutSums.merge, *shared, name="calibration")
 
         return find_calibration(measure, self.n_tasks)
 
-    def choose_subclasses(self, plan: CrowdPassPlan) -> int:
-        """Number of subclasses that the log has, by held-out labels: see `pmflib.crowd.held_out_labels`.
+    def choose_model(self, plan: CrowdPassPlan) -> AnnotatorModel:
+        """Choose the model that the log has, by held-out labels: see `pmflib.crowd.held_out_labels`.
 
         Parameters
         ----------
@@ -257,9 +259,9 @@ class StoredLabels:
             else []
         )
         if not blocks:
-            return 1
+            return replace(plan.annotator_model, n_subclasses=1)
         joined = concatenate_blocks(blocks, self.source.offsets).to_sparse(self.source.offsets)
-        choice = choose_subclasses(
+        choice = choose_model(
             joined,
             self.n_workers,
             self.n_classes,
@@ -267,7 +269,7 @@ class StoredLabels:
             max_passes=plan.max_passes,
             tol=plan.tol,
         )
-        return choice.n_subclasses
+        return choice.annotator_model
 
     def score_known(self, model: CrowdModel) -> KnownScores:
         """Score the tasks whose label is known: see `pmflib.crowd.known_intercepts.score_known`.
@@ -352,6 +354,7 @@ class StoredLabels:
             self.known,
             LogWeights.from_model(model, with_votes=False),
             calibration,
+            model.annotator_model.copied_groups,
             on_result=lambda n_done: on_partition(n_done, n_files),
         )
         drop_arrived(gather_in(folder))

@@ -44,6 +44,9 @@ class AnnotatorModel:
     ordinal
         Whether classes are in order, and mistakes likelier the nearer they are: see
         `pmflib.solvers.crowd.shrinkage`.
+    copiers
+        Groups of workers who repeat each other's labels, each worker with the weight of its labels, in (0, 1]: see
+        `pmflib.crowd.copied_labels`. All others have weight 1.
 
     Raises
     ------
@@ -59,6 +62,7 @@ class AnnotatorModel:
     votes: bool = True
     n_subclasses: int = 1
     ordinal: bool = False
+    copiers: tuple[tuple[tuple[int, float], ...], ...] = ()
 
     @property
     def weighs_votes(self) -> bool:
@@ -68,6 +72,19 @@ class AnnotatorModel:
         probable whatever is found: these need the votes.
         """
         return self.votes and not self.one_coin and not self.balanced
+
+    @property
+    def copied_groups(self) -> tuple[tuple[int, ...], ...]:
+        """Workers of each group who repeat each other's labels."""
+        return tuple(tuple(worker for worker, _ in group) for group in self.copiers)
+
+    def weigh_workers(self, n_workers: int) -> FloatArray:
+        """Weight of each worker's labels, float64 of shape (n_workers,): 1, or less of those who repeat each other."""
+        weights = np.ones(n_workers)
+        for group in self.copiers:
+            for worker, weight in group:
+                weights[worker] = weight
+        return weights
 
     def __post_init__(self) -> None:
         if self.pseudo_count is not None and not 0 <= self.pseudo_count < np.inf:
@@ -178,11 +195,16 @@ class CrowdModel:
         )
 
     def take_logs(self) -> tuple[FloatArray, FloatArray]:
-        """Log-weights of the states, (n_states,), and of labels, (n_workers * n_classes, n_states); nats."""
+        """Log-weights of the states, (n_states,), and of labels, (n_workers * n_classes, n_states); nats.
+
+        Labels of workers who repeat each other have a power, so that all labels of such a group count as one.
+        """
         if self.annotator_model.variational:
             weights = _take_mean_logs(self.mass)
         else:
             weights = np.log(np.maximum(self._state_confusion, FLOOR))
+        if self.annotator_model.copiers:
+            weights *= self.annotator_model.weigh_workers(self.n_workers)[:, None, None]
         log_states = np.log(np.maximum(self._state_prior, FLOOR))
         if self.intercepts is not None:
             log_states += np.tile(self.intercepts, self.annotator_model.n_subclasses)

@@ -139,7 +139,8 @@ class Shrinkage:
     least_agreement
         Agreement below which a worker's votes say nothing of tasks: a constant label has 0.
     most_uninformed
-        Share of such labels from which on votes are no evidence of their own [regimes].
+        Share of such labels, and of those that repeat others, from which on votes are no evidence of their own
+        [regimes].
     """
 
     first_pseudo_count: float = 4.0
@@ -244,7 +245,8 @@ def _weigh_votes(labels: FloatArray, annotator_model: AnnotatorModel) -> float:
     """Weight of the votes: the larger the fewer labels there are of a worker, for workers are then little known.
 
     It vanishes as labels grow: what workers do is then known without the votes. Where many labels are those of workers
-    who do not look at tasks, votes are theirs: then they are no evidence. Models that do not weigh votes keep theirs.
+    who do not look at tasks, or repeat those of others, votes are theirs: then they are no evidence. Models that do not
+    weigh votes keep theirs.
     """
     n_classes, n_states, n_workers = labels.shape
     given = labels.sum(axis=(0, 1))
@@ -258,7 +260,8 @@ def _weigh_votes(labels: FloatArray, annotator_model: AnnotatorModel) -> float:
         return weight
     by_class = labels.reshape(n_classes, n_states // n_classes, n_classes, n_workers).sum(axis=1)
     blind = measure_agreement(by_class) < SHRINKAGE.least_agreement
-    uninformed = float(given[blind].sum()) / n_labels
+    own = np.where(blind, 0.0, annotator_model.weigh_workers(n_workers))
+    uninformed = float((given * (1.0 - own)).sum()) / n_labels
     return weight * max(0.0, 1.0 - uninformed / SHRINKAGE.most_uninformed)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.crowd.held_out_labels import choose_model
 from pmflib.crowd.passes import plan_passes
 from pmflib.crowd.pipeline.fitting import fit_stored_labels
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
@@ -17,15 +18,22 @@ from tests.stored_samples import write_partition
 SCHEMA = pmf.Schema.from_cardinalities([3] * 8)
 
 
+def draw_codes(seed, n_tasks, n_copiers):
+    """Labels by task and worker, -1 where there is none; the first workers repeat one."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 3, (n_tasks, 1))
+    said = np.where(rng.random((n_tasks, 8)) < 0.6, truth, rng.integers(0, 3, (n_tasks, 8)))
+    said[:, 1:n_copiers] = said[:, :1]
+    said[rng.random(said.shape) < 0.4] = -1
+    return said
+
+
 @pytest.fixture
 def open_labels(tmp_path):
     store = Store(tmp_path / "store")
 
-    def make(seed):
-        rng = np.random.default_rng(seed)
-        truth = rng.integers(0, 3, (120, 1))
-        codes = np.where(rng.random((120, 8)) < 0.6, truth, rng.integers(0, 3, (120, 8)))
-        codes[rng.random(codes.shape) < 0.4] = -1
+    def make(seed, n_tasks=120, n_copiers=0):
+        codes = draw_codes(seed, n_tasks, n_copiers)
 
         def write_samples(folder, _):
             blocks = write_partition(folder, codes.astype(np.int8), SCHEMA, sparse=True)
@@ -43,6 +51,22 @@ def open_labels(tmp_path):
         return StoredLabels(None, store, dataset, SCHEMA, n_folds=3, memory=memory)
 
     return make
+
+
+def test_choose_model__of_a_stored_log_is_that_in_memory(open_labels):
+    sample = 4, 900, 3
+    stored, codes = open_labels(*sample), draw_codes(*sample)
+    plan = plan_passes("auto", 50, 1e-3)
+    found = stored.choose_model(plan)
+    task, worker = np.nonzero(codes >= 0)
+    log = pmf.crowd.read_labels({"task": task, "worker": worker, "label": codes[task, worker]})
+    sizes = log.n_workers, log.n_classes
+    choice = choose_model(log.block, *sizes, plan.annotator_model, max_passes=50, tol=1e-3)
+    assert found.copied_groups == choice.annotator_model.copied_groups == ((0, 1, 2),)
+    ours, theirs = (each.weigh_workers(8) for each in (found, choice.annotator_model))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert found.n_subclasses == choice.annotator_model.n_subclasses
+    assert found.pseudo_count == choice.annotator_model.pseudo_count
 
 
 def fit(labels, work, *, method="auto", max_passes=4):
