@@ -23,6 +23,7 @@ from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import PmfError
 from pmflib.crowd.e_step import (
     KNOWN_POWERS,
+    LEAST_LABELS,
     POWERS,
     SHARED_ERRORS,
     CalibrationRound,
@@ -30,12 +31,16 @@ from pmflib.crowd.e_step import (
     add_block_sums,
     follow_rounds,
     start_sums,
+    temper,
 )
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 from pmflib.solvers.crowd.shrinkage import update_crowd_model
 
-MOST_PREDICTED = 100_000
-"""Tasks of which left-out labels are predicted, about; of more, every so manieth one is taken."""
+MOST_PREDICTED = 10_000
+"""Tasks of which left-out labels are predicted, about; of more, every so manieth one is taken: a few hundred already
+show the power to a tenth of itself."""
+METHOD_SHARE = 0.5
+"""Share of the method's own posterior, tempered, in the probabilities: none of two views of a log is always better."""
 PSEUDO_COUNT_UPDATES = 6
 """Updates in which the pseudo-count of a round settles."""
 
@@ -111,7 +116,9 @@ class Calibration:
     ) -> FloatArray:
         """Probability of each class of the tasks of a block, float64 of shape (n_rows, n_classes).
 
-        A task without a label has the prior, a known one is certain.
+        It is the mean of two: of what the labels say under matrices without the task's own share, and of the method's
+        posterior with the same power. A task without a label has the prior, a known one is certain; of one with a
+        single label, which the posterior has no other to compare with, the first alone counts.
 
         Parameters
         ----------
@@ -126,7 +133,9 @@ class Calibration:
             return posterior
         prior = self.rounds[-1].model.prior
         shares = follow_rounds(labels, posterior, self.rounds, known)
-        mixed = (1 - self.shared_error) * shares + self.shared_error * prior
+        several = METHOD_SHARE * (np.diff(labels.indptr) >= LEAST_LABELS)[:, None]
+        mixed = (1 - several) * shares + several * temper(posterior, prior, self.power)
+        mixed = (1 - self.shared_error) * mixed + self.shared_error * prior
         return mixed if known is None else np.where(known[:, None] >= 0, shares, mixed)
 
 
