@@ -12,11 +12,18 @@ import numpy as np
 
 from pmflib.core.arrays import FloatArray
 from pmflib.core.defaults import LABEL_LIMITS
-from pmflib.core.errors import ConvergenceWarning, SchemaError
+from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, SchemaError
 from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.co_occurrence import fit_worker_pairs
-from pmflib.crowd.e_step import LogWeights, evaluate_blocks, make_scorer, score_blocks, split_log
+from pmflib.crowd.e_step import (
+    LEAST_LABELS,
+    LogWeights,
+    evaluate_blocks,
+    make_scorer,
+    score_blocks,
+    split_log,
+)
 from pmflib.crowd.held_out_labels import (
     SubclassChoice,
     choose_subclasses,
@@ -99,6 +106,8 @@ def aggregate(
     -----
     ConvergenceWarning
         If the passes did not settle, and tol is above 0. Not for "mv_em", whose passes are a choice.
+    IdentificationWarning
+        If no task has two labels, and none is known: confidence is then what is assumed of workers.
 
     Notes
     -----
@@ -129,6 +138,7 @@ def aggregate(
         given = classes is not None or isinstance(labels, LabelLog)
         check_class_order(log.classes.to_pylist(), given=given)
     plan = plan_passes(method, max_passes, tol, ordinal=ordinal)
+    _warn_of_single_labels(log)
     if chosen.family == "votes":
         shares: Aggregation = chosen.load()(log)
         return shares
@@ -164,6 +174,19 @@ def aggregate(
         fit.converged,
         "" if choice is None else choice.reason,
     )
+
+
+def _warn_of_single_labels(log: LabelLog) -> None:
+    """Warn where nothing in the log says how good its workers are: no task has two labels, and none is known."""
+    if not log.block.n_observed or log.n_classes < 2 or log.is_known.any():
+        return
+    if (np.diff(log.block.indptr) < LEAST_LABELS).all():
+        warnings.warn(
+            f"no task has {LEAST_LABELS} labels: how good workers are cannot be seen, and confidence is what is "
+            "assumed of workers of whom nothing is known; have some tasks labelled again, or pass known labels",
+            IdentificationWarning,
+            stacklevel=4,
+        )
 
 
 def _choose_subclasses(log: LabelLog, plan: CrowdPassPlan) -> SubclassChoice:

@@ -12,7 +12,8 @@ import pyarrow as pa
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError
 from pmflib.core.texts import list_near
-from pmflib.crowd.confidence import Calibration, calibrate
+from pmflib.core.methods import CROWD_METHODS, find_method
+from pmflib.crowd.confidence import Calibration, calibrate, calibrate_votes
 from pmflib.crowd.known_labels import REJECTED, find_known
 from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.label_log import LabelLog
@@ -40,8 +41,8 @@ class Aggregation(Summarised):
     log
         The labels that workers gave.
     posterior
-        float64 of shape (n_tasks, n_classes): probability of each class under the method's own model, by which labels
-        are chosen. It is too sure: see `probabilities`.
+        float64 of shape (n_tasks, n_classes): probability of each class under the method's own model. It is too sure:
+        labels and confidence are those of `probabilities`.
     prior
         float64 of shape (n_classes,).
     confusion
@@ -87,28 +88,34 @@ class Aggregation(Summarised):
     @cached_property
     def codes(self) -> IntArray:
         """Most probable class of each task, int64 of shape (n_tasks,); the first of equals."""
-        codes: IntArray = self.posterior.argmax(axis=1)
+        codes: IntArray = self.probabilities.argmax(axis=1)
         return codes
 
     @cached_property
     def calibration(self) -> Calibration:
         """Power of the labels, and share of shared errors, that make probabilities as often right as they say."""
-        known = None if self.log.known is None else self.log.known.codes
-        return calibrate(self.log.block, self.posterior, self.log.n_workers, known)
+        return calibrate(self.log.block, self.posterior, self.log.n_workers, self._known)
 
     @cached_property
     def probabilities(self) -> FloatArray:
         """Calibrated probability of each class, (n_tasks, n_classes): see `pmflib.crowd.confidence`.
 
-        The most probable class is nearly always the label, but labels are those of the posterior.
+        The label of a task is the most probable class. Under majority vote it is the class with most votes, and so the
+        probabilities are those of numbers of votes: see `pmflib.crowd.confidence.calibrate_votes`.
         """
-        known = None if self.log.known is None else self.log.known.codes
-        return self.calibration.apply(self.log.block, self.posterior, known)
+        if find_method(CROWD_METHODS, self.method).family == "votes":
+            return calibrate_votes(self.log.block, self.posterior, self._known)
+        return self.calibration.apply(self.log.block, self.posterior, self._known)
+
+    @property
+    def _known(self) -> IntArray | None:
+        """Class of each task, -1 where it is not known; None where none is."""
+        return None if self.log.known is None else self.log.known.codes
 
     @property
     def confidence(self) -> FloatArray:
         """Calibrated probability of the class that was chosen, (n_tasks,)."""
-        return np.asarray(self.probabilities[np.arange(self.codes.size), self.codes])
+        return np.asarray(self.probabilities.max(axis=1, initial=0.0))
 
     @property
     def labels(self) -> pa.Table:
@@ -151,7 +158,7 @@ class Aggregation(Summarised):
     def tally(self) -> LabelCounts:
         """How far workers agree: Krippendorff's alpha, agreement with the majority, what each worker gave."""
         return LabelCounts.from_labels(
-            self.log.block, self.posterior, self.log.n_workers, self.log.is_known
+            self.log.block, self.posterior, self.codes, self.log.n_workers, self.log.is_known
         )
 
     @cached_property
@@ -223,7 +230,7 @@ class Aggregation(Summarised):
 
         codes = find_known(known, self.log.tasks, self.log.classes).codes
         unseen = np.where(self.log.is_known, -1, codes)
-        bins = assess_confidence(self.posterior, self.confidence, unseen)
+        bins = assess_confidence(self.posterior, self.probabilities, unseen)
         return plot_reliability(bins, "confidence in the label, %", ax=ax)
 
     def ask_again(self, n_tasks: int) -> pa.Table:

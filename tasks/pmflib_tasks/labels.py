@@ -18,7 +18,7 @@ from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
-VERSION = 14
+VERSION = 15
 
 
 @stage(name="labels")
