@@ -460,10 +460,11 @@ def temper(posterior: FloatArray, prior: FloatArray, power: float) -> FloatArray
 
 
 def _normalise(logs: FloatArray) -> FloatArray:
-    """Probabilities of log-weights, by row."""
-    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    return np.asarray(shares)
+    """Probabilities of log-weights, by row; overwrites what it is given."""
+    from pmflib.kernels.left_out import normalise_logs
+
+    normalise_logs(logs)
+    return logs
 
 
 def _fix_known(shares: FloatArray, known: IntArray | None) -> FloatArray:

@@ -79,3 +79,18 @@ def add_shares(indptr, indices, shares, label_mass):  # type: ignore[no-untyped-
         for i in range(indptr[row], indptr[row + 1]):
             for k in range(shares.shape[1]):
                 label_mass[indices[i], k] += shares[row, k]
+
+
+@compile_kernel(**OUTER)
+def normalise_logs(logs):  # type: ignore[no-untyped-def]
+    """Turn log-weights (n_rows, n_states), float64, into probabilities that add up to 1 in each row, in place."""
+    for row in range(logs.shape[0]):
+        peak = -math.inf
+        for k in range(logs.shape[1]):
+            peak = max(peak, logs[row, k])
+        total = 0.0
+        for k in range(logs.shape[1]):
+            logs[row, k] = math.exp(logs[row, k] - peak)
+            total += logs[row, k]
+        for k in range(logs.shape[1]):
+            logs[row, k] /= total
