@@ -19,7 +19,7 @@ import numpy as np
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.crowd.label_log import LabelLog
-from pmflib.crowd.votes import VotedBlock, add_votes, count_votes, share_votes, weigh_votes
+from pmflib.crowd.votes import VotedBlock, add_votes, share_votes, weigh_votes
 from pmflib.model.statistics import Assessor, EMStatistics, Evaluate, em_statistics, sum_fields
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
@@ -339,10 +339,11 @@ def follow_rounds(
         As for `add_block_sums`; all rounds have a power. Without a round it is the posterior that calibration begins
         with.
     """
-    votes = count_votes(labels, posterior.shape[1]).astype(np.float64)
-    totals = votes.sum(axis=1, keepdims=True)
-    votes = np.where(totals > 0, votes / np.maximum(totals, 1.0), posterior)
-    shares = _fix_known((1 - VOTES_SHARE) * posterior + VOTES_SHARE * votes, known)
+    from pmflib.kernels.left_out import mix_votes
+
+    shares = posterior.copy()
+    mix_votes(labels.indptr, labels.indices, VOTES_SHARE, shares)
+    shares = _fix_known(shares, known)
     for one in rounds:
         if one.power is None:
             raise ValueError("power is None")

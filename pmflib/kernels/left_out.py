@@ -94,3 +94,19 @@ def normalise_logs(logs):  # type: ignore[no-untyped-def]
             total += logs[row, k]
         for k in range(logs.shape[1]):
             logs[row, k] /= total
+
+
+@compile_kernel(**OUTER)
+def mix_votes(indptr, indices, share, posterior):  # type: ignore[no-untyped-def]
+    """Mix the posterior of each row (n_rows, n_classes), float64, with its shares of the votes, which count for share.
+
+    indptr, indices: as for `weigh_left_out`. A row without labels stays as it is.
+    """
+    n_classes = posterior.shape[1]
+    for row in range(posterior.shape[0]):
+        start, stop = indptr[row], indptr[row + 1]
+        if stop > start:
+            for k in range(n_classes):
+                posterior[row, k] *= 1.0 - share
+            for i in range(start, stop):
+                posterior[row, indices[i] % n_classes] += share / (stop - start)
