@@ -82,7 +82,8 @@ def aggregate(
         another row contradicts is set aside: see `Aggregation.known_quarantine`.
     ordinal
         Whether classes are in order, and mistakes likelier the nearer they are, as far as the log says so: for "auto"
-        and "balanced". The order is that of ``classes``, or of a `LabelLog`; of numbers it need not be given.
+        and "balanced". The order is that of ``classes``, of an ordered categorical column, or of a `LabelLog`;
+        of numbers it need not be given.
     em
         Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
         start there unless other starts make the labels clearly likelier: see `find_likeliest_start`.
@@ -135,7 +136,7 @@ def aggregate(
     if known is not None:
         log = replace(log, known=find_known(known, log.tasks, log.classes))
     if ordinal:
-        given = classes is not None or isinstance(labels, LabelLog)
+        given = log.is_ordered or isinstance(labels, LabelLog)
         check_class_order(log.classes.to_pylist(), given=given)
     plan = plan_passes(method, max_passes, tol, ordinal=ordinal)
     _warn_of_single_labels(log)

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError
-from pmflib.core.texts import list_near
 from pmflib.core.methods import CROWD_METHODS, find_method
+from pmflib.core.texts import list_near
 from pmflib.crowd.confidence import Calibration, calibrate, calibrate_votes
 from pmflib.crowd.known_labels import REJECTED, find_known
 from pmflib.crowd.label_counts import LabelCounts

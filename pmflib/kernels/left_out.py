@@ -1,8 +1,8 @@
 """Labels of tasks weighed under matrices without the task's own share, and added up by class: loops over labels.
 
-A mean logarithm under a matrix is a digamma function of a cell less one of its column. Of all cells both are taken once,
-in vectors; taking out a task's share moves each of them by little, and by a short series where the number is large. So
-that a label costs a few multiplications a class, not two digamma functions.
+A mean logarithm under a matrix is a digamma function of a cell less one of its column. Of all cells both are taken
+once, in vectors; taking out a task's share moves each of them by little, and by a short series where the number is
+large. So a label costs a few multiplications a class, not two digamma functions.
 """
 
 import math

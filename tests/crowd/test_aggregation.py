@@ -8,7 +8,6 @@ from pmflib.crowd.passes import CrowdPassPlan
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from tests.crowd.label_logs import draw_log, read_real_log
 
-
 SINGLE = pytest.mark.filterwarnings("ignore::pmflib.core.errors.IdentificationWarning")
 
 
