@@ -15,6 +15,7 @@ from pmflib.core.defaults import LABEL_LIMITS
 from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, SchemaError
 from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
 from pmflib.counting.worker_pair_counts import count_worker_pairs
+from pmflib.crowd.classifiers import read_classifier
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.e_step import (
     LEAST_LABELS,
@@ -55,6 +56,7 @@ def aggregate(
     method: str = "auto",
     *,
     known: object = None,
+    classifier: object = None,
     ordinal: bool = False,
     em: bool = True,
     order: Order = "joint",
@@ -80,6 +82,9 @@ def aggregate(
         they are no part. They also give the classes intercepts, for mistakes that all workers share: see
         `pmflib.crowd.known_intercepts`. A row of a task that is not in the log, of a label that is no class, or that
         another row contradicts is set aside: see `Aggregation.known_quarantine`.
+    classifier
+        Class probabilities of a model: columns task, and one for each class. How far they are believed is learnt from
+        how they meet the labels; see `pmflib.crowd.classifiers`.
     ordinal
         Whether classes are in order, and mistakes likelier the nearer they are, as far as the log says so: for "auto"
         and "balanced". The order is that of ``classes``, of an ordered categorical column, or of a `LabelLog`;
@@ -135,14 +140,18 @@ def aggregate(
     _refuse_strange_labels(log)
     if known is not None:
         log = replace(log, known=find_known(known, log.tasks, log.classes))
+    predictions = (
+        None if classifier is None else read_classifier(classifier, log.tasks, log.classes)
+    )
     if ordinal:
         given = log.is_ordered or isinstance(labels, LabelLog)
         check_class_order(log.classes.to_pylist(), given=given)
     plan = plan_passes(method, max_passes, tol, ordinal=ordinal)
-    _warn_of_single_labels(log)
+    if predictions is None:
+        _warn_of_single_labels(log)
     if chosen.family == "votes":
         shares: Aggregation = chosen.load()(log)
-        return shares
+        return replace(shares, predictions=predictions)
     start: AnnotatorModel | CrowdFit = plan.annotator_model
     choice = _choose_subclasses(log, plan) if plan.compares_subclasses else None
     if choice is not None:
@@ -174,6 +183,7 @@ def aggregate(
         fit.n_passes,
         fit.converged,
         "" if choice is None else choice.reason,
+        predictions,
     )
 
 

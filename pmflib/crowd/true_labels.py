@@ -13,6 +13,7 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError
 from pmflib.core.methods import CROWD_METHODS, find_method
 from pmflib.core.texts import list_near
+from pmflib.crowd.classifiers import ClassifierWorth
 from pmflib.crowd.confidence import Calibration, calibrate, calibrate_votes
 from pmflib.crowd.known_labels import REJECTED, find_known
 from pmflib.crowd.label_counts import LabelCounts
@@ -56,6 +57,9 @@ class Aggregation(Summarised):
         Whether they were enough: they moved less than the tolerance.
     reason
         What was chosen by the log, and why; empty where the method has nothing to choose.
+    predictions
+        float64 of shape (n_tasks, n_classes): class probabilities of a classifier, NaN where it has none; None without
+        a classifier. They are no part of the posterior, but of `probabilities`.
     """
 
     log: LabelLog
@@ -66,6 +70,7 @@ class Aggregation(Summarised):
     n_passes: int = 0
     converged: bool = True
     reason: str = ""
+    predictions: FloatArray | None = None
 
     def __repr__(self) -> str:
         """The log, and how its labels were found."""
@@ -103,6 +108,20 @@ class Aggregation(Summarised):
         The label of a task is the most probable class. Under majority vote it is the class with most votes, and so the
         probabilities are those of numbers of votes: see `pmflib.crowd.confidence.calibrate_votes`.
         """
+        if self.classifier is None or self.predictions is None:
+            return self._by_labels
+        return self.classifier.add(self.predictions, self._by_labels)
+
+    @cached_property
+    def classifier(self) -> ClassifierWorth | None:
+        """What a classifier is worth beside the labels; None without one."""
+        if self.predictions is None:
+            return None
+        return ClassifierWorth.learn(self.predictions, self._by_labels)
+
+    @cached_property
+    def _by_labels(self) -> FloatArray:
+        """Probabilities by the labels alone, calibrated."""
         if find_method(CROWD_METHODS, self.method).family == "votes":
             return calibrate_votes(self.log.block, self.posterior, self._known)
         return self.calibration.apply(self.log.block, self.posterior, self._known)
