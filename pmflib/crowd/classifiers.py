@@ -83,7 +83,7 @@ class ClassifierWorth:
     Parameters
     ----------
     power
-        Of its probabilities: 0 where they say nothing, 1 where they are right as they stand.
+        Power of the probabilities: 0 where they say nothing, 1 where they need no change.
     intercepts
         float64 of shape (n_classes,), nats: what is added to their logarithms.
     prior
