@@ -67,10 +67,9 @@ def encode_truth(log: LabelLog, truth: dict[object, object]) -> np.ndarray:
 
 def compare(found: Aggregation, truth: np.ndarray) -> tuple[dict[str, Pairs], list[Pairs]]:
     """Confidence and whether labels are right: before and after; and with known labels, by draw of these."""
-    rows, right = np.arange(truth.size), found.codes == truth
     pairs = {
-        "before": (found.posterior[rows, found.codes], right),
-        "after": (found.confidence, right),
+        name: (each.max(axis=1), each.argmax(axis=1) == truth)
+        for name, each in (("before", found.posterior), ("after", found.probabilities))
     }
     known_parts = []
     for seed in range(KNOWN_DRAWS):
@@ -78,8 +77,8 @@ def compare(found: Aggregation, truth: np.ndarray) -> tuple[dict[str, Pairs], li
         known = np.where(drawn, truth, -1)
         log = found.log
         calibration = calibrate(log.block, found.posterior, log.n_workers, known)
-        after = calibration.apply(log.block, found.posterior)[rows, found.codes]
-        known_parts.append((after[~drawn], right[~drawn]))
+        after = calibration.apply(log.block, found.posterior)[~drawn]
+        known_parts.append((after.max(axis=1), after.argmax(axis=1) == truth[~drawn]))
     return pairs, known_parts
 
 

@@ -4,11 +4,12 @@
         [--each] [--left-out] [--json regimes.json]
 
 prints, for each regime and method, the mean error of the labels over its planted logs in per cent, and for the default
-its calibration error (15 bins of as many tasks) and its log-loss beside those of the shares of the votes, calibrated in
-the same way. Below that: on how many logs a method is worse than majority vote, or than Dawid and Skene's, by more than
-one and by more than two standard errors of the difference over the tasks. `--each` has a line per log. With `--data`
-the public logs follow; with `--left-out` also the errors of the models that the default chooses from, and of the one
-that it would take by as many standard errors as did best on the six other logs.
+its calibration error (15 bins of as many tasks) and its log-loss beside those of majority vote, calibrated by numbers
+of votes; and beside those of votes that are weighed by workers, calibrated without any method's posterior ("weighed"),
+a stronger opponent. Below that: on how many logs a method is worse than majority vote, or than Dawid and Skene's, by
+more than one and by more than two standard errors of the difference over the tasks. `--each` has a line per log. With
+`--data` the public logs follow; with `--left-out` also the errors of the models that the default chooses from, and of
+the one that it would take by as many standard errors as did best on the six other logs.
 
 Of every regime there are twelve planted logs. Those of even numbers are the tuned half: what may be looked at while
 something is changed. Those of odd numbers are the judged half, and nothing was chosen on them. A log is the same on
@@ -30,7 +31,7 @@ from benchmarks.crowd.calibration import encode_truth, measure_sizes
 from benchmarks.crowd.scenarios import Scenario, ScenarioName, draw_crowd
 from benchmarks.crowd.tables import read_log
 from pmflib.core.defaults import LABEL_LIMITS
-from pmflib.crowd import Aggregation, LabelLog, aggregate, read_labels
+from pmflib.crowd import LabelLog, aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.crowd.held_out_labels import choose_model, list_models, space_tasks
 from pmflib.crowd.passes import plan_passes
@@ -38,7 +39,9 @@ from pmflib.crowd.passes import plan_passes
 REAL = ("bluebird", "dog", "labelme", "jn-product", "tweet", "fact-eval", "zencrowd-us")
 METHODS = ("majority", "one_coin", "dawid_skene", "balanced", "auto")
 CALIBRATED = ("majority", "auto")
-"""Methods whose calibration is printed."""
+"""Methods whose calibration is measured."""
+COMPARED = ("majority", "weighed", "auto")
+"""Whose calibration is printed."""
 MARGINS = (0, 1, 2)
 """Standard errors within which the simplest model may be taken."""
 N_LOGS = 12
@@ -164,10 +167,14 @@ def measure(log: LabelLog, truth: np.ndarray, methods: tuple[str, ...] = METHODS
     right, row = {}, Row(tasks=judged.size, labels=log.block.n_observed)
     for method in methods:
         found = aggregate(log, method)
-        right[method] = score_right(found.posterior[judged], truth[judged])
+        right[method] = score_right(found.probabilities[judged], truth[judged])
         row[method] = 100 * float(1 - right[method].mean())
         if method in CALIBRATED:
-            row |= _measure_confidence(found, truth, judged, method)
+            row |= _measure_confidence(found.probabilities, truth, judged, method)
+        if method == "majority":
+            weighed = replace(found.calibration, method_share=0.0)
+            shares = weighed.apply(log.block, found.posterior)
+            row |= _measure_confidence(shares, truth, judged, "weighed")
     for method in methods:
         for other in ("majority", "dawid_skene"):
             if other in right and method != other:
@@ -178,16 +185,15 @@ def measure(log: LabelLog, truth: np.ndarray, methods: tuple[str, ...] = METHODS
 
 
 def _measure_confidence(
-    found: Aggregation, truth: np.ndarray, judged: np.ndarray, method: str
+    found: np.ndarray, truth: np.ndarray, judged: np.ndarray, method: str
 ) -> Row:
-    """Calibration error of a method's confidence, per cent, log-loss, and labels that are not the most probable."""
-    probabilities, actual = found.probabilities[judged], truth[judged]
-    confidence = found.confidence[judged]
+    """Calibration error of a method's confidence, per cent, and log-loss."""
+    probabilities, actual = found[judged], truth[judged]
+    confidence, codes = probabilities.max(axis=1), probabilities.argmax(axis=1)
     given = np.where(actual >= 0, probabilities[np.arange(judged.size), actual], 0.0)
     return {
-        f"{method}, calibration error": measure_sizes(confidence, found.codes[judged] == actual),
+        f"{method}, calibration error": measure_sizes(confidence, codes == actual),
         f"{method}, log-loss": -float(np.log(np.maximum(given, LEAST_PROBABILITY)).mean()),
-        f"{method}, not most probable": int((confidence < probabilities.max(axis=1)).sum()),
     }
 
 
@@ -229,7 +235,7 @@ def show(rows: list[Row], methods: tuple[str, ...], *, each: bool) -> None:
     """Print means by regime, or each log, and on how many logs a method is worse than others."""
     columns = [
         *methods,
-        *(f"{m}, {what}" for what in ("calibration error", "log-loss") for m in CALIBRATED),
+        *(f"{m}, {what}" for what in ("calibration error", "log-loss") for m in COMPARED),
     ]
     columns = [column for column in columns if column in rows[0]]
     print(f"{'':32}" + "".join(f"{_shorten(column):>13}" for column in columns))

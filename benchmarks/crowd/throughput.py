@@ -4,7 +4,8 @@
 
 prints wall time and peak memory (all processes) of the command, its label error next to majority vote's, and process
 CPU time per pass of ours, a SciPy CSR form and crowd-kit, in one process, timed in turn. Those passes have a state for
-each class; the default's, with two subclasses of tasks, is timed beside them.
+each class; the default's, with two subclasses of tasks, is timed beside them. Before that, in this process: CPU time of
+reading the table, of the passes and of reading `.labels`, calibrated confidence included, with the peak memory of each.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.crowd import peers
 from pmflib.core.blocks import SparseBlock
+from pmflib.crowd import aggregate, read_labels
 from pmflib.crowd.e_step import LogWeights, evaluate_blocks
 from pmflib.crowd.votes import add_votes
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
@@ -96,6 +98,38 @@ def run_command(path: Path, output: Path, *more: str) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began, "peak_bytes": peak, **json.loads(out)}
 
 
+def measure_reading(path: Path, method: str) -> dict[str, dict[str, float]]:
+    """CPU seconds and peak memory in bytes, the table's own included, of steps from a table to its labels."""
+    table = pq.read_table(path)
+    # kernels are compiled once for all
+    aggregate(read_labels(table.slice(0, 2000)), method).labels  # noqa: B018
+    found: dict[str, dict[str, float]] = {}
+    process = psutil.Process()
+
+    def run(name: str, step: Callable[[], Any]) -> Any:
+        peak, stop = process.memory_info().rss, threading.Event()
+
+        def watch() -> None:
+            nonlocal peak
+            while not stop.wait(0.02):
+                peak = max(peak, process.memory_info().rss)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        began = time.process_time()
+        made = step()
+        spent = time.process_time() - began
+        stop.set()
+        watcher.join()
+        found[name] = {"cpu_seconds": spent, "peak_bytes": float(peak)}
+        return made
+
+    log = run("reading the table", lambda: read_labels(table))
+    result = run("passes", lambda: aggregate(log, method))
+    run("labels", lambda: result.labels)
+    return found
+
+
 def find_errors(output: Path, labels: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     """Label errors of the command, and of majority vote with ties counted in part."""
     found = pq.read_table(output / "labels", columns=["task", "label"])
@@ -157,16 +191,28 @@ def main() -> None:
         write(path, workers, labels)
         facts = run_command(path, output)
         facts |= find_errors(output, labels, truth)
+        steps = {method: measure_reading(path, method) for method in ("auto", "dawid_skene")}
     print(f"{facts['labels']:,} labels, {facts['tasks']:,} tasks, {facts['workers']:,} workers")
     print(f"wall time {facts['seconds']:.1f} s, peak {facts['peak_bytes'] / 1e9:.2f} GB")
     print(f"passes {facts['passes']}, converged {facts['converged']}")
     print(f"label error {facts['error']:.4f}, majority vote {facts['error_majority']:.4f}")
+    for method, by_step in steps.items():
+        seconds = {name: each["cpu_seconds"] for name, each in by_step.items()}
+        peak = max(each["peak_bytes"] for each in by_step.values())
+        print(
+            f"in memory, {method}: "
+            + ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
+            + f"; labels {seconds['labels'] / seconds['passes']:.2f} times the passes, all "
+            f"{sum(seconds.values()):.1f} s of processor time, peak {peak / 1e9:.2f} GB"
+        )
     passes = compare_passes(workers, labels, options.repeats)
     for peer, spent in passes.items():
         ratio = spent / passes["pmflib"]
         print(f"pass: {peer:10} {spent:10.1f} ns per label, {ratio:8.1f} times ours")
     if options.json:
-        options.json.write_text(json.dumps({**facts, "passes_ns": passes}, indent=1))
+        options.json.write_text(
+            json.dumps({**facts, "in_memory": steps, "passes_ns": passes}, indent=1)
+        )
 
 
 if __name__ == "__main__":

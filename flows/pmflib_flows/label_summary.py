@@ -14,6 +14,11 @@ SHOWN = 5
 
 def describe_agreement(found: LabelSummary) -> Iterator[str]:
     """Lines for people on what was found in a label log."""
+    if found.compared_labels == 0 and found.labels and not found.known and len(found.classes) > 1:
+        yield (
+            "no task has two labels: how good workers are cannot be seen, and confidence is what is assumed of them; "
+            "have some tasks labelled again"
+        )
     if found.alpha is not None:
         yield (
             "agreement between workers (Krippendorff's alpha; 1 is all, 0 is chance): "

@@ -84,3 +84,7 @@ LIMITS = Limits()
 """Limits of passes over samples."""
 LABEL_LIMITS = Limits(tol=1e-4)
 """Limits of passes over label logs: on drawn logs labels are no better for making more passes."""
+MOST_CLASSES = 1000
+"""Most distinct labels of a log: with more it is not the label column."""
+MANY_CLASSES = 100
+"""Distinct labels of a log above which somebody should look: confusion matrices are of their number squared."""

@@ -68,7 +68,7 @@ class ConvergenceWarning(UserWarning):
 
 
 class SchemaWarning(UserWarning):
-    """Columns of a table are no variables, and are left out."""
+    """Something of a table is not taken as it stands: columns that are no variables, labels that are spelled alike."""
 
 
 class RankWarning(UserWarning):

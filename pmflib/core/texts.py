@@ -38,6 +38,29 @@ def list_near(name: object, known: Iterable[str], n_most: int = 3) -> list[str]:
     return [folded[each] for each in near]
 
 
+def fold_text(text: str) -> str:
+    """Text without blanks around it, without case, and in one Unicode composition.
+
+    Examples
+    --------
+    >>> fold_text(" Chie\u0301n ") == fold_text("CHI\u00c9N")
+    True
+    """
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text.strip()).casefold())
+
+
+def unify_texts(texts: Iterable[str]) -> dict[str, str]:
+    """For each text the first one that differs from it in case or Unicode composition at most.
+
+    Examples
+    --------
+    >>> unify_texts(["Dog", "dog", "cat"])
+    {'Dog': 'Dog', 'dog': 'Dog', 'cat': 'cat'}
+    """
+    first: dict[str, str] = {}
+    return {text: first.setdefault(fold_text(text), text) for text in texts}
+
+
 def list_some(names: Sequence[str], n_most: int = 6, between: str = ", ") -> str:
     """Names in one line, with a sign between them; of many the first ones, and how many more there are.
 

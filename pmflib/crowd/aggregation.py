@@ -12,11 +12,19 @@ import numpy as np
 
 from pmflib.core.arrays import FloatArray
 from pmflib.core.defaults import LABEL_LIMITS
-from pmflib.core.errors import ConvergenceWarning, SchemaError
+from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, SchemaError
 from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
 from pmflib.counting.worker_pair_counts import count_worker_pairs
+from pmflib.crowd.classifiers import read_classifier
 from pmflib.crowd.co_occurrence import fit_worker_pairs
-from pmflib.crowd.e_step import LogWeights, evaluate_blocks, make_scorer, score_blocks, split_log
+from pmflib.crowd.e_step import (
+    LEAST_LABELS,
+    LogWeights,
+    evaluate_blocks,
+    make_scorer,
+    score_blocks,
+    split_log,
+)
 from pmflib.crowd.held_out_labels import ModelChoice, choose_model, space_tasks
 from pmflib.crowd.known_intercepts import MOST_SCORED, add_intercepts, score_known
 from pmflib.crowd.known_labels import find_known
@@ -44,6 +52,7 @@ def aggregate(
     method: str = "auto",
     *,
     known: object = None,
+    classifier: object = None,
     ordinal: bool = False,
     em: bool = True,
     order: Order = "joint",
@@ -69,9 +78,13 @@ def aggregate(
         they are no part. They also give the classes intercepts, for mistakes that all workers share: see
         `pmflib.crowd.known_intercepts`. A row of a task that is not in the log, of a label that is no class, or that
         another row contradicts is set aside: see `Aggregation.known_quarantine`.
+    classifier
+        Class probabilities of a model: columns task, and one for each class. How far they are believed is learnt from
+        how they meet the labels; see `pmflib.crowd.classifiers`.
     ordinal
         Whether classes are in order, and mistakes likelier the nearer they are, as far as the log says so: for "auto"
-        and "balanced". The order is that of ``classes``, or of a `LabelLog`; of numbers it need not be given.
+        and "balanced". The order is that of ``classes``, of an ordered categorical column, or of a `LabelLog`;
+        of numbers it need not be given.
     em
         Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
         start there unless other starts make the labels clearly likelier: see `find_likeliest_start`.
@@ -95,6 +108,8 @@ def aggregate(
     -----
     ConvergenceWarning
         If the passes did not settle, and tol is above 0. Not for "mv_em", whose passes are a choice.
+    IdentificationWarning
+        If no task has two labels, and none is known: confidence is then what is assumed of workers.
 
     Notes
     -----
@@ -121,13 +136,18 @@ def aggregate(
     _refuse_strange_labels(log)
     if known is not None:
         log = replace(log, known=find_known(known, log.tasks, log.classes))
+    predictions = (
+        None if classifier is None else read_classifier(classifier, log.tasks, log.classes)
+    )
     if ordinal:
-        given = classes is not None or isinstance(labels, LabelLog)
+        given = log.is_ordered or isinstance(labels, LabelLog)
         check_class_order(log.classes.to_pylist(), given=given)
     plan = plan_passes(method, max_passes, tol, ordinal=ordinal)
+    if predictions is None:
+        _warn_of_single_labels(log)
     if chosen.family == "votes":
         shares: Aggregation = chosen.load()(log)
-        return shares
+        return replace(shares, predictions=predictions)
     start: AnnotatorModel | CrowdFit = plan.annotator_model
     choice = _choose_model(log, plan) if plan.compares_models else None
     if choice is not None:
@@ -160,7 +180,21 @@ def aggregate(
         fit.converged,
         "" if choice is None else choice.reason,
         fit.model.annotator_model.copied_groups,
+        predictions,
     )
+
+
+def _warn_of_single_labels(log: LabelLog) -> None:
+    """Warn where nothing in the log says how good its workers are: no task has two labels, and none is known."""
+    if not log.block.n_observed or log.n_classes < 2 or log.is_known.any():
+        return
+    if (np.diff(log.block.indptr) < LEAST_LABELS).all():
+        warnings.warn(
+            f"no task has {LEAST_LABELS} labels: how good workers are cannot be seen, and confidence is what is "
+            "assumed of workers of whom nothing is known; have some tasks labelled again, or pass known labels",
+            IdentificationWarning,
+            stacklevel=4,
+        )
 
 
 def _choose_model(log: LabelLog, plan: CrowdPassPlan) -> ModelChoice:

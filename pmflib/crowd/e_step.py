@@ -19,7 +19,7 @@ import numpy as np
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.crowd.label_log import LabelLog
-from pmflib.crowd.votes import VotedBlock, add_votes, count_votes, share_votes, weigh_votes
+from pmflib.crowd.votes import VotedBlock, add_votes, share_votes, weigh_votes
 from pmflib.model.statistics import Assessor, EMStatistics, Evaluate, em_statistics, sum_fields
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
@@ -185,6 +185,8 @@ SHARED_ERRORS: FloatArray = np.array(
 VOTES_SHARE = 0.5
 """Share of the votes in the posterior that calibration begins with, beside the one that was found: what is found may
 have mistaken one class for another, and is sure of it [drawn]."""
+LEAST_LABELS = 2
+"""Labels of a task from which on they say how good workers are: a label alone is confirmed by nothing but itself."""
 CHUNK_CELLS = 1 << 18
 """Most labels times classes that are worked on at a time."""
 
@@ -290,6 +292,8 @@ def add_block_sums(
     every
         Left-out labels are predicted of one task of so many.
     """
+    from pmflib.kernels.left_out import add_shares
+
     chooses = bool(rounds) and rounds[-1].power is None
     if chooses and known is not None:
         found = np.flatnonzero((known >= 0) & (np.diff(labels.indptr) > 0))
@@ -305,12 +309,13 @@ def add_block_sums(
         codes = None if known is None else known[start:stop]
         if not chooses:
             shares = follow_rounds(part, posterior[start:stop], rounds, codes)
-            lengths = np.diff(part.indptr)
-            np.add.at(sums.label_mass, part.indices, np.repeat(shares, lengths, axis=0))
-            sums.class_mass[:] += shares[lengths > 0].sum(axis=0)
+            own = _find_own_shares(part, shares, codes)
+            add_shares(part.indptr, part.indices, own, sums.label_mass)
+            sums.class_mass[:] += shares[np.diff(part.indptr) > 0].sum(axis=0)
             continue
         shares = follow_rounds(part, posterior[start:stop], rounds[:-1], codes)
-        sums.log_probs[:] += predict_left_out(part, shares, rounds[-1].model)
+        own = _find_own_shares(part, shares, codes)
+        sums.log_probs[:] += predict_left_out(part, own, rounds[-1].model)
 
 
 def _split_by_cells(labels: SparseBlock, n_classes: int) -> Iterator[tuple[int, int]]:
@@ -338,16 +343,28 @@ def follow_rounds(
         As for `add_block_sums`; all rounds have a power. Without a round it is the posterior that calibration begins
         with.
     """
-    votes = count_votes(labels, posterior.shape[1]).astype(np.float64)
-    totals = votes.sum(axis=1, keepdims=True)
-    votes = np.where(totals > 0, votes / np.maximum(totals, 1.0), posterior)
-    shares = _fix_known((1 - VOTES_SHARE) * posterior + VOTES_SHARE * votes, known)
+    from pmflib.kernels.left_out import mix_votes
+
+    shares = posterior.copy()
+    mix_votes(labels.indptr, labels.indices, VOTES_SHARE, shares)
+    shares = _fix_known(shares, known)
     for one in rounds:
         if one.power is None:
             raise ValueError("power is None")
-        scores = score_labels(labels, shares, one.model)
+        scores = score_labels(labels, _find_own_shares(labels, shares, known), one.model)
         shares = _fix_known(_normalise(np.log(one.model.prior) + one.power * scores), known)
     return shares
+
+
+def _find_own_shares(labels: SparseBlock, shares: FloatArray, known: IntArray | None) -> FloatArray:
+    """What each task has added to the confusion matrices of its workers, (n_rows, n_classes).
+
+    A task with fewer than ``LEAST_LABELS`` labels adds nothing, unless its class is known.
+    """
+    counted = np.diff(labels.indptr) >= LEAST_LABELS
+    if known is not None:
+        counted |= known >= 0
+    return shares if counted.all() else shares * counted[:, None]
 
 
 def score_labels(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> FloatArray:
@@ -358,12 +375,11 @@ def score_labels(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> 
     labels
         As for `add_block_sums`.
     shares
-        float64 of shape (n_rows, n_states): posterior from which the model was estimated, whose share is taken out.
+        float64 of shape (n_rows, n_states): what each task has added to the model's counts, and is taken out.
     model
         Crowd model; of one with two subclasses, the states are weighed.
     """
-    weights, _ = _weigh_labels(labels, shares, model)
-    return _add_by_row(labels, weights)
+    return _weigh_labels(labels, shares, model, each=False)[0]
 
 
 def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> FloatArray:
@@ -377,9 +393,9 @@ def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel)
         As for `score_labels`.
     """
     lengths = np.diff(labels.indptr)
-    weights, means = _weigh_labels(labels, shares, model)
+    scores, weights, means = _weigh_labels(labels, shares, model, each=True)
     several = np.repeat(lengths > 1, lengths)
-    others = (np.repeat(_add_by_row(labels, weights), lengths, axis=0) - weights)[several]
+    others = (np.repeat(scores, lengths, axis=0) - weights)[several]
     means, log_prior = means[several], np.log(model.prior)
     found = np.zeros(POWERS.size)
     for index, power in enumerate(POWERS):
@@ -394,7 +410,8 @@ def _predict_known(
     """Log-probability of the classes of tasks that are all known, by power and shared error, nats."""
     model = rounds[-1].model
     shares = follow_rounds(labels, posterior, rounds[:-1], known)
-    scores, log_prior = score_labels(labels, shares, model), np.log(model.prior)
+    scores = score_labels(labels, _find_own_shares(labels, shares, known), model)
+    log_prior = np.log(model.prior)
     prior, rows = model.prior[known][:, None], np.arange(known.size)
     found = np.zeros((KNOWN_POWERS.size, SHARED_ERRORS.size))
     for index, power in enumerate(KNOWN_POWERS):
@@ -405,36 +422,54 @@ def _predict_known(
 
 
 def _weigh_labels(
-    labels: SparseBlock, shares: FloatArray, model: CrowdModel
-) -> tuple[FloatArray, FloatArray]:
-    """Mean logarithms and means of the probability of each label by class, both (n_labels, n_classes)."""
+    labels: SparseBlock, shares: FloatArray, model: CrowdModel, *, each: bool
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sums of the mean logarithms of each task's labels, (n_rows, n_states), and of each label, if they are asked for.
+
+    Those of each label, and the means of its probability, are of shape (n_labels, n_states).
+    """
     from pmflib.kernels.digamma import digamma
+    from pmflib.kernels.left_out import LEAST, weigh_left_out
 
-    own = np.repeat(shares, np.diff(labels.indptr), axis=0)
-    cells = model.mass.reshape(-1, shares.shape[1])[labels.indices] - own
-    totals = model.mass.sum(axis=1)[labels.indices // model.n_classes] - own
-    least = np.finfo(np.float64).eps
-    np.maximum(cells, least, out=cells)
-    np.maximum(totals, least, out=totals)
-    weights = np.maximum(digamma(cells) - digamma(totals), np.log(FLOOR))
-    return weights, np.minimum(cells / totals, 1.0)
+    n_states = shares.shape[1]
+    cells = np.ascontiguousarray(np.maximum(model.mass.reshape(-1, n_states), LEAST))
+    totals = np.maximum(model.mass.sum(axis=1), LEAST)
+    n_kept = labels.n_observed if each else 0
+    scores, weights, means = np.empty(shares.shape), *np.empty((2, n_kept, n_states))
+    tables = cells, totals, digamma(cells), digamma(totals)
+    weigh_left_out(
+        labels.indptr,
+        labels.indices,
+        model.n_classes,
+        np.ascontiguousarray(shares),
+        *tables,
+        scores,
+        weights,
+        means,
+    )
+    return scores, weights, means
 
 
-def _add_by_row(labels: SparseBlock, weights: FloatArray) -> FloatArray:
-    """Sums of the weights of each row's labels, (n_rows, n_classes)."""
-    sums = np.zeros((labels.n_rows, weights.shape[1]))
-    filled = np.flatnonzero(np.diff(labels.indptr))
-    if filled.size:
-        first = labels.indptr[filled] - labels.indptr[0]
-        sums[filled] = np.add.reduceat(weights, first, axis=0)
-    return sums
+def temper(posterior: FloatArray, prior: FloatArray, power: float) -> FloatArray:
+    """Posterior whose evidence beside the prior counts with a power, (n_rows, n_classes).
+
+    Parameters
+    ----------
+    posterior, prior
+        float64 of shapes (n_rows, n_classes) and (n_classes,).
+    power
+        Above 0.
+    """
+    least = np.finfo(np.float64).tiny
+    return _normalise(power * np.log(np.maximum(posterior, least)) + (1 - power) * np.log(prior))
 
 
 def _normalise(logs: FloatArray) -> FloatArray:
-    """Probabilities of log-weights, by row."""
-    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    return np.asarray(shares)
+    """Probabilities of log-weights, by row; overwrites what it is given."""
+    from pmflib.kernels.left_out import normalise_logs
+
+    normalise_logs(logs)
+    return logs
 
 
 def _fix_known(shares: FloatArray, known: IntArray | None) -> FloatArray:

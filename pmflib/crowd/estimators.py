@@ -101,7 +101,7 @@ class CrowdAggregator(BaseEstimator):  # type: ignore[misc]
     def probas_(self) -> Any:
         """Probability of every label of every task."""
         return _pandas().DataFrame(
-            self._result.posterior, index=self._index("task"), columns=self._index("label")
+            self._result.probabilities, index=self._index("task"), columns=self._index("label")
         )
 
     @property

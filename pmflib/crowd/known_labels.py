@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.errors import SchemaError
+from pmflib.schema.class_names import make_class_variable
 from pmflib.schema.tables import as_arrow
-from pmflib.schema.variable import as_text, is_absent
+from pmflib.schema.variable import MISSING, as_text, is_absent
 
 COLUMNS = ("task", "label")
 REJECTED = pa.schema(
@@ -110,25 +111,26 @@ def check_known_rows(
     ("unknown_label"), that repeats another ("repeated"), or that says otherwise than another of its task: then nothing
     is known of the task, and all of its rows are "contradictory".
     """
-    indices = {name: index for index, name in enumerate(classes)}
-    given: dict[str, list[tuple[int, str]]] = {}
+    variable = make_class_variable("label", classes)
+    given: dict[str, list[tuple[int, str, int]]] = {}
     rejected: list[tuple[int, str | None, str | None, str]] = []
     for row, task, label in rows:
+        code = variable.encode_value(label)
         if task is None:
             rejected.append((row, task, label, "no_task"))
-        elif label is None:
+        elif label is None or code == MISSING:
             rejected.append((row, task, label, "no_label"))
-        elif label not in indices:
+        elif code < 0:
             rejected.append((row, task, label, "unknown_label"))
         else:
-            given.setdefault(task, []).append((row, label))
+            given.setdefault(task, []).append((row, label, code))
     known, numbers = {}, {}
     for task, said in given.items():
-        if len({label for _, label in said}) > 1:
-            rejected += [(row, task, label, "contradictory") for row, label in said]
+        if len({code for _, _, code in said}) > 1:
+            rejected += [(row, task, label, "contradictory") for row, label, _ in said]
             continue
-        rejected += [(row, task, label, "repeated") for row, label in said[1:]]
-        numbers[task], known[task] = said[0][0], indices[said[0][1]]
+        rejected += [(row, task, label, "repeated") for row, label, _ in said[1:]]
+        numbers[task], _, known[task] = said[0]
     return KnownRows(known, numbers, rejected)
 
 
@@ -201,4 +203,4 @@ def _open(known: object) -> pa.Table:
 
 
 def _as_text(value: Any) -> str | None:
-    return None if is_absent(value) else as_text(value)
+    return None if is_absent(value) else as_text(value).strip() or None

@@ -47,6 +47,7 @@ class LabelCounts:
         cls,
         labels: SparseBlock,
         posterior: FloatArray,
+        chosen: IntArray,
         n_workers: int,
         is_known: BoolArray | None = None,
     ) -> LabelCounts:
@@ -58,6 +59,8 @@ class LabelCounts:
             Tasks as rows, labels as levels ``worker * n_classes + class``.
         posterior
             float64 of shape (n_tasks, n_classes).
+        chosen
+            int64 of shape (n_tasks,): the label of each task.
         n_workers
             Number of workers.
         is_known
@@ -73,13 +76,13 @@ class LabelCounts:
         pairable, weights = votes[several], 1 / (n_votes[several] - 1)
         pairs = (pairable * weights[:, None]).T @ pairable
         pairs[np.diag_indices(n_classes)] -= weights @ pairable
-        chosen = votes[np.arange(n_tasks), posterior.argmax(axis=1)]
+        for_label = votes[np.arange(n_tasks), chosen]
         is_found = n_votes > 0
         if is_known is not None:
             is_found &= ~is_known
         given = np.bincount(labels.indices, minlength=n_workers * n_classes)
         right = np.bincount(workers, posterior[tasks, classes], minlength=n_workers).astype(float)
-        agrees = is_found & (chosen == votes.max(axis=1, initial=0))
+        agrees = is_found & (for_label == votes.max(axis=1, initial=0))
         return cls(
             pairs, int(is_found.sum()), int(agrees.sum()), given.reshape(n_workers, -1), right
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
@@ -16,8 +16,9 @@ from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.texts import list_near
 from pmflib.crowd.known_labels import KnownTasks
+from pmflib.schema.class_names import make_class_variable, sort_names, unify_classes
 from pmflib.schema.tables import as_arrow
-from pmflib.schema.variable import MISSING, as_text, read_number
+from pmflib.schema.variable import DEFAULT_MISSING, MISSING, UNKNOWN, as_text, read_number
 
 SHOWN = 6
 """Classes that an error names."""
@@ -41,6 +42,8 @@ class LabelLog:
         Arrow table of the labels set aside: row (from 0), task, worker, label, reason.
     known
         Tasks whose true label is known; None where none is given.
+    is_ordered
+        Whether somebody has put the classes in their order.
     """
 
     block: SparseBlock
@@ -49,6 +52,7 @@ class LabelLog:
     classes: pa.Array
     quarantine: pa.Table
     known: KnownTasks | None = None
+    is_ordered: bool = False
 
     def __repr__(self) -> str:
         """Sizes."""
@@ -85,7 +89,10 @@ def read_labels(
     on_repeated: OnRepeated = "last",
     on_unknown: OnUnknown = "quarantine",
 ) -> LabelLog:
-    """Encode a table of labels.
+    """Encode a table of labels, as ``pmf crowd`` does.
+
+    Texts are without blanks around them, and an empty one is none. A label is also none where it is one of
+    `pmflib.schema.variable.DEFAULT_MISSING`, and labels that differ in case or Unicode composition alone are one.
 
     Parameters
     ----------
@@ -94,7 +101,9 @@ def read_labels(
         empty label is none, but its task is known. Or a matrix, a row per task and a column per worker, as an array or
         a frame with none of these columns: see `pmflib.crowd.label_log.list_labels`.
     classes
-        Labels that there are; None takes all that were given.
+        Labels that there are, in their order; None takes all that were given, in the order of an ordered categorical
+        column, or sorted, with numbers inside texts by their size. If two of them are spelled alike, labels are taken
+        as they stand.
     on_repeated
         Several labels of one worker for one task: the last or the first counts, the others go to quarantine; or stop.
     on_unknown
@@ -103,9 +112,15 @@ def read_labels(
     Raises
     ------
     SchemaError
-        If a column is absent, there is no label at all, or a row does not fit and the policy is to stop.
+        If a column is absent, there is no label at all, or more than a thousand different ones; or a row does not fit
+        and the policy is to stop.
     PmfError
         If a policy is unknown.
+
+    Warns
+    -----
+    SchemaWarning
+        If labels that are spelled alike are taken for one, or more than a hundred are different.
     """
     _check_policies(on_repeated, on_unknown)
     if is_matrix(table, COLUMNS):
@@ -113,9 +128,13 @@ def read_labels(
     columns = _pick_columns(as_arrow(table))
     task, worker, label = (_encode(columns[name]) for name in COLUMNS)
     reason = np.zeros(len(task[0]), np.int64)
+    is_ordered = classes is not None
     if classes is not None:
         label = _restrict(label, classes)
-        _set_aside(reason, label[0] == _UNKNOWN, "unknown_label")
+        _set_aside(reason, label[0] == UNKNOWN, "unknown_label")
+    else:
+        ranks = _rank_categories(columns["label"])
+        label, is_ordered = _unify(label, ranks), ranks is not None
     _set_aside(reason, worker[0] < 0, "no_worker")
     _set_aside(reason, task[0] < 0, "no_task")
     if on_unknown == "error" and (reason == _REASONS.index("unknown_label")).any():
@@ -142,7 +161,8 @@ def read_labels(
         tasks = tasks[kept]
     ends = np.cumsum(np.bincount(tasks, minlength=len(task[1])))
     block = SparseBlock(np.concatenate([[0], ends]).astype(np.int64), levels)
-    return LabelLog(block, task[1], worker[1], label[1], _list_rejected(columns, reason))
+    rejected = _list_rejected(columns, reason)
+    return LabelLog(block, task[1], worker[1], label[1], rejected, is_ordered=is_ordered)
 
 
 def check_class_order(classes: Sequence[object], *, given: bool) -> None:
@@ -258,7 +278,6 @@ def _open(matrix: Any) -> tuple[np.ndarray[Any, Any], pa.Array, pa.Array]:
     return np.asarray(matrix), tasks, pa.array([str(name) for name in matrix.columns])
 
 
-_UNKNOWN = -2
 _REASONS = ("", "no_task", "no_worker", "unknown_label", "repeated")
 
 
@@ -303,11 +322,17 @@ def _encode(column: pa.ChunkedArray) -> tuple[IntArray, pa.Array]:
         if high - low < 2 * values.size:
             return _encode_integers(values, low, high, column.type)
     coded = column.combine_chunks().dictionary_encode()
-    values = coded.dictionary
+    values, indices = coded.dictionary, coded.indices
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        trimmed = pc.utf8_trim_whitespace(values)
+        trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, trimmed.type), trimmed)
+        if not trimmed.equals(values):
+            again = trimmed.dictionary_encode()
+            values, indices = again.dictionary, again.indices.take(indices)
     order = np.asarray(pc.sort_indices(values), np.int64)
     ranks = np.empty(order.size + 1, np.int64)
     ranks[order], ranks[-1] = np.arange(order.size), -1
-    codes = coded.indices.cast(pa.int64()).fill_null(order.size).to_numpy(zero_copy_only=False)
+    codes = indices.cast(pa.int64()).fill_null(order.size).to_numpy(zero_copy_only=False)
     return ranks[codes], values.take(pa.array(order))
 
 
@@ -328,11 +353,48 @@ def _restrict(
     """Codes among the classes given, in their order."""
     if isinstance(classes, str) or not isinstance(classes, Iterable):
         raise SchemaError(f"classes is {classes!r}; give a list of the labels that there are")
-    known = {as_text(value): index for index, value in enumerate(classes)}
-    if len(known) < len(classes) or not known:
+    names = tuple(map(as_text, classes))
+    if len(set(names)) < len(names) or not names:
         raise SchemaError(f"classes is {list(classes)!r}; give at least one, all different")
-    indices = [known.get(as_text(value), _UNKNOWN) for value in label[1].to_pylist()]
-    return np.array([*indices, -1], np.int64)[label[0]], pa.array(list(classes))
+    variable = make_class_variable("label", names)
+    indices = [variable.encode_value(value) for value in label[1].to_pylist()]
+    return np.array([*indices, MISSING], np.int64)[label[0]], pa.array(list(classes))
+
+
+def _unify(
+    label: tuple[IntArray, pa.Array], ranks: Mapping[str, int] | None
+) -> tuple[IntArray, pa.Array]:
+    """Codes of labels in their order, those that are spelled alike as one, -1 for those that mean "not given"."""
+    values = [_decode(value) for value in label[1].to_pylist()]
+    is_text = not label[1].type.equals(pa.bool_()) and not _is_number(label[1].type)
+    given = [text for text in values if not is_text or text not in DEFAULT_MISSING]
+    if is_text and ranks is None:
+        given = list(sort_names(given))
+    elif ranks is not None:
+        given.sort(key=lambda text: ranks[text])
+    names = unify_classes(given)
+    if not names:
+        return np.full(len(label[0]), MISSING), label[1].slice(0, 0)
+    variable = make_class_variable("label", names)
+    indices = [variable.encode_value(text) for text in values]
+    first = [values.index(name) for name in names]
+    return np.array([*indices, MISSING], np.int64)[label[0]], label[1].take(pa.array(first))
+
+
+def _decode(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else as_text(value)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _rank_categories(column: pa.ChunkedArray) -> dict[str, int] | None:
+    """Place of each category of an ordered categorical column, by its text; None of another column."""
+    if not pa.types.is_dictionary(column.type) or not column.type.ordered:
+        return None
+    categories = column.combine_chunks().dictionary.to_pylist()
+    return {_decode(value).strip(): index for index, value in enumerate(categories)}
 
 
 def _set_aside(reason: IntArray, rows: BoolArray | IntArray, name: str) -> None:

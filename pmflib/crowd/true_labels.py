@@ -12,8 +12,10 @@ import pyarrow as pa
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import PmfError
+from pmflib.core.methods import CROWD_METHODS, find_method
 from pmflib.core.texts import list_near
-from pmflib.crowd.confidence import Calibration, calibrate
+from pmflib.crowd.classifiers import ClassifierWorth
+from pmflib.crowd.confidence import Calibration, calibrate, calibrate_votes
 from pmflib.crowd.copied_labels import drop_repeated
 from pmflib.crowd.known_labels import REJECTED, find_known
 from pmflib.crowd.label_counts import LabelCounts
@@ -42,8 +44,8 @@ class Aggregation(Summarised):
     log
         The labels that workers gave.
     posterior
-        float64 of shape (n_tasks, n_classes): probability of each class under the method's own model, by which labels
-        are chosen. It is too sure: see `probabilities`.
+        float64 of shape (n_tasks, n_classes): probability of each class under the method's own model. It is too sure:
+        labels and confidence are those of `probabilities`.
     prior
         float64 of shape (n_classes,).
     confusion
@@ -60,6 +62,9 @@ class Aggregation(Summarised):
     copied_groups
         Indices of workers who repeat each other's labels, of each group: see `pmflib.crowd.copied_labels`. Their labels
         count once in the probabilities as in the posterior. Methods that do not look for them have none.
+    predictions
+        float64 of shape (n_tasks, n_classes): class probabilities of a classifier, NaN where it has none; None without
+        a classifier. They are no part of the posterior, but of `probabilities`.
     """
 
     log: LabelLog
@@ -71,6 +76,7 @@ class Aggregation(Summarised):
     converged: bool = True
     reason: str = ""
     copied_groups: tuple[tuple[int, ...], ...] = ()
+    predictions: FloatArray | None = None
 
     def __repr__(self) -> str:
         """The log, and how its labels were found."""
@@ -93,23 +99,38 @@ class Aggregation(Summarised):
     @cached_property
     def codes(self) -> IntArray:
         """Most probable class of each task, int64 of shape (n_tasks,); the first of equals."""
-        codes: IntArray = self.posterior.argmax(axis=1)
+        codes: IntArray = self.probabilities.argmax(axis=1)
         return codes
 
     @cached_property
     def calibration(self) -> Calibration:
         """Power of the labels, and share of shared errors, that make probabilities as often right as they say."""
-        known = None if self.log.known is None else self.log.known.codes
-        return calibrate(self._counted, self.posterior, self.log.n_workers, known)
+        return calibrate(self._counted, self.posterior, self.log.n_workers, self._known)
 
     @cached_property
     def probabilities(self) -> FloatArray:
         """Calibrated probability of each class, (n_tasks, n_classes): see `pmflib.crowd.confidence`.
 
-        The most probable class is nearly always the label, but labels are those of the posterior.
+        The label of a task is the most probable class. Under majority vote it is the class with most votes, and so the
+        probabilities are those of numbers of votes: see `pmflib.crowd.confidence.calibrate_votes`.
         """
-        known = None if self.log.known is None else self.log.known.codes
-        return self.calibration.apply(self._counted, self.posterior, known)
+        if self.classifier is None or self.predictions is None:
+            return self._by_labels
+        return self.classifier.add(self.predictions, self._by_labels)
+
+    @cached_property
+    def classifier(self) -> ClassifierWorth | None:
+        """What a classifier is worth beside the labels; None without one."""
+        if self.predictions is None:
+            return None
+        return ClassifierWorth.learn(self.predictions, self._by_labels)
+
+    @cached_property
+    def _by_labels(self) -> FloatArray:
+        """Probabilities by the labels alone, calibrated."""
+        if find_method(CROWD_METHODS, self.method).family == "votes":
+            return calibrate_votes(self.log.block, self.posterior, self._known)
+        return self.calibration.apply(self._counted, self.posterior, self._known)
 
     @cached_property
     def _counted(self) -> SparseBlock:
@@ -117,9 +138,14 @@ class Aggregation(Summarised):
         return drop_repeated(self.log.block, self.copied_groups, self.log.n_classes)
 
     @property
+    def _known(self) -> IntArray | None:
+        """Class of each task, -1 where it is not known; None where none is."""
+        return None if self.log.known is None else self.log.known.codes
+
+    @property
     def confidence(self) -> FloatArray:
         """Calibrated probability of the class that was chosen, (n_tasks,)."""
-        return np.asarray(self.probabilities[np.arange(self.codes.size), self.codes])
+        return np.asarray(self.probabilities.max(axis=1, initial=0.0))
 
     @property
     def labels(self) -> pa.Table:
@@ -162,7 +188,7 @@ class Aggregation(Summarised):
     def tally(self) -> LabelCounts:
         """How far workers agree: Krippendorff's alpha, agreement with the majority, what each worker gave."""
         return LabelCounts.from_labels(
-            self.log.block, self.posterior, self.log.n_workers, self.log.is_known
+            self.log.block, self.posterior, self.codes, self.log.n_workers, self.log.is_known
         )
 
     @cached_property
@@ -234,7 +260,7 @@ class Aggregation(Summarised):
 
         codes = find_known(known, self.log.tasks, self.log.classes).codes
         unseen = np.where(self.log.is_known, -1, codes)
-        bins = assess_confidence(self.posterior, self.confidence, unseen)
+        bins = assess_confidence(self.posterior, self.probabilities, unseen)
         return plot_reliability(bins, "confidence in the label, %", ax=ax)
 
     def ask_again(self, n_tasks: int) -> pa.Table:

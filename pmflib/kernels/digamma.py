@@ -20,7 +20,7 @@ CHUNK = 1 << 14
 
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
-def _fall_short(x):  # type: ignore[no-untyped-def]
+def fall_short(x):  # type: ignore[no-untyped-def]
     """log(w) - digamma(x), where w is x + 7.5, and 1 / w**2."""
     # digamma(x + 8) - digamma(x) = 1 / x + ... + 1 / (x + 7), the first and the last together, and so on
     y = x * (x + 7.0)
@@ -41,7 +41,7 @@ def _fall_short(x):  # type: ignore[no-untyped-def]
 def fill_shortfalls(values, out):  # type: ignore[no-untyped-def]
     """Fill out (n,) with log(x + 7.5) - digamma(x) for values x (n,), float64, above 0."""
     for i in range(values.size):
-        out[i] = _fall_short(values[i])[0]
+        out[i] = fall_short(values[i])[0]
 
 
 @compile_kernel(**OUTER)
@@ -53,8 +53,8 @@ def fill_rises(values, shares, scale, ratios, out):  # type: ignore[no-untyped-d
     for i in range(values.size):
         low = scale * shares[i]
         high = values[i] + low
-        short_low, r = _fall_short(low)
-        short_high, _ = _fall_short(high)
+        short_low, r = fall_short(low)
+        short_high, _ = fall_short(high)
         ratios[i] = (high + FURTHER) * (low + FURTHER) * r
         out[i] = short_low - short_high
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import SchemaError
+from pmflib.core.texts import fold_text
 from pmflib.display.summary import (
     MOST_ROWS,
     Summarised,
@@ -65,6 +66,8 @@ class Variable(Summarised):
     other
         Level that a text which is none of the levels belongs to, so that it is counted there; None where such a text
         does not fit the variable. Not for a continuous column.
+    folded
+        Whether a text is a level that differs from it in case or Unicode composition alone.
 
     Raises
     ------
@@ -78,6 +81,7 @@ class Variable(Summarised):
     edges: tuple[float, ...] | None = None
     missing: tuple[str, ...] = DEFAULT_MISSING
     other: str | None = None
+    folded: bool = False
 
     def __post_init__(self) -> None:
         levels: Any = self.levels
@@ -167,11 +171,13 @@ class Variable(Summarised):
             number = read_number(text)
             if number is not None:
                 return repr(number)
-        return text.strip()
+        return fold_text(text) if self.folded else text.strip()
 
     @cached_property
     def _codes(self) -> Mapping[str, int]:
         codes = {self._key(level): code for code, level in enumerate(self.levels)}
+        if self.folded:
+            return codes
         # a text listed as missing is missing, even where it also reads as a level
         return codes | {self._key(text): MISSING for text in self.missing}
 
@@ -199,6 +205,9 @@ class Variable(Summarised):
             except UnicodeDecodeError:
                 return UNDECODABLE
         text = as_text(value)
+        if self.folded and text.strip() in self.missing:
+            # "NA" is missing, but "Na" may be sodium
+            return MISSING
         code = self._codes.get(self._key(text), self._unknown)
         if self.edges is None or code == MISSING:
             return code
@@ -303,6 +312,8 @@ class Variable(Summarised):
         out["missing"] = list(self.missing)
         if self.other is not None:
             out["other"] = self.other
+        if self.folded:
+            out["folded"] = True
         return out
 
     @classmethod
@@ -318,7 +329,7 @@ class Variable(Summarised):
         """
         if not isinstance(data, Mapping):
             raise SchemaError(f"a variable is {data!r}, not an object with a name and levels")
-        known = {"name", "levels", "values", "edges", "missing", "other"}
+        known = {"name", "levels", "values", "edges", "missing", "other", "folded"}
         if unknown := sorted(set(data) - known):
             raise SchemaError(
                 f"variable {data.get('name')!r} has unknown fields {unknown}; known: {sorted(known)}"
@@ -333,6 +344,7 @@ class Variable(Summarised):
             _numbers(data, "edges"),
             _texts(data, "missing") if "missing" in data else missing,
             None if data.get("other") is None else as_text(data["other"]),
+            bool(data.get("folded", False)),
         )
 
 

@@ -8,9 +8,17 @@ from pmflib.crowd.passes import CrowdPassPlan
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from tests.crowd.label_logs import draw_log, read_real_log
 
+SINGLE = pytest.mark.filterwarnings("ignore::pmflib.core.errors.IdentificationWarning")
+
 
 def count_wrong(found, truth):
     labels = np.array(found.labels["label"].to_pylist())
+    return int((labels != truth).sum())
+
+
+def count_wrong_by_posterior(found, truth):
+    """Wrong labels by the method's own posterior: what is published."""
+    labels = np.array(found.log.classes.to_pylist())[found.posterior.argmax(axis=1)]
     return int((labels != truth).sum())
 
 
@@ -24,7 +32,7 @@ def count_wrong(found, truth):
 )
 def test_aggregate__published_anchor(name, busiest, method, n_wrong):
     log, truth = read_real_log(name, busiest)
-    assert count_wrong(pmf.crowd.aggregate(log, method), truth) == n_wrong
+    assert count_wrong_by_posterior(pmf.crowd.aggregate(log, method), truth) == n_wrong
 
 
 def test_aggregate__majority_of_dog_counts_ties_in_part():
@@ -130,6 +138,7 @@ def test_aggregate__passes_that_do_not_settle_are_reported():
     assert (found.n_passes, found.converged) == (1, False)
 
 
+@SINGLE
 def test_aggregate__task_without_a_label_has_the_prior():
     log = {"task": ["a", "b", "c"], "worker": [1, 1, 2], "label": ["x", "x", None]}
     found = pmf.crowd.aggregate(log, classes=["x", "y"])
@@ -218,4 +227,5 @@ def test_aggregate__a_new_method_is_one_entry_and_one_function(monkeypatch):
     assert pmf.crowd.aggregate(log, "toy passes").n_passes == 3
     alike = pmf.crowd.aggregate(log, "toy pairs", em=False)
     np.testing.assert_allclose(alike.accuracy, 0.9 + 0.1 / 3)
-    assert count_wrong(alike, truth) <= count_wrong(pmf.crowd.aggregate(log, "majority"), truth)
+    votes = pmf.crowd.aggregate(log, "majority")
+    assert count_wrong_by_posterior(alike, truth) <= count_wrong_by_posterior(votes, truth)

@@ -71,17 +71,21 @@ def test_calibrate__real_logs_are_overconfident_by_half_as_much(method):
         right = np.array(found.labels["label"].to_pylist()) == truth
         # beside Dawid and Skene's posterior for either method: the default's own is less sure to begin with
         plain = pmf.crowd.aggregate(table, "dawid_skene")
-        labels = np.array(plain.labels["label"].to_pylist())
-        before.append(measure_gap(plain.posterior.max(axis=1), labels == truth))
+        own = np.array(plain.log.classes.to_pylist())[plain.posterior.argmax(axis=1)] == truth
+        before.append(measure_gap(plain.posterior.max(axis=1), own))
         after.append(measure_gap(found.confidence, right))
     assert np.mean(after) < np.mean(before) / 2
 
 
-def test_calibrate__labels_stay_and_every_method_is_less_sure():
+def test_calibrate__the_label_is_the_most_probable_class_and_every_method_is_less_sure():
     log, _ = draw_dependent(np.random.default_rng(3), "hard", n_tasks=200)
     for method in ("auto", "dawid_skene", "balanced", "one_coin", "majority"):
         found = pmf.crowd.aggregate(log, method)
-        np.testing.assert_array_equal(found.codes, found.posterior.argmax(axis=1))
+        np.testing.assert_array_equal(found.codes, found.probabilities.argmax(axis=1))
+        assert (found.confidence >= 0.5).all()
+        listed = pmf.crowd.CrowdAggregator().fit(log) if method == "auto" else None
+        if listed is not None:
+            assert (listed.probas_.idxmax(axis=1) == listed.labels_).all()
         np.testing.assert_allclose(found.probabilities.sum(axis=1), 1)
         assert found.confidence.mean() < max(found.posterior.max(axis=1).mean(), 0.9)
 
@@ -157,3 +161,34 @@ def test_choose_power__between_those_that_were_tried():
     # where left-out labels say nothing, what was known before
     assert choose_power(np.zeros(POWERS.size)) == pytest.approx(CALIBRATION_PRIOR.power, rel=1e-6)
     assert choose_power(1e4 * logs) == POWERS[-1]
+
+
+def test_calibrate__majority_keeps_the_order_of_the_votes_and_its_ties():
+    rng = np.random.default_rng(4)
+    table, _ = draw_log(rng, n_tasks=150, n_workers=12, n_classes=3, n_labels=4)
+    found = pmf.crowd.aggregate(table, "majority")
+    votes = np.zeros(found.posterior.shape)
+    rows = np.repeat(np.arange(len(votes)), np.diff(found.log.block.indptr))
+    np.add.at(votes, (rows, found.log.block.indices % 3), 1)
+    np.testing.assert_array_equal(found.codes, votes.argmax(axis=1))
+    more = votes[:, :, None] > votes[:, None, :]
+    gaps = found.probabilities[:, :, None] - found.probabilities[:, None, :]
+    assert (gaps[more] > 0).all()
+    np.testing.assert_array_equal(gaps[votes[:, :, None] == votes[:, None, :]], 0)
+
+
+@pytest.mark.parametrize("workers", ["many", "one"])
+def test_calibrate__one_label_a_task_is_no_certainty_and_a_warning(workers):
+    rng = np.random.default_rng(8)
+    truth = rng.integers(2, size=400)
+    label = np.where(rng.random(400) < 0.25, 1 - truth, truth)
+    who = np.arange(400) % 20 if workers == "many" else np.zeros(400, int)
+    table = {"task": np.arange(400), "worker": who, "label": label}
+    for method in ("auto", "dawid_skene", "majority"):
+        with pytest.warns(pmf.IdentificationWarning, match="no task has 2 labels"):
+            found = pmf.crowd.aggregate(table, method)
+        np.testing.assert_array_equal(found.codes, label)
+        assert 0.6 < found.confidence.mean() < 0.9
+    # what is known of a few tasks says how good workers are: nothing is left to warn of
+    known = {int(task): int(truth[task]) for task in range(30)}
+    assert pmf.crowd.aggregate(table, known=known).confidence.mean() < 0.95

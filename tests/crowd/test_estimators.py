@@ -110,7 +110,8 @@ def test_fit__matrix_is_the_log(log, convert):
     }
     expected = pmf.crowd.aggregate(table, max_passes=estimator.n_iter, tol=estimator.tol)
     np.testing.assert_allclose(estimator.result_.posterior, expected.posterior)
-    np.testing.assert_allclose(estimator.probas_.to_numpy()[3], estimator.priors_)
+    np.testing.assert_allclose(estimator.probas_.to_numpy(), expected.probabilities)
+    np.testing.assert_allclose(expected.posterior[3], estimator.priors_)
     assert estimator.labels_.index.tolist() == list(range(len(matrix)))
     assert set(estimator.labels_) <= {0, 1}
 

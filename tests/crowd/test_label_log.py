@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError
+from pmflib.core.errors import SchemaError, SchemaWarning
 
 TABLE: dict[str, list[Any]] = {
     "task": ["b", "a", "b", "a"],
@@ -112,3 +112,58 @@ def test_read_labels__no_rows_with_classes_are_no_tasks():
     empty = {name: np.array([], np.int64) for name in ("task", "worker", "label")}
     log = pmf.crowd.read_labels(empty, classes=[0, 1])
     assert (log.n_tasks, log.n_workers, log.block.n_rows) == (0, 0, 0)
+
+
+SPELLED = {
+    "task": [" a", "a ", "b", "b", "", " "],
+    "worker": ["u", "v ", "u", " v", "u", "u"],
+    "label": ["Dog", "dog ", "DOG", "NA", "cat", "cat"],
+}
+
+
+def test_read_labels__blanks_case_and_composition_make_no_difference_and_it_is_said():
+    with pytest.warns(SchemaWarning, match="'Dog' for 'DOG', 'dog' for 'DOG'"):
+        log = pmf.crowd.read_labels(SPELLED)
+    assert log.tasks.to_pylist() == ["a", "b"]
+    assert log.workers.to_pylist() == ["u", "v"]
+    assert log.classes.to_pylist() == ["DOG", "cat"]
+    assert log.block.indices.tolist() == [0, 2, 0]
+    assert log.quarantine["reason"].to_pylist() == ["no_task", "no_task"]
+    found = pmf.crowd.aggregate(log, known={" b": "dOG"})
+    assert found.log.known.codes.tolist() == [-1, 0]
+    composed = {"task": [1, 1], "worker": [1, 2], "label": ["e\u0301t", "\u00c9T"]}
+    with pytest.warns(SchemaWarning, match="Unicode composition"):
+        assert pmf.crowd.read_labels(composed).n_classes == 1
+
+
+def test_read_labels__named_classes_that_are_spelled_alike_stay_apart():
+    table = {"task": [1, 1, 2], "worker": [1, 2, 1], "label": ["a", "A", "b"]}
+    assert pmf.crowd.read_labels(table, classes=["A", "a", "B"]).block.indices.tolist() == [1, 3]
+    assert pmf.crowd.read_labels(table, classes=["a", "B"]).block.indices.tolist() == [0, 2, 1]
+
+
+def test_read_labels__an_ordered_categorical_orders_the_classes():
+    pandas = pytest.importorskip("pandas")
+    grades = pandas.Categorical(["low", "high", "low"], ["low", "mid", "high"], ordered=True)
+    table = pandas.DataFrame({"task": [1, 1, 2], "worker": list("aba"), "label": grades})
+    assert pmf.crowd.read_labels(table).classes.to_pylist() == ["low", "high"]
+    assert pmf.crowd.aggregate(table, ordinal=True).log.is_ordered
+    nominal = table.assign(label=table["label"].astype(str))
+    with pytest.raises(SchemaError, match="nothing says how the classes"):
+        pmf.crowd.aggregate(nominal, ordinal=True)
+
+
+def test_read_labels__numbers_inside_texts_are_numbers():
+    table = {"task": [1, 1], "worker": [1, 2], "label": ["10", "9"]}
+    assert pmf.crowd.read_labels(table).classes.to_pylist() == ["9", "10"]
+
+
+def test_read_labels__hundreds_of_labels_are_warned_of_and_thousands_refused():
+    def name(n):
+        each = np.arange(5000)
+        return {"task": each // 2, "worker": each % 2, "label": [f"x{i % n}" for i in each]}
+
+    with pytest.warns(SchemaWarning, match="there are 120 distinct labels"):
+        pmf.crowd.read_labels(name(120))
+    with pytest.raises(SchemaError, match="there are 2500 distinct labels, above 1000"):
+        pmf.crowd.read_labels(name(2500))

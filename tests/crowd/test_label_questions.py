@@ -66,6 +66,7 @@ def test_ask_again__beats_as_many_labels_at_random():
     assert errors["asked"] < 0.7 * errors["random"]
 
 
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.IdentificationWarning")
 def test_ask_again__nobody_is_left_and_nobody_there():
     everybody = {"task": [1, 1, 2, 2], "worker": [1, 2, 1, 2], "label": list("xyxx")}
     asked = pmf.crowd.aggregate(everybody).ask_again(5)

@@ -121,7 +121,7 @@ def test_find_suspicious__contrary_and_constant_workers():
     indptr = np.searchsorted(tasks, np.arange(41))
     labels = SparseBlock(indptr, (workers * 2 + given[tasks, workers]).astype(np.int32))
     posterior = np.where(truth[:, None] == [0, 1], 0.98, 0.02)
-    counts = LabelCounts.from_labels(labels, posterior, 4)
+    counts = LabelCounts.from_labels(labels, posterior, posterior.argmax(axis=1), 4)
     found = find_suspicious(counts, list("abcd"), ["no", "yes"], np.array([0.5, 0.5]))
     assert [(each["worker"], each["reason"], each["n_labels"]) for each in found] == [
         ("b", "worse than chance", 40),

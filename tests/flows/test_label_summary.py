@@ -37,12 +37,17 @@ def test_describe_agreement__names_tasks_and_workers():
     ]
 
 
+def test_describe_agreement__says_that_nothing_is_seen_of_workers_without_two_labels_of_a_task():
+    found = LabelSummary(7, 7, 3, ["a", "b"], [0.5, 0.5], 0.5, 9, converged=True, compared_labels=0)
+    assert next(describe_agreement(found)).startswith("no task has two labels")
+
+
 def test_label_summary__keys_that_the_manifest_has():
     found = LabelSummary(7, 20, 3, ["cat"], [1.0], 0.5, 9, converged=True, method="ds", known=2)
     assert list(found.to_json()) == [
         *("method", "known", "tasks", "labels", "workers", "classes", "prior", "pseudo_count"),
         *("passes", "converged", "subclasses", "power", "left_out_power", "shared_error", "alpha"),
-        *("majority_agreement", "ask_again", "suspicious_workers"),
+        *("compared_labels", "majority_agreement", "ask_again", "suspicious_workers"),
     ]
     assert LabelSummary.find(found.to_json()) == found
     assert LabelSummary.find({"rows": {}}) is None

@@ -290,13 +290,13 @@ def label_partition(
                 n_labels = np.diff(labels.indptr)
                 counted = drop_repeated(labels, copied_groups, n_classes)
                 probabilities = calibration.apply(counted, posterior, block.codes)
-                chosen = posterior.argmax(axis=1)
+                chosen = probabilities.argmax(axis=1)
                 table = make_label_table(
                     tasks, chosen, probabilities, n_labels, block.is_known, classes
                 )
                 writer.write_table(table)
                 vote_counts.append(
-                    LabelCounts.from_labels(labels, posterior, n_workers, block.is_known)
+                    LabelCounts.from_labels(labels, posterior, chosen, n_workers, block.is_known)
                 )
                 uncertain = pick_uncertain([uncertain, list_questions(table, labels)])
     hand_in(out)

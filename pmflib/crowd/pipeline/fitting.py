@@ -315,6 +315,7 @@ def write_labels(
         left_out_power=calibration.left_out_power,
         shared_error=calibration.shared_error,
         alpha=counts.alpha,
+        compared_labels=round(float(counts.coincidences.sum())),
         majority_agreement=counts.majority_agreement,
         ask_again=choose_asked_workers(uncertain, calibration, labels.workers, labels.classes),
         suspicious_workers=find_suspicious(

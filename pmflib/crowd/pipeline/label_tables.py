@@ -52,7 +52,7 @@ def make_label_table(
     tasks
         Names of the tasks.
     chosen
-        int64 of shape (n_tasks,): class of each task, by the posterior of the method.
+        int64 of shape (n_tasks,): class of each task, the most probable one.
     probabilities
         float64 of shape (n_tasks, n_classes), calibrated.
     n_labels

@@ -67,6 +67,9 @@ class LabelSummary:
         Share of shared errors; None where that is not known.
     alpha
         Krippendorff's alpha; None where it is not defined.
+    compared_labels
+        Labels of tasks that have another one: without any, nothing is seen of how good workers are; None where that is
+        not known.
     majority_agreement
         Share of the tasks whose label is the majority's; None without labels.
     ask_again
@@ -92,6 +95,7 @@ class LabelSummary:
     left_out_power: float | None = None
     shared_error: float | None = None
     alpha: float | None = None
+    compared_labels: int | None = None
     majority_agreement: float | None = None
     ask_again: Sequence[AskedTask] = ()
     suspicious_workers: Sequence[SuspiciousWorker] = field(default_factory=list)

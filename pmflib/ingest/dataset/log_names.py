@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pmflib.config import SourceConfig
+from pmflib.core.defaults import MOST_CLASSES
 from pmflib.core.errors import SchemaError
 from pmflib.core.json_files import parse_json
 from pmflib.ingest.long_draft import MAX_VARIABLES
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import Source, find_digest
-from pmflib.schema import Schema, Variable
-from pmflib.schema.drafting.level_order import natural_key
+from pmflib.schema import Schema
+from pmflib.schema.class_names import make_class_variable, sort_names, unify_classes
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.file_digests import read_checked
@@ -27,8 +28,6 @@ VERSION = 1
 """Version of the artefact: raised when its content changes."""
 NAMES_FILE = "census.json"
 """File of the names in the folder of its artefact, whose kind is "census": both are names in stores there are."""
-MAX_CLASSES = 1000
-"""Most distinct labels: with more it is not the label column."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class LogNames:
         for part in parts:
             workers.update(part.workers)
             labels.update(part.labels)
-        return LogNames(_sort(workers), _sort(labels))
+        return LogNames(sort_names(workers), sort_names(labels))
 
     def save(self, path: Path) -> None:
         """Write the names as JSON."""
@@ -92,7 +91,7 @@ def find_log_names(source: Source, config: SourceConfig) -> LogNames:
         labels.update(_distinct(raw.batch.column(config.value)))
         for column, found, most in (
             (config.variable, workers, MAX_VARIABLES),
-            (config.value, labels, MAX_CLASSES),
+            (config.value, labels, MOST_CLASSES),
         ):
             if len(found) > most:
                 raise SchemaError(
@@ -100,7 +99,7 @@ def find_log_names(source: Source, config: SourceConfig) -> LogNames:
                     "the worker and the label"
                 )
     missing = {text.strip() for text in config.missing}
-    return LogNames(_sort(workers - {""}), _sort(labels - missing))
+    return LogNames(sort_names(workers - {""}), sort_names(labels - missing))
 
 
 def build_log_names(source: Source, config: SourceConfig, root: str) -> Entry:
@@ -157,13 +156,20 @@ def make_label_schema(
     ------
     SchemaError
         If there is no worker or no label.
+
+    Warns
+    -----
+    SchemaWarning
+        If labels that are spelled alike, but for case or Unicode composition, are taken for one; if there are hundreds.
     """
-    levels = tuple(classes) if classes is not None else names.labels
+    levels = tuple(classes) if classes is not None else unify_classes(names.labels)
     if not names.workers or not levels:
         raise SchemaError(
             f"{len(names.workers)} workers and {len(levels)} labels were found; check the names of the columns"
         )
-    return Schema(tuple(Variable(name, levels, missing=config.missing) for name in names.workers))
+    return Schema(
+        tuple(make_class_variable(name, levels, config.missing) for name in names.workers)
+    )
 
 
 def check_label_schema(schema: Schema) -> Schema:
@@ -199,11 +205,11 @@ def narrow_schema(schema: Schema, names: LogNames, config: SourceConfig) -> Sche
     """
     levels = schema[0].levels
     codes = {schema[0].encode_value(label) for label in names.labels}
-    labels = _sort({levels[code] for code in codes if code >= 0})
+    labels = sort_names({levels[code] for code in codes if code >= 0})
     workers = tuple(name for name in names.workers if name in schema)
     if not workers or not labels:
         return schema
-    return make_label_schema(LogNames(workers, labels), config)
+    return make_label_schema(LogNames(workers, labels), config, labels)
 
 
 def _distinct(column: pa.Array) -> set[str]:
@@ -218,7 +224,3 @@ def _distinct(column: pa.Array) -> set[str]:
             continue
         texts.add(text.strip())
     return texts
-
-
-def _sort(texts: set[str]) -> tuple[str, ...]:
-    return tuple(sorted(texts, key=lambda text: (natural_key(text), text)))

@@ -234,7 +234,13 @@ class ValueEncoder:
         encoding_of = []
         self._variables = []
         for variable in schema.variables:
-            key = (variable.levels, variable.edges, variable.missing, variable.other)
+            key = (
+                variable.levels,
+                variable.edges,
+                variable.missing,
+                variable.other,
+                variable.folded,
+            )
             if key not in encodings:
                 encodings[key] = len(encodings)
                 self._variables.append(variable)

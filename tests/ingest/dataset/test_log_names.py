@@ -1,7 +1,7 @@
 import pytest
 
 from pmflib.config import make_source
-from pmflib.core.errors import SchemaError
+from pmflib.core.errors import SchemaError, SchemaWarning
 from pmflib.ingest.dataset.log_names import (
     LogNames,
     find_log_names,
@@ -67,3 +67,18 @@ def test_log_names__saved_and_loaded(tmp_path):
     names = LogNames(("w2", "w10"), ("ja", "ä"))
     names.save(tmp_path / "census.json")
     assert LogNames.load(tmp_path / "census.json") == names
+
+
+def test_make_label_schema__labels_that_are_spelled_alike_are_one():
+    with pytest.warns(SchemaWarning, match="'dog' for 'Dog'"):
+        schema = make_label_schema(LogNames(("u",), ("Dog", "cat", "dog")), SOURCE)
+    label = schema[0]
+    assert label.levels == ("Dog", "cat")
+    assert [label.encode_value(text) for text in (" DOG ", "dog", "CAT", "NA", "Na", "cow")] == [
+        *(0, 0, 1, -1, -2, -2)
+    ]
+    assert type(label).from_json(label.to_json()) == label
+    apart = make_label_schema(LogNames(("u",), ()), SOURCE, ["dog", "Dog"])[0]
+    assert [apart.encode_value(text) for text in ("dog", "Dog", "DOG")] == [0, 1, -2]
+    with pytest.warns(SchemaWarning, match="there are 101 distinct labels"):
+        make_label_schema(LogNames(("u",), tuple(f"c{i}" for i in range(101))), SOURCE)
