@@ -11,6 +11,7 @@ from pmflib.quality.findings import hold_back
 from pmflib.quality.row_guards import check_reason
 from pmflib.running.workers import share_workers
 from pmflib.store.artefacts import Reference
+from pmflib.store.run_records import find_last_run, name_labelling
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import record_run
 from pmflib_tasks.crowd_model import crowd_model
@@ -45,7 +46,9 @@ def crowd_flow(config: str) -> dict[str, Any]:
     ):
         stages = run.stages
         label_names = list_log_names(checked, address)
-        stages["dataset"] = ingest(checked, address, label_names)
+        last = find_last_run(open_store(checked), name_labelling(checked.name))
+        base = None if last is None else last.stages["dataset"]
+        stages["dataset"] = ingest(checked, address, label_names, base=base)
         hold_back_undecodable(checked, stages["dataset"])
         if checked.crowd.known is not None:
             stages["known"] = find_known_labels(checked, stages["dataset"], address)

@@ -80,7 +80,6 @@ def find_labels(
                 store,
                 dataset,
                 schema,
-                n_folds=config.store.folds,
                 memory=memory,
                 known=known,
             )

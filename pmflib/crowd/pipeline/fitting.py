@@ -43,7 +43,7 @@ PAIRS = "pairs"
 CROWD_MODEL = "crowd-model"
 """Zarr group of a crowd model, in the folder of its artefact."""
 LABELS = "labels"
-"""Folder of the true labels, a Parquet file per partition."""
+"""Folder of the true labels, a Parquet file per fold."""
 WORKERS = "workers.parquet"
 """Table of the workers, beside the labels."""
 STATE = "state.npz"
@@ -269,7 +269,7 @@ def remember_log_likelihoods(
 
 
 def write_labels(
-    labels: StoredLabels, fit: CrowdFit, folder: Path, on_partition: Callable[[int, int], None]
+    labels: StoredLabels, fit: CrowdFit, folder: Path, on_fold: Callable[[int, int], None]
 ) -> LabelSummary:
     """Write the true labels of all tasks, and what is known of the workers.
 
@@ -281,7 +281,7 @@ def write_labels(
         Crowd model, and how it was found.
     folder
         Existing folder.
-    on_partition
+    on_fold
         As for `StoredLabels.label`.
 
     Returns
@@ -290,7 +290,7 @@ def write_labels(
     """
     (folder / LABELS).mkdir()
     calibration = labels.calibrate(fit.model)
-    counts, uncertain = labels.label(fit.model, calibration, folder / LABELS, on_partition)
+    counts, uncertain = labels.label(fit.model, calibration, folder / LABELS, on_fold)
     copies = labels.find_copies(fit.model, calibration)
     n_labels = counts.given.sum(axis=1)
     table = make_worker_table(

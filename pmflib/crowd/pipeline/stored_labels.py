@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,7 +27,7 @@ from pmflib.crowd.pipeline.block_groups import (
     count_worker_pairs_of_groups,
     evaluate_label_group,
     find_copies_in_groups,
-    label_partition,
+    label_fold,
     load_voted,
     plan_label_passes,
     plan_worker_counts,
@@ -34,6 +36,7 @@ from pmflib.crowd.pipeline.block_groups import (
     take_group_tasks,
 )
 from pmflib.crowd.pipeline.known_files import KNOWN
+from pmflib.crowd.pipeline.label_blocks import LabelReference, group_folds, list_label_blocks
 from pmflib.crowd.pipeline.label_tables import make_question_fields, pick_uncertain
 from pmflib.crowd.workers import MOST_LABEL_PAIRS, Copies
 from pmflib.em.block_source import StoredBlocks
@@ -49,11 +52,19 @@ from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import name_for_workers
 from pmflib.store.checkpoints import drop_arrived, gather_in
-from pmflib.store.dataset import list_dataset_blocks, list_partitions
 from pmflib.store.sample_blocks import COUNTING_COARSENESS, BlockReference
 
 Groups: TypeAlias = Sequence[Sequence[BlockReference]]
 """Blocks that are worked on together, a Dask task each."""
+
+
+class LabelBlocks(StoredBlocks):
+    """Blocks of a label log, in groups that do not depend on the partitions: see `group_folds`."""
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Groups of whole folds."""
+        return group_folds([each for each in self.blocks if isinstance(each, LabelReference)])
 
 
 class StoredLabels:
@@ -67,8 +78,6 @@ class StoredLabels:
         Where the labels are.
     schema
         Schema of the label log, as from `make_label_schema`.
-    n_folds
-        Number of folds of the dataset; all of them are used.
     memory
         What plans may use.
     known
@@ -87,7 +96,6 @@ class StoredLabels:
         dataset: Reference,
         schema: Schema,
         *,
-        n_folds: int,
         memory: ClusterMemory,
         known: Reference | None = None,
     ) -> None:
@@ -95,11 +103,10 @@ class StoredLabels:
         self.workers = schema.names
         self.classes = schema[0].levels
         self.memory = memory
-        self.partitions = list_partitions(store, dataset)
         self.known = "" if known is None else f"{store.address_artefact(known)}/{KNOWN}"
         self._digests = schema.digest, "" if known is None else known.digest
-        blocks = list_dataset_blocks(store, dataset, range(n_folds))
-        self.source = StoredBlocks(blocks, schema.offsets, client)
+        self.blocks = list_label_blocks(store, dataset, schema)
+        self.source = LabelBlocks(self.blocks, schema.offsets, client)
 
     def digest(self) -> str:
         """SHA-256 that other labels do not have, in hexadecimal: states of passes are kept with it."""
@@ -152,12 +159,8 @@ class StoredLabels:
         load = partial(
             load_voted, n_workers=self.n_workers, n_classes=self.n_classes, known=self.known
         )
-        self.source = StoredBlocks(
-            self.source.blocks,
-            self.source.offsets,
-            self.client,
-            is_kept=True,
-            load=load,
+        self.source = LabelBlocks(
+            self.blocks, self.source.offsets, self.client, is_kept=True, load=load
         )
 
     def evaluate(self, weights: LogWeights) -> EMStatistics:
@@ -320,9 +323,9 @@ class StoredLabels:
         model: CrowdModel,
         calibration: Calibration,
         folder: Path,
-        on_partition: Callable[[int, int], None],
+        on_fold: Callable[[int, int], None],
     ) -> tuple[LabelCounts, pa.Table]:
-        """Write the true labels of every partition's tasks, and their probabilities, to Parquet.
+        """Write the true labels of all tasks, and their probabilities, to Parquet, a file for each fold.
 
         Parameters
         ----------
@@ -331,28 +334,29 @@ class StoredLabels:
         calibration
             How confidence is found.
         folder
-            Existing folder, for a file per partition.
-        on_partition
-            Called with the number of partitions done and in all, each time one is: progress.
+            Existing folder, for a file per fold that has tasks.
+        on_fold
+            Called with the number of folds done and in all, each time one is: progress.
 
         Returns
         -------
         Sums over all tasks, and those that are least certain, as from `list_questions`.
         """
-        n_files = len(self.partitions)
         name = name_for_workers(folder)
-        files = [
-            (path, f"{name}/part-{index:05}.parquet") for index, path in enumerate(self.partitions)
+        by_fold = [[*blocks] for _, blocks in groupby(self.blocks, key=attrgetter("fold"))]
+        n_files = len(by_fold)
+        parts = [
+            (blocks, f"{name}/part-{blocks[0].fold:05}.parquet") for blocks in by_fold
         ]
         counted = map_items(
             self.client,
-            label_partition,
-            files,
+            label_fold,
+            parts,
             self.classes,
             self.known,
             LogWeights.from_model(model, with_votes=False),
             calibration,
-            on_result=lambda n_done: on_partition(n_done, n_files),
+            on_result=lambda n_done: on_fold(n_done, n_files),
         )
         drop_arrived(gather_in(folder))
         none = LabelCounts.zero(self.n_workers, self.n_classes)

@@ -93,8 +93,14 @@ class BuildJob:
 
     @property
     def origin(self) -> dict[str, object]:
-        """What two datasets must have in common for one to be built upon the other, plain JSON types."""
-        return {**self.options, "folds": self.n_folds, "version": VERSION}
+        """What two datasets must have in common for one to be built upon the other, plain JSON types.
+
+        Of label logs not the schema: files and partitions are encoded with a part of it, and more workers may come.
+        """
+        common = {**self.options, "folds": self.n_folds, "version": VERSION}
+        if self.label_names:
+            del common["schema"]
+        return common
 
     def build(
         self,

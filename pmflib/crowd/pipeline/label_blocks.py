@@ -1,0 +1,202 @@
+"""Tasks of a stored label log in an order of their own: that of the hashes of their identifiers, fold after fold.
+
+A log that has grown night by night lies in other partitions than one that was read at once, and floating-point sums
+over other blocks are other bits. So blocks are put together by fold, which the hash of a task decides, and the tasks of
+a group are sorted by their hashes: what passes see depends on the labels alone.
+
+A partition that was made before some workers came is encoded with a part of the schema; its levels are translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import Block, SparseBlock, concatenate_blocks
+from pmflib.core.hashing import HashArray
+from pmflib.ingest.dataset.identifiers import read_sample_hashes
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.caches import find_local_path
+from pmflib.store.dataset import Layer, list_layers
+from pmflib.store.sample_blocks import (
+    MAX_GROUP,
+    MIN_GROUP,
+    TARGET_GROUPS,
+    BlockReference,
+    read_blocks,
+    read_origins,
+)
+from pmflib.store.zarr_arrays import read_arrays
+
+B = TypeVar("B", bound=BlockReference)
+
+
+@dataclass(frozen=True)
+class LabelReference(BlockReference):
+    """Location of a block of a label log.
+
+    Parameters
+    ----------
+    levels
+        int32 of shape (n_own_workers, n_own_classes): level of the log's schema for each of the partition's, -1 where
+        the schema has none; None where the two are the same.
+    """
+
+    levels: IntArray | None = field(default=None, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kind, values = super().__reduce__()
+        return kind, (*values, self.levels)
+
+
+def list_label_blocks(
+    store: Store, dataset: Reference, schema: Schema, folds: Iterable[int] | None = None
+) -> list[LabelReference]:
+    """Blocks of a label log, in the order of their folds.
+
+    Parameters
+    ----------
+    store, dataset
+        Where the labels are.
+    schema
+        Schema of the log; a partition may have been made with a part of it.
+    folds
+        Folds; None is all.
+
+    Raises
+    ------
+    StoreError
+        If the dataset or a partition is not in the store, or damaged.
+    """
+    known: dict[str, IntArray | None] = {schema.digest: None}
+    chosen = None if folds is None else {*folds}
+    blocks = []
+    for layer in list_layers(store, dataset):
+        entry = store.find(layer.partition.identity)
+        digest = "" if entry is None else str(entry.options.get("schema", ""))
+        levels = known[digest] if digest in known else find_part_levels(layer, schema)
+        known |= {digest: levels} if digest else {}
+        blocks += [
+            LabelReference(
+                block.path,
+                block.start,
+                block.stop,
+                block.fold,
+                block.n_observed,
+                block.nbytes,
+                block.superseded,
+                levels,
+            )
+            for block in layer.blocks
+            if chosen is None or block.fold in chosen
+        ]
+    return sorted(blocks, key=attrgetter("fold"))
+
+
+def find_part_levels(layer: Layer, schema: Schema) -> IntArray | None:
+    """Levels of a schema for those of a partition, as in `LabelReference`; None where they are the same."""
+    path = find_local_path(layer.path)
+    part = Schema.from_json(read_arrays(path, [])[1]["schema"])
+    if part.digest == schema.digest:
+        return None
+    codes = {name: code for code, name in enumerate(schema[0].levels)}
+    classes = np.array([codes.get(name, -1) for name in part[0].levels])
+    rows = {name: row for row, name in enumerate(schema.names)}
+    workers = np.array([rows.get(name, -1) for name in part.names])
+    levels = workers[:, None] * len(codes) + classes
+    levels[(workers[:, None] < 0) | (classes < 0)] = -1
+    return levels.astype(np.int32)
+
+
+def group_folds(blocks: Sequence[LabelReference]) -> list[list[LabelReference]]:
+    """Put the blocks of one fold, or of several that follow each other, together until a group is worth a task.
+
+    Groups depend on how many labels each fold has, and on nothing else.
+
+    Parameters
+    ----------
+    blocks
+        In the order of their folds.
+    """
+    n_labels = sum(block.n_observed for block in blocks)
+    target = min(MAX_GROUP, max(MIN_GROUP, n_labels // TARGET_GROUPS))
+    groups: list[list[LabelReference]] = []
+    filled = target
+    for _, fold in groupby(blocks, key=attrgetter("fold")):
+        if filled >= target:
+            groups.append([])
+            filled = 0
+        groups[-1] += fold
+        filled = sum(block.n_observed for block in groups[-1])
+    return groups
+
+
+def read_tasks(group: Sequence[BlockReference], offsets: IntArray) -> tuple[SparseBlock, IntArray]:
+    """Read the tasks of a group as one block, sorted by the hashes of their identifiers.
+
+    Parameters
+    ----------
+    group
+        As from `join_neighbours`, at least one reference.
+    offsets
+        int64 of shape (n_workers + 1,): levels of the workers in the schema of the log.
+
+    Returns
+    -------
+    The labels, and int64 of shape (n_tasks,): which of the group's rows each task was. Two tasks with one hash stay in
+    the order of the group.
+    """
+    parts: list[Block] = []
+    hashes: dict[str, HashArray] = {}
+    found = []
+    for reference, block in zip(group, read_blocks(group), strict=True):
+        levels = reference.levels if isinstance(reference, LabelReference) else None
+        if levels is not None:
+            own = np.arange(len(levels) + 1, dtype=np.int64) * levels.shape[1]
+            labels = block.to_sparse(own)
+            block = SparseBlock(labels.indptr, levels.ravel()[labels.indices])
+        parts.append(block.to_sparse(offsets))
+        if reference.path not in hashes:
+            hashes[reference.path] = read_sample_hashes(find_local_path(reference.path))
+        found.append(hashes[reference.path][reference.rows])
+    joined = concatenate_blocks(parts, offsets).to_sparse(offsets)
+    order = np.argsort(np.concatenate(found), kind="stable")
+    return joined.take(order), order
+
+
+def join_neighbours(group: Sequence[B]) -> list[B]:
+    """References to the same rows by partition, those that follow each other as one: blocks are small to read."""
+    joined: list[B] = []
+    for block in sorted(group, key=attrgetter("path", "start")):
+        last = joined[-1] if joined else None
+        if last is None or (last.path, last.stop) != (block.path, block.start):
+            joined.append(block)
+            continue
+        gone = [each for each in (last.superseded, block.superseded) if each is not None]
+        joined[-1] = replace(
+            last,
+            stop=block.stop,
+            n_observed=last.n_observed + block.n_observed,
+            nbytes=last.nbytes + block.nbytes,
+            superseded=np.concatenate(gone) if gone else None,
+        )
+    return joined
+
+
+def read_task_names(group: Sequence[BlockReference], order: IntArray) -> list[str]:
+    """Identifiers of the tasks of a group, in the order that `read_tasks` has found."""
+    texts: dict[str, list[str]] = {}
+    names: list[str] = []
+    for reference in group:
+        if reference.path not in texts:
+            texts[reference.path] = read_origins(find_local_path(reference.path))[1]
+        mine = texts[reference.path]
+        names += [mine[row] for row in reference.rows.tolist()]
+    return [names[row] for row in order.tolist()]
