@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,6 @@ def pass_gate(
 ) -> GateDecision:
     """Compare a new model with the live one, on today's dataset and on that of the live model, and decide."""
     store = open_store(config)
-    objection = explain_withdrawal(list_records(store, config.name), new)
-    settle = partial(decide, config.gate, objection=objection)
-    if obstacle := find_obstacle(store, new, live):
-        return settle(obstacle, None)
 
     def weigh(dataset_of: Reference) -> PairedGain | str:
         entry = store.find(compare.fn(config, dataset_of, new, live, address).identity)
@@ -95,8 +91,41 @@ def pass_gate(
         found = PairedGain.from_json(entry.summary)
         return found if found.cells else "no test sample has an observed cell"
 
+    obstacle = find_obstacle(store, new, live)
+    return settle_gate(config, config.name, dataset, new, live, weigh, obstacle)
+
+
+def settle_gate(
+    config: PipelineConfig,
+    name: str,
+    dataset: Reference,
+    new: Reference,
+    live: Reference,
+    weigh: Callable[[Reference], PairedGain | str],
+    obstacle: str = "",
+) -> GateDecision:
+    """Decide by what is held out of today's dataset, and of that of the live model.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    name
+        Name of its history, or of that of its labels.
+    dataset, new, live
+        Today's dataset, and the models.
+    weigh
+        Gain of the new model over the live one on what is held out of a dataset; or why there is none.
+    obstacle
+        Why the two cannot be compared, as a clause; "" if they can.
+    """
+    store = open_store(config)
+    objection = explain_withdrawal(list_records(store, name), new)
+    settle = partial(decide, config.gate, objection=objection)
+    if obstacle:
+        return settle(obstacle, None)
     today = weigh(dataset)
-    made = find_run_of(store, config.name, live)
+    made = find_run_of(store, name, live)
     reference = None if made is None else made.stages.get("dataset")
     if reference is None:
         return settle(today, "no record says what data the live model was made from")

@@ -41,6 +41,7 @@ from pmflib.crowd.pipeline.label_tables import (
     make_question_fields,
     pick_uncertain,
 )
+from pmflib.crowd.pipeline.worker_models import sum_gains
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.crowd.workers import BYTES_OF_PAIR, MOST_LABEL_PAIRS, Copies, find_copies
 from pmflib.em.memory import plan_em
@@ -173,6 +174,12 @@ def score_known_group(
 ) -> KnownScores:
     """Score the known tasks of a group, loaded or not: see `pmflib.crowd.known_intercepts.score_known`."""
     return score_known(_load_group(group, model.n_workers, n_classes, known), model, every)
+
+
+def compare_fold(item: tuple[Sequence[BlockReference], CrowdModel, CrowdModel]) -> FloatArray:
+    """Sums over the tasks of a fold that neither of two models has seen: see `sum_gains`."""
+    group, new, live = item
+    return sum_gains(_read_joined(group, new.n_workers, new.n_classes), new, live)
 
 
 def find_copies_in_groups(

@@ -31,6 +31,7 @@ from pmflib.crowd.pipeline.label_tables import (
 )
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.crowd.pipeline.summaries import LabelSummary, PairsSummary
+from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.crowd.starts import find_likeliest_start
 from pmflib.crowd.workers import find_suspicious, make_worker_table
 from pmflib.em.checkpoint import Checkpoint, digest_fit
@@ -266,6 +267,42 @@ def remember_log_likelihoods(
         return known[n_calls - 1]
 
     return score_once
+
+
+def write_worker_model(
+    labels: StoredLabels, fit: CrowdFit, folder: Path, *, least_folds: int, n_folds: int
+) -> dict[str, object]:
+    """Write what passes have found of the workers, as a model that can be live.
+
+    Parameters
+    ----------
+    labels
+        The label log.
+    fit
+        As from `fit_stored_labels`.
+    folder
+        Existing folder.
+    least_folds, n_folds
+        Folds that are held out at least, and folds of the log.
+
+    Returns
+    -------
+    What the model is, plain JSON types.
+    """
+    held_out = labels.hold_out(fit.model, least_folds, n_folds)
+    names = labels.workers, labels.classes
+    model = WorkerModel(fit.model, *names, fit.n_passes, fit.converged, held_out)
+    model.save(folder / MODEL)
+    return {
+        "workers": labels.n_workers,
+        "classes": list(labels.classes),
+        "prior": fit.model.prior.tolist(),
+        "pseudo_count": fit.model.pseudo_count,
+        "subclasses": fit.model.annotator_model.n_subclasses,
+        "passes": fit.n_passes,
+        "converged": fit.converged,
+        "held_out_folds": len(held_out),
+    }
 
 
 def write_labels(

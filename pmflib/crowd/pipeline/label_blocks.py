@@ -112,7 +112,7 @@ def find_part_levels(layer: Layer, schema: Schema) -> IntArray | None:
     workers = np.array([rows.get(name, -1) for name in part.names])
     levels = workers[:, None] * len(codes) + classes
     levels[(workers[:, None] < 0) | (classes < 0)] = -1
-    return levels.astype(np.int32)
+    return np.asarray(levels, np.int32)
 
 
 def group_folds(blocks: Sequence[LabelReference]) -> list[list[LabelReference]]:
@@ -161,7 +161,7 @@ def read_tasks(group: Sequence[BlockReference], offsets: IntArray) -> tuple[Spar
         if levels is not None:
             own = np.arange(len(levels) + 1, dtype=np.int64) * levels.shape[1]
             labels = block.to_sparse(own)
-            block = SparseBlock(labels.indptr, levels.ravel()[labels.indices])
+            block = _drop_unknown(labels.indptr, levels.ravel()[labels.indices])
         parts.append(block.to_sparse(offsets))
         if reference.path not in hashes:
             hashes[reference.path] = read_sample_hashes(find_local_path(reference.path))
@@ -169,6 +169,13 @@ def read_tasks(group: Sequence[BlockReference], offsets: IntArray) -> tuple[Spar
     joined = concatenate_blocks(parts, offsets).to_sparse(offsets)
     order = np.argsort(np.concatenate(found), kind="stable")
     return joined.take(order), order
+
+
+def _drop_unknown(indptr: IntArray, levels: IntArray) -> SparseBlock:
+    """Labels but for those, -1, of workers that the schema has no more: of an earlier night's log."""
+    known = levels >= 0
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(known, dtype=np.int64)])
+    return SparseBlock(before[indptr], levels[known])
 
 
 def join_neighbours(group: Sequence[B]) -> list[B]:

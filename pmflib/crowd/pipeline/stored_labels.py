@@ -10,6 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from pmflib.core.blocks import SparseBlock, concatenate_blocks
@@ -23,6 +24,7 @@ from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.passes import CrowdPassPlan
 from pmflib.crowd.pipeline.block_groups import (
     MOST_CELLS,
+    compare_fold,
     count_group_label_pairs,
     count_worker_pairs_of_groups,
     evaluate_label_group,
@@ -38,6 +40,12 @@ from pmflib.crowd.pipeline.block_groups import (
 from pmflib.crowd.pipeline.known_files import KNOWN
 from pmflib.crowd.pipeline.label_blocks import LabelReference, group_folds, list_label_blocks
 from pmflib.crowd.pipeline.label_tables import make_question_fields, pick_uncertain
+from pmflib.crowd.pipeline.worker_models import (
+    NO_GAIN,
+    WorkerModel,
+    count_held_out_folds,
+    make_gain,
+)
 from pmflib.crowd.workers import MOST_LABEL_PAIRS, Copies
 from pmflib.em.block_source import StoredBlocks
 from pmflib.em.checkpoint import digest_fit
@@ -48,7 +56,9 @@ from pmflib.running.maps import listen_to_counts, run_blocks
 from pmflib.running.memory import ClusterMemory, MemoryPlan, PlanWorker
 from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
+from pmflib.scoring.comparison import PairedGain, merge_sums
 from pmflib.solvers.crowd.annotator_model import CrowdModel
+from pmflib.solvers.crowd.shrinkage import update_crowd_model
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import name_for_workers
 from pmflib.store.checkpoints import drop_arrived, gather_in
@@ -285,6 +295,56 @@ class StoredLabels:
         shared = self.n_classes, self.known, model, max(1, self.n_tasks // MOST_SCORED)
         return self.source.map_blocks(score_known_group, KnownScores.merge, *shared, name="known")
 
+    def hold_out(self, model: CrowdModel, least: int, n_folds: int) -> dict[int, CrowdModel]:
+        """Crowd model without what the tasks of a fold have said, by fold: of the last folds, as many as are needed.
+
+        Parameters
+        ----------
+        model
+            Estimated from all tasks; one update of it is made, without the fold each time.
+        least
+            Folds that are held out at least.
+        n_folds
+            Folds of the log.
+        """
+        if not self.groups:
+            return {}
+        n_labels = sum(block.n_observed for block in self.blocks)
+        weights = LogWeights.from_model(model, with_votes=True)
+        total, kind = self.evaluate(weights), model.annotator_model
+        found = {}
+        first = n_folds - count_held_out_folds(n_labels, n_folds, least)
+        for fold, blocks in groupby(self.blocks, key=attrgetter("fold")):
+            if fold < first:
+                continue
+            (part,) = map_items(
+                self.client, evaluate_label_group, [[*blocks]], self.n_classes, self.known, weights
+            )
+            # rounding may leave less than nothing of a worker who labelled no other task
+            found[fold] = update_crowd_model(
+                np.maximum(total.level_mass - part.level_mass, 0.0),
+                np.maximum(total.state_mass - part.state_mass, 0.0),
+                kind,
+                model.pseudo_count or 1.0,
+            )
+        return found
+
+    def compare(self, new: WorkerModel, live: WorkerModel) -> PairedGain:
+        """By how much one model predicts labels that both have held out better than another.
+
+        Parameters
+        ----------
+        new, live
+            Models of the same classes; whom one does not know labels as the others do, for it.
+        """
+        both = new.fit_to(self.workers).held_out, live.fit_to(self.workers).held_out
+        items = [
+            ([*blocks], both[0][fold], both[1][fold])
+            for fold, blocks in groupby(self.blocks, key=attrgetter("fold"))
+            if fold in both[0] and fold in both[1]
+        ]
+        return make_gain(merge_sums([NO_GAIN, *map_items(self.client, compare_fold, items)]))
+
     def find_copies(self, model: CrowdModel, calibration: Calibration) -> list[Copies]:
         """Find pairs of workers with the same mistakes, by one worker of the cluster.
 
@@ -345,9 +405,7 @@ class StoredLabels:
         name = name_for_workers(folder)
         by_fold = [[*blocks] for _, blocks in groupby(self.blocks, key=attrgetter("fold"))]
         n_files = len(by_fold)
-        parts = [
-            (blocks, f"{name}/part-{blocks[0].fold:05}.parquet") for blocks in by_fold
-        ]
+        parts = [(blocks, f"{name}/part-{blocks[0].fold:05}.parquet") for blocks in by_fold]
         counted = map_items(
             self.client,
             label_fold,
