@@ -14,6 +14,7 @@ from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.scoring.comparison import PairedGain
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.erasures import list_erased
 from pmflib.store.run_records import Outcome, find_live, name_labelling
 from pmflib_tasks.compare import settle_gate
 from pmflib_tasks.publish import Decision
@@ -105,6 +106,8 @@ def _find_changes(store: Store, new: Reference, live: Reference) -> str:
     made, before = store.find(new.identity), store.find(live.identity)
     if made is None or before is None:
         return "that one is not in the store any more"
+    if before.inputs["dataset"].identity in list_erased(store):
+        return "an erasure has taken out of the store what that one was made from"
     try:
         WorkerModel.load(store.locate(live) / MODEL)
     except StoreError as error:

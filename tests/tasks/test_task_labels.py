@@ -207,7 +207,9 @@ def test_find_labels__new_labels_equal_a_full_run(pipeline, tmp_path, log, worke
     run(config, workers)
     write_label_log(tmp_path / "data" / "b.csv", table, slice(1200, None))
     read, take = [], log_names.find_log_names
-    monkeypatch.setattr(log_names, "find_log_names", lambda s, c: read.append(s) or take(s, c))
+    monkeypatch.setattr(
+        log_names, "find_log_names", lambda s, c, e: read.append(s) or take(s, c, e)
+    )
     grown = run(config, workers)
     assert [source.name for source in read] == ["b.csv"]
     labels, people = read_labels(config, grown)

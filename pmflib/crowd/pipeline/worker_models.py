@@ -68,6 +68,8 @@ class WorkerModel:
             arrays["intercepts"] = (model.intercepts, ("class",))
         attributes = {
             "kind": KIND,
+            # for erasures, which know of no crowd
+            "dimensions": {name: dims for name, (_, dims) in arrays.items()},
             "workers": list(self.workers),
             "classes": list(self.classes),
             "passes": self.passes,
@@ -126,11 +128,6 @@ class WorkerModel:
 
         held_out = {fold: choose(model) for fold, model in self.held_out.items()}
         return replace(self, model=choose(self.model), workers=tuple(workers), held_out=held_out)
-
-    def forget(self, workers: Sequence[str]) -> WorkerModel:
-        """Return the model without some workers."""
-        gone = {*workers}
-        return self.fit_to([name for name in self.workers if name not in gone])
 
     def as_fit(self) -> CrowdFit:
         """The passes, as far as a summary of labels needs them."""
