@@ -18,7 +18,12 @@ from pmflib_tasks.known import find_known_labels
 from pmflib_tasks.label_quality import check_label_quality
 from pmflib_tasks.labels import find_labels
 from pmflib_tasks.log_names import list_log_names
-from pmflib_tasks.publish_labels import choose_worker_model, name_for_people, publish_labels
+from pmflib_tasks.publish_labels import (
+    choose_worker_model,
+    find_warm_start,
+    name_for_people,
+    publish_labels,
+)
 from pmflib_tasks.quality import FINDINGS, read_findings
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import open_store
@@ -60,7 +65,12 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
             stages["crowd_model"] = crowd_model(checked, **stages, address=address)
         known = stages.get("known")
         new = stages["worker_model"] = worker_model(
-            checked, stages["dataset"], stages.get("crowd_model"), address, known
+            checked,
+            stages["dataset"],
+            stages.get("crowd_model"),
+            address,
+            known,
+            find_warm_start(checked),
         )
         decision = choose_worker_model(checked, stages["dataset"], new, address)
         stages["labels"] = find_labels(checked, stages["dataset"], decision.live, address, known)

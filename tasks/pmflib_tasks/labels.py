@@ -58,9 +58,9 @@ def find_labels(
         model = WorkerModel.load(store.locate(worker_model) / MODEL).fit_to(schema.names)
         with open_workers(config, address) as (client, memory):
             labels = StoredLabels(client, store, dataset, schema, memory=memory, known=known)
-            labels.memory.check(
-                partial(labels.plan_passes, model.model.annotator_model.n_subclasses)
-            )
+            plan_worker = partial(labels.plan_passes, model.model.annotator_model.n_subclasses)
+            labels.memory.check(plan_worker)
+            labels.keep_in_memory(plan_worker)
             summary = write_labels(
                 labels, model.as_fit(), folder, partial(report_progress, "labels")
             )

@@ -101,6 +101,17 @@ def choose_worker_model(
     return Decision(outcome, reason, chosen, live, {"gate": facts})
 
 
+def find_warm_start(config: PipelineConfig) -> Reference | None:
+    """Live model that passes may go on from: where that is wanted, and its classes are today's; else None."""
+    store = open_store(config)
+    live = find_live(store, name_labelling(config.name)) if config.crowd.warm else None
+    entry = None if live is None else store.find(live.identity)
+    if entry is None or entry.inputs["dataset"].identity in list_erased(store):
+        return None
+    same = tuple(entry.summary["classes"]) == load_schema(config)[0].levels
+    return live if same and entry.options.get("method") == config.crowd.method else None
+
+
 def _find_changes(store: Store, new: Reference, live: Reference) -> str:
     """What a person, or a new label, has changed since the live model was made, as a clause; "" for nothing."""
     made, before = store.find(new.identity), store.find(live.identity)

@@ -12,9 +12,11 @@ from pmflib.crowd.label_log import check_class_order
 from pmflib.crowd.passes import CrowdFit, plan_passes
 from pmflib.crowd.pipeline.fitting import fit_stored_labels, write_worker_model
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
+from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
-from pmflib.store.artefacts import Reference
+from pmflib.solvers.crowd.annotator_model import CrowdModel
+from pmflib.store.artefacts import Reference, Store
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 1
@@ -27,6 +29,7 @@ def worker_model(
     crowd_model: Reference | None = None,
     address: str = "",
     known: Reference | None = None,
+    warm: Reference | None = None,
 ) -> Reference:
     """Find how good the workers are; whether that is what tasks are labelled by is for the gate to say.
 
@@ -42,6 +45,9 @@ def worker_model(
         Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
     known
         What `pmflib_tasks.known.find_known_labels` returned, where the labels of some tasks are known.
+
+    warm
+        Live model that passes go on from; None for a full run.
 
     Returns
     -------
@@ -69,6 +75,9 @@ def worker_model(
         method["em"] = crowd.em
         options = method | (limits if crowd.em else {})
 
+    if warm is not None:
+        inputs["warm"] = warm
+
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         with open_workers(config, address) as (client, memory):
             labels = StoredLabels(client, store, dataset, schema, memory=memory, known=known)
@@ -76,6 +85,7 @@ def worker_model(
                 labels,
                 plan,
                 start=None if crowd_model is None else store.locate(crowd_model),
+                warm=None if warm is None else _find_start(store, warm, labels),
                 em=crowd.em,
                 work=work,
                 on_pass=lambda fit: report_progress(
@@ -96,6 +106,11 @@ def worker_model(
         version=VERSION,
         write=write,
     ).reference
+
+
+def _find_start(store: Store, warm: Reference, labels: StoredLabels) -> CrowdModel:
+    """Live model, for the workers of today."""
+    return WorkerModel.load(store.locate(warm) / MODEL).fit_to(labels.workers).model
 
 
 def _show(fit: CrowdFit) -> str:

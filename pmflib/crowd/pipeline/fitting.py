@@ -148,6 +148,7 @@ def fit_stored_labels(
     plan: CrowdPassPlan,
     *,
     start: Path | None = None,
+    warm: CrowdModel | None = None,
     em: bool = True,
     work: Path,
     on_pass: Callable[[CrowdFit], None],
@@ -163,6 +164,8 @@ def fit_stored_labels(
         What the passes estimate, and when they end.
     start
         Folder that `write_crowd_model` has written, for passes from the likeliest start; None starts from the votes.
+    warm
+        Model of these workers that passes go on from, with as many subclasses; None for any other start.
     em
         Whether passes are made after a start; without them the start is the result.
     work
@@ -182,6 +185,8 @@ def fit_stored_labels(
     MemoryPlanError
         If parameters and statistics do not fit in memory.
     """
+    if warm is not None:
+        plan = replace(plan, annotator_model=warm.annotator_model, compares_subclasses=False)
     n_subclasses = plan.annotator_model.n_subclasses
 
     def plan_worker(n_threads: int) -> MemoryPlan:
@@ -196,6 +201,8 @@ def fit_stored_labels(
         chosen = replace(plan.annotator_model, n_subclasses=labels.choose_subclasses(plan))
         plan = replace(plan, annotator_model=chosen)
     of_start = () if found is None else (found[0].states, found[0].mass)
+    if warm is not None:
+        of_start = warm.states, warm.mass
     fit_digest = digest_fit(labels.digest(), plan.annotator_model, plan.tol, *of_start)
 
     def open_checkpoint(name: str) -> Checkpoint[CrowdFit]:
@@ -205,7 +212,9 @@ def fit_stored_labels(
     sizes = labels.n_workers, labels.n_classes
     max_passes = plan.max_passes
     start_passes = partial(start_from_votes, labels.evaluate, *sizes, plan.annotator_model)
-    if found is not None:
+    if warm is not None:
+        start_passes = partial(CrowdFit.from_model, replace(warm, intercepts=None))
+    elif found is not None:
         start_passes = partial(
             find_likeliest_start,
             labels.evaluate,

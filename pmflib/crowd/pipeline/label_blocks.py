@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,12 +32,17 @@ from pmflib.store.sample_blocks import (
     MIN_GROUP,
     TARGET_GROUPS,
     BlockReference,
+    list_blocks,
     read_blocks,
     read_origins,
 )
 from pmflib.store.zarr_arrays import read_arrays
 
 B = TypeVar("B", bound=BlockReference)
+
+
+MOST_REMEMBERED = 1 << 18
+"""Labels of a partition that a process remembers, at most: a megabyte or two, for each of 64 partitions."""
 
 
 @dataclass(frozen=True)
@@ -102,17 +109,23 @@ def list_label_blocks(
 
 def find_part_levels(layer: Layer, schema: Schema) -> IntArray | None:
     """Levels of a schema for those of a partition, as in `LabelReference`; None where they are the same."""
-    path = find_local_path(layer.path)
-    part = Schema.from_json(read_arrays(path, [])[1]["schema"])
-    if part.digest == schema.digest:
+    own_workers, own_classes = _read_names(find_local_path(layer.path))
+    if (own_workers, own_classes) == (schema.names, schema[0].levels):
         return None
     codes = {name: code for code, name in enumerate(schema[0].levels)}
-    classes = np.array([codes.get(name, -1) for name in part[0].levels])
+    classes = np.array([codes.get(name, -1) for name in own_classes])
     rows = {name: row for row, name in enumerate(schema.names)}
-    workers = np.array([rows.get(name, -1) for name in part.names])
+    workers = np.array([rows.get(name, -1) for name in own_workers])
     levels = workers[:, None] * len(codes) + classes
     levels[(workers[:, None] < 0) | (classes < 0)] = -1
     return np.asarray(levels, np.int32)
+
+
+@lru_cache(maxsize=64)
+def _read_names(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Workers and classes that a partition was made with."""
+    schema = Schema.from_json(read_arrays(path, [])[1]["schema"])
+    return schema.names, schema[0].levels
 
 
 def group_folds(blocks: Sequence[LabelReference]) -> list[list[LabelReference]]:
@@ -154,21 +167,51 @@ def read_tasks(group: Sequence[BlockReference], offsets: IntArray) -> tuple[Spar
     the order of the group.
     """
     parts: list[Block] = []
-    hashes: dict[str, HashArray] = {}
     found = []
-    for reference, block in zip(group, read_blocks(group), strict=True):
+    for reference in group:
+        block, hashes = _read_rows(reference)
         levels = reference.levels if isinstance(reference, LabelReference) else None
         if levels is not None:
             own = np.arange(len(levels) + 1, dtype=np.int64) * levels.shape[1]
             labels = block.to_sparse(own)
             block = _drop_unknown(labels.indptr, levels.ravel()[labels.indices])
         parts.append(block.to_sparse(offsets))
-        if reference.path not in hashes:
-            hashes[reference.path] = read_sample_hashes(find_local_path(reference.path))
-        found.append(hashes[reference.path][reference.rows])
+        found.append(hashes)
     joined = concatenate_blocks(parts, offsets).to_sparse(offsets)
     order = np.argsort(np.concatenate(found), kind="stable")
     return joined.take(order), order
+
+
+def _read_rows(reference: BlockReference) -> tuple[Block, HashArray]:
+    """Labels of the rows of a reference, by the levels of its partition, and the hashes of their tasks."""
+    path = find_local_path(reference.path)
+    n_labels, rows = _count_labels(path), reference.rows
+    if n_labels <= MOST_REMEMBERED:
+        block, hashes = _remember_partition(path)
+        return block.take(rows), hashes[rows]
+    return next(read_blocks([reference])), read_sample_hashes(path)[rows]
+
+
+@lru_cache(maxsize=256)
+def _count_labels(path: Path) -> int:
+    """Number of labels in a partition."""
+    return sum(block.n_observed for block in list_blocks(path))
+
+
+@lru_cache(maxsize=64)
+def _remember_partition(path: Path) -> tuple[Block, HashArray]:
+    """All rows of a small partition: a night opens those of many nights, which takes longer than to read them."""
+    blocks = list_blocks(path)
+    if not blocks:
+        return SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32)), np.zeros(0, np.uint64)
+    whole = replace(blocks[0], stop=blocks[-1].stop)
+    return next(read_blocks([whole])), read_sample_hashes(path)
+
+
+@lru_cache(maxsize=32)
+def _remember_names(path: Path) -> list[str]:
+    """Tasks of a small partition, in the order of its rows."""
+    return read_origins(path)[1]
 
 
 def _drop_unknown(indptr: IntArray, levels: IntArray) -> SparseBlock:
@@ -199,11 +242,10 @@ def join_neighbours(group: Sequence[B]) -> list[B]:
 
 def read_task_names(group: Sequence[BlockReference], order: IntArray) -> list[str]:
     """Identifiers of the tasks of a group, in the order that `read_tasks` has found."""
-    texts: dict[str, list[str]] = {}
     names: list[str] = []
     for reference in group:
-        if reference.path not in texts:
-            texts[reference.path] = read_origins(find_local_path(reference.path))[1]
-        mine = texts[reference.path]
+        path = find_local_path(reference.path)
+        is_small = _count_labels(path) <= MOST_REMEMBERED
+        mine = _remember_names(path) if is_small else read_origins(path)[1]
         names += [mine[row] for row in reference.rows.tolist()]
     return [names[row] for row in order.tolist()]

@@ -21,8 +21,10 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 
 MOST_COMPARED = 1_000_000
-"""Labels whose pairs are counted, about; of more, those of some folds: shares of agreement are then known to a tenth of
-a per cent."""
+"""New labels whose pairs are counted, about; of more, those of some folds."""
+MOST_BEFORE = 200_000
+"""Labels of the last run that are compared with, about: their share of agreement is then known to a tenth of a per
+cent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,9 @@ def count_new_pairs(store: Store, dataset: Reference, last: Reference, schema: S
     gone = _count_pairs(removed, schema)
     gone = replace(gone, counts=-gone.counts, n_labels=-gone.n_labels)
     new = WorkerPairCounts.merge([_count_pairs(added, schema), gone])
-    few = _choose_folds(before, folds)
+    # where labels were taken away, what is left of new ones
+    new = replace(new, counts=np.maximum(new.counts, 0), n_labels=np.maximum(new.n_labels, 0))
+    few = _choose_folds(before, folds, MOST_BEFORE)
     labels = _read([block for block in before if block.fold in few], schema)
     pairs, agreeing = count_agreement(labels.indptr, labels.indices, schema[0].cardinality)
     return NewPairs(new, sum(block.n_rows for block in added), pairs, agreeing)
@@ -93,10 +97,10 @@ def count_agreement(indptr: IntArray, levels: IntArray, n_classes: int) -> tuple
     return int((lengths * (lengths - 1)).sum()) // 2, int((votes * (votes - 1)).sum()) // 2
 
 
-def _choose_folds(blocks: Sequence[object], folds: set[int]) -> set[int]:
+def _choose_folds(blocks: Sequence[object], folds: set[int], most: int = MOST_COMPARED) -> set[int]:
     """Folds of which about so many labels are compared: all, or the first ones."""
     n_labels = sum(block.n_observed for block in blocks if isinstance(block, LabelReference))
-    n_chosen = max(1, len(folds) * MOST_COMPARED // max(n_labels, MOST_COMPARED))
+    n_chosen = max(1, len(folds) * most // max(n_labels, most))
     return {*sorted(folds)[:n_chosen]}
 
 
