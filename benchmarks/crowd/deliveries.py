@@ -33,9 +33,9 @@ LABELS_PER_TASK, CLASSES = 5, 3
 def split(
     n_labels: int, n_workers: int, n_nights: int, seed: int = 0
 ) -> list[tuple[np.ndarray, ...]]:
-    """Tasks, workers and labels of a first file and of each delivery, a hundredth of the first one's rows each."""
+    """Tasks, workers and labels of a first file and of each delivery, about a hundredth of all labels each."""
     share = n_labels // 100
-    n_tasks = (n_labels + n_nights * share) // LABELS_PER_TASK
+    n_tasks = n_labels // LABELS_PER_TASK
     workers, labels, _ = draw(n_tasks, n_workers, LABELS_PER_TASK, CLASSES, seed)
     tasks = np.repeat(np.arange(n_tasks), LABELS_PER_TASK)
     columns = tasks, workers.ravel(), labels.ravel()

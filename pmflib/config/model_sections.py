@@ -249,7 +249,7 @@ class CrowdConfig(Section):
     def _check_warm(self) -> CrowdConfig:
         if self.warm and self.begins_with_pairs:
             raise ValueError(
-                f"warm = true, and method = {self.method!r} begins with pairs of workers, not with the live model; give "
+                f"warm = true, and method = {self.method!r} begins with pairs of workers, not the live model; give "
                 "a method that passes over the tasks, as 'auto'"
             )
         return self
