@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.core.errors import StoreError
 from pmflib.display.progress import report_progress
 from pmflib.model import JointPMF
 from pmflib.scoring.comparison import PairedGain, compare_stored, find_obstacle
-from pmflib.scoring.gate import GateDecision, decide
+from pmflib.scoring.gate import GateDecision
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.model_history import explain_withdrawal
-from pmflib.store.run_records import find_run_of, list_records
+from pmflib_tasks.gate import settle_gate
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 # 2: models for a target are compared by it
@@ -93,47 +90,3 @@ def pass_gate(
 
     obstacle = find_obstacle(store, new, live)
     return settle_gate(config, config.name, dataset, new, live, weigh, obstacle)
-
-
-def settle_gate(
-    config: PipelineConfig,
-    name: str,
-    dataset: Reference,
-    new: Reference,
-    live: Reference,
-    weigh: Callable[[Reference], PairedGain | str],
-    obstacle: str = "",
-) -> GateDecision:
-    """Decide by what is held out of today's dataset, and of that of the live model.
-
-    Parameters
-    ----------
-    config
-        The pipeline.
-    name
-        Name of its history, or of that of its labels.
-    dataset, new, live
-        Today's dataset, and the models.
-    weigh
-        Gain of the new model over the live one on what is held out of a dataset; or why there is none.
-    obstacle
-        Why the two cannot be compared, as a clause; "" if they can.
-    """
-    store = open_store(config)
-    objection = explain_withdrawal(list_records(store, name), new)
-    settle = partial(decide, config.gate, objection=objection)
-    if obstacle:
-        return settle(obstacle, None)
-    today = weigh(dataset)
-    made = find_run_of(store, name, live)
-    reference = None if made is None else made.stages.get("dataset")
-    if reference is None:
-        return settle(today, "no record says what data the live model was made from")
-    if reference.digest == dataset.digest:
-        return settle(today, None)
-    try:
-        return settle(today, weigh(reference))
-    except StoreError:
-        return settle(
-            today, "the data that the live model was made from are gone from the store, or damaged"
-        )

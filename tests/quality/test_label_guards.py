@@ -119,4 +119,4 @@ def test_assess_agreement__abstains_without_pairs():
 
 def test_quality_config__refuses_limits_that_are_in_the_wrong_order():
     with pytest.raises(ValueError, match="would never be reached"):
-        QualityConfig(agreement={"warn": 0.3, "stop": 0.2})
+        QualityConfig.model_validate({"agreement": {"warn": 0.3, "stop": 0.2}})

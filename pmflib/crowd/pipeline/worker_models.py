@@ -186,8 +186,8 @@ def _predict_others(labels: SparseBlock, model: CrowdModel) -> FloatArray:
     scores -= scores.max(axis=1, keepdims=True, initial=-np.inf)
     chances = np.exp(scores)
     given = model.mass / np.maximum(model.mass.sum(axis=1, keepdims=True), FLOOR)
-    told = given.reshape(-1, weights.n_states)[labels.indices]
-    found = (chances * told).sum(axis=1) / chances.sum(axis=1)
+    likely = given.reshape(-1, weights.n_states)[labels.indices]
+    found = (chances * likely).sum(axis=1) / chances.sum(axis=1)
     logs = np.log(np.maximum(found, FLOOR))
     return np.bincount(tasks, logs, minlength=labels.n_rows).astype(np.float64)
 
