@@ -102,7 +102,7 @@ def main() -> None:
             seconds, facts = run_command(root / "log", root / "nights")
             if options.warm and not night:
                 file = root / "nights" / "pipeline.toml"
-                text = file.read_text("utf-8").replace("[crowd]", "[crowd]\nwarm = true")
+                text = file.read_text("utf-8").replace("\n[crowd]", "\n[crowd]\nwarm = true")
                 file.write_text(text, "utf-8")
             spent.append(seconds)
             print(
