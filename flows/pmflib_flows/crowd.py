@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any
 
 from pmflib.config import PipelineConfig, load_config
 from pmflib.crowd.pipeline.summaries import LabelSummary
-from pmflib.ingest.dataset.accounts import Account
-from pmflib.quality.findings import hold_back
-from pmflib.quality.row_guards import check_reason
+from pmflib.quality.findings import accept, condense, hold_back
 from pmflib.running.workers import share_workers
-from pmflib.store.artefacts import Reference
+from pmflib.store.run_records import RunRecord, find_last_run, name_labelling
 from pmflib_flows.pipeline_flow import pipeline_flow
-from pmflib_flows.recording import record_run
+from pmflib_flows.recording import RunDraft, record_run
+from pmflib_tasks.compare_workers import choose_worker_model
 from pmflib_tasks.crowd_model import crowd_model
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.known import find_known_labels
+from pmflib_tasks.label_quality import check_label_quality
 from pmflib_tasks.labels import find_labels
+from pmflib_tasks.live_workers import find_warm_start
 from pmflib_tasks.log_names import list_log_names
-from pmflib_tasks.publish_labels import locate_labels, publish_labels
+from pmflib_tasks.publish_labels import name_for_people, publish_labels
+from pmflib_tasks.quality import FINDINGS, read_findings
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import open_store
+from pmflib_tasks.worker_model import worker_model
 from pmflib_tasks.worker_pairs import worker_pairs
 
 
 @pipeline_flow(name="crowd")
-def crowd_flow(config: str) -> dict[str, Any]:
+def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
     """Find the true labels of a label log.
 
     Parameters
@@ -33,6 +37,8 @@ def crowd_flow(config: str) -> dict[str, Any]:
     config
         Path of a pipeline configuration file whose source is long: sample the task, variable the worker, value the
         label. Its section ``crowd`` names the method and the labels that there are.
+    accept_quality
+        Whether what guards of quality would stop is accepted, this once.
 
     Returns
     -------
@@ -45,31 +51,52 @@ def crowd_flow(config: str) -> dict[str, Any]:
     ):
         stages = run.stages
         label_names = list_log_names(checked, address)
-        stages["dataset"] = ingest(checked, address, label_names)
-        hold_back_undecodable(checked, stages["dataset"])
+        last = find_last_run(open_store(checked), name_labelling(checked.name))
+        base = None if last is None else last.stages["dataset"]
+        stages["dataset"] = ingest(checked, address, label_names, base=base)
+        guard_labels(checked, run, last, accepted=accept_quality)
         if checked.crowd.known is not None:
             stages["known"] = find_known_labels(checked, stages["dataset"], address)
         if checked.crowd.begins_with_pairs:
             stages["pairs"] = worker_pairs(checked, stages["dataset"], address)
             stages["crowd_model"] = crowd_model(checked, **stages, address=address)
-        stages["labels"] = find_labels(
-            checked, stages["dataset"], stages.get("crowd_model"), address, stages.get("known")
+        known = stages.get("known")
+        new = stages["worker_model"] = worker_model(
+            checked,
+            stages["dataset"],
+            stages.get("crowd_model"),
+            address,
+            known,
+            find_warm_start(checked),
         )
-        run.facts |= publish_labels(checked, stages)
+        decision = choose_worker_model(checked, stages["dataset"], new, address)
+        stages["labels"] = find_labels(checked, stages["dataset"], decision.live, address, known)
+        run.facts |= {**decision.facts, **publish_labels(checked, stages)}
         found = LabelSummary.find(run.facts)
         assert found is not None
-        run.outcome, run.reason = "done", f"labels of {found.tasks:,} tasks"
-    return run.facts | locate_labels(open_store(checked), run.stages)
+        run.outcome, run.live, run.before = decision.outcome, decision.live, decision.before
+        run.reason = f"labels of {found.tasks:,} tasks; {decision.reason}"
+    said = {"run": run.number, "outcome": run.outcome, "reason": run.reason}
+    return {**said, **run.facts, **name_for_people(open_store(checked), run.stages)}
 
 
-def hold_back_undecodable(config: PipelineConfig, dataset: Reference) -> None:
-    """Hold a label log back whose rows are not in its encoding, so far as the guard of that reason does not allow it.
+def guard_labels(
+    config: PipelineConfig, run: RunDraft, last: RunRecord | None, *, accepted: bool
+) -> None:
+    """Run the guards on the dataset of a run; its facts get the findings.
 
     Raises
     ------
     QualityError
-        If there are too many such rows.
+        If a guard holds the run back.
     """
-    entry = open_store(config).find(dataset.identity)
-    if entry is not None:
-        hold_back([check_reason("undecodable", Account.from_json(entry.summary), config.quality)])
+    stages = run.stages
+    stages["quality"] = check_label_quality(config, stages["dataset"], last)
+    findings = read_findings(config, stages["quality"])
+    if accepted:
+        findings = accept(findings)
+    # a record names no worker
+    shown = [replace(each, named=()) for each in condense(findings)]
+    run.facts["quality"] = [asdict(each) for each in shown]
+    named_in = f"{stages['quality'].path}/{FINDINGS} of the store"
+    hold_back(findings, "pmf crowd", named_in)

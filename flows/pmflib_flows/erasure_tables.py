@@ -16,7 +16,7 @@ def show_certificate(certificate: Certificate, config: str) -> None:
     asked, found = len(certificate.samples), certificate.samples_found
     out.print(f"Erasure {certificate.erasure}, started {certificate.started}")
     out.print(
-        f"{found:,} of {asked:,} samples were in the store as samples, predictions or answers."
+        f"{found:,} of {asked:,} samples were in the store as samples, predictions, answers, tasks or workers."
     )
     columns = ("kind", "rows taken out", "written again", "deleted")
     rows = [

@@ -79,7 +79,9 @@ class RunDraft:
 
 
 @contextmanager
-def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDraft]:
+def record_run(
+    config: PipelineConfig, action: Action = "run", name: str = ""
+) -> Iterator[RunDraft]:
     """Write the record of a run when it ends: also where it fails, is held back or interrupted.
 
     Parameters
@@ -88,13 +90,15 @@ def record_run(config: PipelineConfig, action: Action = "run") -> Iterator[RunDr
         The pipeline.
     action
         What is being done.
+    name
+        Name of the history, where it is not that of the pipeline, or of its labels if these are found.
 
     Yields
     ------
     The draft, for the run to fill in; once the record is written, with its outcome, reason, live model and number.
     """
     store, started = open_store(config), now()
-    name = name_labelling(config.name) if action == "labels" else config.name
+    name = name or (name_labelling(config.name) if action == "labels" else config.name)
     live = find_live(store, name)
     draft = RunDraft(action, live, live)
     notices: list[Notice] = []

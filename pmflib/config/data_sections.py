@@ -245,6 +245,23 @@ class QualityConfig(Section):
     dependence_drift: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
     """The same of a pair beyond its two variables: against what the pair's old dependence gives with their new
     distributions."""
+    worker_rows: GuardLimits = GuardLimits(warn=0.2, stop=0.5)
+    """Label logs: by how much the share of a new file's labels that its busiest worker gave is above that of any file
+    before, beyond chance."""
+    unknown_workers: GuardLimits = GuardLimits(warn=0.5, stop=0.9)
+    """Label logs: share of a new file's labels by workers whom the last run did not know, beyond chance."""
+    new_classes: GuardLimits = GuardLimits(warn=0)
+    """Label logs: labels that nobody had ever given."""
+    class_shares: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
+    """Label logs: population stability index, at least so large beyond chance, of the labels of a new file against
+    those of the last run."""
+    agreement: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
+    """Label logs: by how much the share of pairs of labels of one task that agree is lower where one of them is new
+    than it was so far, beyond chance."""
+    copies: GuardLimits = GuardLimits(warn=0, stop=0.25)
+    """Label logs: share of the new labels by workers who agree with one other far more than both do with all others."""
+    time_backwards: GuardLimits = GuardLimits(warn=0)
+    """Label logs with times: days by which the newest label of a new file is older than the newest of the last run."""
     false_discoveries: Annotated[float, Field(gt=0, lt=1)] = 0.01
     """Expected share of chance among the drifts that are reported."""
 

@@ -226,6 +226,11 @@ class CrowdConfig(Section):
     """File of tasks whose true label is known, with the columns for tasks and labels that the log has: they are certain
     in the passes as in the result. Rows of other tasks or labels, or that contradict each other, are set aside."""
 
+    warm: bool = False
+    """Whether passes go on from the live model of the workers, which takes a few in place of dozens, and the number of
+    subclasses stays. Labels are then those of a full run but for what `tol` leaves open: not the same bits. For methods
+    that pass over the tasks."""
+
     @property
     def begins_with_pairs(self) -> bool:
         """Whether the method is one of co-occurrences."""
@@ -237,6 +242,15 @@ class CrowdConfig(Section):
             raise ValueError(
                 f"em = false leaves nothing of method = {self.method!r}, which passes over the tasks; give a method of "
                 "co-occurrences, as 'robust'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_warm(self) -> CrowdConfig:
+        if self.warm and self.begins_with_pairs:
+            raise ValueError(
+                f"warm = true, and method = {self.method!r} begins with pairs of workers, not the live model; give "
+                "a method that passes over the tasks, as 'auto'"
             )
         return self
 

@@ -33,6 +33,13 @@ REMEDIES = {
     "scale_drift": "look at this file: was its scale reversed or coded otherwise?",
     "answer_drift": "look at the names in the column of variables",
     "pair_drift": "look at these two columns in the new files",
+    "worker_rows": "look at this worker's labels: a script, or one identifier for many?",
+    "unknown_workers": "look at the names of the workers: were they written otherwise before?",
+    "new_classes": "look whether they are misspelt; [crowd] classes names those that there are",
+    "class_shares": "look at this file: were its labels exchanged, or coded otherwise?",
+    "agreement": "look at this file: were its columns shifted, or its labels exchanged?",
+    "copies": "look at these workers: are they one person, or one script?",
+    "time_backwards": "look whether an old delivery was sent again",
     "dependence_drift": "look whether columns were exchanged in the new files",
 }
 """What a person can do, by guard."""
@@ -58,6 +65,9 @@ class Finding:
         Whether no limit was crossed.
     sentence
         What was found, for a person.
+    named
+        Workers of a label log whom it is about: in ``findings.json``, and in no record, for records are never changed,
+        and whoever is named may want to be forgotten.
     """
 
     guard: str
@@ -67,6 +77,7 @@ class Finding:
     action: Action
     passed: bool
     sentence: str
+    named: tuple[str, ...] = ()
 
 
 def assess(
@@ -181,8 +192,17 @@ def refuse_empty(rows: DatasetAccount) -> None:
     )
 
 
-def hold_back(findings: Sequence[Finding]) -> None:
-    """Raise an error that lists what guards stop.
+def hold_back(findings: Sequence[Finding], command: str = "pmf run", named_in: str = "") -> None:
+    """Raise an error that lists what guards stop, and names the guards in its first line.
+
+    Parameters
+    ----------
+    findings
+        All findings.
+    command
+        Command that would go on with the option ``--accept-quality``.
+    named_in
+        File that names whom the findings are about.
 
     Raises
     ------
@@ -192,14 +212,21 @@ def hold_back(findings: Sequence[Finding]) -> None:
     stopped = [each for each in findings if each.action == "stop"]
     if not stopped:
         return
+    if named_in and any(each.named for each in stopped):
+        named_in = f"\nWorkers are named in {named_in}"
+    else:
+        named_in = ""
     lines = [
         f"  {each.guard}: {each.sentence} (measured {each.measured:.3g}, limit {each.limit:.3g}); "
         f"{REMEDIES[each.guard]}"
         for each in condense(stopped, MOST_NAMED)
     ]
+    guards = ", ".join(dict.fromkeys(each.guard for each in stopped))
     raise QualityError(
-        f"held back by {len(stopped)} findings about the new data; nothing was fitted, and what was live stays live:\n"
+        f"held back by {len(stopped)} findings about the new data, of {guards}; nothing was fitted, and what was live "
+        "stays live:\n"
         + "\n".join(lines)
-        + "\nTo take these data as they are, once: `pmf run --accept-quality`. To allow such data from now on: change "
-        "the limits in [quality]"
+        + named_in
+        + f"\nTo take these data as they are, once: `{command} --accept-quality`. To allow such data from now on: "
+        "change the limits in [quality]"
     )

@@ -19,6 +19,7 @@ from pmflib.quality.distribution_differences import (
     compare_pairs,
     compare_singles,
 )
+from pmflib.quality.label_differences import LabelDifference, compare_labels, read_labelled
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
@@ -238,6 +239,8 @@ class RunDifference:
         Distributions of all shared variables; number of pairs compared, and the largest changes of pairs.
     model, states
         Properties of both models, changed or not; latent states.
+    labels
+        Labels of two runs of a label log, which have no counts and no model of a sample.
     missing
         Sentences: what could not be compared, and why.
     """
@@ -253,6 +256,7 @@ class RunDifference:
     pairs: list[PairChange] | None = None
     model: list[ValueChange] | None = None
     states: list[StateChange] | None = None
+    labels: LabelDifference | None = None
     missing: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
@@ -300,6 +304,10 @@ def compare_runs(
         if not record.options:
             found.missing.append(f"the record of run {record.number} has no configuration")
     runs = first, second
+    if all(record.action == "labels" for record in runs):
+        tables = _open(store, runs, "labels", "labels", read_labelled, collected, found.missing)
+        found.labels = None if tables is None else compare_labels(*tables, most_pairs)
+        return found
     counts = _open(store, runs, "counts", "pairs", _check_counts, collected, found.missing)
     if counts is not None:
         _compare_counts(*counts, found, most_pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from pmflib.quality.drift import (
 )
 from pmflib.quality.findings import Finding, abstain
 from pmflib.quality.row_guards import (
+    Changes,
     FileAccount,
     assess_rows,
     check_columns,
@@ -84,27 +85,13 @@ def check_dataset(
     StoreError
         If an artefact is missing or damaged.
     """
-    accounts: dict[Reference, list[FileAccount]] = {}
-    for stages in (now, last, live):
-        if stages is not None and stages["dataset"] not in accounts:
-            accounts[stages["dataset"]] = read_files(store, stages["dataset"])
-    files = accounts[now["dataset"]]
-    last_files = [] if last is None else accounts[last["dataset"]]
-    changes = find_file_changes(files, last_files)
-    findings = assess_rows(
-        Account.from_json(_summary(store, now["dataset"])),
-        files,
-        None if last is None else Account.from_json(_summary(store, last["dataset"])),
-        changes,
+    findings, changes = check_files(
+        store,
         config,
+        now["dataset"],
+        None if last is None else last["dataset"],
+        () if last is None else _schema_of(store, last).names,
     )
-    findings += check_sizes(changes, last_files, config)
-    known = None
-    if last is not None:
-        known = {name for file in last_files for name in file.ignored_columns}
-        # a column may have been a variable until now
-        known.update(_schema_of(store, last).names)
-    findings += check_columns(files, changes, known, config)
     if live is None or last is None:
         reason = "there is no live model whose data could be compared"
         return findings + [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS]
@@ -114,7 +101,7 @@ def check_dataset(
     tests: list[DriftTests] = []
     if any(change.file.rows.rows_encoded for change in changes.new):
         singles = load_fold_singles(store.locate(live["counts"]) / PAIRS)
-        data = LiveData(accounts[live["dataset"]], singles)
+        data = LiveData(read_files(store, live["dataset"]), singles)
         tests = find_file_drift(schema, layout, data, changes.new)
     else:
         findings += [abstain(guard, "all", "no new rows to compare") for guard in FILE_GUARDS]
@@ -126,6 +113,50 @@ def check_dataset(
     else:
         tests += _compare_pairs(store, schema, now, last, live)
     return findings + assess_drift(tests, config)
+
+
+def check_files(
+    store: Store,
+    config: QualityConfig,
+    dataset: Reference,
+    last: Reference | None,
+    columns: Sequence[str] = (),
+) -> tuple[list[Finding], Changes]:
+    """Run the guards of rows, files and columns, which any layout has.
+
+    Parameters
+    ----------
+    store, config
+        Store that holds the artefacts, and limits.
+    dataset, last
+        Datasets of this run and of the last one that reached its end; None where there is none.
+    columns
+        Variables of the last run: a column may have been one until now.
+
+    Returns
+    -------
+    Findings, also those that passed, and how the files differ.
+
+    Raises
+    ------
+    StoreError
+        If an artefact is missing or damaged.
+    """
+    files = read_files(store, dataset)
+    last_files = [] if last is None else files if last == dataset else read_files(store, last)
+    changes = find_file_changes(files, last_files)
+    findings = assess_rows(
+        Account.from_json(_summary(store, dataset)),
+        files,
+        None if last is None else Account.from_json(_summary(store, last)),
+        changes,
+        config,
+    )
+    findings += check_sizes(changes, last_files, config)
+    known = None
+    if last is not None:
+        known = {*columns, *(name for file in last_files for name in file.ignored_columns)}
+    return findings + check_columns(files, changes, known, config), changes
 
 
 def read_files(store: Store, dataset: Reference) -> list[FileAccount]:

@@ -170,7 +170,9 @@ def gather_report(store: Store, pipeline: str, number: int) -> RunReport:
         if scores is None and record.scores.get("hidden_cells"):
             missing.append("scores: an earlier version of pmf made them; run the pipeline again")
     labels = None
-    if "labels" in stages and (summary := LabelSummary.find(facts)) is not None:
+    made = store.find(stages["labels"].identity) if "labels" in stages else None
+    named = facts if made is None else {**facts, **made.summary}
+    if "labels" in stages and (summary := LabelSummary.find(named)) is not None:
         labels = attempt("labels", partial(gather_labels, store, stages["labels"], summary))
     earlier = [each for each in records if each.number < number and each.action in REPORTED]
     before = next((each for each in reversed(earlier) if each.is_complete), None)

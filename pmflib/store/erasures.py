@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from pmflib.core.errors import PmfError, StoreError
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable
@@ -32,6 +32,9 @@ LOCK = "leases/lock"
 """Object of a store in a bucket that is there while one process is to be alone in it."""
 PURPOSE = "erase"
 """Purpose of the lease of an erasure."""
+
+Erased: TypeAlias = Literal["samples", "workers"]
+"""What an identifier is of: a sample, which is a task of a label log, or a worker of one."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +103,14 @@ class ErasureList:
         hexadecimal.
     erasures
         In order.
+    workers
+        The same as ``samples`` for erased workers of label logs.
     """
 
     salt: str
     samples: dict[str, str] = field(default_factory=dict)
     erasures: list[Erasure] = field(default_factory=list)
+    workers: dict[str, str] = field(default_factory=dict)
 
     @property
     def unfinished(self) -> list[Erasure]:
@@ -116,14 +122,18 @@ class ErasureList:
         """What hashes are combined with, so that lists of different stores have nothing in common."""
         return int(self.salt[:16], 16)
 
-    def add(self, digests: Iterable[str], hashes: Iterable[int]) -> None:
-        """Add samples: the salted digests of their identifiers, and the hashes of these."""
-        for digest, value in zip(digests, hashes, strict=True):
-            self.samples[digest] = f"{value ^ self.mask:016x}"
+    def choose(self, what: Erased) -> dict[str, str]:
+        """Erased samples, or erased workers: what there is of each identifier."""
+        return self.samples if what == "samples" else self.workers
 
-    def list_hashes(self) -> list[int]:
+    def add(self, digests: Iterable[str], hashes: Iterable[int], what: Erased = "samples") -> None:
+        """Add samples or workers: the salted digests of their identifiers, and the hashes of these."""
+        for digest, value in zip(digests, hashes, strict=True):
+            self.choose(what)[digest] = f"{value ^ self.mask:016x}"
+
+    def list_hashes(self, what: Erased = "samples") -> list[int]:
         """64-bit hashes of the erased identifiers."""
-        return [int(value, 16) ^ self.mask for value in self.samples.values()]
+        return [int(value, 16) ^ self.mask for value in self.choose(what).values()]
 
     def forward(self) -> dict[str, Reference]:
         """What took the place of each artefact, by identity, through all erasures."""
@@ -167,10 +177,12 @@ def read_erasures(store: Store) -> ErasureList | None:
             )
             for each in content["erasures"]
         ]
-        found = ErasureList(str(content["salt"]), dict(content["samples"]), erasures)
+        workers = dict(content.get("workers", {}))
+        found = ErasureList(str(content["salt"]), dict(content["samples"]), erasures, workers)
         if len(bytes.fromhex(found.salt)) != SALT_BYTES:
             raise ValueError("its salt was cut short")
         found.list_hashes()
+        found.list_hashes("workers")
     except FileNotFoundError:
         return None
     except PmfError:

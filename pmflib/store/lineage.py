@@ -9,7 +9,7 @@ from typing import Any
 from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.erasures import read_erasures
-from pmflib.store.run_records import COLLECTIONS, RunRecord, list_histories, list_records
+from pmflib.store.run_records import COLLECTIONS, RUNS, RunRecord, list_histories, list_records
 
 DISPENSABLE = frozenset(
     {
@@ -145,9 +145,9 @@ def choose_kept_runs(store: Store, keep_runs: int) -> KeptRuns:
         kept = _choose(records, keep_runs)
         last[name] = max((record.number for record in records), default=0)
         made_by = {
-            record.stages["model"]: record
+            record.model: record
             for record in records
-            if record.action == "run" and "model" in record.stages
+            if record.action in RUNS and record.model is not None
         }
         # what is live now is what the last record says, kept or not
         for live in {record.live for record in [*kept, *records[-1:]]} - {None}:
@@ -160,7 +160,7 @@ def choose_kept_runs(store: Store, keep_runs: int) -> KeptRuns:
 
 
 def _choose(records: Sequence[RunRecord], keep_runs: int) -> list[RunRecord]:
-    runs = [record for record in records if record.action in ("run", "labels")]
+    runs = [record for record in records if record.action in RUNS]
     complete = [record for record in runs if record.is_complete]
     chosen = {record.number for record in [*runs[-keep_runs:], *complete[-keep_runs:]]}
     return [record for record in records if record.number in chosen]

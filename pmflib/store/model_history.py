@@ -9,7 +9,7 @@ from typing import Literal
 from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import digest_tree, fetch_all
-from pmflib.store.run_records import Action, RunRecord
+from pmflib.store.run_records import RUNS, Action, RunRecord
 
 Standing = Literal["live", "past", "rejected", "held back", "undecided"]
 """What became of a model. Past: it was live once. Rejected: by the gate. Held back: by a guard of quality, as a
@@ -60,7 +60,7 @@ def list_models(records: Sequence[RunRecord]) -> list[ModelStanding]:
     for record in records:
         model = _find_subject(record)
         if model is not None:
-            if record.action == "run":
+            if record.action in RUNS:
                 first.setdefault(model, record)
             if record.outcome != "unchanged" or model not in last:
                 last[model] = record
@@ -97,7 +97,7 @@ def find_candidate(records: Sequence[RunRecord], number: int | None) -> RunRecor
     """
     live = records[-1].live if records else None
     for record in reversed(records):
-        model = record.stages.get("model") if record.action == "run" else None
+        model = record.model if record.action in RUNS else None
         if number is None:
             decided = record.outcome in ("promoted", "kept")
             if model is not None and model != live and decided:
@@ -134,14 +134,14 @@ def find_previous(records: Sequence[RunRecord], number: int | None) -> RunRecord
     live = records[-1].live if records else None
     if number is not None:
         found = find_candidate(records, number)
-        if all(record.live != found.stages["model"] for record in records):
+        if all(record.live != found.model for record in records):
             raise StoreError(
                 f"the model of run {number} was never live; `pmf promote {number}` makes it live"
             )
         return found
     earlier = [record.live for record in records if record.live not in (None, live)]
     for record in reversed(records):
-        if earlier and record.action == "run" and record.stages.get("model") == earlier[-1]:
+        if earlier and record.action in RUNS and record.model == earlier[-1]:
             return record
     raise StoreError("no model was live before the present one; `pmf models` lists what there is")
 
@@ -220,7 +220,7 @@ def _find_subject(record: RunRecord) -> Reference | None:
     """Model that a record is about."""
     if record.action in ("promote", "rollback"):
         return record.live
-    return record.stages.get("model")
+    return record.model
 
 
 def _make_standing(

@@ -23,6 +23,9 @@ from pmflib.store.objects.addresses import call_in_parallel
 Action = Literal["run", "labels", "promote", "rollback", "erase", "gc"]
 """What a record is of: a run of a pipeline, of one for label logs, or a command that changed what is live or kept."""
 
+RUNS = ("run", "labels")
+"""Actions that read data and make a model."""
+
 Outcome = Literal["promoted", "kept", "unchanged", "held back", "failed", "interrupted", "done"]
 """How a run ended. Promoted: its model is live. Kept: the model before it stays live. Unchanged: nothing was new. Held
 back: by a guard of quality. Done: a command without a model of its own."""
@@ -139,6 +142,11 @@ class RunRecord:
     def is_complete(self) -> bool:
         """Whether the run reached its end and decided about its model."""
         return self.outcome in ("promoted", "kept", "unchanged", "done")
+
+    @property
+    def model(self) -> Reference | None:
+        """Model that the run made: of the data of a pipeline, or of the workers of a label log."""
+        return self.stages.get("model") or self.stages.get("worker_model")
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -314,7 +322,7 @@ def find_last_run(store: Store, name: str) -> RunRecord | None:
         If a record is damaged.
     """
     for record in _read_backwards(store, name):
-        if record.action in ("run", "labels") and record.is_complete:
+        if record.action in RUNS and record.is_complete:
             return _forward(record, _read_forward(store))
     return None
 
@@ -328,7 +336,7 @@ def find_run_of(store: Store, name: str, model: Reference) -> RunRecord | None:
         If a record is damaged.
     """
     for record in _read_backwards(store, name):
-        if record.action == "run" and record.stages.get("model") == model:
+        if record.action in RUNS and record.model == model:
             return _forward(record, _read_forward(store))
     return None
 

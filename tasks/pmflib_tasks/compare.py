@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.core.errors import StoreError
 from pmflib.display.progress import report_progress
 from pmflib.model import JointPMF
 from pmflib.scoring.comparison import PairedGain, compare_stored, find_obstacle
-from pmflib.scoring.gate import GateDecision, decide
+from pmflib.scoring.gate import GateDecision
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.model_history import explain_withdrawal
-from pmflib.store.run_records import find_run_of, list_records
+from pmflib_tasks.gate import settle_gate
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 # 2: models for a target are compared by it
@@ -84,10 +81,6 @@ def pass_gate(
 ) -> GateDecision:
     """Compare a new model with the live one, on today's dataset and on that of the live model, and decide."""
     store = open_store(config)
-    objection = explain_withdrawal(list_records(store, config.name), new)
-    settle = partial(decide, config.gate, objection=objection)
-    if obstacle := find_obstacle(store, new, live):
-        return settle(obstacle, None)
 
     def weigh(dataset_of: Reference) -> PairedGain | str:
         entry = store.find(compare.fn(config, dataset_of, new, live, address).identity)
@@ -95,16 +88,5 @@ def pass_gate(
         found = PairedGain.from_json(entry.summary)
         return found if found.cells else "no test sample has an observed cell"
 
-    today = weigh(dataset)
-    made = find_run_of(store, config.name, live)
-    reference = None if made is None else made.stages.get("dataset")
-    if reference is None:
-        return settle(today, "no record says what data the live model was made from")
-    if reference.digest == dataset.digest:
-        return settle(today, None)
-    try:
-        return settle(today, weigh(reference))
-    except StoreError:
-        return settle(
-            today, "the data that the live model was made from are gone from the store, or damaged"
-        )
+    obstacle = find_obstacle(store, new, live)
+    return settle_gate(config, config.name, dataset, new, live, weigh, obstacle)

@@ -58,7 +58,6 @@ def crowd_model(
                 store,
                 dataset,
                 schema,
-                n_folds=config.store.folds,
                 memory=memory,
                 known=known,
             )

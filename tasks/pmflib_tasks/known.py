@@ -15,7 +15,7 @@ from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.ingest.sources import find_digest, find_sources
 from pmflib.store.artefacts import Reference
-from pmflib.store.dataset import list_partitions
+from pmflib.store.dataset import list_layers
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 1
@@ -59,10 +59,10 @@ def find_known_labels(config: PipelineConfig, dataset: Reference, address: str =
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         rows = read_known_rows(source, config.source, schema[0])
         with open_workers(config, address) as (client, _):
-            partitions = list_partitions(store, dataset)
+            layers = list_layers(store, dataset)
             summary = write_known(
                 client,
-                partitions,
+                layers,
                 rows,
                 source.name,
                 schema[0].levels,

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.crowd.label_log import check_class_order
-from pmflib.crowd.passes import CrowdFit, plan_passes
-from pmflib.crowd.pipeline.fitting import fit_stored_labels, write_labels
+from pmflib.crowd.pipeline.fitting import write_labels
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
+from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
+# 15: a file for each fold, by a model of workers that is an artefact of its own
 VERSION = 15
 
 
@@ -25,20 +25,20 @@ VERSION = 15
 def find_labels(
     config: PipelineConfig,
     dataset: Reference,
-    crowd_model: Reference | None = None,
+    worker_model: Reference,
     address: str = "",
     known: Reference | None = None,
 ) -> Reference:
-    """Find the true labels of all tasks, and how good the workers are.
+    """Find the true labels of all tasks, and what is known of the workers.
 
     Parameters
     ----------
     config
-        The pipeline; its method and tolerance count, and its EM section limits the number of passes.
+        The pipeline.
     dataset
         What `ingest` returned.
-    crowd_model
-        What `pmflib_tasks.crowd_model.crowd_model` returned, where the method begins with pairs of workers.
+    worker_model
+        Model that is live, as `pmflib_tasks.worker_model.worker_model` returned it, tonight or earlier.
     address
         Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
     known
@@ -46,70 +46,34 @@ def find_labels(
 
     Returns
     -------
-    Reference to a folder with ``labels``, a Parquet file per partition, and ``workers.parquet``.
-
-    Raises
-    ------
-    MemoryPlanError
-        If the parameters and statistics would not fit.
+    Reference to a folder with ``labels``, a Parquet file per fold, and ``workers.parquet``.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    crowd = config.crowd
-    plan = plan_passes(crowd.method, config.em.max_passes, crowd.tol, ordinal=crowd.ordinal)
-    if crowd.ordinal:
-        check_class_order(schema[0].levels, given=crowd.classes is not None)
-    method: dict[str, object] = {"method": crowd.method}
-    most_passes = plan.count_most(with_known=known is not None)
-    inputs, limits = {"dataset": dataset}, {"limits": (plan.max_passes, plan.tol)}
-    if known is not None:
-        inputs["known"] = known
-    if crowd_model is None:
-        options = method | limits | {"annotator_model": asdict(plan.annotator_model)}
-    else:
-        inputs["crowd_model"] = crowd_model
-        method["em"] = crowd.em
-        options = method | (limits if crowd.em else {})
-
-    found = None if known is None else store.find(known.identity)
-    n_known = None if found is None else int(found.summary["known"])
+    entry = None if known is None else store.find(known.identity)
+    n_known = None if entry is None else int(entry.summary["known"])
+    made = store.find(worker_model.identity)
+    said = {} if made is None else made.options
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        model = WorkerModel.load(store.locate(worker_model) / MODEL).fit_to(schema.names)
         with open_workers(config, address) as (client, memory):
-            labels = StoredLabels(
-                client,
-                store,
-                dataset,
-                schema,
-                n_folds=config.store.folds,
-                memory=memory,
-                known=known,
+            labels = StoredLabels(client, store, dataset, schema, memory=memory, known=known)
+            plan_worker = partial(labels.plan_passes, model.model.annotator_model.n_subclasses)
+            labels.memory.check(plan_worker)
+            labels.keep_in_memory(plan_worker)
+            summary = write_labels(
+                labels, model.as_fit(), folder, partial(report_progress, "labels")
             )
-            fit = fit_stored_labels(
-                labels,
-                plan,
-                start=None if crowd_model is None else store.locate(crowd_model),
-                em=crowd.em,
-                work=work,
-                on_pass=lambda fit: report_progress(
-                    "passes", fit.n_passes, most_passes, _show(fit)
-                ),
-                on_first_pass=lambda fit: report_progress("passes", 0, 1, _show(fit)),
-            )
-            report_progress("passes", fit.n_passes, fit.n_passes)
-            summary = write_labels(labels, fit, folder, partial(report_progress, "labels"))
-        em = None if crowd_model is None else crowd.em
-        return replace(summary, method=crowd.method, em=em, known=n_known).to_json()
+        return replace(
+            summary, method=said.get("method"), em=said.get("em"), known=n_known
+        ).to_json()
 
-    entry = build_artefact(
+    return build_artefact(
         store,
         "labels",
-        inputs=inputs,
-        options={"schema": schema.digest, **options},
+        inputs={"dataset": dataset, "worker_model": worker_model}
+        | ({} if known is None else {"known": known}),
+        options={"schema": schema.digest},
         version=VERSION,
         write=write,
-    )
-    return entry.reference
-
-
-def _show(fit: CrowdFit) -> str:
-    return f"{fit.moved[-1]:.2g} of the labels moved"
+    ).reference

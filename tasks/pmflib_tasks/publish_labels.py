@@ -8,6 +8,9 @@ from pmflib.config import PipelineConfig
 from pmflib.store.artefacts import Reference, Store
 from pmflib_tasks.stage import open_store, stage
 
+IDENTIFYING = ("ask_again", "suspicious_workers")
+"""What names tasks and workers: it is said of the labels, and in no record, for records are never changed."""
+
 
 @stage(name="publish labels")
 def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> dict[str, object]:
@@ -18,17 +21,18 @@ def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> d
     config
         The pipeline.
     stages
-        Artefact of each stage: "dataset", "labels", "pairs" and "crowd_model" where the method begins with them, and
-        "known" where the labels of some tasks are known.
+        Artefact of each stage: "dataset", "labels", "worker_model", "pairs" and "crowd_model" where the method begins
+        with them, and "known" where the labels of some tasks are known.
 
     Returns
     -------
-    Facts for people: what was found, rows read and set aside.
+    Facts: what was found, rows read and set aside. They name no task and no worker: see `name_for_people`.
     """
     store, dataset, labels = open_store(config), stages["dataset"], stages["labels"]
     entry, rows = store.find(labels.identity), store.find(dataset.identity)
     facts: dict[str, object] = {"digest": labels.digest}
-    facts |= {} if entry is None else entry.summary
+    if entry is not None:
+        facts |= {key: each for key, each in entry.summary.items() if key not in IDENTIFYING}
     facts["rows"] = {} if rows is None else rows.summary
     known = store.find(stages["known"].identity) if "known" in stages else None
     if known is not None:
@@ -36,6 +40,13 @@ def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> d
     return facts
 
 
-def locate_labels(store: Store, stages: Mapping[str, Reference]) -> dict[str, str]:
-    """Path of the labels; no record holds it, for a store may be moved."""
-    return {"path": store.name_artefact(stages["labels"])}
+def name_for_people(store: Store, stages: Mapping[str, Reference]) -> dict[str, object]:
+    """Path of the labels, tasks to ask again and workers to look at: what no record holds.
+
+    A store may be moved, and whoever is named may want to be forgotten.
+    """
+    labels = stages["labels"]
+    entry = store.find(labels.identity)
+    summary = {} if entry is None else entry.summary
+    named = {key: summary[key] for key in IDENTIFYING if key in summary}
+    return {"path": store.name_artefact(labels), **named}

@@ -17,7 +17,8 @@ from pmflib.store.file_digests import read_checked
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-VERSION = 2
+# 3: findings name workers
+VERSION = 3
 FINDINGS = "findings.json"
 """All findings, in the folder of the artefact."""
 COMPARED = ("dataset", "counts")
@@ -93,7 +94,7 @@ def check_quality(
 def read_findings(config: PipelineConfig, quality: Reference) -> list[Finding]:
     """Findings of `check_quality`."""
     text = read_checked(open_store(config).locate(quality) / FINDINGS).decode("utf-8")
-    return [Finding(**each) for each in json.loads(text)]
+    return [Finding(**{**each, "named": tuple(each["named"])}) for each in json.loads(text)]
 
 
 def _find_stages(store: Store, run: RunRecord | None) -> dict[str, Reference] | None:

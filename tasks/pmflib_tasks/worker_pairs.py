@@ -46,9 +46,7 @@ def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") 
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         with open_workers(config, address) as (client, memory):
-            labels = StoredLabels(
-                client, store, dataset, schema, n_folds=config.store.folds, memory=memory
-            )
+            labels = StoredLabels(client, store, dataset, schema, memory=memory)
             total = labels.n_tasks
             summary = write_pairs(
                 labels, folder, lambda done: report_progress("pairs", done, total)

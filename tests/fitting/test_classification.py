@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.fitting.fit_statistics import Criteria
 
 
 def make():
@@ -23,6 +24,7 @@ def test_classify__is_made_of_the_posteriors():
     assert np.allclose(found.assigned, [(likeliest == 0).mean(), (likeliest == 1).mean()])
     assert np.isclose(found.error_rate, 1 - posteriors.max(axis=1).mean())
     criteria = pmf.fit_em(codes, model, max_passes=0).criteria(codes)
+    assert isinstance(criteria, Criteria)
     assert np.isclose(found.entropy_r2, criteria.relative_entropy)
     assert "entropy R2" in found.summary().to_text()
 

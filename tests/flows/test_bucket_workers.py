@@ -17,6 +17,7 @@ from pmflib_tasks.labels import find_labels
 from pmflib_tasks.log_names import list_log_names
 from pmflib_tasks.reference import reference
 from pmflib_tasks.score import score
+from pmflib_tasks.worker_model import worker_model
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import describe_access
 from tests.pipelines import run_to_model
@@ -121,7 +122,8 @@ def test_score_and_labels__what_workers_write_reaches_the_stage(
         table = pq.read_table(folder)
         dataset = ingest.fn(config, cluster, list_log_names.fn(config, cluster))
         known = find_known_labels.fn(config, dataset, cluster)
-        labels = find_labels.fn(config, dataset, None, cluster, known)
+        model = worker_model.fn(config, dataset, None, cluster, known)
+        labels = find_labels.fn(config, dataset, model, cluster, known)
         labelled = pq.read_table(fetch_all(nights.store.locate(labels)) / "labels")
         assert labelled.filter(labelled["known"])["label"].to_pylist() in (["4", "0"], ["0", "4"])
         found.append((made, table.num_rows, labels, labelled.num_rows))

@@ -268,7 +268,7 @@ def membership_of(client):
 
 def test_open_client__versions_that_change_the_last_bits_are_warned_of(monkeypatch):
     described = membership.describe_worker([])
-    other = replace(described, versions=described.versions | {"numba": "0.1"})
+    other = replace(described, versions={**described.versions, "numba": "0.1"})
     monkeypatch.setattr(membership, "describe_worker", lambda required: other)
     warned = pytest.warns(ClusterWarning, match=r"numba 0.1 at worker tcp.* and 1 more.*last bits")
     with start_cluster(2) as cluster, warned, open_patiently(cluster, 5):
@@ -278,7 +278,7 @@ def test_open_client__versions_that_change_the_last_bits_are_warned_of(monkeypat
 @pytest.mark.parametrize("package", ["numba", "zarr"])
 def test_open_client__a_worker_without_a_package_ends_the_run(package, monkeypatch):
     described = membership.describe_worker([])
-    lacking = replace(described, versions=described.versions | {package: ""})
+    lacking = replace(described, versions={**described.versions, package: ""})
     monkeypatch.setattr(membership, "describe_worker", lambda required: lacking)
     said = rf"{package} is not installed at worker tcp.*; install the same lock file"
     with (

@@ -47,6 +47,7 @@ from pmflib_tasks.reference import reference
 from pmflib_tasks.refine import refine
 from pmflib_tasks.score import score
 from pmflib_tasks.select import select
+from pmflib_tasks.worker_model import worker_model
 from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.pipelines import draw_codes, make_schema
@@ -129,6 +130,7 @@ def _label_log(home, workers):
     dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     pairs = worker_pairs.fn(config, dataset, workers)
     model = crowd_model.fn(config, dataset, pairs, workers)
+    model = worker_model.fn(config, dataset, model, workers)
     find_labels.fn(config, dataset, model, workers)
 
 

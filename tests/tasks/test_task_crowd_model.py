@@ -21,6 +21,7 @@ from pmflib_tasks.crowd_model import crowd_model
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.labels import find_labels
 from pmflib_tasks.log_names import list_log_names
+from pmflib_tasks.worker_model import worker_model
 from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.factories import write_label_log
@@ -60,7 +61,8 @@ def run(config, workers):
     found = {"dataset": ingest.fn(config, workers, list_log_names.fn(config, workers))}
     found["pairs"] = worker_pairs.fn(config, found["dataset"], workers)
     found["crowd_model"] = crowd_model.fn(config, **found, address=workers)
-    labels = find_labels.fn(config, found["dataset"], found["crowd_model"], workers)
+    model = worker_model.fn(config, found["dataset"], found["crowd_model"], workers)
+    labels = find_labels.fn(config, found["dataset"], model, workers)
     return found | {"labels": labels}
 
 
@@ -196,7 +198,8 @@ def test_crowd_model__goes_on_where_it_was_interrupted(crowd, workers, monkeypat
     assert (again, n_made) == (model, n_left)
 
     def label(config):
-        return find_labels.fn(config, found["dataset"], model, workers)
+        passed = worker_model.fn(config, found["dataset"], model, workers)
+        return find_labels.fn(config, found["dataset"], passed, workers)
 
     # among the first passes, of which those from the votes are the second; and among those that go on
     for stop_at in (9, 16):

@@ -15,6 +15,7 @@ from pmflib_tasks.ingest import ingest
 from pmflib_tasks.known import find_known_labels
 from pmflib_tasks.labels import find_labels
 from pmflib_tasks.log_names import list_log_names
+from pmflib_tasks.worker_model import worker_model
 from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.factories import write_label_log
@@ -40,6 +41,7 @@ def run(config, workers, **crowd):
     if config.crowd.begins_with_pairs:
         pairs = worker_pairs.fn(config, dataset, workers)
         model = crowd_model.fn(config, dataset, pairs, workers, known)
+    model = worker_model.fn(config, dataset, model, workers, known)
     return find_labels.fn(config, dataset, model, workers, known)
 
 
@@ -148,7 +150,12 @@ def test_find_labels__changed_known_labels_make_labels_again_and_nothing_else(
     assert find("task,label\nt000,c1\n") == first != plain
     assert count() == before
     assert find("task,label\nt000,c2\n") not in (first, plain)
-    assert count() - before == {"known-labels": 1, "labels": 1, "source": 1}
+    assert count() - before == {
+        "known-labels": 1,
+        "labels": 1,
+        "source": 1,
+        "worker-model": 1,
+    }
 
 
 def test_find_known_labels__every_row_is_used_or_set_aside(crowd, tmp_path, workers):
@@ -200,7 +207,9 @@ def test_find_labels__new_labels_equal_a_full_run(pipeline, tmp_path, log, worke
     run(config, workers)
     write_label_log(tmp_path / "data" / "b.csv", table, slice(1200, None))
     read, take = [], log_names.find_log_names
-    monkeypatch.setattr(log_names, "find_log_names", lambda s, c: read.append(s) or take(s, c))
+    monkeypatch.setattr(
+        log_names, "find_log_names", lambda s, c, e: read.append(s) or take(s, c, e)
+    )
     grown = run(config, workers)
     assert [source.name for source in read] == ["b.csv"]
     labels, people = read_labels(config, grown)
@@ -239,7 +248,9 @@ def test_find_labels__new_workers_and_labels_leave_old_files_alone(
     # and as if each file had been encoded with the whole schema
     whole = with_crowd(elsewhere(config, "whole"), classes=classes)
     list_log_names.fn(whole, workers)
-    found = find_labels.fn(whole, ingest.fn(whole, workers), address=workers)
+    dataset = ingest.fn(whole, workers)
+    model = worker_model.fn(whole, dataset, address=workers)
+    found = find_labels.fn(whole, dataset, model, workers)
     assert found.digest == grown.digest
     labels, _ = read_labels(config, grown)
     assert labels["n_labels"].to_pylist() == [4] * 400
@@ -283,4 +294,4 @@ def test_find_labels__refuses_other_methods_and_schemas(crowd, workers):
     dataset = ingest.fn(crowd.model_copy(), workers)
     make_schema(2, 3).save(crowd.resolve("schema.json"))
     with pytest.raises(SchemaError, match="the workers have different labels"):
-        find_labels.fn(crowd, dataset, address=workers)
+        worker_model.fn(crowd, dataset, address=workers)

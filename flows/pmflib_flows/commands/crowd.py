@@ -144,6 +144,13 @@ def crowd(
     columns: Annotated[
         str | None, typer.Option(help="Names of the columns of files without a header: a,b,c.")
     ] = None,
+    accept_quality: Annotated[
+        bool,
+        typer.Option(
+            "--accept-quality",
+            help="Take the labels of this run as they are, whatever guards say.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the true labels of tasks that many workers have labelled; Parquet, or CSV by the suffix of --output.
@@ -184,7 +191,7 @@ def crowd(
     from pmflib_flows.crowd import crowd_flow
 
     with progress_shown(as_json):
-        facts = crowd_flow(str(file))
+        facts = crowd_flow(str(file), accept_quality=accept_quality)
     written = hand_over(find_local_path(facts["path"]), output, folder)
     if as_json:
         print_json(facts)
@@ -193,6 +200,7 @@ def crowd(
         out.print(f"{key}: {facts[key]}")
     summary, set_known = LabelSummary.find(facts), KnownSummary.find(facts)
     assert summary is not None
+    out.print(f"Run {facts['run']}: {facts['reason']}")
     for line in describe_agreement(summary):
         out.print(line)
     out.print(f"Labels: {written}, workers: {folder / 'workers.parquet'}")

@@ -17,6 +17,14 @@ def erase(
     sample: Annotated[
         list[str] | None, typer.Option(help="Identifier of a sample; may be given several times.")
     ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(help="Identifier of a task of a label log; may be given several times."),
+    ] = None,
+    worker: Annotated[
+        list[str] | None,
+        typer.Option(help="Identifier of a worker of a label log; may be given several times."),
+    ] = None,
     file: Annotated[
         Path | None, typer.Option(help="Text file with an identifier in each line, UTF-8.")
     ] = None,
@@ -28,8 +36,12 @@ def erase(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take samples out of all that the store holds, and keep them out; without any, finish what was stopped."""
+    """Take samples, tasks or workers out of all that the store holds, and keep them out.
+
+    Without any, finish what was stopped.
+    """
     from pmflib.operations.erasure import removal
+    from pmflib.operations.erasure.label_logs import holds_labels
     from pmflib_flows.erasure_tables import show_certificate
     from pmflib_tasks.stage import open_store
 
@@ -41,7 +53,11 @@ def erase(
         )
     store = open_store(checked)
     samples = [*(sample or []), *(_read_lines(file) if file else [])]
+    of_labels = [*(task or []), *(worker or [])]
+    if samples and of_labels:
+        raise ConfigError("--sample and --file go without --task and --worker: one store, one log")
     if forget:
+        samples += of_labels
         n_known = removal.forget(store, samples)
         if as_json:
             print_json({"forgotten": n_known})
@@ -50,7 +66,10 @@ def erase(
                 f"{n_known:,} of {len(samples):,} were on the list; the next run reads all raw files again"
             )
         return
-    certificate = removal.erase_samples(store, samples)
+    if of_labels or (not samples and holds_labels(store)):
+        certificate = removal.erase_labels(store, task or [], worker or [])
+    else:
+        certificate = removal.erase_samples(store, samples)
     if as_json:
         print_json(asdict(certificate))
     else:

@@ -98,7 +98,7 @@ def _describe(
         return ["", "gc", when, "", record.outcome, "", "", "", ""]
     took = datetime.fromisoformat(record.ended) - datetime.fromisoformat(record.started)
     account, score = DatasetAccount.find(record.facts), record.scores.get(SCORE)
-    model = record.stages.get("model", record.live if record.action != "labels" else None)
+    model = record.model or record.live
     return [
         record.number,
         record.action,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pmflib.core.errors import StoreError
+from pmflib_flows.commands.history import find_recorded_name
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def models(config: ConfigPath, as_json: AsJson = False) -> None:
 
     checked = load_pipeline(config)
     store = open_store(checked)
-    found = list_models(list_records(store, checked.name))
+    found = list_models(list_records(store, find_recorded_name(store, checked.name)))
     if as_json:
         print_json(describe_standings(found, store))
     elif found:
@@ -53,17 +54,19 @@ def _make_live(
     from pmflib_tasks.stage import open_store
 
     store = open_store(config)
-    records = list_records(store, config.name)
+    name = find_recorded_name(store, config.name)
+    records = list_records(store, name)
     find = find_candidate if action == "promote" else find_previous
     made = find(records, run)
-    model, before = made.stages["model"], records[-1].live
+    model, before = made.model, records[-1].live
+    assert model is not None
     if model == before:
         raise StoreError(
             f"the model of run {made.number} is live already; `pmf models` lists the others"
         )
     check_published(store, model)
     said = made.reason or made.outcome
-    with record_run(config, action) as draft:
+    with record_run(config, action, name) as draft:
         draft.live, draft.before = model, before
         draft.outcome = "done"
         draft.reason = f"the model of run {made.number}, by hand; that run said: {said}"
@@ -74,10 +77,12 @@ def _make_live(
         }
     if draft.outcome != "done":
         raise StoreError(f"{draft.reason}; `pmf models` lists what there is")
-    path = store.name_artefact(model, "model")
+    path = store.name_artefact(model, model.kind if model.kind == "worker-model" else "model")
     answer: dict[str, object] = {"run": draft.number, "model": model.digest, "reason": draft.reason}
     if as_json:
         print_json(answer | {"live": path, "model_of_run": made.number})
         return
+    if model.kind == "worker-model":
+        out.print("The next `pmf crowd` labels the tasks by it")
     out.print(f"Live model {model.digest[:12]}: {draft.reason}")
     out.print(f"  {Path(path)}")

@@ -113,6 +113,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     from pmflib_flows.run_tables import make_labels_table
     from pmflib_flows.tables import make_table
     from pmflib_tasks.publish import locate_for_people
+    from pmflib_tasks.publish_labels import name_for_people
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)
@@ -129,7 +130,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     labelling = find_last_run(store, name_labelling(checked.name))
     labels: dict[str, object] = {}
     if labelling is not None:
-        labels = {**labelling.facts, "path": store.name_artefact(labelling.stages["labels"])}
+        labels = {**labelling.facts, **name_for_people(store, labelling.stages)}
     known = last or labelling
     current = known is not None and known.config == checked.digest
     # the record of the run names them: a manifest of many nights takes minutes to read

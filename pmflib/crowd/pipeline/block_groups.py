@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pmflib.core.arrays import FloatArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock, concatenate_blocks
 from pmflib.core.methods import CROWD_METHODS
 from pmflib.counting.worker_pair_counts import (
@@ -35,6 +34,7 @@ from pmflib.crowd.e_step import (
 from pmflib.crowd.known_intercepts import KnownScores, score_known
 from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.pipeline.known_files import read_known_codes
+from pmflib.crowd.pipeline.label_blocks import join_neighbours, read_task_names, read_tasks
 from pmflib.crowd.pipeline.label_tables import (
     list_questions,
     make_label_fields,
@@ -42,6 +42,7 @@ from pmflib.crowd.pipeline.label_tables import (
     make_question_fields,
     pick_uncertain,
 )
+from pmflib.crowd.pipeline.worker_models import sum_gains
 from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.crowd.workers import BYTES_OF_PAIR, MOST_LABEL_PAIRS, Copies, find_copies
 from pmflib.em.memory import plan_em
@@ -50,15 +51,8 @@ from pmflib.running.maps import report_count
 from pmflib.running.memory import MemoryPlan
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.worker_marginals import check_levels
-from pmflib.store.caches import find_local_path
 from pmflib.store.checkpoints import find_out, hand_in
-from pmflib.store.sample_blocks import (
-    BlockReference,
-    group_blocks,
-    list_blocks,
-    read_blocks,
-    read_origins,
-)
+from pmflib.store.sample_blocks import BlockReference
 
 MOST_CELLS = 1 << 21
 """Most tasks times classes that are worked on at a time: each task may be a stratum of its own."""
@@ -78,17 +72,25 @@ def load_voted(
     known
         Table of the known labels, as for `read_known_codes`.
     """
-    joined = _read_joined(group, n_workers, n_classes)
+    return _read_voted(join_neighbours(group), n_workers, n_classes, known)[0]
+
+
+def _read_voted(
+    group: Sequence[BlockReference], n_workers: int, n_classes: int, known: str
+) -> tuple[list[VotedBlock], IntArray]:
+    """Do `load_voted` for references that are joined; and which of their rows each task was."""
+    offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
+    joined, order = read_tasks(group, offsets)
     n_rows = max(1, MOST_CELLS // n_classes)
     parts = [joined] if joined.n_rows <= n_rows else split_sparse_block(joined, n_rows)
     if not known:
-        return [add_votes(part, n_classes) for part in parts]
-    codes = np.concatenate([read_known_codes(known, one.path, one.rows) for one in group])
+        return [add_votes(part, n_classes) for part in parts], order
+    codes = np.concatenate([read_known_codes(known, one.path, one.rows) for one in group])[order]
     starts = range(0, joined.n_rows, n_rows)
     return [
         add_votes(part, n_classes, codes[start : start + n_rows])
         for start, part in zip(starts, parts, strict=True)
-    ]
+    ], order
 
 
 def count_worker_pairs_of_groups(
@@ -120,23 +122,9 @@ def count_group_label_pairs(group: Sequence[BlockReference], n_workers: int, n_c
 
 
 def _read_joined(group: Sequence[BlockReference], n_workers: int, n_classes: int) -> SparseBlock:
-    """Read the blocks of a group as one."""
+    """Read the blocks of a group as one, tasks in the order of their hashes."""
     offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
-    blocks = [block.to_sparse(offsets) for block in read_blocks(_join_neighbours(group))]
-    return concatenate_blocks(blocks, offsets).to_sparse(offsets)
-
-
-def _join_neighbours(group: Sequence[BlockReference]) -> list[BlockReference]:
-    """References to the same rows, those that follow each other as one: blocks of label logs are small to read."""
-    joined: list[BlockReference] = []
-    for block in group:
-        last = joined[-1] if joined else None
-        if last is None or (last.path, last.stop) != (block.path, block.start):
-            joined.append(block)
-            continue
-        observed, nbytes = last.n_observed + block.n_observed, last.nbytes + block.nbytes
-        joined[-1] = replace(last, stop=block.stop, n_observed=observed, nbytes=nbytes)
-    return joined
+    return read_tasks(join_neighbours(group), offsets)[0]
 
 
 def take_group_tasks(
@@ -194,6 +182,12 @@ def score_known_group(
     return score_known(_load_group(group, model.n_workers, n_classes, known), model, every)
 
 
+def compare_fold(item: tuple[Sequence[BlockReference], CrowdModel, CrowdModel]) -> FloatArray:
+    """Sums over the tasks of a fold that neither of two models has seen: see `sum_gains`."""
+    group, new, live = item
+    return sum_gains(_read_joined(group, new.n_workers, new.n_classes), new, live)
+
+
 def find_copies_in_groups(
     groups: Sequence[Sequence[BlockReference]],
     n_classes: int,
@@ -244,20 +238,20 @@ def _load_group(
     return [block for block in group if isinstance(block, VotedBlock)]
 
 
-def label_partition(
-    files: tuple[str, str],
+def label_fold(
+    part: tuple[Sequence[BlockReference], str],
     classes: Sequence[str],
     known: str,
     weights: LogWeights,
     calibration: Calibration,
     copied_groups: Sequence[Sequence[int]],
 ) -> tuple[LabelCounts, pa.Table]:
-    """Label the tasks of a partition.
+    """Label the tasks of a fold.
 
     Parameters
     ----------
-    files
-        Zarr group of the partition, and the Parquet file to write.
+    part
+        Blocks of the fold, and the Parquet file to write.
     classes
         Names of the classes.
     known
@@ -273,32 +267,31 @@ def label_partition(
     -------
     Sums over these tasks, and those that are least certain, as from `list_questions`.
     """
-    path, out = files[0], find_out(files[1])
-    _, names = read_origins(find_local_path(path))
+    group, out = join_neighbours(part[0]), find_out(part[1])
     n_classes = len(classes)
     n_workers = len(weights.labels) // n_classes
+    blocks, order = _read_voted(group, n_workers, n_classes, known)
+    names, at = read_task_names(group, order), 0
     vote_counts = [LabelCounts.zero(n_workers, n_classes)]
     uncertain = make_question_fields(classes).empty_table()
     with pq.ParquetWriter(out, make_label_fields(classes), compression="zstd") as writer:
-        for group in group_blocks(list_blocks(find_local_path(path))):
-            at = group[0].start
-            for block in load_voted(group, n_workers, n_classes, known):
-                labels = block.labels
-                posterior = score_tasks(block, weights)
-                tasks = names[at : at + labels.n_rows]
-                at += labels.n_rows
-                n_labels = np.diff(labels.indptr)
-                counted = drop_repeated(labels, copied_groups, n_classes)
-                probabilities = calibration.apply(counted, posterior, block.codes)
-                chosen = probabilities.argmax(axis=1)
-                table = make_label_table(
-                    tasks, chosen, probabilities, n_labels, block.is_known, classes
-                )
-                writer.write_table(table)
-                vote_counts.append(
-                    LabelCounts.from_labels(labels, posterior, chosen, n_workers, block.is_known)
-                )
-                uncertain = pick_uncertain([uncertain, list_questions(table, labels)])
+        for block in blocks:
+            labels = block.labels
+            posterior = score_tasks(block, weights)
+            tasks = names[at : at + labels.n_rows]
+            at += labels.n_rows
+            n_labels = np.diff(labels.indptr)
+            counted = drop_repeated(labels, copied_groups, n_classes)
+            probabilities = calibration.apply(counted, posterior, block.codes)
+            chosen = probabilities.argmax(axis=1)
+            table = make_label_table(
+                tasks, chosen, probabilities, n_labels, block.is_known, classes
+            )
+            writer.write_table(table)
+            vote_counts.append(
+                LabelCounts.from_labels(labels, posterior, chosen, n_workers, block.is_known)
+            )
+            uncertain = pick_uncertain([uncertain, list_questions(table, labels)])
     hand_in(out)
     return LabelCounts.merge(vote_counts), uncertain
 

@@ -31,6 +31,7 @@ from pmflib.crowd.pipeline.label_tables import (
 )
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.crowd.pipeline.summaries import LabelSummary, PairsSummary
+from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.crowd.starts import find_likeliest_start
 from pmflib.crowd.workers import find_suspicious, make_worker_table
 from pmflib.em.checkpoint import Checkpoint, digest_fit
@@ -43,7 +44,7 @@ PAIRS = "pairs"
 CROWD_MODEL = "crowd-model"
 """Zarr group of a crowd model, in the folder of its artefact."""
 LABELS = "labels"
-"""Folder of the true labels, a Parquet file per partition."""
+"""Folder of the true labels, a Parquet file per fold."""
 WORKERS = "workers.parquet"
 """Table of the workers, beside the labels."""
 STATE = "state.npz"
@@ -147,6 +148,7 @@ def fit_stored_labels(
     plan: CrowdPassPlan,
     *,
     start: Path | None = None,
+    warm: CrowdModel | None = None,
     em: bool = True,
     work: Path,
     on_pass: Callable[[CrowdFit], None],
@@ -162,6 +164,8 @@ def fit_stored_labels(
         What the passes estimate, and when they end.
     start
         Folder that `write_crowd_model` has written, for passes from the likeliest start; None starts from the votes.
+    warm
+        Model of these workers that passes go on from, with as many subclasses; None for any other start.
     em
         Whether passes are made after a start; without them the start is the result.
     work
@@ -181,6 +185,8 @@ def fit_stored_labels(
     MemoryPlanError
         If parameters and statistics do not fit in memory.
     """
+    if warm is not None:
+        plan = replace(plan, annotator_model=warm.annotator_model, compares_models=False)
     n_subclasses = plan.annotator_model.n_subclasses
 
     def plan_worker(n_threads: int) -> MemoryPlan:
@@ -194,6 +200,8 @@ def fit_stored_labels(
     if plan.compares_models:
         plan = replace(plan, annotator_model=labels.choose_model(plan))
     of_start = () if found is None else (found[0].states, found[0].mass)
+    if warm is not None:
+        of_start = warm.states, warm.mass
     fit_digest = digest_fit(labels.digest(), plan.annotator_model, plan.tol, *of_start)
 
     def open_checkpoint(name: str) -> Checkpoint[CrowdFit]:
@@ -203,7 +211,9 @@ def fit_stored_labels(
     sizes = labels.n_workers, labels.n_classes
     max_passes = plan.max_passes
     start_passes = partial(start_from_votes, labels.evaluate, *sizes, plan.annotator_model)
-    if found is not None:
+    if warm is not None:
+        start_passes = partial(CrowdFit.from_model, replace(warm, intercepts=None))
+    elif found is not None:
         start_passes = partial(
             find_likeliest_start,
             labels.evaluate,
@@ -267,8 +277,44 @@ def remember_log_likelihoods(
     return score_once
 
 
+def write_worker_model(
+    labels: StoredLabels, fit: CrowdFit, folder: Path, *, least_folds: int, n_folds: int
+) -> dict[str, object]:
+    """Write what passes have found of the workers, as a model that can be live.
+
+    Parameters
+    ----------
+    labels
+        The label log.
+    fit
+        As from `fit_stored_labels`.
+    folder
+        Existing folder.
+    least_folds, n_folds
+        Folds that are held out at least, and folds of the log.
+
+    Returns
+    -------
+    What the model is, plain JSON types.
+    """
+    held_out = labels.hold_out(fit.model, least_folds, n_folds)
+    names = labels.workers, labels.classes
+    model = WorkerModel(fit.model, *names, fit.n_passes, fit.converged, held_out)
+    model.save(folder / MODEL)
+    return {
+        "workers": labels.n_workers,
+        "classes": list(labels.classes),
+        "prior": fit.model.prior.tolist(),
+        "pseudo_count": fit.model.pseudo_count,
+        "subclasses": fit.model.annotator_model.n_subclasses,
+        "passes": fit.n_passes,
+        "converged": fit.converged,
+        "held_out_folds": len(held_out),
+    }
+
+
 def write_labels(
-    labels: StoredLabels, fit: CrowdFit, folder: Path, on_partition: Callable[[int, int], None]
+    labels: StoredLabels, fit: CrowdFit, folder: Path, on_fold: Callable[[int, int], None]
 ) -> LabelSummary:
     """Write the true labels of all tasks, and what is known of the workers.
 
@@ -280,7 +326,7 @@ def write_labels(
         Crowd model, and how it was found.
     folder
         Existing folder.
-    on_partition
+    on_fold
         As for `StoredLabels.label`.
 
     Returns
@@ -289,7 +335,7 @@ def write_labels(
     """
     (folder / LABELS).mkdir()
     calibration = labels.calibrate(fit.model)
-    counts, uncertain = labels.label(fit.model, calibration, folder / LABELS, on_partition)
+    counts, uncertain = labels.label(fit.model, calibration, folder / LABELS, on_fold)
     copies = labels.find_copies(fit.model, calibration)
     n_labels = counts.given.sum(axis=1)
     table = make_worker_table(

@@ -24,6 +24,7 @@ from pmflib.running.clients import Client
 from pmflib.running.item_maps import map_items
 from pmflib.schema import Variable
 from pmflib.store.caches import find_local_path
+from pmflib.store.dataset import Layer
 from pmflib.store.file_digests import read_checked
 from pmflib.store.sample_blocks import read_origins
 
@@ -84,7 +85,7 @@ def read_known_rows(source: Source, config: SourceConfig, label: Variable) -> Kn
 
 def write_known(
     client: Client,
-    partitions: Sequence[str],
+    layers: Sequence[Layer],
     rows: KnownRows,
     source: str,
     classes: Sequence[str],
@@ -97,8 +98,8 @@ def write_known(
     ----------
     client
         Dask client, or None to work in this thread.
-    partitions
-        Zarr groups, as from `list_partitions`.
+    layers
+        Partitions, as from `list_layers`.
     rows
         What is known.
     source
@@ -118,9 +119,9 @@ def write_known(
     found = map_items(
         client,
         find_known_in_partition,
-        list(partitions),
+        [(layer.path, layer.superseded) for layer in layers],
         dict(rows.classes),
-        on_result=lambda n_done: on_partition(n_done, len(partitions)),
+        on_result=lambda n_done: on_partition(n_done, len(layers)),
     )
     tables = [table for table, _ in found]
     known = pa.concat_tables([FIELDS.empty_table(), *tables])
@@ -136,10 +137,14 @@ def write_known(
     return KnownSummary(known.num_rows, dict(sorted(reasons.items())))
 
 
-def find_known_in_partition(path: str, classes: Mapping[str, int]) -> tuple[pa.Table, list[str]]:
-    """Rows and classes of the known tasks of a partition, and their names."""
+def find_known_in_partition(
+    partition: tuple[str, IntArray], classes: Mapping[str, int]
+) -> tuple[pa.Table, list[str]]:
+    """Rows and classes of the known tasks of a partition, but for some rows of it, and their names."""
+    path, superseded = partition
     _, names = read_origins(find_local_path(path))
-    rows = [row for row, name in enumerate(names) if name in classes]
+    gone = {*superseded.tolist()}
+    rows = [row for row, name in enumerate(names) if name in classes and row not in gone]
     found = [names[row] for row in rows]
     columns = [
         pa.array([_name_partition(path)] * len(rows), pa.string()),

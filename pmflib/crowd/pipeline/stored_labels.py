@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from pmflib.core.blocks import SparseBlock, concatenate_blocks
@@ -22,11 +25,12 @@ from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.passes import CrowdPassPlan
 from pmflib.crowd.pipeline.block_groups import (
     MOST_CELLS,
+    compare_fold,
     count_group_label_pairs,
     count_worker_pairs_of_groups,
     evaluate_label_group,
     find_copies_in_groups,
-    label_partition,
+    label_fold,
     load_voted,
     plan_label_passes,
     plan_worker_counts,
@@ -35,7 +39,14 @@ from pmflib.crowd.pipeline.block_groups import (
     take_group_tasks,
 )
 from pmflib.crowd.pipeline.known_files import KNOWN
+from pmflib.crowd.pipeline.label_blocks import LabelReference, group_folds, list_label_blocks
 from pmflib.crowd.pipeline.label_tables import make_question_fields, pick_uncertain
+from pmflib.crowd.pipeline.worker_models import (
+    NO_GAIN,
+    WorkerModel,
+    count_held_out_folds,
+    make_gain,
+)
 from pmflib.crowd.workers import MOST_LABEL_PAIRS, Copies
 from pmflib.em.block_source import StoredBlocks
 from pmflib.em.checkpoint import digest_fit
@@ -46,15 +57,25 @@ from pmflib.running.maps import listen_to_counts, run_blocks
 from pmflib.running.memory import ClusterMemory, MemoryPlan, PlanWorker
 from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
+from pmflib.scoring.comparison import PairedGain, merge_sums
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
+from pmflib.solvers.crowd.shrinkage import update_crowd_model
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import name_for_workers
 from pmflib.store.checkpoints import drop_arrived, gather_in
-from pmflib.store.dataset import list_dataset_blocks, list_partitions
 from pmflib.store.sample_blocks import COUNTING_COARSENESS, BlockReference
 
 Groups: TypeAlias = Sequence[Sequence[BlockReference]]
 """Blocks that are worked on together, a Dask task each."""
+
+
+class LabelBlocks(StoredBlocks):
+    """Blocks of a label log, in groups that do not depend on the partitions: see `group_folds`."""
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Groups of whole folds."""
+        return group_folds([each for each in self.blocks if isinstance(each, LabelReference)])
 
 
 class StoredLabels:
@@ -68,8 +89,6 @@ class StoredLabels:
         Where the labels are.
     schema
         Schema of the label log, as from `make_label_schema`.
-    n_folds
-        Number of folds of the dataset; all of them are used.
     memory
         What plans may use.
     known
@@ -88,7 +107,6 @@ class StoredLabels:
         dataset: Reference,
         schema: Schema,
         *,
-        n_folds: int,
         memory: ClusterMemory,
         known: Reference | None = None,
     ) -> None:
@@ -96,11 +114,10 @@ class StoredLabels:
         self.workers = schema.names
         self.classes = schema[0].levels
         self.memory = memory
-        self.partitions = list_partitions(store, dataset)
         self.known = "" if known is None else f"{store.address_artefact(known)}/{KNOWN}"
         self._digests = schema.digest, "" if known is None else known.digest
-        blocks = list_dataset_blocks(store, dataset, range(n_folds))
-        self.source = StoredBlocks(blocks, schema.offsets, client)
+        self.blocks = list_label_blocks(store, dataset, schema)
+        self.source = LabelBlocks(self.blocks, schema.offsets, client)
 
     def digest(self) -> str:
         """SHA-256 that other labels do not have, in hexadecimal: states of passes are kept with it."""
@@ -153,12 +170,8 @@ class StoredLabels:
         load = partial(
             load_voted, n_workers=self.n_workers, n_classes=self.n_classes, known=self.known
         )
-        self.source = StoredBlocks(
-            self.source.blocks,
-            self.source.offsets,
-            self.client,
-            is_kept=True,
-            load=load,
+        self.source = LabelBlocks(
+            self.blocks, self.source.offsets, self.client, is_kept=True, load=load
         )
 
     def evaluate(self, weights: LogWeights) -> EMStatistics:
@@ -284,6 +297,56 @@ class StoredLabels:
         shared = self.n_classes, self.known, model, max(1, self.n_tasks // MOST_SCORED)
         return self.source.map_blocks(score_known_group, KnownScores.merge, *shared, name="known")
 
+    def hold_out(self, model: CrowdModel, least: int, n_folds: int) -> dict[int, CrowdModel]:
+        """Crowd model without what the tasks of a fold have said, by fold: of the last folds, as many as are needed.
+
+        Parameters
+        ----------
+        model
+            Estimated from all tasks; one update of it is made, without the fold each time.
+        least
+            Folds that are held out at least.
+        n_folds
+            Folds of the log.
+        """
+        if not self.groups:
+            return {}
+        n_labels = sum(block.n_observed for block in self.blocks)
+        weights = LogWeights.from_model(model, with_votes=True)
+        total, kind = self.evaluate(weights), model.annotator_model
+        found = {}
+        first = n_folds - count_held_out_folds(n_labels, n_folds, least)
+        for fold, blocks in groupby(self.blocks, key=attrgetter("fold")):
+            if fold < first:
+                continue
+            (part,) = map_items(
+                self.client, evaluate_label_group, [[*blocks]], self.n_classes, self.known, weights
+            )
+            # rounding may leave less than nothing of a worker who labelled no other task
+            found[fold] = update_crowd_model(
+                np.maximum(total.level_mass - part.level_mass, 0.0),
+                np.maximum(total.state_mass - part.state_mass, 0.0),
+                kind,
+                model.pseudo_count or 1.0,
+            )
+        return found
+
+    def compare(self, new: WorkerModel, live: WorkerModel) -> PairedGain:
+        """By how much one model predicts labels that both have held out better than another.
+
+        Parameters
+        ----------
+        new, live
+            Models of the same classes; whom one does not know labels as the others do, for it.
+        """
+        both = new.fit_to(self.workers).held_out, live.fit_to(self.workers).held_out
+        items = [
+            ([*blocks], both[0][fold], both[1][fold])
+            for fold, blocks in groupby(self.blocks, key=attrgetter("fold"))
+            if fold in both[0] and fold in both[1]
+        ]
+        return make_gain(merge_sums([NO_GAIN, *map_items(self.client, compare_fold, items)]))
+
     def find_copies(self, model: CrowdModel, calibration: Calibration) -> list[Copies]:
         """Find pairs of workers with the same mistakes, by one worker of the cluster.
 
@@ -322,9 +385,9 @@ class StoredLabels:
         model: CrowdModel,
         calibration: Calibration,
         folder: Path,
-        on_partition: Callable[[int, int], None],
+        on_fold: Callable[[int, int], None],
     ) -> tuple[LabelCounts, pa.Table]:
-        """Write the true labels of every partition's tasks, and their probabilities, to Parquet.
+        """Write the true labels of all tasks, and their probabilities, to Parquet, a file for each fold.
 
         Parameters
         ----------
@@ -333,29 +396,28 @@ class StoredLabels:
         calibration
             How confidence is found.
         folder
-            Existing folder, for a file per partition.
-        on_partition
-            Called with the number of partitions done and in all, each time one is: progress.
+            Existing folder, for a file per fold that has tasks.
+        on_fold
+            Called with the number of folds done and in all, each time one is: progress.
 
         Returns
         -------
         Sums over all tasks, and those that are least certain, as from `list_questions`.
         """
-        n_files = len(self.partitions)
         name = name_for_workers(folder)
-        files = [
-            (path, f"{name}/part-{index:05}.parquet") for index, path in enumerate(self.partitions)
-        ]
+        by_fold = [[*blocks] for _, blocks in groupby(self.blocks, key=attrgetter("fold"))]
+        n_files = len(by_fold)
+        parts = [(blocks, f"{name}/part-{blocks[0].fold:05}.parquet") for blocks in by_fold]
         counted = map_items(
             self.client,
-            label_partition,
-            files,
+            label_fold,
+            parts,
             self.classes,
             self.known,
             LogWeights.from_model(model, with_votes=False),
             calibration,
             model.annotator_model.copied_groups,
-            on_result=lambda n_done: on_partition(n_done, n_files),
+            on_result=lambda n_done: on_fold(n_done, n_files),
         )
         drop_arrived(gather_in(folder))
         none = LabelCounts.zero(self.n_workers, self.n_classes)

@@ -57,6 +57,8 @@ class BuildJob:
         Samples are made of rows with this time or a later one; minus infinity without a window.
     erased
         Samples with identifiers whose rows are skipped; None if there are none.
+    erased_workers
+        Workers of a label log whose rows are skipped; None if there are none.
     topic
         Topic for the numbers of rows while files are read: see `report_count`.
     recalls
@@ -72,6 +74,7 @@ class BuildJob:
     label_names: Mapping[str, Reference]
     since: float = -math.inf
     erased: ErasedSamples | None = None
+    erased_workers: ErasedSamples | None = None
     topic: str = ""
     recalls: bool = False
 
@@ -84,6 +87,11 @@ class BuildJob:
             "source": self.source.reading,
             "policy": self.policy.model_dump(mode="json", exclude={"file"}),
             **({} if self.erased is None else {ERASURES: self.erased.digest}),
+            **(
+                {}
+                if self.erased_workers is None
+                else {f"{ERASURES} of workers": self.erased_workers.digest}
+            ),
         }
 
     @property
@@ -93,8 +101,14 @@ class BuildJob:
 
     @property
     def origin(self) -> dict[str, object]:
-        """What two datasets must have in common for one to be built upon the other, plain JSON types."""
-        return {**self.options, "folds": self.n_folds, "version": VERSION}
+        """What two datasets must have in common for one to be built upon the other, plain JSON types.
+
+        Of label logs not the schema: files and partitions are encoded with a part of it, and more workers may come.
+        """
+        common = {**self.options, "folds": self.n_folds, "version": VERSION}
+        if self.label_names:
+            del common["schema"]
+        return common
 
     def build(
         self,
@@ -170,7 +184,9 @@ def spill_file(part: FilePart, job: BuildJob) -> Entry:
     """Build the spill of a chunk of a file: its rows, encoded and assigned to buckets by the hash of their sample."""
     source = part.chunk.source
     store, reference = Store(job.root), job.label_names.get(part.raw.digest)
-    spill = spill_long if job.source.layout == "long" else spill_wide
+    spill: Callable[..., StepSummary] = spill_wide
+    if job.source.layout == "long":
+        spill = partial(spill_long, erased_workers=job.erased_workers)
     schema, inputs = job.schema, _list_inputs(part)
     if reference is not None:
         names = LogNames.load(store.locate(reference) / NAMES_FILE)

@@ -131,7 +131,15 @@ def build_dataset(
     # rows without identifiers are nobody's
     erased = None if config.source.sample is None else ErasedSamples.of_store(store)
     job = BuildJob(
-        root, schema, config.source, config.schema_, n_folds, 0, label_names or {}, erased=erased
+        root,
+        schema,
+        config.source,
+        config.schema_,
+        n_folds,
+        0,
+        label_names or {},
+        erased=erased,
+        erased_workers=ErasedSamples.of_store(store, "workers") if label_names else None,
     )
     check_workers(client, StoreAccess(root))
     known: list[Any] = recall_items(partial(attempt, build=recall_digest), sources, root, rehash)

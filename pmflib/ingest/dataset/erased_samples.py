@@ -19,7 +19,7 @@ from pmflib.ingest.csv.byte_stream import choose_separator
 from pmflib.ingest.dataset.identifiers import Identifiers, hash_identifiers, read_identifiers
 from pmflib.ingest.dataset.spills import is_among
 from pmflib.store.artefacts import Store
-from pmflib.store.erasures import ErasureList, read_erasures
+from pmflib.store.erasures import Erased, ErasureList, read_erasures
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,19 @@ class ErasedSamples:
     hashes: HashArray
 
     @classmethod
-    def of_list(cls, erasures: ErasureList | None) -> ErasedSamples | None:
-        """Erased samples of a list; None if there are none."""
-        if erasures is None or not erasures.samples:
+    def of_list(
+        cls, erasures: ErasureList | None, what: Erased = "samples"
+    ) -> ErasedSamples | None:
+        """Erased samples of a list, or erased workers; None if there are none."""
+        if erasures is None or not erasures.choose(what):
             return None
-        hashes = np.unique(np.array(erasures.list_hashes(), np.uint64))
-        return cls(bytes.fromhex(erasures.salt), frozenset(erasures.samples), hashes)
+        hashes = np.unique(np.array(erasures.list_hashes(what), np.uint64))
+        return cls(bytes.fromhex(erasures.salt), frozenset(erasures.choose(what)), hashes)
 
     @classmethod
-    def of_store(cls, store: Store) -> ErasedSamples | None:
-        """Erased samples of a store; None if there are none."""
-        return cls.of_list(read_erasures(store))
+    def of_store(cls, store: Store, what: Erased = "samples") -> ErasedSamples | None:
+        """Erased samples of a store, or erased workers; None if there are none."""
+        return cls.of_list(read_erasures(store), what)
 
     @property
     def digest(self) -> str:

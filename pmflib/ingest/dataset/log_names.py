@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +16,7 @@ from pmflib.config import SourceConfig
 from pmflib.core.defaults import MOST_CLASSES
 from pmflib.core.errors import SchemaError
 from pmflib.core.json_files import parse_json
+from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.long_draft import MAX_VARIABLES
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import Source, find_digest
@@ -64,7 +66,9 @@ class LogNames:
         return LogNames(tuple(content["workers"]), tuple(content["labels"]))
 
 
-def find_log_names(source: Source, config: SourceConfig) -> LogNames:
+def find_log_names(
+    source: Source, config: SourceConfig, erased: ErasedSamples | None = None
+) -> LogNames:
     """List the workers and labels of one file.
 
     Parameters
@@ -73,6 +77,8 @@ def find_log_names(source: Source, config: SourceConfig) -> LogNames:
         The file.
     config
         Laid out long: ``variable`` is the worker's column, ``value`` the label's.
+    erased
+        Workers who are passed over; None if there are none.
 
     Raises
     ------
@@ -98,6 +104,9 @@ def find_log_names(source: Source, config: SourceConfig) -> LogNames:
                     f"{source.name}: column {column!r} has more than {most} distinct values; check which columns hold "
                     "the worker and the label"
                 )
+    if erased is not None:
+        names = sorted(workers)
+        workers -= {names[row] for row in np.flatnonzero(erased.find_texts(names)).tolist()}
     missing = {text.strip() for text in config.missing}
     return LogNames(sort_names(workers - {""}), sort_names(labels - missing))
 
@@ -115,9 +124,10 @@ def build_log_names(source: Source, config: SourceConfig, root: str) -> Entry:
     store = Store(root)
     source = replace(source, digest=find_digest(source, root))
     raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
+    erased = ErasedSamples.of_store(store, "workers")
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        names = find_log_names(source, config)
+        names = find_log_names(source, config, erased)
         names.save(folder / NAMES_FILE)
         return {"workers": len(names.workers), "labels": len(names.labels)}
 
@@ -127,6 +137,7 @@ def build_log_names(source: Source, config: SourceConfig, root: str) -> Entry:
         options={
             "name": source.name,
             "source": {**config.reading, "missing": list(config.missing)},
+            **({} if erased is None else {"erasures": erased.digest}),
         },
         version=VERSION,
         write=write,

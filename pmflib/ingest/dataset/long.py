@@ -45,6 +45,7 @@ def spill_long(
     folder: Path,
     on_rows: Callable[[int], None] | None = None,
     erased: ErasedSamples | None = None,
+    erased_workers: ErasedSamples | None = None,
     chunk: FileChunk | None = None,
 ) -> StepSummary:
     """Encode one file of answers, and assign them to buckets by their sample's hash.
@@ -67,6 +68,8 @@ def spill_long(
         Called with the number of rows of each batch when it is done: progress.
     erased
         Samples whose rows are skipped.
+    erased_workers
+        Variables whose rows are skipped: workers of a label log.
     chunk
         Part of the file that is read; None reads all. The format of times is that of the whole file.
 
@@ -82,7 +85,7 @@ def spill_long(
         If the source is not laid out long.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    encoder = _LongEncoder(schema, source_config, policy, erased)
+    encoder = _LongEncoder(schema, source_config, policy, erased, erased_workers)
     fields = [("sample", pa.binary()), ("level", pa.int32()), ("row", pa.int64())]
     if encoder.time is not None:
         fields.append(("time", pa.float64()))
@@ -111,6 +114,7 @@ class _LongEncoder:
         config: SourceConfig,
         policy: SchemaConfig,
         erased: ErasedSamples | None,
+        erased_workers: ErasedSamples | None,
     ) -> None:
         if config.layout != "long" or not (config.sample and config.variable and config.value):
             raise ConfigError(
@@ -121,6 +125,7 @@ class _LongEncoder:
         self.columns = list(dict.fromkeys(names))
         self._positions = [self.columns.index(name) for name in names]
         self._erased, self._delimiter = erased, config.separator
+        self._erased_workers = erased_workers
         self._schema = schema
         self._unknown_as_missing = policy.on_unknown_level == "missing"
         self._values = ValueEncoder(schema)
@@ -147,8 +152,9 @@ class _LongEncoder:
             batch = raw.batch.filter(pa.array(~left_out))
             raw = replace(raw, batch=batch, rows=raw.rows[~left_out])
             indices = indices[~left_out]
-        raw, identifiers, n_erased = pass_over(raw, sample, self._erased, self._delimiter)
-        if n_erased:
+        raw, _, n_workers = pass_over(raw, variable, self._erased_workers, self._delimiter)
+        raw, identifiers, n_samples = pass_over(raw, sample, self._erased, self._delimiter)
+        if n_erased := n_workers + n_samples:
             screen.pass_over(n_erased)
             indices = encode_variables(self._schema, raw.batch.column(variable))
         decisions = RowDecisions(raw.batch.num_rows)

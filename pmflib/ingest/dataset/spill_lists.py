@@ -82,7 +82,7 @@ def write_levels(folder: Path, part: Schema) -> None:
     (folder / LEVELS_FILE).write_text(json.dumps(_name_levels(part), ensure_ascii=False), "utf-8")
 
 
-def find_levels(folder: Path, schema: Schema) -> IntArray | None:
+def find_levels(folder: Path, schema: Schema, *, strict: bool = True) -> IntArray | None:
     """Find a schema's levels for those of a spill.
 
     Parameters
@@ -91,6 +91,8 @@ def find_levels(folder: Path, schema: Schema) -> IntArray | None:
         Folder of the spill.
     schema
         Schema that its rows will be read with.
+    strict
+        Whether the schema must have all of them; else those that it lacks are missing.
 
     Returns
     -------
@@ -112,12 +114,12 @@ def find_levels(folder: Path, schema: Schema) -> IntArray | None:
             f"spill {folder.name!r} cannot be read ({error}); spill its file again"
         ) from error
     levels = pc.index_in(names, pa.array(_name_levels(schema), pa.string()))
-    if levels.null_count:
+    if levels.null_count and strict:
         unknown = names.filter(levels.is_null())[0].as_py()
         raise StoreError(
             f"spill {folder.name!r} was encoded with {unknown}, which the schema lacks; spill its file again"
         )
-    return np.append(levels.to_numpy().astype(np.int64), -1)
+    return np.append(levels.fill_null(-1).to_numpy().astype(np.int64), -1)
 
 
 def _name_levels(schema: Schema) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps
@@ -106,7 +107,7 @@ class Certificate:
     raw_files
         Raw files that still hold erased samples.
     erased_in_all
-        Samples that the store remembers as erased.
+        Samples, or tasks and workers, that the store remembers as erased.
     """
 
     erasure: int
@@ -127,7 +128,7 @@ class ErasureState:
     Parameters
     ----------
     samples
-        Erased samples, whose rows are skipped.
+        Erased samples, or tasks and workers, whose rows are skipped.
     unfinished
         Whether an erasure was stopped before its end.
     raw_files
@@ -144,7 +145,8 @@ def describe_erasures(store: Store) -> ErasureState:
     erasures = read_erasures(store)
     if erasures is None:
         return ErasureState(0, False, [])
-    return ErasureState(len(erasures.samples), bool(erasures.unfinished), list_raw_files(store))
+    number = len(erasures.samples) + len(erasures.workers)
+    return ErasureState(number, bool(erasures.unfinished), list_raw_files(store))
 
 
 def certify(store: Store, erasures: ErasureList, act: Erasure) -> Certificate:
@@ -176,7 +178,7 @@ def certify(store: Store, erasures: ErasureList, act: Erasure) -> Certificate:
         replaced=replaced,
         models_fitted_before=list_models_before(store),
         raw_files=list_raw_files(store),
-        erased_in_all=len(erasures.samples),
+        erased_in_all=len(erasures.samples) + len(erasures.workers),
     )
 
 
@@ -198,10 +200,16 @@ def list_models_before(store: Store) -> list[EarlierModel]:
 
 def list_raw_files(store: Store) -> list[RawFile]:
     """Raw files of the last runs that still hold rows of erased samples, as far as they have been read."""
+    found: Any
     out: dict[tuple[str, str], RawFile] = {}
     for name in list_histories(store):
         run = find_last_run(store, name)
-        if run is None or store.find(run.stages["dataset"].identity) is None:
+        if run is None:
+            continue
+        if store.find(run.stages["dataset"].identity) is None:
+            # of a label log it is made again by the next run
+            found = list_records(store, name)[-1].facts.get("raw_files", ())
+            out |= {(each["name"], each["digest"]): RawFile(**each) for each in found}
             continue
         rows: Counter[tuple[str, str]] = Counter()
         for file in list_file_steps(store, run.stages["dataset"]):

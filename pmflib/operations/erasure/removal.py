@@ -11,8 +11,14 @@ import pyarrow as pa
 from pmflib.core.errors import ConfigError, StoreError
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.identifiers import hash_identifiers
-from pmflib.operations.erasure.certificates import Certificate, certify
+from pmflib.operations.erasure.certificates import Certificate, RawFile, certify
 from pmflib.operations.erasure.holdings import find_holdings
+from pmflib.operations.erasure.label_logs import (
+    check_label_store,
+    find_label_holdings,
+    holds_labels,
+    rewrite_label_logs,
+)
 from pmflib.operations.erasure.rewriting import Rewriter
 from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
 from pmflib.store.collection import drop_unfinished
@@ -78,7 +84,51 @@ def erase_samples(store: Store, identifiers: Sequence[str]) -> Certificate:
         return _finish(store, erasures)
 
 
-def begin(store: Store, erasures: ErasureList, names: Sequence[bytes]) -> None:
+def erase_labels(store: Store, tasks: Sequence[str], workers: Sequence[str]) -> Certificate:
+    """Take tasks and workers out of everything that a store of label logs holds, and keep them out from now on.
+
+    Labels and the live model of the workers are written again without them; what was made of rows is deleted, and the
+    next run reads the files again: see `pmflib.operations.erasure.label_logs`.
+
+    Parameters
+    ----------
+    store
+        The store.
+    tasks, workers
+        Identifiers; without any, an erasure that was stopped is finished.
+
+    Returns
+    -------
+    The certificate.
+
+    Raises
+    ------
+    ConfigError
+        If an identifier is empty, or there is none and nothing to finish.
+    StoreError
+        If something else is under way in the store, it holds no label log, or other data as well.
+    """
+    names = {
+        "samples": [each.strip().encode() for each in tasks],
+        "workers": [each.strip().encode() for each in workers],
+    }
+    if not all(map(all, names.values())):
+        raise ConfigError("an identifier is empty; give the texts that the columns of the log have")
+    check_label_store(store)
+    with stay_alone(store), hold_lease(store.objects, PURPOSE):
+        erasures = read_erasures(store) or new_list()
+        begin(store, erasures, names["samples"], names["workers"])
+        act = erasures.unfinished[-1]
+        drop_unfinished(store)
+        found = find_label_holdings(store, erasures)
+        rewrite_label_logs(store, erasures, act, found)
+        write_erasures(store, erasures)
+        return _conclude(store, erasures, act, found.entries, found.raw_files)
+
+
+def begin(
+    store: Store, erasures: ErasureList, names: Sequence[bytes], workers: Sequence[bytes] = ()
+) -> None:
     """Enter identifiers in the list of a store; from then on no run reads their rows.
 
     Raises
@@ -86,18 +136,21 @@ def begin(store: Store, erasures: ErasureList, names: Sequence[bytes]) -> None:
     ConfigError
         If there are none, and nothing is unfinished.
     """
-    hashes = hash_identifiers(pa.array(names, pa.binary())).tolist()
     erased = ErasedSamples(bytes.fromhex(erasures.salt), frozenset(), np.empty(0, np.uint64))
-    digests = [erased.digest_identifier(name) for name in names]
-    erasures.add(digests, hashes)
+    digests = [erased.digest_identifier(name) for name in [*names, *workers]]
+    hashes = hash_identifiers(pa.array([*names, *workers], pa.binary())).tolist()
+    erasures.add(digests[: len(names)], hashes[: len(names)])
+    erasures.add(digests[len(names) :], hashes[len(names) :], "workers")
     if erasures.unfinished:
         last = erasures.unfinished[-1]
         last.samples = sorted({*last.samples, *digests})
-    elif names:
+    elif digests:
         number = len(erasures.erasures) + 1
         erasures.erasures.append(Erasure(number, now(), samples=sorted({*digests})))
     else:
-        raise ConfigError("no samples to erase; give --sample or --file")
+        raise ConfigError(
+            "nothing to erase; give --sample or --file, of a label log --task or --worker"
+        )
     write_erasures(store, erasures)
 
 
@@ -113,20 +166,19 @@ def forget(store: Store, identifiers: Sequence[str]) -> int:
             )
         erased = ErasedSamples(bytes.fromhex(erasures.salt), frozenset(), np.empty(0, np.uint64))
         digests = {erased.digest_identifier(each.strip().encode()) for each in identifiers}
-        known = digests & erasures.samples.keys()
+        known = digests & (erasures.samples.keys() | erasures.workers.keys())
         for digest in known:
-            del erasures.samples[digest]
+            erasures.samples.pop(digest, None)
+            erasures.workers.pop(digest, None)
         write_erasures(store, erasures)
         return len(known)
 
 
 def _refuse_label_logs(store: Store) -> None:
-    for entry in store.entries():
-        if entry.reference.kind in ("census", "labels"):
-            raise StoreError(
-                f"store {store.name!r} holds label logs, whose tasks and workers are not erased one by one: take "
-                "their rows out of the raw files, delete the store, and run `pmf crowd` again"
-            )
+    if holds_labels(store):
+        raise StoreError(
+            f"store {store.name!r} holds label logs, whose samples are tasks: give --task or --worker"
+        )
 
 
 def _finish(store: Store, erasures: ErasureList) -> Certificate:
@@ -143,8 +195,21 @@ def _finish(store: Store, erasures: ErasureList) -> Certificate:
     act.replaced += [each for each in replaced if each.old.identity not in known]
     # the history is forwarded from here on; only then is anything deleted
     write_erasures(store, erasures)
-    _delete(store, found.entries, act)
+    return _conclude(store, erasures, act, found.entries)
+
+
+def _conclude(
+    store: Store,
+    erasures: ErasureList,
+    act: Erasure,
+    entries: Mapping[str, Entry],
+    raw_files: Sequence[RawFile] | None = None,
+) -> Certificate:
+    """Delete what was replaced, and certify: every step can be repeated."""
+    _delete(store, entries, act)
     certificate = certify(store, erasures, act)
+    if raw_files is not None:
+        certificate = replace(certificate, raw_files=[*raw_files])
     for name in list_histories(store):
         _record(store, name, act, certificate)
     act.ended = now()
@@ -216,9 +281,10 @@ def _record(store: Store, name: str, act: Erasure, certificate: Certificate) -> 
             return
     n_rows = sum(each.rows for each in certificate.artefacts.values())
     text = f"{len(act.samples):,} samples erased, {n_rows:,} rows taken out"
+    new = {each.old.identity: each.new for each in act.replaced}
 
     def keep_live(record: RunRecord, live: Reference | None) -> RunRecord:
-        return replace(record, live=live)
+        return replace(record, live=live if live is None else new.get(live.identity, live))
 
     record = RunRecord(
         "erase",

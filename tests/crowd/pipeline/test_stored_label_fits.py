@@ -48,7 +48,7 @@ def open_labels(tmp_path):
             write=lambda folder, _: write_dataset(folder, store, [part], {}) or {},
         ).reference
         memory = ClusterMemory.here(1 << 34)
-        return StoredLabels(None, store, dataset, SCHEMA, n_folds=3, memory=memory)
+        return StoredLabels(None, store, dataset, SCHEMA, memory=memory)
 
     return make
 

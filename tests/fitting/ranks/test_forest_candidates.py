@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
 from pmflib.fitting.ranks import kinds
 from pmflib.fitting.ranks.sample_fits import split_samples
 from pmflib.fitting.tree_fit import MOST_STARTS
@@ -19,7 +20,7 @@ SCHEMA = pmf.Schema.from_cardinalities(SIZES)
 @pytest.fixture
 def split():
     codes = np.random.default_rng(0).integers(0, SIZES, (120, 3))
-    return split_samples(codes[:100], codes[100:], SCHEMA, None)[0]
+    return split_samples(DenseBlock(codes[:100]), DenseBlock(codes[100:]), SCHEMA, None)[0]
 
 
 def test_one_half_of_the_held_out_samples_chooses_and_the_other_is_scored(split, monkeypatch):
@@ -48,7 +49,7 @@ def test_one_half_of_the_held_out_samples_chooses_and_the_other_is_scored(split,
 
     monkeypatch.setattr(kinds, "TreeFit", LearnsFromChooser)
     found = kinds._ForestFits([split], 0, None).score(1, 0)
-    held_out = split.held_out
+    held_out = split.held_out.codes
     assert seen[0][1] == seen[1][1] == MOST_STARTS // 2
     np.testing.assert_allclose(found[1::2], models[0].log_prob(held_out[1::2]))
     np.testing.assert_allclose(found[::2], models[1].log_prob(held_out[::2]))

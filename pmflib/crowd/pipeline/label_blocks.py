@@ -1,0 +1,251 @@
+"""Tasks of a stored label log in an order of their own: that of the hashes of their identifiers, fold after fold.
+
+A log that has grown night by night lies in other partitions than one that was read at once, and floating-point sums
+over other blocks are other bits. So blocks are put together by fold, which the hash of a task decides, and the tasks of
+a group are sorted by their hashes: what passes see depends on the labels alone.
+
+A partition that was made before some workers came is encoded with a part of the schema; its levels are translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import Block, SparseBlock, concatenate_blocks
+from pmflib.core.hashing import HashArray
+from pmflib.ingest.dataset.identifiers import read_sample_hashes
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.caches import find_local_path
+from pmflib.store.dataset import Layer, list_layers
+from pmflib.store.sample_blocks import (
+    MAX_GROUP,
+    MIN_GROUP,
+    TARGET_GROUPS,
+    BlockReference,
+    list_blocks,
+    read_blocks,
+    read_origins,
+)
+from pmflib.store.zarr_arrays import read_arrays
+
+B = TypeVar("B", bound=BlockReference)
+
+
+MOST_REMEMBERED = 1 << 18
+"""Labels of a partition that a process remembers, at most: a megabyte or two, for each of 64 partitions."""
+
+
+@dataclass(frozen=True)
+class LabelReference(BlockReference):
+    """Location of a block of a label log.
+
+    Parameters
+    ----------
+    levels
+        int32 of shape (n_own_workers, n_own_classes): level of the log's schema for each of the partition's, -1 where
+        the schema has none; None where the two are the same.
+    """
+
+    levels: IntArray | None = field(default=None, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kind, values = super().__reduce__()
+        return kind, (*values, self.levels)
+
+
+def list_label_blocks(
+    store: Store, dataset: Reference, schema: Schema, folds: Iterable[int] | None = None
+) -> list[LabelReference]:
+    """Blocks of a label log, in the order of their folds.
+
+    Parameters
+    ----------
+    store, dataset
+        Where the labels are.
+    schema
+        Schema of the log; a partition may have been made with a part of it.
+    folds
+        Folds; None is all.
+
+    Raises
+    ------
+    StoreError
+        If the dataset or a partition is not in the store, or damaged.
+    """
+    known: dict[str, IntArray | None] = {schema.digest: None}
+    chosen = None if folds is None else {*folds}
+    blocks = []
+    for layer in list_layers(store, dataset):
+        entry = store.find(layer.partition.identity)
+        digest = "" if entry is None else str(entry.options.get("schema", ""))
+        levels = known[digest] if digest in known else find_part_levels(layer, schema)
+        known |= {digest: levels} if digest else {}
+        blocks += [
+            LabelReference(
+                block.path,
+                block.start,
+                block.stop,
+                block.fold,
+                block.n_observed,
+                block.nbytes,
+                block.superseded,
+                levels,
+            )
+            for block in layer.blocks
+            if chosen is None or block.fold in chosen
+        ]
+    return sorted(blocks, key=attrgetter("fold"))
+
+
+def find_part_levels(layer: Layer, schema: Schema) -> IntArray | None:
+    """Levels of a schema for those of a partition, as in `LabelReference`; None where they are the same."""
+    own_workers, own_classes = _read_names(find_local_path(layer.path))
+    if (own_workers, own_classes) == (schema.names, schema[0].levels):
+        return None
+    codes = {name: code for code, name in enumerate(schema[0].levels)}
+    classes = np.array([codes.get(name, -1) for name in own_classes])
+    rows = {name: row for row, name in enumerate(schema.names)}
+    workers = np.array([rows.get(name, -1) for name in own_workers])
+    levels = workers[:, None] * len(codes) + classes
+    levels[(workers[:, None] < 0) | (classes < 0)] = -1
+    return np.asarray(levels, np.int32)
+
+
+@lru_cache(maxsize=64)
+def _read_names(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Workers and classes that a partition was made with."""
+    schema = Schema.from_json(read_arrays(path, [])[1]["schema"])
+    return schema.names, schema[0].levels
+
+
+def group_folds(blocks: Sequence[LabelReference]) -> list[list[LabelReference]]:
+    """Put the blocks of one fold, or of several that follow each other, together until a group is worth a task.
+
+    Groups depend on how many labels each fold has, and on nothing else.
+
+    Parameters
+    ----------
+    blocks
+        In the order of their folds.
+    """
+    n_labels = sum(block.n_observed for block in blocks)
+    target = min(MAX_GROUP, max(MIN_GROUP, n_labels // TARGET_GROUPS))
+    groups: list[list[LabelReference]] = []
+    filled = target
+    for _, fold in groupby(blocks, key=attrgetter("fold")):
+        if filled >= target:
+            groups.append([])
+            filled = 0
+        groups[-1] += fold
+        filled = sum(block.n_observed for block in groups[-1])
+    return groups
+
+
+def read_tasks(group: Sequence[BlockReference], offsets: IntArray) -> tuple[SparseBlock, IntArray]:
+    """Read the tasks of a group as one block, sorted by the hashes of their identifiers.
+
+    Parameters
+    ----------
+    group
+        As from `join_neighbours`, at least one reference.
+    offsets
+        int64 of shape (n_workers + 1,): levels of the workers in the schema of the log.
+
+    Returns
+    -------
+    The labels, and int64 of shape (n_tasks,): which of the group's rows each task was. Two tasks with one hash stay in
+    the order of the group.
+    """
+    parts: list[Block] = []
+    found = []
+    for reference in group:
+        block, hashes = _read_rows(reference)
+        levels = reference.levels if isinstance(reference, LabelReference) else None
+        if levels is not None:
+            own = np.arange(len(levels) + 1, dtype=np.int64) * levels.shape[1]
+            labels = block.to_sparse(own)
+            block = _drop_unknown(labels.indptr, levels.ravel()[labels.indices])
+        parts.append(block.to_sparse(offsets))
+        found.append(hashes)
+    joined = concatenate_blocks(parts, offsets).to_sparse(offsets)
+    order = np.argsort(np.concatenate(found), kind="stable")
+    return joined.take(order), order
+
+
+def _read_rows(reference: BlockReference) -> tuple[Block, HashArray]:
+    """Labels of the rows of a reference, by the levels of its partition, and the hashes of their tasks."""
+    path = find_local_path(reference.path)
+    n_labels, rows = _count_labels(path), reference.rows
+    if n_labels <= MOST_REMEMBERED:
+        block, hashes = _remember_partition(path)
+        return block.take(rows), hashes[rows]
+    return next(read_blocks([reference])), read_sample_hashes(path)[rows]
+
+
+@lru_cache(maxsize=256)
+def _count_labels(path: Path) -> int:
+    """Number of labels in a partition."""
+    return sum(block.n_observed for block in list_blocks(path))
+
+
+@lru_cache(maxsize=64)
+def _remember_partition(path: Path) -> tuple[Block, HashArray]:
+    """All rows of a small partition: a night opens those of many nights, which takes longer than to read them."""
+    blocks = list_blocks(path)
+    if not blocks:
+        return SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32)), np.zeros(0, np.uint64)
+    whole = replace(blocks[0], stop=blocks[-1].stop)
+    return next(read_blocks([whole])), read_sample_hashes(path)
+
+
+@lru_cache(maxsize=32)
+def _remember_names(path: Path) -> list[str]:
+    """Tasks of a small partition, in the order of its rows."""
+    return read_origins(path)[1]
+
+
+def _drop_unknown(indptr: IntArray, levels: IntArray) -> SparseBlock:
+    """Labels but for those, -1, of workers that the schema has no more: of an earlier night's log."""
+    known = levels >= 0
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(known, dtype=np.int64)])
+    return SparseBlock(before[indptr], levels[known])
+
+
+def join_neighbours(group: Sequence[B]) -> list[B]:
+    """References to the same rows by partition, those that follow each other as one: blocks are small to read."""
+    joined: list[B] = []
+    for block in sorted(group, key=attrgetter("path", "start")):
+        last = joined[-1] if joined else None
+        if last is None or (last.path, last.stop) != (block.path, block.start):
+            joined.append(block)
+            continue
+        gone = [each for each in (last.superseded, block.superseded) if each is not None]
+        joined[-1] = replace(
+            last,
+            stop=block.stop,
+            n_observed=last.n_observed + block.n_observed,
+            nbytes=last.nbytes + block.nbytes,
+            superseded=np.concatenate(gone) if gone else None,
+        )
+    return joined
+
+
+def read_task_names(group: Sequence[BlockReference], order: IntArray) -> list[str]:
+    """Identifiers of the tasks of a group, in the order that `read_tasks` has found."""
+    names: list[str] = []
+    for reference in group:
+        path = find_local_path(reference.path)
+        is_small = _count_labels(path) <= MOST_REMEMBERED
+        mine = _remember_names(path) if is_small else read_origins(path)[1]
+        names += [mine[row] for row in reference.rows.tolist()]
+    return [names[row] for row in order.tolist()]

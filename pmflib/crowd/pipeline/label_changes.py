@@ -1,0 +1,115 @@
+"""What differs between a label log and the one of the last run: pairs of labels of one task, as far as they are new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import SparseBlock
+from pmflib.counting.increments import compare_blocks
+from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
+from pmflib.crowd.pipeline.label_blocks import (
+    LabelReference,
+    join_neighbours,
+    list_label_blocks,
+    read_tasks,
+)
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+
+MOST_COMPARED = 1_000_000
+"""New labels whose pairs are counted, about; of more, those of some folds."""
+MOST_BEFORE = 200_000
+"""Labels of the last run that are compared with, about: their share of agreement is then known to a tenth of a per
+cent."""
+
+
+@dataclass(frozen=True, eq=False)
+class NewPairs:
+    """Pairs of labels of one task.
+
+    Parameters
+    ----------
+    new
+        Pairs of which one label at least is new since the last run, less those that are gone.
+    n_tasks
+        Tasks that may have such pairs.
+    pairs, agreeing
+        Pairs of the last run, and those of two equal labels.
+    """
+
+    new: WorkerPairCounts
+    n_tasks: int
+    pairs: int
+    agreeing: int
+
+
+def count_new_pairs(store: Store, dataset: Reference, last: Reference, schema: Schema) -> NewPairs:
+    """Count the pairs of labels that a label log has and the last one had not.
+
+    Parameters
+    ----------
+    store, dataset, last
+        Today's labels, and those of the last run.
+    schema
+        Today's workers and classes.
+
+    Raises
+    ------
+    StoreError
+        If a dataset is not in the store, or damaged.
+    """
+    now, before = (list_label_blocks(store, each, schema) for each in (dataset, last))
+    change = compare_blocks(before, now)
+    folds = {block.fold for block in now}
+    chosen = _choose_folds([*change.added, *change.removed], folds)
+    added, removed = (
+        [each for each in blocks if isinstance(each, LabelReference) and each.fold in chosen]
+        for blocks in (change.added, change.removed)
+    )
+    gone = _count_pairs(removed, schema)
+    gone = replace(gone, counts=-gone.counts, n_labels=-gone.n_labels)
+    new = WorkerPairCounts.merge([_count_pairs(added, schema), gone])
+    # where labels were taken away, what is left of new ones
+    new = replace(new, counts=np.maximum(new.counts, 0), n_labels=np.maximum(new.n_labels, 0))
+    few = _choose_folds(before, folds, MOST_BEFORE)
+    labels = _read([block for block in before if block.fold in few], schema)
+    pairs, agreeing = count_agreement(labels.indptr, labels.indices, schema[0].cardinality)
+    return NewPairs(new, sum(block.n_rows for block in added), pairs, agreeing)
+
+
+def count_agreement(indptr: IntArray, levels: IntArray, n_classes: int) -> tuple[int, int]:
+    """Number of pairs of labels of one task, and of those of two equal labels.
+
+    Parameters
+    ----------
+    indptr, levels
+        Tasks as rows, labels as levels ``worker * n_classes + class``.
+    n_classes
+        Number of classes.
+    """
+    lengths = np.diff(indptr)
+    tasks = np.repeat(np.arange(lengths.size), lengths)
+    votes = np.bincount(tasks * n_classes + levels % n_classes, minlength=lengths.size * n_classes)
+    return int((lengths * (lengths - 1)).sum()) // 2, int((votes * (votes - 1)).sum()) // 2
+
+
+def _choose_folds(blocks: Sequence[object], folds: set[int], most: int = MOST_COMPARED) -> set[int]:
+    """Folds of which about so many labels are compared: all, or the first ones."""
+    n_labels = sum(block.n_observed for block in blocks if isinstance(block, LabelReference))
+    n_chosen = max(1, len(folds) * most // max(n_labels, most))
+    return {*sorted(folds)[:n_chosen]}
+
+
+def _count_pairs(blocks: Sequence[LabelReference], schema: Schema) -> WorkerPairCounts:
+    sizes = schema.n_variables, schema[0].cardinality
+    return count_worker_pairs(_read(blocks, schema), *sizes)
+
+
+def _read(blocks: Sequence[LabelReference], schema: Schema) -> SparseBlock:
+    if not blocks:
+        return SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32))
+    return read_tasks(join_neighbours(blocks), schema.offsets)[0]

@@ -1,0 +1,59 @@
+"""The gate of all stages that compare models: today's held-out data, and those of the live model's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from pmflib.config import PipelineConfig
+from pmflib.core.errors import StoreError
+from pmflib.scoring.comparison import PairedGain
+from pmflib.scoring.gate import GateDecision, decide
+from pmflib.store.artefacts import Reference
+from pmflib.store.model_history import explain_withdrawal
+from pmflib.store.run_records import find_run_of, list_records
+from pmflib_tasks.stage import open_store
+
+
+def settle_gate(
+    config: PipelineConfig,
+    name: str,
+    dataset: Reference,
+    new: Reference,
+    live: Reference,
+    weigh: Callable[[Reference], PairedGain | str],
+    obstacle: str = "",
+) -> GateDecision:
+    """Decide by what is held out of today's dataset, and of that of the live model.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    name
+        Name of its history, or of that of its labels.
+    dataset, new, live
+        Today's dataset, and the models.
+    weigh
+        Gain of the new model over the live one on what is held out of a dataset; or why there is none.
+    obstacle
+        Why the two cannot be compared, as a clause; "" if they can.
+    """
+    store = open_store(config)
+    objection = explain_withdrawal(list_records(store, name), new)
+    settle = partial(decide, config.gate, objection=objection)
+    if obstacle:
+        return settle(obstacle, None)
+    today = weigh(dataset)
+    made = find_run_of(store, name, live)
+    reference = None if made is None else made.stages.get("dataset")
+    if reference is None:
+        return settle(today, "no record says what data the live model was made from")
+    if reference.digest == dataset.digest:
+        return settle(today, None)
+    try:
+        return settle(today, weigh(reference))
+    except StoreError:
+        return settle(
+            today, "the data that the live model was made from are gone from the store, or damaged"
+        )

@@ -1,0 +1,91 @@
+"""Stage: guards of a label log, before anything is learnt of its workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pmflib.config import PipelineConfig
+from pmflib.crowd.pipeline.label_changes import count_new_pairs
+from pmflib.display.progress import report_progress
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.ingest.dataset.log_names import check_label_schema
+from pmflib.quality.findings import Finding, summarise
+from pmflib.quality.label_guards import assess_agreement, assess_label_files, read_label_files
+from pmflib.quality.stored_checks import check_files
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.run_records import RunRecord
+from pmflib_tasks.quality import FINDINGS
+from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
+
+VERSION = 1
+
+
+@stage(name="quality")
+def check_label_quality(
+    config: PipelineConfig, dataset: Reference, last_run: RunRecord | None
+) -> Reference:
+    """Run every guard of label logs; what follows from the findings is for the flow to say.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    dataset
+        What `ingest` returned.
+    last_run
+        Last run that reached its end; None if there is none.
+
+    Returns
+    -------
+    Reference to the findings, also those that passed: see `pmflib_tasks.quality.read_findings`.
+    """
+    store, schema = open_store(config), check_label_schema(load_schema(config))
+    last = None if last_run is None else last_run.stages["dataset"]
+    if last is not None and store.find(last.identity) is None:
+        last = None
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        report_progress("quality", 0, 1)
+        findings, changes = check_files(store, config.quality, dataset, last)
+        if last is not None and changes.new:
+            findings += _compare(config, store, dataset, last)
+        content = json.dumps([asdict(each) for each in findings], indent=1, ensure_ascii=False)
+        (folder / FINDINGS).write_text(content, "utf-8")
+        summary = summarise(findings)
+        passed = f"{summary['passed']:,} of {len(findings):,} checks passed"
+        report_progress("quality", 1, 1, passed)
+        return summary
+
+    return build_artefact(
+        store,
+        "quality",
+        inputs={"dataset": dataset} | ({} if last is None else {"last dataset": last}),
+        options={
+            "schema": schema.digest,
+            "layout": "labels",
+            "quality": config.quality.model_dump(mode="json"),
+        },
+        version=VERSION,
+        write=write,
+    ).reference
+
+
+def _compare(
+    config: PipelineConfig, store: Store, dataset: Reference, last: Reference
+) -> list[Finding]:
+    """Findings of the guards that compare new labels with those of the last run."""
+    schema = load_schema(config)
+    entry = store.find(dataset.identity)
+    account = DatasetAccount.from_json({} if entry is None else entry.summary)
+    files, before = (read_label_files(store, each, schema) for each in (dataset, last))
+    per_task = max(account.observed / max(account.samples, 1), 1.0)
+    found = count_new_pairs(store, dataset, last, schema)
+    usual = {"pairs": found.pairs, "agreeing": found.agreeing}
+    return [
+        *assess_label_files(files, before, schema, per_task, config.quality),
+        *assess_agreement(found.new, found.n_tasks, usual, schema.names, config.quality),
+    ]
