@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pmflib.core.machine import count_processors
+from pmflib.core.machine import count_processors, make_private_folder
 
 _END_QUIETLY = """
 import logging, signal
@@ -98,9 +97,9 @@ def start_workers(cluster: ClusterOptions) -> Iterator[str]:
         quieten("distributed.nanny", logging.WARNING),
         # of a worker that an interruption reaches while it connects
         quieten("distributed.comm", logging.ERROR),
-        # Dask's own would have a name that anybody can guess, and take first
-        tempfile.TemporaryDirectory(prefix="pmf-", ignore_cleanup_errors=True) as scratch,
-        dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES),
+        make_private_folder() as scratch,
+        # Dask's own would have a name that anybody can guess, and take first; a scheduler is told by the option alone
+        dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES | {"temporary-directory": scratch}),
         LocalCluster(
             n_workers=n if cluster.processes else 1,
             threads_per_worker=1 if cluster.processes else n,
@@ -108,7 +107,6 @@ def start_workers(cluster: ClusterOptions) -> Iterator[str]:
             host="127.0.0.1" if cluster.processes else None,
             # port 0 and not None, which still means the default port
             dashboard_address="127.0.0.1:0",
-            local_directory=scratch,
             scheduler_kwargs={"dashboard": False},
             security=Security.temporary() if cluster.processes else None,
             **options,
