@@ -97,6 +97,7 @@ def infer(
     """
     from pmflib.config import make_source
     from pmflib.config.loading import draft_config, relate
+    from pmflib.config.source_paths import make_absolute
     from pmflib.ingest.long_shape import find_long_log
     from pmflib.ingest.schema_draft import draft_schema
     from pmflib.ingest.sniffing import sniff_source
@@ -110,7 +111,7 @@ def infer(
     targets = (output / "schema.json", output / "pipeline.toml", output / "schema.md")
     if existing := [str(target) for target in targets if target.exists()]:
         raise ConfigError(f"{existing} exist already; give --output another folder, or delete them")
-    absolute = path if "://" in path else str(Path(path).resolve())
+    absolute = make_absolute(path)
     fields: dict[str, Any] = {
         "path": absolute,
         "layout": "wide" if variable is None and value is None and time is None else "long",
