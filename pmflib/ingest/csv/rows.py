@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import IO
 
@@ -62,6 +64,8 @@ def restore_values(
 
 HEADER_BYTES = 1 << 20
 """Within how many bytes the header must end."""
+RELEASE_SECONDS = 10.0
+"""Longest wait for the threads of pyarrow to end a read that is under way when reading ends, seconds."""
 
 _FOREIGN = {
     b"PAR1": "a Parquet file; name it .parquet, or set source.format = 'parquet'",
@@ -194,10 +198,15 @@ def _parse(
         ragged.append((row.number, byte_stream.restore_text(row.text.encode("utf-8"))))
         return "skip"
 
+    loan = _Loan(feed)
+    released = [threading.Event() for _ in range(2)]
+    for held, event in zip((loan, keep), released, strict=True):
+        weakref.finalize(held, event.set)
+    reader = None
     done = first
     try:
         reader = pyarrow.csv.open_csv(
-            feed,
+            loan,
             # only without threads are rows numbered, and batches split, alike everywhere
             pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=byte_stream.CSV_BYTES, column_names=names
@@ -227,6 +236,22 @@ def _parse(
     except DAMAGED as error:
         spare_transient(error)
         raise _truncated(source, error) from error
+    finally:
+        # a thread of pyarrow lets go of what it read from, and of its handler, when it comes to it: where Python has
+        # taken itself apart by then, the process aborts
+        feed.close()
+        del reader, loan, keep, held
+        for event in released:
+            event.wait(RELEASE_SECONDS)
+
+
+class _Loan:
+    """What the threads of pyarrow hold of a feed. Its traceback holds the feed, so that none holds the loan."""
+
+    def __init__(self, feed: CsvFeed) -> None:
+        self.read = feed.read
+        self.close = feed.close
+        self.closed = False
 
 
 def _truncated(source: Source, error: BaseException) -> SourceError:
