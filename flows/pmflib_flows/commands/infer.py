@@ -188,9 +188,19 @@ def infer(
         out.print(f"If a row is one answer, draft it as a long log: {again}")
 
 
+MOST_DIGITS = 9
+"""Digits of a rank, at most: that of any data is below."""
+
+
 def _read_rank(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
-    if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"--rank is {text!r}; give a whole number of at least 1, or auto")
-    return int(text)
+    from pmflib.config.section import abridge
+
+    # no rank has as many digits, and Python reads only so many
+    rank = int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0
+    if rank < 1:
+        raise ConfigError(
+            f"--rank is {abridge(text)}; give a whole number of at least 1 and at most {MOST_DIGITS} digits, or auto"
+        )
+    return rank
