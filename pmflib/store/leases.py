@@ -177,13 +177,13 @@ def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease
 
 def _has_ended(content: Mapping[str, object]) -> bool:
     """Whether the process of a lease ran beside this one, and is gone; what cannot be known is not taken for so."""
-    space = _find_process_space()
+    space = find_process_space()
     if not space or content.get("space") != space:
         return False
     return _find_birth(str(content["process"])) != content.get("birth")
 
 
-def _find_process_space() -> str:
+def find_process_space() -> str:
     """Name of what process ids belong to: this start of this machine, and container; "" where it has no such name."""
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
@@ -239,7 +239,7 @@ class _Heart:
             "host": platform.node(),
             "process": os.getpid(),
             "birth": _find_birth(str(os.getpid())),
-            "space": _find_process_space(),
+            "space": find_process_space(),
             "started": objects.read_clock(),
         }
         content = json.dumps(written, sort_keys=True, ensure_ascii=False).encode()

@@ -139,7 +139,7 @@ with hold_lease(Store(sys.argv[1]).objects, sys.argv[2]):
 """
 
 needs_proc = pytest.mark.skipif(
-    not leases._find_process_space(), reason="the system does not name its processes"
+    not leases.find_process_space(), reason="the system does not name its processes"
 )
 
 

@@ -198,15 +198,14 @@ def _parse(
         ragged.append((row.number, byte_stream.restore_text(row.text.encode("utf-8"))))
         return "skip"
 
-    loan = _Loan(feed)
-    released = [threading.Event() for _ in range(2)]
-    for held, event in zip((loan, keep), released, strict=True):
-        weakref.finalize(held, event.set)
-    reader = None
+    loans = _Loans()
+    stream, reader = _LentStream(feed, loans), None
+    loans.add(stream)
+    loans.add(keep)
     done = first
     try:
         reader = pyarrow.csv.open_csv(
-            loan,
+            stream,
             # only without threads are rows numbered, and batches split, alike everywhere
             pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=byte_stream.CSV_BYTES, column_names=names
@@ -237,21 +236,48 @@ def _parse(
         spare_transient(error)
         raise _truncated(source, error) from error
     finally:
-        # a thread of pyarrow lets go of what it read from, and of its handler, when it comes to it: where Python has
-        # taken itself apart by then, the process aborts
+        # a thread of pyarrow lets go of what it has of Python's when it comes to it: where Python has taken itself
+        # apart by then, the process aborts
         feed.close()
-        del reader, loan, keep, held
-        for event in released:
-            event.wait(RELEASE_SECONDS)
+        del reader, stream, keep
+        loans.wait(RELEASE_SECONDS)
 
 
-class _Loan:
-    """What the threads of pyarrow hold of a feed. Its traceback holds the feed, so that none holds the loan."""
+class _Loans:
+    """Objects of Python's that threads of pyarrow hold."""
 
-    def __init__(self, feed: CsvFeed) -> None:
-        self.read = feed.read
-        self.close = feed.close
-        self.closed = False
+    def __init__(self) -> None:
+        self._n_lent = 0
+        self._changed = threading.Condition()
+
+    def add(self, lent: object) -> None:
+        """Count an object until nobody holds it."""
+        with self._changed:
+            self._n_lent += 1
+        weakref.finalize(lent, self._remove)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until nobody holds any, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._n_lent, seconds)
+
+    def _remove(self) -> None:
+        with self._changed:
+            self._n_lent -= 1
+            self._changed.notify_all()
+
+
+class _LentStream:
+    """A feed as pyarrow has it: it and the bytes that it gives are counted for as long as pyarrow holds them."""
+
+    def __init__(self, feed: CsvFeed, loans: _Loans) -> None:
+        def read(n_bytes: int = -1) -> np.ndarray:
+            # an array can be counted, other than bytes; the traceback of an error holds the feed, and not the stream
+            content = np.frombuffer(feed.read(n_bytes), np.uint8)
+            loans.add(content)
+            return content
+
+        self.read, self.close, self.closed = read, feed.close, False
 
 
 def _truncated(source: Source, error: BaseException) -> SourceError:

@@ -13,7 +13,7 @@ from pmflib.ingest.sources import find_sources
 HELD_SECONDS = 0.2
 
 
-@pytest.mark.parametrize("held", ["stream", "handler"])
+@pytest.mark.parametrize("held", ["stream", "handler", "bytes"])
 @pytest.mark.parametrize("ends", ["at the end", "early", "by an error"])
 def test_read_csv_rows__waits_until_threads_of_pyarrow_let_go(tmp_path, monkeypatch, held, ends):
     open_csv, let_go = pyarrow.csv.open_csv, threading.Event()
@@ -24,6 +24,14 @@ def test_read_csv_rows__waits_until_threads_of_pyarrow_let_go(tmp_path, monkeypa
 
     def open_and_hold(stream, reading, parsing, converting):
         what = stream if held == "stream" else parsing.invalid_row_handler
+        if held == "bytes":
+            what = stream.read(4)
+            first = [what]
+
+            def read(n_bytes):
+                return first.pop() if first else rest(n_bytes)
+
+            rest, stream.read = stream.read, read
         threading.Thread(target=hold, args=(what,)).start()
         return open_csv(stream, reading, parsing, converting)
 
