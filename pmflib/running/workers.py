@@ -117,7 +117,7 @@ def start_workers(cluster: ClusterOptions) -> Iterator[str]:
         # of a worker that an interruption reaches while it connects
         quieten("distributed.comm", logging.ERROR),
         make_private_folder() as scratch,
-        # Dask's own would have a name that anybody can guess, and take first; a scheduler is told by the option alone
+        # Dask's own would have a name that anybody can guess, and take first; a scheduler reads the option alone
         dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES | {"temporary-directory": scratch}),
         LocalCluster(
             n_workers=n if cluster.processes else 1,
