@@ -16,7 +16,7 @@ export PREFECT_API_URL="${PREFECT_API_URL:-http://$PREFECT_SERVER_API_HOST:$PREF
 if [ -z "${PREFECT_API_AUTH_STRING:-}" ]; then
   if [ ! -s "$PREFECT_HOME/secrets" ]; then
     mkdir -p -m 0700 "$PREFECT_HOME"
-    password="pmf:$(head -c 24 /dev/urandom | od -An -v -tx1 | tr -d ' \n')"
+    password="pmf:$(python -c 'import secrets; print(secrets.token_hex(24))')"
     (umask 077 && printf 'PREFECT_SERVER_API_AUTH_STRING=%s\nPREFECT_API_AUTH_STRING=%s\n' "$password" "$password" \
       > "$PREFECT_HOME/secrets")
     unset password
