@@ -11,6 +11,21 @@ export PREFECT_SERVER_API_HOST="${PREFECT_SERVER_API_HOST:-127.0.0.1}"
 export PREFECT_SERVER_API_PORT="${PREFECT_SERVER_API_PORT:-4200}"
 export PREFECT_API_URL="${PREFECT_API_URL:-http://$PREFECT_SERVER_API_HOST:$PREFECT_SERVER_API_PORT/api}"
 
+# The password of the server, in a file that this user alone can read: without one, whoever has a login on this machine
+# could have the server run code as this user.
+if [ -z "${PREFECT_API_AUTH_STRING:-}" ]; then
+  if [ ! -s "$PREFECT_HOME/secrets" ]; then
+    mkdir -p -m 0700 "$PREFECT_HOME"
+    password="pmf:$(python -c 'import secrets; print(secrets.token_hex(24))')"
+    (umask 077 && printf 'PREFECT_SERVER_API_AUTH_STRING=%s\nPREFECT_API_AUTH_STRING=%s\n' "$password" "$password" \
+      > "$PREFECT_HOME/secrets")
+    unset password
+  fi
+  set -a
+  . "$PREFECT_HOME/secrets"
+  set +a
+fi
+
 # Without a server a run must fail: a private one would hide it from the history.
 export PREFECT_SERVER_ALLOW_EPHEMERAL_MODE=false
 # Held by a file, the place of a run that died with the machine is given back; held in memory, it is not.

@@ -30,7 +30,7 @@ from pmflib_flows.commands.rejects import quarantine
 from pmflib_flows.commands.report import report
 from pmflib_flows.commands.run import demo, run, status
 from pmflib_flows.commands.schema_file import schema
-from pmflib_flows.console import OutputClosedError, err
+from pmflib_flows.console import OutputClosedError, cut_message, err
 from pmflib_flows.exit_codes import INTERRUPTED, OUTPUT_CLOSED, TERMINATED, USAGE, explain
 from pmflib_flows.interruptions import is_interruption
 
@@ -122,10 +122,11 @@ def main() -> None:
         # nor may Python fail when it flushes what is left
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(OUTPUT_CLOSED)
-    except Exception as error:
-        if is_interruption(error):
+    except BaseException as error:
+        # what breaks after a termination breaks because of it, also in libraries that raise an error of their own
+        if terminations or is_interruption(error):
             ending = INTERRUPTED
-        elif debug:
+        elif debug or not isinstance(error, Exception):
             raise
         else:
             _refuse(*explain(error))
@@ -139,8 +140,8 @@ def main() -> None:
 
 
 def _refuse(lines: Sequence[str], code: int) -> NoReturn:
-    for line in lines:
-        err.print(mask_secrets(line), style="red")
+    for line in cut_message([mask_secrets(line) for line in lines]):
+        err.print(line, style="red")
     sys.exit(code)
 
 
@@ -152,4 +153,5 @@ def _warn(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    err.print(f"warning: {mask_secrets(str(message))}", style="yellow")
+    for shown in cut_message([f"warning: {mask_secrets(str(message))}"]):
+        err.print(shown, style="yellow")

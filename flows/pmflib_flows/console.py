@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,6 +59,23 @@ class SafeConsole(Console):
 
 out = SafeConsole()
 err = SafeConsole(stderr=True)
+
+MESSAGE_BYTES = 2000
+"""Bytes of an error or a warning as they are shown, at most, however long the texts of data in it are."""
+ENDING_BYTES = 600
+"""Bytes at the end of one that is too long, where the remedy stands."""
+
+
+def cut_message(lines: Sequence[str]) -> list[str]:
+    """Lines as a terminal shows them, without their middle where they are too long."""
+    shown = "\n".join(map(show_text, lines))
+    content = shown.encode("utf-8", "backslashreplace")
+    if len(content) <= MESSAGE_BYTES:
+        return shown.split("\n")
+    gap = f" ... {len(content) - MESSAGE_BYTES:,} bytes more ... "
+    start = content[: MESSAGE_BYTES - ENDING_BYTES - len(gap)].decode("utf-8", "ignore")
+    return f"{start}{gap}{content[-ENDING_BYTES:].decode('utf-8', 'ignore')}".split("\n")
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 ConfigPath = Annotated[Path, typer.Argument(help="Pipeline configuration, pipeline.toml.")]

@@ -9,6 +9,11 @@ from pmflib_flows.tables import make_table
 
 FILES_SHOWN = 10
 """Raw files that are listed, at most; `--json` has all."""
+NOT_SEARCHED = (
+    "Not searched: files that were written outside the store (reports, scores, exports of the quarantine), and rows of "
+    "others whose texts mention these samples."
+)
+"""What an erasure leaves to a person."""
 
 
 def show_certificate(certificate: Certificate, config: str) -> None:
@@ -38,6 +43,8 @@ def show_certificate(certificate: Certificate, config: str) -> None:
     out.print("")
     for line in describe_raw_files(certificate.raw_files):
         out.print(line)
+    out.print("")
+    out.print(NOT_SEARCHED)
 
 
 def describe_erasure_state(state: ErasureState) -> list[str]:

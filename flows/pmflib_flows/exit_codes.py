@@ -32,6 +32,14 @@ OUTPUT_CLOSED = 141
 TERMINATED = 143
 """Exit code of a termination, as shells have it for SIGTERM."""
 
+NO_MEMORY = (
+    "failed to map segment",
+    "annot allocate memory",
+    "cannot create shared object descriptor",
+    "can't start new thread",
+)
+"""What the loader of libraries and Python say where the process may take no more memory, or no more threads."""
+
 EXIT_CODES: dict[type[PmfError], int] = {
     ConfigError: USAGE,
     ClusterError: 7,
@@ -68,11 +76,24 @@ def explain(error: Exception) -> tuple[list[str], int]:
         has_lines = isinstance(error, ConfigError | QuestionError | QualityError)
         lines = message.split("\n") if has_lines else [message]
         return lines, find_exit_code(type(error))
-    if isinstance(error, MemoryError):
-        said = "error: the memory is exhausted; give more, or set cluster.memory_limit"
+    if _lacks_memory(error):
+        said = (
+            "error: the memory is exhausted; give more (a limit of the shell, `ulimit -v`, or of the container counts "
+            "as well), or set cluster.memory_limit"
+        )
         return [said], EXIT_CODES[MemoryPlanError]
     if isinstance(error, OSError) and error.errno is not None:
         said = f"error: the system refused what is needed ({error}); see to it, then run again"
         return [said], EXIT_CODES[StoreError]
     defect = f"defect: {type(error).__name__}: {error}"
     return [defect, "run again with --debug for a traceback"], DEFECT
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Whether the memory was exhausted: for data, or for a library or a thread, of which Python says so otherwise."""
+    while error is not None:
+        said = isinstance(error, ImportError | OSError | RuntimeError) and str(error)
+        if isinstance(error, MemoryError) or (said and any(sign in said for sign in NO_MEMORY)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

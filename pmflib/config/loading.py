@@ -16,6 +16,7 @@ from pmflib.config.data_sections import SourceConfig
 from pmflib.config.model_sections import QUICK, CrowdConfig
 from pmflib.config.pipeline import PipelineConfig
 from pmflib.config.section import abridge, list_problems
+from pmflib.config.source_paths import escape_text
 from pmflib.core.errors import ConfigError
 from pmflib.core.methods import PAIR_METHODS, SAMPLE_METHODS
 
@@ -202,7 +203,7 @@ def relate_path(path: str, base: Path) -> str:
     """Path as seen from a folder; far away from it, or a URL, it stays as it is."""
     if "://" in path:
         return path
-    near = os.path.relpath(path, base.resolve())
+    near = os.path.relpath(path, escape_text(str(base.resolve())))
     return path if near.startswith(FAR) else near
 
 

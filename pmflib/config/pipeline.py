@@ -27,8 +27,10 @@ from pmflib.config.model_sections import (
     ModelConfig,
 )
 from pmflib.config.section import Section, abridge
+from pmflib.config.source_paths import escape_text, read_as_text, would_find_store
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS, SAMPLE_METHODS
+from pmflib.core.texts import mask_secrets
 from pmflib.schema import Schema
 
 
@@ -125,6 +127,18 @@ class PipelineConfig(Section):
             if "\0" in path:
                 raise ValueError(
                     f"the path {abridge(path)} has a NUL byte, which no file name may hold"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_sources(self) -> PipelineConfig:
+        store, suffixes = self.resolve(self.store.path), self.source.suffixes
+        for path in self.source_paths:
+            if would_find_store(path, store, suffixes):
+                raise ValueError(
+                    f"source.path {abridge(mask_secrets(read_as_text(path)))} contains the store "
+                    f"{abridge(mask_secrets(store))}, whose files the next run would read as data: put the store, or "
+                    "the data, into a folder of its own"
                 )
         return self
 
@@ -234,11 +248,15 @@ class PipelineConfig(Section):
         """Path as seen from the configuration file; URLs and absolute paths stay as they are."""
         return path if "://" in path else str(Path(self.base) / path)
 
+    def resolve_source(self, path: str) -> str:
+        """Path or glob of raw files as seen from the configuration file: the name of its folder is no wildcard."""
+        return path if "://" in path else str(Path(escape_text(self.base)) / path)
+
     @property
     def source_paths(self) -> tuple[str, ...]:
-        """Paths of the raw files as seen from the configuration file."""
+        """Paths and globs of the raw files as seen from the configuration file."""
         paths = self.source.path
-        return tuple(map(self.resolve, (paths,) if isinstance(paths, str) else paths))
+        return tuple(map(self.resolve_source, (paths,) if isinstance(paths, str) else paths))
 
     @property
     def fold_split(self) -> FoldSplit:

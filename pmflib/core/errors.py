@@ -79,5 +79,9 @@ class IdentificationWarning(UserWarning):
     """Samples do not determine some parameters of a model, or it is not where they are most likely."""
 
 
+class StoreWarning(UserWarning):
+    """Work in a store was killed, and what it left there is cleared away."""
+
+
 class ClusterWarning(UserWarning):
     """A run waits for workers, or for their scheduler."""

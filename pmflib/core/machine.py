@@ -1,15 +1,19 @@
-"""What this process may use of its machine: processors, memory; and signs of life while it works."""
+"""What this process may use of its machine: processors, memory, a private folder; and signs of life while it works."""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
+
+from pmflib.core.errors import ConfigError
 
 
 def count_processors() -> int:
@@ -83,6 +87,49 @@ def _list_limits() -> list[int]:
 
         limits.append(resource.getrlimit(resource.RLIMIT_RSS)[1])
     return [limit for limit in limits if limit > 0]
+
+
+def find_temporary_danger() -> str:
+    """Say who else could replace files in the folder of temporary files, TMPDIR or the system's; "" if nobody could.
+
+    Its owner can, also where it is sticky: that must be this user or the administrator. Where all may write it must be
+    sticky, unless it is a volume that is mounted for a container, where nobody else is.
+    """
+    folder = tempfile.gettempdir()
+    if not hasattr(os, "geteuid"):
+        # Windows has no such numbers; its folders of users are private
+        return ""
+    found = os.stat(folder)
+    if found.st_uid not in (0, os.geteuid()):
+        return f"the folder of temporary files {folder!r} belongs to another user ({found.st_uid})"
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not os.path.ismount(folder):
+        return (
+            f"all users may replace what is in the folder of temporary files {folder!r} (mode {mode:o}, "
+            "without the sticky bit)"
+        )
+    return ""
+
+
+@contextmanager
+def make_private_folder() -> Iterator[str]:
+    """Make a folder for temporary files that this user alone can read, write and replace; it goes with the context.
+
+    Yields
+    ------
+    Its path, in TMPDIR or where the system has temporary files.
+
+    Raises
+    ------
+    ConfigError
+        If others could replace it.
+    """
+    if danger := find_temporary_danger():
+        raise ConfigError(
+            f"{danger}, who could have this process write into other files: set TMPDIR to a folder of your own"
+        )
+    with tempfile.TemporaryDirectory(prefix="pmf-", ignore_cleanup_errors=True) as folder:
+        yield folder
 
 
 @contextmanager

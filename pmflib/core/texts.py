@@ -135,6 +135,28 @@ def _show_character(character: str) -> str:
     return character
 
 
+RUN_BY_SPREADSHEETS = r"^'*[=+\-@\t\r\n]"
+"""Start of a text in CSV that a spreadsheet would run as a formula, or that `guard_cell` has guarded."""
+_RUN = re.compile(RUN_BY_SPREADSHEETS)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def guard_cell(text: str) -> str:
+    """Text of data as a cell of CSV for people: a spreadsheet shows it, and does not run it. Numbers stay as they are.
+
+    Examples
+    --------
+    >>> [guard_cell(each) for each in ("=1+1", "-1", "@x", "plain", "'=1+1")]
+    ["'=1+1", '-1', "'@x", 'plain', "''=1+1"]
+    """
+    return f"'{text}" if _RUN.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def restore_cell(text: str) -> str:
+    """Undo `guard_cell`."""
+    return text[1:] if text.startswith("'") and _RUN.match(text) else text
+
+
 MASK = "***"
 """What stands in place of a secret."""
 

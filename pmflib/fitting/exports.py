@@ -12,7 +12,7 @@ import numpy as np
 
 from pmflib.core.arrays import FloatArray
 from pmflib.core.errors import PmfError
-from pmflib.core.texts import show_text
+from pmflib.core.texts import guard_cell, show_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,11 +121,15 @@ def make_frame(model: JointPMF, errors: Errors | None = None) -> pd.DataFrame:
 
 
 def write_csv(model: JointPMF, path: Path, errors: Errors | None = None) -> None:
-    """Write the parameters as CSV in UTF-8, a line each, with all digits; what is not known is empty."""
+    """Write the parameters as CSV in UTF-8, a line each, with all digits; what is not known is empty.
+
+    Names that a spreadsheet would run as formulas begin with an apostrophe: see `guard_cell`.
+    """
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(COLUMNS)
-        rows.writerows(map(_leave_out_unknown, list_parameters(model, errors)))
+        for row in map(_leave_out_unknown, list_parameters(model, errors)):
+            rows.writerow([guard_cell(x) if isinstance(x, str) else x for x in row])
 
 
 def write_workbook(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.errors import SchemaError, SourceError
+from pmflib.core.machine import make_private_folder
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.quarantine import QUARANTINE
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
@@ -173,7 +173,7 @@ def _encode(
     file: FileCheck,
     on_rows: Callable[[int], None] | None,
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="pmf-check-") as name:
+    with make_private_folder() as name:
         folder = Path(name)
         if config.layout == "wide" and config.sample is None:
             encode = partial(encode_wide, n_folds=1, seed=0)

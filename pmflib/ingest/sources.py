@@ -9,7 +9,6 @@ import io
 import json
 import lzma
 import posixpath
-import re
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import IO, Any, TypeVar
 import pyarrow as pa
 
 from pmflib.config.data_sections import DATA_SUFFIXES
+from pmflib.config.source_paths import read_as_text, split_wildcards
 from pmflib.core.errors import PmfError, SchemaError, SourceError, UnreachableError
 from pmflib.core.texts import mask_secrets
 from pmflib.ingest.file_systems import (
@@ -244,25 +244,26 @@ def _unpack(name: str, stored: IO[bytes]) -> IO[bytes]:
 
 def _list(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list[Source]:
     files, pattern = find_file_system(path)
-    chosen = False
+    chosen, shown = False, mask_secrets(read_as_text(path))
     with refuse_unreachable(f"source.path {path!r}"):
-        if re.search(r"[*?\[]", pattern) and not files.exists(pattern):
-            base = posixpath.dirname(re.split(r"[*?\[]", pattern)[0])
+        base, wildcards = split_wildcards(pattern)
+        text = read_as_text(pattern)
+        if wildcards and not files.exists(text):
             paths = [match for match in files.glob(pattern) if not files.isdir(match)]
             chosen = not pattern.endswith(("*", "?", "]"))
-        elif files.isdir(pattern):
-            base = pattern
-            found = list_files(files, pattern)
-            paths = [p for p in found if not _is_hidden(posixpath.relpath(p, pattern))]
+        elif files.isdir(text):
+            base = text
+            found = list_files(files, text)
+            paths = [p for p in found if not _is_hidden(posixpath.relpath(p, text))]
         else:
-            base = posixpath.dirname(pattern)
-            paths = [pattern] if files.exists(pattern) else []
+            base = posixpath.dirname(text)
+            paths = [text] if files.exists(text) else []
             chosen = True
         sizes = {p: measure_file(files, p) for p in paths}
     if not paths:
         raise SourceError(
-            f"source.path {mask_secrets(path)!r} matches no file; check the spelling, and that a relative path "
-            "starts from the configuration file"
+            f"source.path {shown!r} matches no file; check the spelling, and that a relative path starts from the "
+            "configuration file"
         )
     sources = []
     for p in paths:
@@ -276,7 +277,7 @@ def _list(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list
             skipped[name] = "its name does not end as data do: see source.suffixes"
     if not sources:
         raise SourceError(
-            f"source.path {mask_secrets(path)!r} matches no data: names of {len(paths)} files, as {paths[0]!r}, end "
+            f"source.path {shown!r} matches no data: names of {len(paths)} files, as {paths[0]!r}, end "
             f"with none of {list(suffixes)}; name a file, or set source.suffixes"
         )
     return sources

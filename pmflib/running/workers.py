@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pmflib.core.machine import count_processors
+from pmflib.core.errors import ConfigError
+from pmflib.core.machine import count_processors, make_private_folder
+from pmflib.core.texts import mask_secrets
 
 _END_QUIETLY = """
 import logging, signal
@@ -21,6 +23,9 @@ logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)
 """Program that each worker process runs first. Ctrl-C in a terminal is sent to all processes, but it is the run that
 ends its workers, and the tasks that are cancelled then need no warning. The errors of tasks are raised where the run
 waits for them; workers would print them as well, with a traceback, and texts of data raw."""
+
+LAST_PORT = 65535
+"""Largest number of a port of TCP."""
 
 _KEEP_MEMORY = {
     f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": size
@@ -64,8 +69,21 @@ class ClusterOptions(Protocol):
 
 
 def find_scheduler(cluster: ClusterOptions) -> str:
-    """Address of the scheduler that runs already; empty if none is named."""
-    return os.environ.get("PMF_DASK_ADDRESS") or cluster.address
+    """Address of the scheduler that runs already; empty if none is named.
+
+    Raises
+    ------
+    ConfigError
+        If its port is none: to wait for it would not help.
+    """
+    address = os.environ.get("PMF_DASK_ADDRESS") or cluster.address
+    port = re.search(r":(\d+)/?$", address)
+    if port and not (len(port[1]) <= 5 and 0 < int(port[1]) <= LAST_PORT):
+        raise ConfigError(
+            f"the scheduler's address {mask_secrets(address)[:200]!r} has port "
+            f"{port[1][:9]}, and ports are 1 to {LAST_PORT}; correct cluster.address, or PMF_DASK_ADDRESS"
+        )
+    return address
 
 
 @contextmanager
@@ -98,9 +116,9 @@ def start_workers(cluster: ClusterOptions) -> Iterator[str]:
         quieten("distributed.nanny", logging.WARNING),
         # of a worker that an interruption reaches while it connects
         quieten("distributed.comm", logging.ERROR),
-        # Dask's own would have a name that anybody can guess, and take first
-        tempfile.TemporaryDirectory(prefix="pmf-", ignore_cleanup_errors=True) as scratch,
-        dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES),
+        make_private_folder() as scratch,
+        # Dask's own would have a name that anybody can guess, and take first; a scheduler reads the option alone
+        dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES | {"temporary-directory": scratch}),
         LocalCluster(
             n_workers=n if cluster.processes else 1,
             threads_per_worker=1 if cluster.processes else n,
@@ -108,7 +126,6 @@ def start_workers(cluster: ClusterOptions) -> Iterator[str]:
             host="127.0.0.1" if cluster.processes else None,
             # port 0 and not None, which still means the default port
             dashboard_address="127.0.0.1:0",
-            local_directory=scratch,
             scheduler_kwargs={"dashboard": False},
             security=Security.temporary() if cluster.processes else None,
             **options,

@@ -393,9 +393,10 @@ def _numbers(data: Mapping[str, Any], field: str) -> tuple[float, ...] | None:
         if isinstance(items, str):
             raise TypeError
         return tuple(float(item) for item in items)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SchemaError(
-            f"variable {data['name']!r}: {field} is {items!r}, not a list of numbers"
+            f"variable {data['name']!r}: {field} is {cut(str(items))}, not a list of numbers between -1e308 and "
+            "1e308"
         ) from None
 
 

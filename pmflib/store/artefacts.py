@@ -58,10 +58,20 @@ def refuse_unwritable(folder: str | Path) -> Iterator[None]:
         related = path.is_relative_to(here) or here.is_relative_to(path)
         if error.errno not in _UNWRITABLE or not related:
             raise
+        if os.path.lexists(folder) and not _may_read(folder):
+            raise StoreError(
+                f"store {str(folder)!r} cannot be read ({error}): it is another user's, or its permissions are wrong; "
+                "ask its owner for access (`chmod -R g+rX`), or run this as its owner"
+            ) from error
         raise StoreError(
             f"store {str(folder)!r} cannot be written ({error}); make room or correct its permissions there, "
             "or set store.path to another location, then run again"
         ) from error
+
+
+def _may_read(folder: str | Path) -> bool:
+    by_effective_user = os.access in os.supports_effective_ids
+    return os.access(folder, os.R_OK | os.X_OK, effective_ids=by_effective_user)
 
 
 @dataclass(frozen=True)

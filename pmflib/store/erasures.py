@@ -5,17 +5,19 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from pmflib.core.errors import PmfError, StoreError
+from pmflib.core.texts import list_some
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.file_digests import seal, unseal
 from pmflib.store.leases import (
     LEASE_SECONDS,
     Lease,
+    drop_leases,
     hold_lease,
     keep_touched,
     list_leases,
@@ -223,15 +225,13 @@ def stay_alone(store: Store) -> Iterator[None]:
     """
     with _lock(store, fcntl.LOCK_EX, "something else is under way in it"):
         own = find_own_holder()
-        leases = [
-            lease for lease in list_leases(store.objects) if lease.is_alive and lease.holder != own
-        ]
+        drop_leases(store.objects)
+        leases = [lease for lease in list_leases(store.objects) if lease.holder != own]
         # an erasure that was killed leaves leases behind; this one is alone, and goes on with it
         killed = {lease.holder for lease in leases if lease.purpose == PURPOSE}
-        for lease in leases:
-            if lease.holder not in killed:
-                raise StoreError(_describe(store, lease))
-            store.objects.delete([f"leases/{lease.name}"])
+        if at_work := [lease for lease in leases if lease.holder not in killed]:
+            raise StoreError(_describe(store, at_work))
+        store.objects.delete([f"leases/{lease.name}" for lease in leases])
         yield
 
 
@@ -324,9 +324,11 @@ def _read_lock(store: Store) -> tuple[str, float] | None:
     )
 
 
-def _describe(store: Store, lease: Lease) -> str:
+def _describe(store: Store, leases: Sequence[Lease]) -> str:
+    named = [
+        f"{lease}, last seen {lease.age:.0f} seconds ago (leases/{lease.name})" for lease in leases
+    ]
     return (
-        f"store {store.name!r} is in use: {lease.purpose or 'unknown work'}, process {lease.process} on "
-        f"{lease.host or 'an unknown host'}, last seen {lease.age:.0f} seconds ago; wait until it is done. If that "
-        f"process has ended, delete leases/{lease.name} of the store, then run this again"
+        f"store {store.name!r} is in use: {list_some(named, between='; ')}; wait until it is done. Of processes that "
+        "have ended, on other hosts or in other containers, delete the leases, then run this again"
     )

@@ -8,11 +8,14 @@ import platform
 import re
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from pmflib.core.errors import PmfError
+from pmflib.core.errors import PmfError, StoreWarning
+from pmflib.core.texts import list_some
 from pmflib.store.objects.addresses import call_in_parallel
 from pmflib.store.objects.interface import ObjectMetadata, Objects
 from pmflib.store.objects.local_folder import find_own_holder
@@ -44,6 +47,8 @@ class Lease:
         files are.
     age
         Seconds since it was last touched, by the same clock.
+    has_ended
+        Whether its process ran on this host, in this container, and is gone: it was killed.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Lease:
     process: int
     started: float
     age: float
+    has_ended: bool = False
 
     @property
     def holder(self) -> str:
@@ -61,7 +67,10 @@ class Lease:
     @property
     def is_alive(self) -> bool:
         """Whether its process still works in the store, for all that is known."""
-        return self.age < LEASE_SECONDS
+        return self.age < LEASE_SECONDS and not self.has_ended
+
+    def __str__(self) -> str:
+        return f"{self.purpose or 'unknown work'}, process {self.process} on {self.host or 'an unknown host'}"
 
 
 @contextmanager
@@ -123,10 +132,15 @@ def read_store_clock(objects: Objects, known: Sequence[ObjectMetadata] = ()) -> 
 
 
 def drop_leases(objects: Objects) -> None:
-    """Delete the leases that are over."""
-    objects.delete(
-        [f"{FOLDER}/{lease.name}" for lease in list_leases(objects) if not lease.is_alive]
-    )
+    """Delete the leases that are over; a `StoreWarning` names processes that have ended and did not do so."""
+    over = [lease for lease in list_leases(objects) if not lease.is_alive]
+    objects.delete([f"{FOLDER}/{lease.name}" for lease in over])
+    if ended := [str(lease) for lease in over if lease.has_ended]:
+        warnings.warn(
+            f"leases of work that was killed are dropped: {list_some(ended, between='; ')}",
+            StoreWarning,
+            stacklevel=2,
+        )
 
 
 def is_lease(name: str) -> bool:
@@ -149,6 +163,7 @@ def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease
             int(content["process"]),
             float(content["started"]),
             now - touched,
+            _has_ended(content),
         )
     except FileNotFoundError:
         # one that is gone by now is over
@@ -158,6 +173,37 @@ def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         # it is being written, or was changed by hand: its age counts all the same
         return Lease(name, "", "", 0, touched, now - touched)
+
+
+def _has_ended(content: Mapping[str, object]) -> bool:
+    """Whether the process of a lease ran beside this one, and is gone; what cannot be known is not taken for so."""
+    space = find_process_space()
+    if not space or content.get("space") != space:
+        return False
+    return _find_birth(str(content["process"])) != content.get("birth")
+
+
+def find_process_space() -> str:
+    """Name of what process ids belong to: this start of this machine, and container; "" where it has no such name."""
+    try:
+        if os.readlink("/proc/self") != str(os.getpid()):
+            # a container that sees the processes of its host
+            return ""
+        start = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{start} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _find_birth(process: str) -> str:
+    """When a process was born, in the ticks of Linux, so that another of its number is not taken for it; "" if gone."""
+    try:
+        # its name, in brackets, may hold anything
+        after = Path(f"/proc/{int(process)}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    # a zombie has ended: nobody has asked yet how
+    return "" if after[0] in (b"Z", b"X") else after[19].decode()
 
 
 @dataclass
@@ -192,6 +238,8 @@ class _Heart:
             "purpose": purpose,
             "host": platform.node(),
             "process": os.getpid(),
+            "birth": _find_birth(str(os.getpid())),
+            "space": find_process_space(),
             "started": objects.read_clock(),
         }
         content = json.dumps(written, sort_keys=True, ensure_ascii=False).encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from pmflib.core.errors import ConfigError
+from pmflib.core.texts import RUN_BY_SPREADSHEETS, guard_cell, restore_cell
 from pmflib.store.objects.local_folder import lock_folder
 
 ACCOUNT = b"pmf.account"
@@ -82,6 +83,9 @@ def hold_output(output: Path) -> Iterator[None]:
 def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.RecordBatch]) -> int:
     """Write tables of one schema into one file, which is there only once it is whole.
 
+    In CSV, texts that a spreadsheet would run as formulas, and such names of columns, begin with an apostrophe, as
+    `guard_cell` has it; `read_file` takes it away.
+
     Parameters
     ----------
     path
@@ -105,24 +109,52 @@ def write_file(path: Path, schema: pa.Schema, tables: Iterable[pa.Table | pa.Rec
     import pyarrow.parquet as pq
 
     check_suffix(path)
-    if path.suffix.lower() == ".csv":
+    if is_csv := path.suffix.lower() == ".csv":
         # the writer of CSV knows no dictionaries
         schema = pa.schema([(field.name, _spell_out(field.type)) for field in schema])
     path.parent.mkdir(parents=True, exist_ok=True)
     draft, n_rows = path.with_name(f".{path.name}.draft"), 0
     try:
         with (
-            pyarrow.csv.CSVWriter(draft, schema)
-            if path.suffix.lower() == ".csv"
+            pyarrow.csv.CSVWriter(draft, _map_texts(schema.empty_table(), guard_cell).schema)
+            if is_csv
             else pq.ParquetWriter(draft, schema, **write_options(schema))
         ) as writer:
             for table in tables:
-                writer.write(table.cast(schema))
+                found = table.cast(schema)
+                writer.write(_map_texts(found, guard_cell) if is_csv else found)
                 n_rows += table.num_rows
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
     return n_rows
+
+
+def read_file(path: Path) -> pa.Table:
+    """Read a file that `write_file` has written, with its texts as they were; types of CSV are what it reads as."""
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    if path.suffix.lower() == ".csv":
+        options = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        return _map_texts(pyarrow.csv.read_csv(path, parse_options=options), restore_cell)
+    return pq.read_table(path)
+
+
+def _map_texts(
+    table: pa.Table | pa.RecordBatch, change: Callable[[str], str]
+) -> pa.Table | pa.RecordBatch:
+    """The table with its texts, and the names of its columns, changed where a spreadsheet would run them, or might."""
+    import pyarrow.compute as pc
+
+    columns = []
+    for column in table.columns:
+        is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        if is_text and pc.any(pc.match_substring_regex(column, RUN_BY_SPREADSHEETS)).as_py():
+            texts = [None if text is None else change(text) for text in column.to_pylist()]
+            column = pa.array(texts, column.type)
+        columns.append(column)
+    return type(table).from_arrays(columns, names=list(map(change, table.schema.names)))
 
 
 def write_options(schema: pa.Schema) -> dict[str, Any]:

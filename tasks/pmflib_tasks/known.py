@@ -48,7 +48,7 @@ def find_known_labels(config: PipelineConfig, dataset: Reference, address: str =
     store, schema = open_store(config), check_label_schema(load_schema(config))
     if config.crowd.known is None:
         raise ConfigError("crowd.known is not set; name the file of known labels")
-    found = find_sources(config.resolve(config.crowd.known), config.source.suffixes)
+    found = find_sources(config.resolve_source(config.crowd.known), config.source.suffixes)
     if len(found) > 1:
         raise ConfigError(
             f"crowd.known = {config.crowd.known!r} names {len(found)} files; name one, with a row per task"

@@ -1,4 +1,7 @@
+import os
 import re
+import stat
+import subprocess
 import zoneinfo
 from importlib import import_module
 from pathlib import Path
@@ -117,3 +120,28 @@ def test_readme__explains_the_variables_of_the_environment() -> None:
     # how long writers of the database wait explains itself where it is set
     unexplained = {name for name in exported - {"PATH"} if f"`{name}" not in README}
     assert unexplained == {"PREFECT_SERVER_DATABASE_TIMEOUT"}
+
+
+def test_environment__draws_a_password_once_that_this_user_alone_can_read(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
+    kept |= {"PREFECT_HOME": str(tmp_path / "prefect")}
+
+    def source(**given):
+        print_both = 'echo "$PREFECT_SERVER_API_AUTH_STRING"; echo "$PREFECT_API_AUTH_STRING"'
+        done = subprocess.run(
+            ["sh", "-c", f". deploy/environment.sh; {print_both}"],
+            cwd=ROOT,
+            env=kept | given,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.split()
+
+    of_server, of_client = source()
+    assert re.fullmatch(r"pmf:[0-9a-f]{48}", of_server)
+    assert of_client == of_server
+    assert source() == [of_server, of_client]
+    assert stat.S_IMODE((tmp_path / "prefect").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "prefect" / "secrets").stat().st_mode) == 0o600
+    assert source(PREFECT_API_AUTH_STRING="a:b") == ["a:b"]

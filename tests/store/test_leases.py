@@ -1,3 +1,4 @@
+import json
 import multiprocessing
 import os
 import shutil
@@ -7,7 +8,9 @@ import time
 
 import pytest
 
+from pmflib.core.errors import StoreError, StoreWarning
 from pmflib.store import leases
+from pmflib.store.erasures import stay_alone
 from pmflib.store.leases import LEASE_SECONDS, drop_leases, hold_lease, list_leases
 from pmflib.store.objects.local_folder import find_holder, mark_draft
 
@@ -124,6 +127,84 @@ def write(folder, work):
     return {}
 Store(sys.argv[1]).build("thing", inputs={}, options={}, version=1, write=write)
 """
+
+
+HOLD = """
+import sys
+from pmflib.store.artefacts import Store
+from pmflib.store.leases import hold_lease
+with hold_lease(Store(sys.argv[1]).objects, sys.argv[2]):
+    print("here", flush=True)
+    sys.stdin.readline()
+"""
+
+needs_proc = pytest.mark.skipif(
+    not leases.find_process_space(), reason="the system does not name its processes"
+)
+
+
+def leave_lease(store, purpose, *, reap=True):
+    """Kill a process that holds a lease."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(store.root), purpose],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == b"here\n"
+    process.kill()
+    if reap:
+        process.wait(60)
+    process.stdin.close()
+    process.stdout.close()
+    return process
+
+
+@needs_proc
+def test_drop_leases__of_processes_that_were_killed_here_are_dropped_at_once(store):
+    zombie = leave_lease(store, "first run", reap=False)
+    leave_lease(store, "second run")
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    with hold_lease(store.objects, "own"):
+        alive = [lease.purpose for lease in list_leases(store.objects) if lease.is_alive]
+        assert alive == ["own"]
+        with pytest.warns(StoreWarning, match="killed are dropped: first run.*; second run"):
+            drop_leases(store.objects)
+        assert [lease.purpose for lease in list_leases(store.objects)] == ["own"]
+    zombie.wait(60)
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("changed", "is_alive"),
+    [
+        ({}, True),
+        ({"birth": "1"}, False),
+        ({"process": 2**22 + 1}, False),
+        ({"process": 2**22 + 1, "space": "another start of a machine"}, True),
+        ({"process": 2**22 + 1, "space": None}, True),
+    ],
+)
+def test_list_leases__a_process_has_ended_where_its_number_is_anothers(store, changed, is_alive):
+    with hold_lease(store.objects, "run"):
+        (path,) = (store.root / "leases").iterdir()
+        path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+        assert list_leases(store.objects)[0].is_alive == is_alive
+
+
+@needs_proc
+def test_stay_alone__waits_for_nobody_who_was_killed_and_names_all_who_work(store):
+    leave_lease(store, "run")
+    with pytest.warns(StoreWarning, match="dropped: run"), stay_alone(store):
+        assert list_leases(store.objects) == []
+    for holder, purpose in (("a", "run of p"), ("b", "score")):
+        content = {"purpose": purpose, "host": "other", "process": 1, "started": 1.0}
+        name = f"{holder * 32}-{'0' * 8}"
+        (store.root / "leases" / name).write_text(json.dumps(content))
+    with (
+        pytest.raises(StoreError, match=r"run of p, process 1 on other.*; score, process 1"),
+        stay_alone(store),
+    ):
+        pass
 
 
 def can_unshare():

@@ -1,10 +1,13 @@
+import csv
+
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
 from pmflib.core.errors import ConfigError
-from pmflib.store.table_files import join_files
+from pmflib.core.texts import guard_cell, restore_cell
+from pmflib.store.table_files import join_files, read_file, write_file
 
 
 @pytest.fixture
@@ -46,3 +49,60 @@ def test_join_files__all_rows_in_order(tmp_path, suffix):
     read = pq.read_table if suffix == ".parquet" else pa.csv.read_csv
     assert read(file)["task"].to_pylist() == ["t1", "t2", "t3"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [file.name, "labels"]
+
+
+RUN = ("=1+1", "+cmd", "-cmd|' /C calc'!A0", "@sum(1)", "\t=1", "\r=1", "\n=1", "=", "-")
+"""Texts that a spreadsheet would run, or might."""
+KEPT = ("-1", "+2.5", "-1e-3", "-.5", "1", "a=b", "", "it's", "'quoted'", "'", "a@b", "é")
+"""Texts that it shows as they are, or as the numbers that they are."""
+
+
+@pytest.mark.parametrize("text", RUN)
+def test_guard_cell__no_text_is_run(text):
+    assert guard_cell(text) == f"'{text}"
+    for once in (text, f"'{text}", f"''{text}"):
+        assert restore_cell(guard_cell(once)) == once
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_guard_cell__others_stay(text):
+    assert guard_cell(text) == text
+    assert restore_cell(text) == text
+
+
+def test_guard_cell__an_apostrophe_before_a_number_stays():
+    assert restore_cell(guard_cell("'-1")) == "'-1"
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_write_file__formulas_are_texts_in_csv_alone_and_are_read_back(
+    tmp_path, suffix, dictionary
+):
+    texts = pa.array([*RUN, *KEPT, None, "'=1", "'-1", "''@"])
+    table = pa.table(
+        {
+            "=id": texts.dictionary_encode() if dictionary else texts,
+            "-1": pa.array([-1.5] * len(texts)),
+            "plain": pa.array(["x"] * len(texts)),
+        }
+    )
+    path = tmp_path / f"scores{suffix}"
+    # batches are written as tables are
+    assert write_file(path, table.schema, table.to_batches(max_chunksize=7)) == len(texts)
+    back = read_file(path)
+    assert back.column_names == table.column_names
+    assert back["=id"].to_pylist() == [
+        *RUN,
+        *KEPT,
+        "" if suffix == ".csv" else None,
+        "'=1",
+        "'-1",
+        "''@",
+    ]
+    assert back["-1"].to_pylist() == table["-1"].to_pylist()
+    if suffix == ".csv":
+        with path.open(newline="") as stream:
+            cells = [cell for row in csv.reader(stream) for cell in row]
+        assert not [cell for cell in cells if cell[:1] in "=+-@\t\r\n" and guard_cell(cell) != cell]
+        assert "-1.5" in cells

@@ -158,15 +158,17 @@ def crowd(
     Run it again with the same --output after labels have come in: files that were read before are not read again. A
     pipeline.toml that is there is used as it is.
     """
+    from pmflib.config.source_paths import make_absolute
+
     given: dict[str, Any] = {
-        "source.path": path if path is None or "://" in path else str(Path(path).resolve()),
+        "source.path": None if path is None else make_absolute(path),
         "source.sample": task,
         "source.variable": worker,
         "source.value": label,
         "source.delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
         "source.encoding": encoding,
         "source.columns": None if columns is None else tuple(columns.split(",")),
-        "crowd.known": known if known is None or "://" in known else str(Path(known).resolve()),
+        "crowd.known": None if known is None else make_absolute(known),
         "crowd.ordinal": ordinal,
         "crowd.method": method,
         "crowd.em": em,
@@ -249,6 +251,7 @@ def _take(given: Mapping[str, Any], section: str) -> dict[str, Any]:
 def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any]) -> None:
     """Refuse options that say something else than the configuration that is there."""
     from pmflib.config import make_source
+    from pmflib.config.source_paths import make_absolute
 
     if config.source.layout != "long":
         raise ConfigError(
@@ -258,7 +261,7 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
     for field, value in given.items():
         known: Any = attrgetter(field)(config)
         if field in PATHS and isinstance(known, str) and "://" not in known:
-            known = str(Path(config.resolve(known)).resolve())
+            known = make_absolute(config.resolve_source(known))
         if field == "source.encoding":
             value = make_source(
                 {**COLUMNS, "path": "x", "layout": "long", "encoding": value}

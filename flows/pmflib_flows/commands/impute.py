@@ -9,7 +9,7 @@ import typer
 
 from pmflib.core.errors import ConfigError
 from pmflib.core.texts import show_text
-from pmflib_flows.commands.live_model import SAID, make_absolute, publish_answer
+from pmflib_flows.commands.live_model import SAID, publish_answer
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json, progress_shown
 
 
@@ -34,6 +34,7 @@ def impute(
     as_json: AsJson = False,
 ) -> None:
     """Fill what is missing with draws from the live model: every row once for each draw, as Parquet."""
+    from pmflib.config.source_paths import make_absolute
     from pmflib.scoring.score_outputs import check_output_folder
     from pmflib.scoring.unknown_levels import describe_unknown
     from pmflib.store.table_files import check_suffix
@@ -52,7 +53,7 @@ def impute(
         reference = impute_flow(
             str(config),
             draws=draws,
-            data=make_absolute(data),
+            data=make_absolute(data or ""),
             columns=tuple(keep.split(",")) if keep else (),
             seed=seed,
         )

@@ -97,6 +97,7 @@ def infer(
     """
     from pmflib.config import make_source
     from pmflib.config.loading import draft_config, relate
+    from pmflib.config.source_paths import make_absolute
     from pmflib.ingest.long_shape import find_long_log
     from pmflib.ingest.schema_draft import draft_schema
     from pmflib.ingest.sniffing import sniff_source
@@ -110,7 +111,7 @@ def infer(
     targets = (output / "schema.json", output / "pipeline.toml", output / "schema.md")
     if existing := [str(target) for target in targets if target.exists()]:
         raise ConfigError(f"{existing} exist already; give --output another folder, or delete them")
-    absolute = path if "://" in path else str(Path(path).resolve())
+    absolute = make_absolute(path)
     fields: dict[str, Any] = {
         "path": absolute,
         "layout": "wide" if variable is None and value is None and time is None else "long",
@@ -187,9 +188,19 @@ def infer(
         out.print(f"If a row is one answer, draft it as a long log: {again}")
 
 
+MOST_DIGITS = 9
+"""Digits of a rank, at most: that of any data is below."""
+
+
 def _read_rank(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
-    if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"--rank is {text!r}; give a whole number of at least 1, or auto")
-    return int(text)
+    from pmflib.config.section import abridge
+
+    # no rank has as many digits, and Python reads only so many
+    rank = int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0
+    if rank < 1:
+        raise ConfigError(
+            f"--rank is {abridge(text)}; give a whole number of at least 1 and at most {MOST_DIGITS} digits, or auto"
+        )
+    return rank

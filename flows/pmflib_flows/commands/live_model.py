@@ -129,6 +129,7 @@ def _score_live(
     as_json: bool,
 ) -> dict[str, Any]:
     """Score samples with the live model of a pipeline, or answer questions about them."""
+    from pmflib.config.source_paths import make_absolute
     from pmflib.scoring.score_outputs import check_output_folder
     from pmflib.store.table_files import check_suffix
     from pmflib_flows.score import score_flow
@@ -147,8 +148,8 @@ def _score_live(
     with progress_shown(as_json):
         reference = score_flow(
             str(config),
-            data=make_absolute(data),
-            questions=make_absolute(questions),
+            data=make_absolute(data or ""),
+            questions=make_absolute(questions or ""),
             targets=targets,
             probabilities=probabilities,
             keep=tuple(name for name in names if name not in columns),
@@ -227,8 +228,3 @@ def describe_measures(target: str, found: Mapping[str, float], *, is_new: bool) 
     if not is_new:
         said.append("which the model may have been fitted to: --data names new ones")
     return f"{target}: {', '.join(said)}"
-
-
-def make_absolute(path: str | None) -> str:
-    """Path that another process finds, or URL; "" for None."""
-    return "" if path is None else path if "://" in path else str(Path(path).resolve())

@@ -58,7 +58,9 @@ class CsvFeed:
         self._ended = False
 
     def read(self, n_bytes: int = -1) -> bytes:
-        """Return the next bytes: ``n_bytes`` of them, or fewer at the end of the file."""
+        """Return the next bytes: ``n_bytes`` of them, or fewer at the end of the file; none once it is closed."""
+        if self.closed:
+            return b""
         while not self._ended and (n_bytes < 0 or len(self._ready) < n_bytes):
             part = self._stream.read(CSV_BYTES)
             self._ended = not part

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import IO
 
@@ -62,6 +64,8 @@ def restore_values(
 
 HEADER_BYTES = 1 << 20
 """Within how many bytes the header must end."""
+RELEASE_SECONDS = 10.0
+"""Longest wait for the threads of pyarrow to end a read that is under way when reading ends, seconds."""
 
 _FOREIGN = {
     b"PAR1": "a Parquet file; name it .parquet, or set source.format = 'parquet'",
@@ -194,10 +198,14 @@ def _parse(
         ragged.append((row.number, byte_stream.restore_text(row.text.encode("utf-8"))))
         return "skip"
 
+    loans = _Loans()
+    stream, reader = _LentStream(feed, loans), None
+    loans.add(stream)
+    loans.add(keep)
     done = first
     try:
         reader = pyarrow.csv.open_csv(
-            feed,
+            stream,
             # only without threads are rows numbered, and batches split, alike everywhere
             pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=byte_stream.CSV_BYTES, column_names=names
@@ -227,6 +235,49 @@ def _parse(
     except DAMAGED as error:
         spare_transient(error)
         raise _truncated(source, error) from error
+    finally:
+        # a thread of pyarrow lets go of what it has of Python's when it comes to it: where Python has taken itself
+        # apart by then, the process aborts
+        feed.close()
+        del reader, stream, keep
+        loans.wait(RELEASE_SECONDS)
+
+
+class _Loans:
+    """Objects of Python's that threads of pyarrow hold."""
+
+    def __init__(self) -> None:
+        self._n_lent = 0
+        self._changed = threading.Condition()
+
+    def add(self, lent: object) -> None:
+        """Count an object until nobody holds it."""
+        with self._changed:
+            self._n_lent += 1
+        weakref.finalize(lent, self._remove)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until nobody holds any, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._n_lent, seconds)
+
+    def _remove(self) -> None:
+        with self._changed:
+            self._n_lent -= 1
+            self._changed.notify_all()
+
+
+class _LentStream:
+    """A feed as pyarrow has it: it and the bytes that it gives are counted for as long as pyarrow holds them."""
+
+    def __init__(self, feed: CsvFeed, loans: _Loans) -> None:
+        def read(n_bytes: int = -1) -> np.ndarray:
+            # an array can be counted, other than bytes; the traceback of an error holds the feed, and not the stream
+            content = np.frombuffer(feed.read(n_bytes), np.uint8)
+            loans.add(content)
+            return content
+
+        self.read, self.close, self.closed = read, feed.close, False
 
 
 def _truncated(source: Source, error: BaseException) -> SourceError:

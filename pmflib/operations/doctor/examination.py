@@ -15,9 +15,10 @@ from typing import Any, TypeAlias, TypeVar
 from pmflib.config import PipelineConfig, load_config
 from pmflib.config.pipeline import check_target
 from pmflib.core.errors import ConfigError
+from pmflib.core.machine import find_temporary_danger
 from pmflib.core.texts import mask_secrets
 from pmflib.kernels.readiness import KernelState, find_kernel_state
-from pmflib.operations.doctor import HealthLine, warn
+from pmflib.operations.doctor import HealthLine, fail, warn
 from pmflib.operations.doctor.cluster_checks import (
     check_clocks,
     check_connections,
@@ -214,7 +215,14 @@ def _check_paths(state: PipelineState) -> list[HealthLine]:
             needed = state.sources.n_bytes
             lines.append(check_disk("mirror disk", state.store.cache, needed, CACHE_REMEDY))
     if isinstance(state.scratch, FolderState):
-        lines.append(check_disk("temporary files", state.scratch, 0))
+        if danger := find_temporary_danger():
+            lines.append(
+                fail(
+                    "temporary files", danger, "set TMPDIR to a folder of your own", "configuration"
+                )
+            )
+        else:
+            lines.append(check_disk("temporary files", state.scratch, 0))
     return lines
 
 

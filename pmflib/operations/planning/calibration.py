@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ import numpy as np
 
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.hashing import mix_hashes
+from pmflib.core.machine import make_private_folder
 from pmflib.counting.block_counting import COMPILE_NS
 from pmflib.counting.pair_counts import count_pairs
 from pmflib.counting.stored_pairs import count_group_pairs
@@ -57,7 +57,7 @@ def measure_speeds(speeds: Speeds) -> Speeds:
     prior, factors = planted_factors([N_LEVELS] * N_VARIABLES, RANK, rng)
     codes = sample_codes(prior, factors, schema.offsets, N_ROWS, rng, observed=OBSERVED)
     offsets = schema.offsets
-    with tempfile.TemporaryDirectory() as name:
+    with make_private_folder() as name:
         folder = Path(name)
         writer = SampleWriter(folder / "part", schema, sparse=False)
         writer.append(DenseBlock(codes), np.zeros(N_ROWS, np.int64), np.arange(N_ROWS))

@@ -1,6 +1,6 @@
-from dataclasses import replace
-
 """Models of workers on disk, for other workers, and compared by the labels that they have held out."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest

@@ -188,6 +188,7 @@ def run_killed(store, when, gone):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.StoreWarning")
 def test_erase_samples__killed_anywhere_goes_on(tmp_path):
     import shutil
 
