@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pmflib.core.errors import SchemaError
 from pmflib.core.json_files import parse_json
 from pmflib.ingest.long_draft import MAX_VARIABLES
 from pmflib.ingest.readers import read_rows
-from pmflib.ingest.sources import Source, find_digest
+from pmflib.ingest.sources import Source, identify_source
 from pmflib.schema import Schema, Variable
 from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.variable import as_text
@@ -114,7 +114,7 @@ def build_log_names(source: Source, config: SourceConfig, root: str) -> Entry:
         Folder of the store.
     """
     store = Store(root)
-    source = replace(source, digest=find_digest(source, root))
+    source = identify_source(source, root)
     raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
