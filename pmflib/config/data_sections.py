@@ -245,6 +245,28 @@ class QualityConfig(Section):
     dependence_drift: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
     """The same of a pair beyond its two variables: against what the pair's old dependence gives with their new
     distributions."""
+    all_pairs: GuardLimits = GuardLimits(warn=1.5, stop=2)
+    """Factor by which all pairs of new samples together are farther from those of the live model than on the nights
+    before, beyond what these differ by."""
+    known_samples: GuardLimits = GuardLimits(warn=3, stop=10)
+    """Factor by which the share of a night's samples that were there before is smaller than on the nights before."""
+    fresh_rows: GuardLimits = GuardLimits(warn=3, stop=10)
+    """The same of the rows about what no other file holds: a sample's answer to a variable, or its row."""
+    agreement: GuardLimits = GuardLimits(warn=0.05, stop=0.2)
+    """Of the rows about what other files hold as well, the share that say the same: by how much it is smaller than on
+    the nights before."""
+    identifier_form: GuardLimits = GuardLimits(warn=0.02, stop=0.5)
+    """Share of a new file's rows whose identifiers are of an alphabet or a length that those of no file before are."""
+    same_answers: GuardLimits = GuardLimits(stop=0)
+    """New files that hold each level as often as another file of other bytes."""
+    future_rows: GuardLimits = GuardLimits(warn=0, stop=0.01)
+    """Long layout: share of a new file's rows with times ahead of the clock by more than ``future_hours``."""
+    future_hours: Annotated[float, Field(ge=0)] = 24.0
+    """Hours by which times may be ahead of the clock of this machine: zones that are not written, and other clocks."""
+    stray_times: GuardLimits = GuardLimits(warn=5)
+    """Long layout: how far times of a new file are from those of all other files, as a multiple of what these span."""
+    clock: GuardLimits = GuardLimits(warn=1)
+    """Hours by which the clock of this machine is behind the end of the last run."""
     false_discoveries: Annotated[float, Field(gt=0, lt=1)] = 0.01
     """Expected share of chance among the drifts that are reported."""
 

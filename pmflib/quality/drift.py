@@ -226,16 +226,19 @@ def find_file_drift(
     return tests
 
 
-def subtract_tables(now: IntArray, before: IntArray) -> IntArray | None:
-    """Pair counts of the samples that were added; None if some were removed or changed.
+def find_added(now: IntArray, before: IntArray) -> IntArray:
+    """Pair counts of what was added: cell by cell, what there is more of than before.
+
+    Of an answer that took the place of another, the new one shows: a log whose people return and change their minds is
+    still compared by what came. Where samples were only taken away, nothing is left to compare.
 
     Parameters
     ----------
     now, before
         int64 of shape (n_levels, n_levels), upper triangles.
     """
-    added = now - before
-    return added if added.min(initial=0) >= 0 else None
+    added: IntArray = np.maximum(now - before, 0)
+    return added
 
 
 def find_pair_drift(

@@ -33,6 +33,16 @@ REMEDIES = {
     "scale_drift": "look at this file: was its scale reversed or coded otherwise?",
     "answer_drift": "look at the names in the column of variables",
     "pair_drift": "look at these two columns in the new files",
+    "all_pairs": "look whether a column was shifted against its rows, or rows are of other people",
+    "known_samples": "look at the identifiers: are they written as before, and of the same system?",
+    "fresh_rows": "look whether the delivery is one from before, under another name or in another order",
+    "agreement": "look whether identifiers, or a column, were shifted against their rows",
+    "identifier_form": "look at the identifiers: were they padded, or are they of another system?",
+    "same_answers": "remove one of the two files",
+    "future_rows": "look at the times: their unit, their zone and the clock that wrote them; or set "
+    "quality.future_hours",
+    "stray_times": "look at the times: their unit and the year they count from",
+    "clock": "set the clock of this machine",
     "dependence_drift": "look whether columns were exchanged in the new files",
 }
 """What a person can do, by guard."""

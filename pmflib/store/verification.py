@@ -18,6 +18,7 @@ from pmflib.store.caches import LIST_FILE
 from pmflib.store.copying import LINEAGE
 from pmflib.store.erasures import LOCK
 from pmflib.store.file_digests import (
+    CHECKSUM,
     FINGERPRINTS,
     FOLDER_DIGITS,
     digest_list,
@@ -251,8 +252,10 @@ def _check_fingerprints(store: Store) -> Iterator[Damage]:
         name = Path(metadata.name).stem
         if _is_identity(name):
             try:
-                read_fingerprint(store.objects, name)
-            except (OSError, ValueError) as error:
+                # those of earlier versions have no checksum, and are never read
+                if CHECKSUM in parse_json(store.objects.read(metadata.name)[0]):
+                    read_fingerprint(store.objects, name)
+            except (OSError, ValueError, TypeError) as error:
                 yield Damage("damaged fingerprint", metadata.name, str(error))
 
 

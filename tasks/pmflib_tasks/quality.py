@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.display.progress import report_progress
 from pmflib.quality.findings import Finding, summarise
-from pmflib.quality.stored_checks import check_dataset
+from pmflib.quality.stored_checks import (
+    check_dataset,
+    check_dataset_times,
+    read_nights,
+    write_nights,
+)
+from pmflib.quality.time_guards import Clock
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import read_checked
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-VERSION = 2
+VERSION = 3
 FINDINGS = "findings.json"
 """All findings, in the folder of the artefact."""
 COMPARED = ("dataset", "counts")
@@ -31,6 +38,7 @@ def check_quality(
     counts: Reference,
     live_run: RunRecord | None,
     last_run: RunRecord | None,
+    clock: datetime | None = None,
 ) -> Reference:
     """Run every guard on a dataset; what follows from the findings is for the flow to say.
 
@@ -44,6 +52,8 @@ def check_quality(
         Run that made the live model; None if there is none.
     last_run
         Last run that reached its end; None if there is none.
+    clock
+        What time it is; None asks this machine.
 
     Returns
     -------
@@ -63,11 +73,27 @@ def check_quality(
         for name, reference in (stages or {}).items()
     }
 
+    quality = None if last_run is None or last is None else last_run.stages.get("quality")
+    history = read_nights(store, quality)
+    ended = None if last_run is None else datetime.fromisoformat(last_run.ended)
+    times = check_dataset_times(
+        store, config.quality, Clock(clock or datetime.now(UTC), ended), now=now, last=last
+    )
+
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         report_progress("quality", 0, 1)
-        findings = check_dataset(
-            store, schema, config.source.layout, config.quality, now=now, last=last, live=live
+        findings, nights = check_dataset(
+            store,
+            schema,
+            config.source.layout,
+            config.quality,
+            now=now,
+            last=last,
+            live=live,
+            history=history,
         )
+        findings = times + findings
+        write_nights(folder, nights)
         content = json.dumps([asdict(each) for each in findings], indent=1, ensure_ascii=False)
         (folder / FINDINGS).write_text(content, "utf-8")
         summary = summarise(findings)
@@ -84,6 +110,9 @@ def check_quality(
             "schema": schema.digest,
             "layout": config.source.layout,
             "quality": config.quality.model_dump(mode="json"),
+            "nights": [night.to_json() for night in history],
+            # what passes does not depend on the clock
+            "times": [asdict(each) for each in times if not each.passed],
         },
         version=VERSION,
         write=write,

@@ -9,10 +9,10 @@ from pmflib.quality.drift import (
     LiveData,
     assess_drift,
     control_discoveries,
+    find_added,
     find_file_drift,
     find_pair_drift,
     list_families,
-    subtract_tables,
 )
 from pmflib.quality.row_guards import FileAccount, FileChange
 
@@ -155,11 +155,9 @@ def test_compare_pairs__tiles_change_nothing():
     assert tiled[2].name(0) == "q0 with q2 in new samples"
 
 
-def test_subtract_tables():
-    added = subtract_tables(np.array([[3, 1]]), np.array([[1, 1]]))
-    assert added is not None
-    assert added.tolist() == [[2, 0]]
-    assert subtract_tables(np.array([[3, 1]]), np.array([[1, 2]])) is None
+def test_find_added__is_what_there_is_more_of():
+    now, before = np.array([[3, 1, 4]]), np.array([[1, 1, 5]])
+    assert find_added(now, before).tolist() == [[2, 0, 0]]
 
 
 def test_control_discoveries__holds_the_rate_over_all_families():

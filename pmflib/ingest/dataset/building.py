@@ -19,7 +19,6 @@ from pmflib.ingest.dataset.accounts import (
     combine_accounts,
 )
 from pmflib.ingest.dataset.build_steps import (
-    VERSION,
     BuildJob,
     assemble_increment,
     assemble_partition,
@@ -342,7 +341,7 @@ def _build_upon(
             **number_inputs("samples", [layer.partition for layer in layers]),
         },
         options={"schema": job.schema.digest, "skipped": content["files_skipped"]},
-        version=VERSION,
+        version=job.version,
         write=write,
     )
 
@@ -455,6 +454,6 @@ def _publish_fresh(
             **number_inputs("samples", references),
         },
         options={"schema": job.schema.digest, "skipped": content["files_skipped"]},
-        version=VERSION,
+        version=job.version,
         write=write,
     )

@@ -88,7 +88,7 @@ def seal_event(event: Event) -> bytes:
 
 
 def unseal_event(line: bytes) -> Event:
-    """Read what `seal_event` wrote, without the tag.
+    """Read what `seal_event` wrote, without the tag; an event of an earlier version has none, and is taken as it is.
 
     Raises
     ------
@@ -97,16 +97,19 @@ def unseal_event(line: bytes) -> Event:
     """
     event: Event = parse_json(line)
     try:
-        facets = event["run"]["facets"]
-        (checksum,) = (tag for tag in facets["tags"]["tags"] if tag["key"] == CHECKSUM)
-        others = [tag for tag in facets["tags"]["tags"] if tag is not checksum]
+        facets = event["run"].get("facets", {})
+        tags = facets.get("tags", {}).get("tags", [])
+        others = [tag for tag in tags if tag["key"] != CHECKSUM]
+        checksums = [tag["value"] for tag in tags if tag["key"] == CHECKSUM]
+        if not checksums:
+            return event
         facets["tags"]["tags"] = others
         if not others:
             del facets["tags"]
-        if checksum["value"] == _sum_event(event):
+        if checksums == [_sum_event(event)]:
             return event
-    except (KeyError, TypeError, ValueError):
-        raise ValueError("it is no event with a checksum") from None
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("it is no event of a run") from None
     raise ValueError("it has been edited")
 
 
