@@ -34,6 +34,7 @@ from pmflib.quality.drift import (
     find_added,
     find_file_drift,
     find_pair_drift,
+    measure_dependence,
 )
 from pmflib.quality.findings import Finding
 from pmflib.quality.identity_guards import (
@@ -41,7 +42,6 @@ from pmflib.quality.identity_guards import (
     check_forms,
     check_night,
     check_twins,
-    measure_pairs,
 )
 from pmflib.quality.row_guards import FileAccount, assess_rows, check_sizes, find_file_changes
 from pmflib.quality.time_guards import Clock, check_times
@@ -211,8 +211,9 @@ class NightChecker:
             tests = find_file_drift(schema, self._layout, live, changes.new)
             if schema.n_levels <= MOST_LEVELS:
                 now, before = total.sum(axis=0), last.sum(axis=0)
-                tests += find_pair_drift(schema, find_added(now, before), before)
-            night = replace(night, pairs=measure_pairs(tests))
+                added = find_added(now, before)
+                tests += find_pair_drift(schema, added, before)
+                night = replace(night, dependence=measure_dependence(schema, added, before))
             findings += assess_drift(tests, config) + check_night(night, self._nights, config)
             self._nights.append(night)
         files.append(account)

@@ -245,9 +245,9 @@ class QualityConfig(Section):
     dependence_drift: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
     """The same of a pair beyond its two variables: against what the pair's old dependence gives with their new
     distributions."""
-    all_pairs: GuardLimits = GuardLimits(warn=1.5, stop=2)
-    """Factor by which all pairs of new samples together are farther from those of the live model than on the nights
-    before, beyond what these differ by."""
+    joint_agreement: GuardLimits = GuardLimits(warn=4, stop=6)
+    """Standard deviations of the nights before by which pairs of new answers hang together less than theirs as those of
+    the live model do."""
     known_samples: GuardLimits = GuardLimits(warn=3, stop=10)
     """Factor by which the share of a night's samples that were there before is smaller than on the nights before."""
     fresh_rows: GuardLimits = GuardLimits(warn=3, stop=10)

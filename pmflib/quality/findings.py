@@ -33,7 +33,7 @@ REMEDIES = {
     "scale_drift": "look at this file: was its scale reversed or coded otherwise?",
     "answer_drift": "look at the names in the column of variables",
     "pair_drift": "look at these two columns in the new files",
-    "all_pairs": "look whether a column was shifted against its rows, or rows are of other people",
+    "joint_agreement": "look whether a column was shifted against its rows, or rows are of other people",
     "known_samples": "look at the identifiers: are they written as before, and of the same system?",
     "fresh_rows": "look whether the delivery is one from before, under another name or in another order",
     "agreement": "look whether identifiers, or a column, were shifted against their rows",

@@ -44,8 +44,6 @@ class DriftComparison:
         Lower bound of it at 95 %; minus infinity where nothing was tested.
     total_variation
         Half the sum of the absolute differences of shares, in [0, 1].
-    statistic, degrees
-        G, corrected, and its degrees of freedom.
     """
 
     n_new: IntArray
@@ -54,8 +52,6 @@ class DriftComparison:
     stability_index: FloatArray
     least_index: FloatArray
     total_variation: FloatArray
-    statistic: FloatArray
-    degrees: IntArray
 
     @property
     def tested(self) -> BoolArray:
@@ -308,6 +304,4 @@ def _conclude(
     excess = index - scale * degrees
     deviation = np.sqrt(2 * scale * (scale * degrees + 2 * np.maximum(excess, 0.0)))
     least = np.where(tested, excess - QUANTILE * deviation, -np.inf)
-    return DriftComparison(
-        n_new, n_reference, p_value, excess, least, variation, statistic, degrees
-    )
+    return DriftComparison(n_new, n_reference, p_value, excess, least, variation)

@@ -15,7 +15,6 @@ import numpy as np
 
 from pmflib.config import QualityConfig
 from pmflib.core.arrays import FloatArray
-from pmflib.quality.drift import DriftTests
 from pmflib.quality.findings import Finding, abstain, assess, write_share
 from pmflib.quality.row_guards import (
     LEAST_ROWS_OF_TWINS,
@@ -35,8 +34,11 @@ CHANCE_OF_TWINS = 1e-9
 """Probability below which two files do not hold each level equally often by chance."""
 LENGTH_SLACK = 1
 """Characters by which identifiers may be longer or shorter than any before: numbers grow by a digit."""
-LEAST_RATIO = 1.2
-"""Ratio of all pairs that is usual at least: below, nights differ from those before by chance alone."""
+LEAST_NIGHTS, RECENT_NIGHTS, LATEST_NIGHTS = 10, 20, 7
+"""Nights before that a fall of dependence is judged by at least; those that say how much it varies from night to night,
+and those that say where it is: it rises while a young log learns its pairs."""
+LEAST_DEVIATION = 1e-3
+"""Standard deviation of the dependence of nights, nats, at least: smaller differences do not matter."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,9 @@ class Night:
     rows, repeated, agreeing
         Rows of new files that were encoded; those of them about what other files hold as well; and those of these that
         say the same.
-    pairs
-        How all pairs of new samples differ from those of the live model, as a multiple of what chance gives; None where
-        that was not compared.
+    dependence
+        How far pairs of new answers hang together as those of the live model do: see
+        `pmflib.quality.drift.measure_dependence`; None where that was not measured.
     """
 
     samples: int = 0
@@ -60,7 +62,7 @@ class Night:
     rows: int = 0
     repeated: int = 0
     agreeing: int = 0
-    pairs: float | None = None
+    dependence: float | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Night:
@@ -70,18 +72,6 @@ class Night:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types."""
         return asdict(self)
-
-
-def measure_pairs(tests: Sequence[DriftTests]) -> float | None:
-    """How far pairs are from those of the live model, as a multiple of what chance gives: 1 on average without drift.
-
-    It is the sum of the G statistics of all pairs over the sum of their degrees of freedom. Pairs share variables and
-    samples, so that its spread is none of a table: it is compared with that of the nights before.
-    """
-    pairs = [each.comparison for each in tests if each.guard == "pair_drift"]
-    degrees = sum(int(each.degrees[each.tested].sum()) for each in pairs)
-    statistic = sum(float(each.statistic[each.tested].sum()) for each in pairs)
-    return statistic / degrees if degrees else None
 
 
 def check_night(night: Night, history: Sequence[Night], config: QualityConfig) -> list[Finding]:
@@ -98,13 +88,13 @@ def check_night(night: Night, history: Sequence[Night], config: QualityConfig) -
 
     Returns
     -------
-    Findings of the guards ``known_samples``, ``fresh_rows``, ``agreement`` and ``all_pairs``, also those that passed.
+    Findings, also those that passed: ``known_samples``, ``fresh_rows``, ``agreement`` and ``joint_agreement``.
     """
     return [
         _check_known(night, history, config),
         _check_fresh(night, history, config),
         _check_agreement(night, history, config),
-        _check_pairs(night, history, config),
+        _check_dependence(night, history, config),
     ]
 
 
@@ -142,20 +132,23 @@ def _check_agreement(night: Night, history: Sequence[Night], config: QualityConf
     return _conclude("agreement", what, lost, shares, config)
 
 
-def _check_pairs(night: Night, history: Sequence[Night], config: QualityConfig) -> Finding:
-    ratios = np.array([each.pairs for each in history if each.pairs is not None], np.float64)
-    if night.pairs is None:
-        return abstain("all_pairs", "new samples", "no pairs of new samples were compared")
-    what = f"all pairs of new samples differ from those of the live model {night.pairs:.2f} times as much as by chance"
-    if ratios.size < LEAST_SIBLINGS:
-        return abstain("all_pairs", "new samples", f"{what}: {_say_few(ratios.size)}")
-    logs = np.log(np.maximum(ratios, LEAST_RATIO))
-    usual = float(np.exp(np.median(logs) + SPREAD_FACTOR * _find_spread(logs)))
+def _check_dependence(night: Night, history: Sequence[Night], config: QualityConfig) -> Finding:
+    guard, subject = "joint_agreement", "new samples"
+    known = [each.dependence for each in history if each.dependence is not None]
+    if night.dependence is None:
+        return abstain(guard, subject, "too few pairs of new answers to compare")
+    what = f"pairs of new answers hang together as those of the live model by {night.dependence:.3f} nats"
+    if len(known) < LEAST_NIGHTS:
+        return abstain(guard, subject, f"{what}: {_say_few(len(known), LEAST_NIGHTS)}")
+    usual = float(np.median(known[-LATEST_NIGHTS:]))
+    # of differences, for a level that rises is no spread
+    steps = np.abs(np.diff(known[-RECENT_NIGHTS:]))
+    deviation = max(float(steps.mean()) * np.sqrt(np.pi) / 2, LEAST_DEVIATION)
+    measured = max((usual - night.dependence) / deviation, 0.0)
     sentence = (
-        f"{what}, after {np.exp(np.median(logs)):.2f} on {ratios.size} nights before in the median"
+        f"{what}, after {usual:.3f} on the nights before, {measured:.1f} standard deviations less"
     )
-    measured = night.pairs / usual
-    return assess("all_pairs", "new samples", measured, config.all_pairs, sentence)
+    return assess(guard, subject, measured, config.joint_agreement, sentence)
 
 
 def _list_shares(counts: Sequence[tuple[int, int]]) -> FloatArray:
@@ -191,8 +184,8 @@ def _conclude(
     return assess(guard, "all new files", measured, getattr(config, guard), sentence)
 
 
-def _say_few(n_nights: int) -> str:
-    return f"{n_nights} nights before were compared, {LEAST_SIBLINGS} say what is usual"
+def _say_few(n_nights: int, least: int = LEAST_SIBLINGS) -> str:
+    return f"{n_nights} nights before were compared, {least} say what is usual"
 
 
 def check_forms(

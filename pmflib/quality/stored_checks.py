@@ -34,6 +34,7 @@ from pmflib.quality.drift import (
     find_added,
     find_file_drift,
     find_pair_drift,
+    measure_dependence,
 )
 from pmflib.quality.findings import Finding, abstain
 from pmflib.quality.identity_guards import (
@@ -42,7 +43,6 @@ from pmflib.quality.identity_guards import (
     check_forms,
     check_night,
     check_twins,
-    measure_pairs,
 )
 from pmflib.quality.row_guards import (
     Changes,
@@ -127,14 +127,13 @@ def check_dataset(
     findings += check_columns(files, changes, known, config)
     findings += check_forms(changes, last_files, config) + check_twins(files, changes, config)
     night = None if last is None else _measure_night(store, now, last, changes)
-    tests: list[DriftTests] = []
-    findings += _compare_with_live(
-        store, schema, layout, accounts, changes, now=now, last=last, live=live, tests=tests
+    found, tests, dependence = _compare_with_live(
+        store, schema, layout, accounts, changes, now=now, last=last, live=live
     )
-    findings += assess_drift(tests, config)
+    findings += found + assess_drift(tests, config)
     if night is None:
         return findings, list(history)
-    night = replace(night, pairs=measure_pairs(tests))
+    night = replace(night, dependence=dependence)
     return findings + check_night(night, history, config), [*history, night][-NIGHTS_KEPT:]
 
 
@@ -148,16 +147,17 @@ def _compare_with_live(
     now: Mapping[str, Reference],
     last: Mapping[str, Reference] | None,
     live: Mapping[str, Reference] | None,
-    tests: list[DriftTests],
-) -> list[Finding]:
-    """Compare new rows with the data of the live model; tests are added, findings of what was not compared returned."""
+) -> tuple[list[Finding], list[DriftTests], float | None]:
+    """Compare new rows with the data of the live model: what was not compared, tests, and the dependence of pairs."""
     if live is None or last is None:
         reason = "there is no live model whose data could be compared"
-        return [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS]
+        return [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS], [], None
     if any(_schema_of(store, each).digest != schema.digest for each in (live, last)):
         reason = "the schema has changed since the live model was made"
-        return [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS]
+        return [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS], [], None
     findings: list[Finding] = []
+    tests: list[DriftTests] = []
+    dependence = None
     if any(change.file.rows.rows_encoded for change in changes.new):
         singles = load_fold_singles(store.locate(live["counts"]) / PAIRS)
         data = LiveData(accounts[live["dataset"]], singles)
@@ -170,8 +170,10 @@ def _compare_with_live(
         reason = f"{schema.n_levels:,} levels; pairs of at most {MOST_LEVELS:,} are compared"
         findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
     else:
-        tests += _compare_pairs(store, schema, now, last, live)
-    return findings
+        new, reference = _load_pairs(store, now, last, live)
+        tests += find_pair_drift(schema, new, reference)
+        dependence = measure_dependence(schema, new, reference)
+    return findings, tests, dependence
 
 
 def _measure_night(
@@ -357,14 +359,13 @@ def count_duplicates(store: Store, dataset: Reference) -> dict[str, Counter[str]
     return found
 
 
-def _compare_pairs(
+def _load_pairs(
     store: Store,
-    schema: Schema,
     now: Mapping[str, Reference],
     last: Mapping[str, Reference],
     live: Mapping[str, Reference],
-) -> list[DriftTests]:
-    """Compare pairs of what was added since the last run."""
+) -> tuple[IntArray, IntArray]:
+    """Pair counts of what was added since the last run, and of the data of the live model."""
     before = _load_table(store, last["counts"])
     same = last["counts"].digest == live["counts"].digest
     reference = before if same else _load_table(store, live["counts"])
@@ -377,7 +378,7 @@ def _compare_pairs(
         np.maximum(new, 0, out=new)
     else:
         new = find_added(_load_table(store, now["counts"]), before)
-    return find_pair_drift(schema, new, reference)
+    return new, reference
 
 
 def _load_table(store: Store, counts: Reference) -> IntArray:

@@ -140,7 +140,7 @@ class Home:
 
     def _follow(self) -> str:
         if self.command == "crowd":
-            code, _ = call("crowd", self.config, "--json")
+            code, _ = call("crowd", "--output", self.folder, "--json")
             return json.dumps([code, self._describe()])
         asked = [call("query", self.config, q, "--json") for q in ("P(v0 | v1=4)", "P(v2=0, v3=0)")]
         code, _ = call("run", self.config, "--json")
@@ -219,7 +219,7 @@ def make_labels(folder: Path) -> Home:
         write_label_log(folder / "data" / f"{part}.csv", table, slice(500 * part, 500 * part + 500))
         age(folder / "data")
         if part < 2:
-            code, said = in_child(call, "crowd", home.config)
+            code, said = in_child(call, "crowd", "--output", home.folder)
             assert code == 0, said
     shutil.move(home.store, home.kept)
     return home

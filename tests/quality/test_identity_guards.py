@@ -20,20 +20,20 @@ def find(night, history):
     return {f.guard: f.action for f in check_night(night, history, CONFIG) if not f.passed}
 
 
-def draw_history(n_nights=12, *, known=0.6, fresh=0.9, same=0.8, pairs=1.0):
+def draw_history(n_nights=12, *, known=0.6, fresh=0.9, same=0.8, dependence=0.05):
     """Nights of a log that do not change but by chance."""
     rng = np.random.default_rng(RNG_SEED)
     nights = []
     for _ in range(n_nights):
         repeated = int(rng.binomial(800, 1 - fresh))
         agreeing = int(rng.binomial(repeated, same))
-        ratio = pairs * float(np.exp(0.1 * rng.standard_normal()))
-        nights.append(Night(200, int(rng.binomial(200, known)), 800, repeated, agreeing, ratio))
+        mean = dependence + 0.005 * float(rng.standard_normal())
+        nights.append(Night(200, int(rng.binomial(200, known)), 800, repeated, agreeing, mean))
     return nights
 
 
 def test_check_night__nights_of_one_log_pass():
-    for kwargs in ({}, {"known": 0.0}, {"known": 1.0, "fresh": 0.02}, {"pairs": 3.0}):
+    for kwargs in ({}, {"known": 0.0}, {"known": 1.0, "fresh": 0.02}, {"dependence": -0.3}):
         nights = draw_history(40, **kwargs)
         for n in range(40):
             assert find(nights[n], nights[:n]) == {}
@@ -78,13 +78,19 @@ def test_check_night__answers_that_do_not_agree_with_what_is_stored():
     assert find(replace(night, repeated=20, agreeing=0), history) == {}
 
 
-def test_check_night__all_pairs_together():
+def test_check_night__pairs_that_do_not_hang_together_as_they_did():
     history = draw_history()
-    assert find(replace(history[-1], pairs=2.1), history) == {"all_pairs": "warn"}
-    assert find(replace(history[-1], pairs=4.0), history) == {"all_pairs": "stop"}
-    # nights of a log whose population changes
-    assert find(replace(history[-1], pairs=4.0), draw_history(pairs=4.0)) == {}
-    assert find(replace(history[-1], pairs=None), history) == {}
+    assert find(replace(history[-1], dependence=-0.05), history) == {"joint_agreement": "stop"}
+    assert find(replace(history[-1], dependence=0.02), history) == {"joint_agreement": "warn"}
+    assert find(replace(history[-1], dependence=0.2), history) == {}
+    assert find(replace(history[-1], dependence=None), history) == {}
+    assert find(replace(history[-1], dependence=-0.1), history[:9]) == {}
+    # a young log learns its pairs: what rises is no spread
+    rising = [replace(each, dependence=-0.5 / (1 + n)) for n, each in enumerate(history)]
+    assert find(replace(history[-1], dependence=-0.3), rising) == {"joint_agreement": "stop"}
+    # nights that are all the same do not make a small difference a large one
+    equal = [replace(each, dependence=0.05) for each in history]
+    assert find(replace(history[-1], dependence=0.047), equal) == {}
 
 
 def test_night__is_kept_as_it_is():
