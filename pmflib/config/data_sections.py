@@ -246,8 +246,8 @@ class QualityConfig(Section):
     """The same of a pair beyond its two variables: against what the pair's old dependence gives with their new
     distributions."""
     joint_agreement: GuardLimits = GuardLimits(warn=4, stop=6)
-    """Standard deviations of the nights before by which pairs of new answers hang together less than theirs as those of
-    the live model do."""
+    """How much less pairs of new answers hang together as those before them than on the nights before, in standard
+    deviations of nights."""
     known_samples: GuardLimits = GuardLimits(warn=3, stop=10)
     """Factor by which the share of a night's samples that were there before is smaller than on the nights before."""
     fresh_rows: GuardLimits = GuardLimits(warn=3, stop=10)

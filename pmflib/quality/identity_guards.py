@@ -28,8 +28,8 @@ from pmflib.quality.row_guards import (
 
 NIGHTS_KEPT = 60
 """Nights that are remembered: what is usual may change with the seasons of a log."""
-LEAST_COMPARED = 30
-"""Samples, or rows, of a night that a share of them is judged by, at least."""
+LEAST_COMPARED = 10
+"""Samples, or rows, of a night that a share of them is judged by, at least: bounds say what so few leave open."""
 CHANCE_OF_TWINS = 1e-9
 """Probability below which two files do not hold each level equally often by chance."""
 LENGTH_SLACK = 1
@@ -53,7 +53,7 @@ class Night:
         Rows of new files that were encoded; those of them about what other files hold as well; and those of these that
         say the same.
     dependence
-        How far pairs of new answers hang together as those of the live model do: see
+        How far pairs of new answers hang together as those before did: see
         `pmflib.quality.drift.measure_dependence`; None where that was not measured.
     """
 
@@ -137,7 +137,7 @@ def _check_dependence(night: Night, history: Sequence[Night], config: QualityCon
     known = [each.dependence for each in history if each.dependence is not None]
     if night.dependence is None:
         return abstain(guard, subject, "too few pairs of new answers to compare")
-    what = f"pairs of new answers hang together as those of the live model by {night.dependence:.3f} nats"
+    what = f"pairs of new answers hang together as those before by {night.dependence:.3f} nats"
     if len(known) < LEAST_NIGHTS:
         return abstain(guard, subject, f"{what}: {_say_few(len(known), LEAST_NIGHTS)}")
     usual = float(np.median(known[-LATEST_NIGHTS:]))

@@ -170,9 +170,10 @@ def _compare_with_live(
         reason = f"{schema.n_levels:,} levels; pairs of at most {MOST_LEVELS:,} are compared"
         findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
     else:
-        new, reference = _load_pairs(store, now, last, live)
+        new, reference, before = _load_pairs(store, now, last, live)
         tests += find_pair_drift(schema, new, reference)
-        dependence = measure_dependence(schema, new, reference)
+        # what is usual is that of the nights before, whichever of them have made a model
+        dependence = measure_dependence(schema, new, before)
     return findings, tests, dependence
 
 
@@ -364,8 +365,8 @@ def _load_pairs(
     now: Mapping[str, Reference],
     last: Mapping[str, Reference],
     live: Mapping[str, Reference],
-) -> tuple[IntArray, IntArray]:
-    """Pair counts of what was added since the last run, and of the data of the live model."""
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Pair counts of what was added since the last run, of the data of the live model, and of those of the last run."""
     before = _load_table(store, last["counts"])
     same = last["counts"].digest == live["counts"].digest
     reference = before if same else _load_table(store, live["counts"])
@@ -378,7 +379,7 @@ def _load_pairs(
         np.maximum(new, 0, out=new)
     else:
         new = find_added(_load_table(store, now["counts"]), before)
-    return new, reference
+    return new, reference, before
 
 
 def _load_table(store: Store, counts: Reference) -> IntArray:

@@ -75,13 +75,13 @@ def test_check_night__answers_that_do_not_agree_with_what_is_stored():
     night = replace(history[-1], repeated=80, agreeing=20)
     assert find(night, history) == {"agreement": "stop"}
     assert find(replace(night, agreeing=36), history) == {"agreement": "warn"}
-    assert find(replace(night, repeated=20, agreeing=0), history) == {}
+    assert find(replace(night, repeated=9, agreeing=0), history) == {}
 
 
 def test_check_night__pairs_that_do_not_hang_together_as_they_did():
     history = draw_history()
     assert find(replace(history[-1], dependence=-0.05), history) == {"joint_agreement": "stop"}
-    assert find(replace(history[-1], dependence=0.02), history) == {"joint_agreement": "warn"}
+    assert find(replace(history[-1], dependence=0.012), history) == {"joint_agreement": "warn"}
     assert find(replace(history[-1], dependence=0.2), history) == {}
     assert find(replace(history[-1], dependence=None), history) == {}
     assert find(replace(history[-1], dependence=-0.1), history[:9]) == {}
