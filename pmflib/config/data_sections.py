@@ -253,8 +253,8 @@ class QualityConfig(Section):
     fresh_rows: GuardLimits = GuardLimits(warn=3, stop=10)
     """The same of the rows about what no other file holds: a sample's answer to a variable, or its row."""
     agreement: GuardLimits = GuardLimits(warn=0.05, stop=0.2)
-    """Of the rows about what other files hold as well, the share that say the same: by how much it is smaller than on
-    the nights before."""
+    """How much smaller than on the nights before the share of rows is that say the same as other files do, of those
+    about what other files hold as well."""
     identifier_form: GuardLimits = GuardLimits(warn=0.02, stop=0.5)
     """Share of a new file's rows whose identifiers are of an alphabet or a length that those of no file before are."""
     same_answers: GuardLimits = GuardLimits(stop=0)

@@ -152,7 +152,7 @@ def _check_dependence(night: Night, history: Sequence[Night], config: QualityCon
 
 
 def _list_shares(counts: Sequence[tuple[int, int]]) -> FloatArray:
-    """Shares of the nights that have enough to tell one."""
+    """Shares of the nights that have enough samples or rows."""
     return np.array([part / total for part, total in counts if total >= LEAST_COMPARED], np.float64)
 
 

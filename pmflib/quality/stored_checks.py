@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -268,14 +268,17 @@ def check_dataset_times(
     return check_times(files, changes.new, clock, count_later, config)
 
 
-NIGHTS = "nights.json"
-"""What the nights up to a run were like, in the folder of its findings."""
+FINDINGS, NIGHTS = "findings.json", "nights.json"
+"""All findings of a run, and what the nights up to it were like, in the folder of its findings."""
 
 
-def write_nights(folder: Path, nights: Sequence[Night]) -> None:
-    """Write what the nights up to a run were like."""
-    text = json.dumps([each.to_json() for each in nights], indent=1)
-    (folder / NIGHTS).write_text(text, "utf-8")
+def write_checks(folder: Path, findings: Sequence[Finding], nights: Sequence[Night]) -> None:
+    """Write what the guards found of a run, and what the nights up to it were like."""
+    for name, content in (
+        (FINDINGS, [asdict(each) for each in findings]),
+        (NIGHTS, [each.to_json() for each in nights]),
+    ):
+        (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False), "utf-8")
 
 
 def read_nights(store: Store, quality: Reference | None) -> list[Night]:

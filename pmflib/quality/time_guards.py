@@ -39,6 +39,13 @@ class Clock:
     now: datetime
     last: datetime | None = None
 
+    @classmethod
+    def after(cls, ended: str | None, now: datetime | None = None) -> Clock:
+        """Clock after a run that ended at a time, ISO 8601; of this machine where it is not given what time it is."""
+        return cls(
+            now or datetime.now(UTC), None if ended is None else datetime.fromisoformat(ended)
+        )
+
     @property
     def latest(self) -> datetime:
         """The later of the two: a clock that was put back does not make earlier nights lie in the future."""

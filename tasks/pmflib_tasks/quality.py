@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from pmflib.config import PipelineConfig
 from pmflib.display.progress import report_progress
 from pmflib.quality.findings import Finding, summarise
 from pmflib.quality.stored_checks import (
+    FINDINGS,
     check_dataset,
     check_dataset_times,
     read_nights,
-    write_nights,
+    write_checks,
 )
 from pmflib.quality.time_guards import Clock
 from pmflib.store.artefacts import Reference, Store
@@ -25,8 +26,6 @@ from pmflib.store.run_records import RunRecord
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
 VERSION = 3
-FINDINGS = "findings.json"
-"""All findings, in the folder of the artefact."""
 COMPARED = ("dataset", "counts")
 """Stages of earlier runs that are compared with."""
 
@@ -72,34 +71,20 @@ def check_quality(
         for role, stages in (("", now), ("live", live), ("last", last))
         for name, reference in (stages or {}).items()
     }
-
-    quality = None if last_run is None or last is None else last_run.stages.get("quality")
-    history = read_nights(store, quality)
-    ended = None if last_run is None else datetime.fromisoformat(last_run.ended)
-    times = check_dataset_times(
-        store, config.quality, Clock(clock or datetime.now(UTC), ended), now=now, last=last
-    )
+    history = read_nights(store, last_run.stages.get("quality") if last_run and last else None)
+    hour = Clock.after(None if last_run is None else last_run.ended, clock)
+    times = check_dataset_times(store, config.quality, hour, now=now, last=last)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         report_progress("quality", 0, 1)
+        layout, limits = config.source.layout, config.quality
         findings, nights = check_dataset(
-            store,
-            schema,
-            config.source.layout,
-            config.quality,
-            now=now,
-            last=last,
-            live=live,
-            history=history,
+            store, schema, layout, limits, now=now, last=last, live=live, history=history
         )
         findings = times + findings
-        write_nights(folder, nights)
-        content = json.dumps([asdict(each) for each in findings], indent=1, ensure_ascii=False)
-        (folder / FINDINGS).write_text(content, "utf-8")
+        write_checks(folder, findings, nights)
         summary = summarise(findings)
-        report_progress(
-            "quality", 1, 1, f"{summary['passed']:,} of {len(findings):,} checks passed"
-        )
+        report_progress("quality", 1, 1, f"{summary['passed']:,} of {len(findings):,} passed")
         return summary
 
     return build_artefact(

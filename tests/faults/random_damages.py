@@ -197,7 +197,7 @@ def make_ratings(folder: Path) -> Home:
                 raise KeyboardInterrupt
             publish(store, tmp, reference)
 
-        Store.publish = stop  # type: ignore[method-assign]
+        Store.publish = stop  # type: ignore[method-assign,assignment]
         return call("run", home.config)[0]
 
     assert in_child(interrupt) == 130

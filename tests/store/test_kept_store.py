@@ -12,8 +12,6 @@ from tests.factories import call_command
 KEPT = Path(__file__).with_name("kept_store.tar.gz")
 """Pipeline, schema, 120 drawn rows and the store of `pmf run pipeline.toml`."""
 MODEL = "ed75ef9b2d7c33b0ef41a556"
-SECOND_QUALITY = "857922ae7b20ce0fe8592832af234706410f9ff64b8c3765f238a7a5ba07e427"
-"""Findings of another run, which are about what has changed since the first; as the code that wrote it makes them."""
 
 
 @pytest.fixture

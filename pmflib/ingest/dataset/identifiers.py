@@ -73,7 +73,7 @@ def count_forms(texts: pa.BinaryArray) -> Counter[str]:
 
     Returns
     -------
-    Numbers by form: "digits 5", "zero digits 8", "digits lower other 12". A form tells nothing of whose a text is.
+    Numbers by form: "digits 5", "zero digits 8", "digits lower other 12". A form is shared by many.
     """
     content, ends = view_texts(texts)
     if not len(texts):
