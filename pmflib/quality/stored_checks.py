@@ -249,16 +249,21 @@ def check_dataset_times(
     now: Mapping[str, Reference],
     last: Mapping[str, Reference] | None,
 ) -> list[Finding]:
-    """Run the guards of times: see `check_times`. Only rows of files with times that cannot be are read.
+    """Run the guards of times, where files are new: see `check_times`.
+
+    Of the files only their accounts are read, and rows of those with times that cannot be.
 
     Raises
     ------
     StoreError
         If an artefact is missing or damaged.
     """
+    if last is not None and last["dataset"] == now["dataset"]:
+        return []
     steps = list_file_steps(store, now["dataset"])
-    files = read_files(store, now["dataset"])
-    changes = find_file_changes(files, [] if last is None else read_files(store, last["dataset"]))
+    files = read_files(store, now["dataset"], counted=False)
+    before = [] if last is None else read_files(store, last["dataset"], counted=False)
+    changes = find_file_changes(files, before)
 
     def count_later(name: str, time: float) -> int:
         spills = [Spill(store.locate(each.step), {}) for each in steps if each.name == name]
@@ -304,8 +309,15 @@ def read_nights(store: Store, quality: Reference | None) -> list[Night]:
         ) from error
 
 
-def read_files(store: Store, dataset: Reference) -> list[FileAccount]:
+def read_files(store: Store, dataset: Reference, *, counted: bool = True) -> list[FileAccount]:
     """Accounts of the raw files of a dataset, in order.
+
+    Parameters
+    ----------
+    store, dataset
+        The dataset.
+    counted
+        Whether levels and superseded rows are counted too, for which more than the manifest is read.
 
     Raises
     ------
@@ -317,15 +329,7 @@ def read_files(store: Store, dataset: Reference) -> list[FileAccount]:
         step = file.step
         summary = _summary(store, step)
         known = StepSummary.from_json(summary)
-        path = store.locate(step) / LEVEL_COUNTS
-        try:
-            counts = np.load(io.BytesIO(read_checked(path)), allow_pickle=False)
-        except StoreError:
-            raise
-        except (OSError, ValueError, EOFError) as error:
-            raise StoreError(
-                f"{step.kind} {step.digest[:12]} is damaged ({error}); delete {str(path.parent)!r} and run again"
-            ) from error
+        counts = _read_level_counts(store, step) if counted else np.zeros(0, np.int64)
         account = FileAccount(
             file.name,
             file.source.digest,
@@ -338,12 +342,25 @@ def read_files(store: Store, dataset: Reference) -> list[FileAccount]:
         if accounts and accounts[-1].name == file.name:
             account = accounts.pop() + account
         accounts.append(account)
-    repeated = count_duplicates(store, dataset)
+    repeated = count_duplicates(store, dataset) if counted else {}
     return [
         replace(each, duplicates=by.total(), superseded_by=by)
         for each in accounts
         for by in [repeated.get(each.name, Counter())]
     ]
+
+
+def _read_level_counts(store: Store, step: Reference) -> IntArray:
+    path = store.locate(step) / LEVEL_COUNTS
+    try:
+        counts: IntArray = np.load(io.BytesIO(read_checked(path)), allow_pickle=False)
+    except StoreError:
+        raise
+    except (OSError, ValueError, EOFError) as error:
+        raise StoreError(
+            f"{step.kind} {step.digest[:12]} is damaged ({error}); delete {str(path.parent)!r} and run again"
+        ) from error
+    return counts
 
 
 def count_duplicates(store: Store, dataset: Reference) -> dict[str, Counter[str]]:
