@@ -1,11 +1,11 @@
-"""Thirty nights with planted accidents through the whole pipeline: what guards make of each.
+"""Nights with planted accidents through the whole pipeline: what guards make of each.
 
     python -m benchmarks.pipeline.accidents
 
-delivers a rating log for 18 nights and a survey for 12, a file a night. On some nights something goes wrong; the night
-after, it is put right. Prints a line per night: the accident, guards that crossed a limit, how the run ended, and the
-exit code of `pmf run`. Fails if an accident goes unnoticed, a healthy night is held back, or the live model changes on
-a night that was held back.
+delivers a rating log for 18 nights, a survey for 12, and for 30 a rating log whose people return, a file a night. On
+some nights something goes wrong; the night after, it is put right. Prints a line per night: the accident, guards that
+crossed a limit, how the run ended, and the exit code of `pmf run`. Fails if an accident goes unnoticed, a healthy night
+is held back, or the live model changes on a night that was held back.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.pipeline.simulated_nights import (
+    DAY,
     Generator,
+    ReturningLog,
     make_rating_log,
+    make_returning_log,
     make_survey,
     write_answers,
     write_ratings,
@@ -60,7 +63,7 @@ class Home:
     """
 
     folder: Path
-    generator: Generator
+    generator: Generator | ReturningLog
     rng: np.random.Generator
 
     def find_path(self, night: int) -> Path:
@@ -69,6 +72,8 @@ class Home:
 
     def write(self, codes: IntArray, night: int, **how: object) -> str:
         """Text of a night's file."""
+        if isinstance(self.generator, ReturningLog):
+            return self.generator.write(codes, **how)  # type: ignore[arg-type]
         if self.generator.layout == "wide":
             return write_answers(self.generator, codes)
         return write_ratings(self.generator, codes, night, **how)  # type: ignore[arg-type]
@@ -143,6 +148,7 @@ def write_utf16(home: Home, night: int, codes: IntArray) -> None:
 
 def drift(home: Home, night: int, codes: IntArray) -> None:
     """Other people answer."""
+    assert isinstance(home.generator, Generator)
     other = home.generator.draw(home.rng, drift=True)
     home.find_path(night).write_text(home.write(other, night), "utf-8")
 
@@ -166,6 +172,87 @@ def lose_everything(home: Home, night: int, codes: IntArray) -> None:
     home.find_path(night).write_text(header, "utf-8")
     for path in (home.folder / "data").glob("*.csv"):
         path.write_text(header, "utf-8")
+
+
+def deliver_later(home: Home, night: int, rows: IntArray) -> None:
+    """Times are ten years ahead."""
+    rows = rows + np.array([0, 0, 0, 3650 * DAY])
+    home.find_path(night).write_text(home.write(rows, night), "utf-8")
+
+
+def deliver_one_later(home: Home, night: int, rows: IntArray) -> None:
+    """Times of a fiftieth of the rows are ten years ahead."""
+    rows = rows.copy()
+    rows[::50, 3] += 3650 * DAY
+    home.find_path(night).write_text(home.write(rows, night), "utf-8")
+
+
+def deliver_earlier(home: Home, night: int, rows: IntArray) -> None:
+    """Times are twenty years behind."""
+    rows = rows - np.array([0, 0, 0, 7300 * DAY])
+    home.find_path(night).write_text(home.write(rows, night), "utf-8")
+
+
+def write_milliseconds(home: Home, night: int, rows: IntArray) -> None:
+    """Times are in milliseconds."""
+    rows = rows * np.array([1, 1, 1, 1000])
+    home.find_path(night).write_text(home.write(rows, night), "utf-8")
+
+
+def pad_people(home: Home, night: int, rows: IntArray) -> None:
+    """Identifiers are padded with zeros."""
+    text = home.write(rows, night, name=lambda person: f"{1 + person:08}")
+    home.find_path(night).write_text(text, "utf-8")
+
+
+def shift_people(home: Home, night: int, rows: IntArray) -> None:
+    """The column of people is shifted by a row."""
+    rows = rows.copy()
+    rows[:, 0] = np.roll(rows[:, 0], 1)
+    home.find_path(night).write_text(home.write(rows, night), "utf-8")
+
+
+def shift_ratings(home: Home, night: int, rows: IntArray) -> None:
+    """The column of ratings is shifted by a row; of a wide file or a log of people, by a person."""
+    rows = rows.copy()
+    if isinstance(home.generator, ReturningLog):
+        rows[:, 2] = np.roll(rows[:, 2], 1)
+    else:
+        # every column but the first half stays with its row
+        half = rows.shape[1] // 2
+        rows[:, :half] = np.roll(rows[:, :half], 1, axis=0)
+    home.find_path(night).write_text(home.write(rows, night), "utf-8")
+
+
+def rename_people(home: Home, night: int, rows: IntArray) -> None:
+    """The night comes twice, the second time with other identifiers."""
+    home.find_path(night).write_text(home.write(rows, night), "utf-8")
+    text = home.write(rows + np.array([1_000_000, 0, 0, 0]), night)
+    home.find_path(night).with_suffix(".again.csv").write_text(text, "utf-8")
+
+
+def sort_earlier(home: Home, night: int, rows: IntArray) -> None:
+    """An earlier file comes in another order, as that of the night, which does not."""
+    header, *lines = home.find_path(4).read_text("utf-8").splitlines()
+    text = "\n".join([header, *sorted(lines)]) + "\n"
+    home.find_path(night).write_text(text, "utf-8")
+
+
+def deliver_staging(home: Home, night: int, rows: IntArray) -> None:
+    """The night's rows are of people of another system, numbered from 1 as well."""
+    rows = rows.copy()
+    people = np.unique(rows[:, 0])
+    rows[:, 0] = np.searchsorted(people, rows[:, 0])
+    home.find_path(night).write_text(home.write(rows, night), "utf-8")
+
+
+def deliver_tests(home: Home, night: int, rows: IntArray) -> None:
+    """A third of the rows are of people who test the system."""
+    people = set(np.unique(rows[:, 0])[::3].tolist())
+    text = home.write(
+        rows, night, name=lambda person: f"test-{person}" if person in people else str(1 + person)
+    )
+    home.find_path(night).write_text(text, "utf-8")
 
 
 PLANS: dict[str, tuple[int, dict[int, Accident]]] = {
@@ -196,8 +283,30 @@ PLANS: dict[str, tuple[int, dict[int, Accident]]] = {
             11: lose_file,
         },
     ),
+    "returning": (
+        30,
+        {
+            9: deliver_later,
+            11: deliver_one_later,
+            12: write_milliseconds,
+            14: deliver_earlier,
+            16: pad_people,
+            17: shift_people,
+            19: shift_ratings,
+            20: rename_people,
+            22: sort_earlier,
+            24: deliver_staging,
+            26: deliver_tests,
+        },
+    ),
 }
 """Nights of each pipeline, and the accident of some of them."""
+GENERATORS: dict[str, Callable[[int], Generator | ReturningLog]] = {
+    "ratings": make_rating_log,
+    "survey": make_survey,
+    "returning": make_returning_log,
+}
+"""What draws the nights of each pipeline."""
 
 
 @dataclass(frozen=True)
@@ -242,18 +351,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--pipeline", choices=list(PLANS), action="append")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         outcomes = [
             outcome
-            for pipeline in PLANS
+            for pipeline in options.pipeline or PLANS
             for outcome in run_nights(Path(name) / pipeline, pipeline, options.seed)
         ]
-    print("pipeline night  accident            exit  outcome      guards")
+    print("pipeline  night  accident            exit  outcome      guards")
     for each in outcomes:
         wrong = "" if each.is_right else "   <- WRONG"
         print(
-            f"{each.pipeline:8} {each.night:5}  {each.accident:18}  {each.code:4}  {each.outcome:11}  "
+            f"{each.pipeline:9} {each.night:5}  {each.accident:18}  {each.code:4}  {each.outcome:11}  "
             f"{', '.join(each.guards)}{wrong}"
         )
     if not all(each.is_right for each in outcomes):
@@ -263,7 +373,7 @@ def main() -> None:
 def run_nights(folder: Path, pipeline: str, seed: int) -> list[Outcome]:
     """Run the nights of one pipeline."""
     n_nights, accidents = PLANS[pipeline]
-    generator = make_rating_log(seed) if pipeline == "ratings" else make_survey(seed)
+    generator = GENERATORS[pipeline](seed)
     home = Home(folder, generator, np.random.default_rng([seed, 3]))
     (folder / "data").mkdir(parents=True)
     generator.schema.save(folder / "schema.json")

@@ -2,8 +2,9 @@
 
     python -m benchmarks.pipeline.healthy_nights --nights 100 --seeds 3
 
-draws nights of a rating log and of a survey whose sizes and populations vary, takes each night's file against those
-before it with the guards at their defaults, and prints how many nights were stopped and warned of. A folder of
+draws nights of a rating log and of a survey whose sizes and populations vary, and of logs whose people return, answer
+again and become more, takes each night's file against those before it with the guards at their defaults, and prints how
+many nights were stopped and warned of. A folder of
 ml-100k as argument adds the ratings of MovieLens in deliveries by time.
 """
 
@@ -13,27 +14,40 @@ import argparse
 import gzip
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from benchmarks.pipeline.simulated_nights import make_rating_log, make_survey
+from benchmarks.pipeline.simulated_nights import make_rating_log, make_returning_log, make_survey
 from pmflib.config import QualityConfig
 from pmflib.core.arrays import IntArray
 from pmflib.counting.pair_counts import count_pairs
-from pmflib.ingest.dataset.accounts import Account
+from pmflib.ingest.dataset.accounts import Account, TimeSpan
+from pmflib.ingest.dataset.identifiers import count_forms
 from pmflib.quality.drift import (
     MOST_LEVELS,
     LiveData,
     assess_drift,
+    find_added,
     find_file_drift,
     find_pair_drift,
+    measure_dependence,
 )
 from pmflib.quality.findings import Finding
+from pmflib.quality.identity_guards import (
+    Night,
+    check_forms,
+    check_night,
+    check_twins,
+)
 from pmflib.quality.row_guards import FileAccount, assess_rows, check_sizes, find_file_changes
+from pmflib.quality.time_guards import Clock, check_times
 from pmflib.schema import Schema, Variable
 
+CLOCK = Clock(datetime(2026, 11, 1, tzinfo=UTC))
 N_FOLDS = 16
 UNFIT = 0.005
 """Share of rows of a healthy night that do not fit."""
@@ -47,19 +61,24 @@ def main() -> None:
     parser.add_argument("ml100k", type=Path, nargs="?", help="folder of ml-100k")
     parser.add_argument("--nights", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     options = parser.parse_args()
     print("nights                   checked  stopped  warned  guards that warned")
     for make in (make_rating_log, make_survey):
-        for seed in range(options.seeds):
+        for seed in range(options.first_seed, options.first_seed + options.seeds):
             generator = make(seed)
             rng = np.random.default_rng([seed, 1])
             drawn = (generator.draw(rng) for _ in range(options.nights))
             checked = check_nights(generator.schema, generator.layout, drawn, seed)
             show(f"{make.__name__} {seed}", checked)
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
+        log, rng = make_returning_log(seed), np.random.default_rng([seed, 1])
+        drawn = (log.draw(rng) for _ in range(options.nights))
+        show(f"make_returning_log {seed}", check_log(log.schema, drawn))
     if options.ml100k is not None:
         for name in ("rows", "time"):
-            schema, nights = read_movielens(options.ml100k, 30, by=name)
-            show(f"ml-100k, 30 by {name}", check_nights(schema, "long", nights, 0))
+            schema, rows = read_movielens(options.ml100k, 30, by=name)
+            show(f"ml-100k, 30 by {name}", check_log(schema, rows))
 
 
 def show(name: str, checked: Iterator[list[Finding]]) -> None:
@@ -77,7 +96,7 @@ def show(name: str, checked: Iterator[list[Finding]]) -> None:
 def check_nights(
     schema: Schema, layout: str, nights: Iterator[IntArray], seed: int
 ) -> Iterator[list[Finding]]:
-    """Findings of each night but the first, whose data are then those of the live model.
+    """Findings of each night but the first, of which every sample is new.
 
     Parameters
     ----------
@@ -88,35 +107,122 @@ def check_nights(
     seed
         Seed of the rows that do not fit.
     """
-    config, rng = QualityConfig(), np.random.default_rng([seed, 2])
-    files: list[FileAccount] = []
-    total: Any = None
-    for night, codes in enumerate(nights):
+    rng, checker = np.random.default_rng([seed, 2]), NightChecker(schema, layout)
+    total: IntArray | None = None
+    for codes in nights:
         counts = count_pairs(codes, schema, n_folds=N_FOLDS)
         levels = counts.count_levels()
         encoded = int(levels.sum()) if layout == "long" else len(codes)
         unfit = int(rng.binomial(encoded, UNFIT))
         rows = Account(encoded + unfit, encoded, reasons=Counter(ragged=unfit))
-        account = FileAccount(f"night-{night:03}", str(night), rows, levels)
-        if files:
+        account = FileAccount(checker.next_name, checker.next_name, rows, levels)
+        total = counts.tables if total is None else total + counts.tables
+        found = checker.check(account, total, Night(len(codes), 0, encoded, 0, 0))
+        if found is not None:
+            yield found
+
+
+def check_log(schema: Schema, nights: Iterator[IntArray]) -> Iterator[list[Finding]]:
+    """Findings of each night but the first, of a long log whose samples return: the last answer is what counts.
+
+    Parameters
+    ----------
+    schema
+        Variables and levels.
+    nights
+        Rows of each night, a file each: int64 of shape (n_rows, 4), of sample, variable, code and time; samples are
+        numbered from 0 as they come.
+    """
+    checker = NightChecker(schema, "long")
+    known = np.empty((0, schema.n_variables), np.int64)
+    for rows in nights:
+        samples = np.unique(rows[:, 0])
+        before = int(np.count_nonzero(samples < len(known)))
+        more = max(int(samples[-1]) + 1 - len(known), 0)
+        known = np.concatenate([known, np.full((more, schema.n_variables), -1)])
+        old = known[rows[:, 0], rows[:, 1]]
+        repeated, agreeing = old >= 0, old == rows[:, 2]
+        known[rows[:, 0], rows[:, 1]] = rows[:, 2]
+        levels = np.bincount(schema.offsets[rows[:, 1]] + rows[:, 2], minlength=schema.n_levels)
+        forms = count_forms(
+            pa.array([str(1 + s).encode() for s in rows[:, 0].tolist()], pa.binary())
+        )
+        times = TimeSpan(float(rows[:, 3].min()), float(rows[:, 3].max()), "number")
+        account = FileAccount(
+            checker.next_name,
+            checker.next_name,
+            Account(len(rows), len(rows)),
+            levels,
+            times=times,
+            forms=forms,
+        )
+        night = Night(
+            len(samples), before, len(rows), int(repeated.sum()), int((repeated & agreeing).sum())
+        )
+        found = checker.check(account, count_pairs(known, schema, n_folds=N_FOLDS).tables, night)
+        if found is not None:
+            yield found
+
+
+class NightChecker:
+    """Runs the guards on one night after the other; the data before a night are those of the live model.
+
+    Parameters
+    ----------
+    schema, layout
+        Variables and levels, and layout of the files.
+    """
+
+    def __init__(self, schema: Schema, layout: str) -> None:
+        self._schema, self._layout = schema, layout
+        self._config = QualityConfig()
+        self._files: list[FileAccount] = []
+        self._nights: list[Night] = []
+        self._total: IntArray | None = None
+
+    @property
+    def next_name(self) -> str:
+        """Name of the next file."""
+        return f"night-{len(self._files):03}"
+
+    def check(self, account: FileAccount, total: IntArray, night: Night) -> list[Finding] | None:
+        """Findings of a night; None of the first.
+
+        Parameters
+        ----------
+        account
+            Its file.
+        total
+            Pair counts of all samples after it, int64 of shape (n_folds, n_levels, n_levels).
+        night
+            Whose its rows are.
+        """
+        findings, last = None, self._total
+        files, schema, config = self._files, self._schema, self._config
+        if last is not None:
             after = [*files, account]
             changes = find_file_changes(after, files)
             accounts = [sum((file.rows for file in each), Account()) for each in (after, files)]
             findings = assess_rows(accounts[0], after, accounts[1], changes, config)
             findings += check_sizes(changes, files, config)
-            live = LiveData(files, np.einsum("fll->fl", total.tables))
-            tests = find_file_drift(schema, layout, live, changes.new)
+            findings += check_forms(changes, files, config) + check_twins(after, changes, config)
+            findings += check_times(after, changes.new, CLOCK, lambda name, time: 0, config)
+            live = LiveData(files, np.einsum("fll->fl", last))
+            tests = find_file_drift(schema, self._layout, live, changes.new)
             if schema.n_levels <= MOST_LEVELS:
-                tests += find_pair_drift(
-                    schema, counts.tables.sum(axis=0), total.tables.sum(axis=0)
-                )
-            yield findings + assess_drift(tests, config)
+                now, before = total.sum(axis=0), last.sum(axis=0)
+                added = find_added(now, before)
+                tests += find_pair_drift(schema, added, before)
+                night = replace(night, dependence=measure_dependence(schema, added, before))
+            findings += assess_drift(tests, config) + check_night(night, self._nights, config)
+            self._nights.append(night)
         files.append(account)
-        total = counts if total is None else total + counts
+        self._total = total
+        return findings
 
 
 def read_movielens(folder: Path, n_nights: int, *, by: str) -> tuple[Schema, Iterator[IntArray]]:
-    """Ratings of ml-100k in the order of time, in deliveries of as many rows, or as much time.
+    """Ratings of ml-100k in the order of time, in deliveries of as many rows, or as much time, for `check_log`.
 
     Parameters
     ----------
@@ -141,14 +247,13 @@ def read_movielens(folder: Path, n_nights: int, *, by: str) -> tuple[Schema, Ite
         edges = np.linspace(rows[0, 3], rows[-1, 3] + 1, n_nights + 1)
         parts = np.split(rows, np.searchsorted(rows[:, 3], edges[1:-1]))
 
-    def draw() -> Iterator[IntArray]:
-        for part in parts:
-            people, index = np.unique(part[:, 0], return_inverse=True)
-            codes = np.full((people.size, schema.n_variables), -1)
-            codes[index, part[:, 1]] = part[:, 2] - 1
-            yield codes
-
-    return schema, draw()
+    rows[:, 2] -= 1
+    # people are numbered as they come
+    people, first, index = np.unique(rows[:, 0], return_index=True, return_inverse=True)
+    order = np.empty(people.size, np.int64)
+    order[np.argsort(first)] = np.arange(people.size)
+    rows[:, 0] = order[index]
+    return schema, iter(parts)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Nights of deliveries drawn from planted models, healthy or with an accident: a rating log, and a survey."""
+"""Nights of deliveries drawn from planted models, healthy or with an accident: rating logs, and a survey."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ SIZE_DEVIATION = 0.15
 """Standard deviation of the logarithm of a night's number of samples."""
 POPULATION_PRECISION = 150.0
 """Precision of the Dirichlet law of a night's shares of the latent states around the prior: nights differ naturally."""
+
+
+FIRST_NIGHT = 1_700_000_000
+"""Time of the first night of a log with returning people, seconds since 1970."""
+DAY = 86_400
+"""Seconds from night to night."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +91,115 @@ def make_survey(seed: int) -> Generator:
     variables = [Variable(f"q{index}", scale) for index in range(1, 9)]
     variables += [Variable(f"r{size}", tuple(rest[:size])) for size in sizes[8:]]
     return Generator("wide", Schema(tuple(variables)), prior, factors, 0.95, 300)
+
+
+@dataclass(eq=False)
+class ReturningLog:
+    """Draws nights of a log whose people return, and of whom there are more every night.
+
+    Rows are int64 of shape (n_rows, 4): person, variable, code, time in seconds since 1970; in the order of times.
+
+    Parameters
+    ----------
+    schema
+        Variables and levels.
+    prior, factors
+        The planted model.
+    persons
+        People of a night in the median.
+    returning
+        Share of them that were there before, once there are enough.
+    answers
+        Answers of a person and night, on average.
+    again
+        Probability that an answer is to a variable that the person has answered before.
+    same
+        Probability that such an answer is the one before.
+    campaigns
+        Probability that a night has four times as many new people.
+    """
+
+    schema: Schema
+    prior: FloatArray
+    factors: FloatArray
+    persons: int
+    returning: float
+    answers: float
+    again: float
+    same: float
+    campaigns: float
+    layout: str = "long"
+
+    def __post_init__(self) -> None:
+        self._night = 0
+        self._known = np.empty((0, self.schema.n_variables), np.int64)
+        self._truth = np.empty((0, self.schema.n_variables), np.int64)
+
+    def draw(self, rng: np.random.Generator) -> IntArray:
+        """Rows of the next night."""
+        self._night += 1
+        n_people = max(4, int(self.persons * np.exp(SIZE_DEVIATION * rng.standard_normal())))
+        n_old = min(len(self._known), rng.binomial(n_people, self.returning))
+        # a log begins with people that are all new
+        n_new = n_people - rng.binomial(n_people, self.returning) if n_old else n_people
+        n_new *= 4 if n_old and rng.random() < self.campaigns else 1
+        old = rng.choice(len(self._known), n_old, replace=False)
+        prior = rng.dirichlet(POPULATION_PRECISION * self.prior)
+        codes = sample_codes(prior, self.factors, self.schema.offsets, n_new, rng)
+        self._truth = np.concatenate([self._truth, codes.astype(np.int64)])
+        nothing = np.full((n_new, self.schema.n_variables), -1)
+        self._known = np.concatenate([self._known, nothing])
+        new = np.arange(len(self._known) - n_new, len(self._known))
+        rows = [row for person in [*old, *new] for row in self._answer(int(person), rng)]
+        start = FIRST_NIGHT + self._night * DAY
+        times = np.sort(rng.integers(start, start + DAY // 2, len(rows)))
+        drawn = np.array(rows, np.int64).reshape(-1, 3)[rng.permutation(len(rows))]
+        return np.column_stack([drawn, times])
+
+    def _answer(self, person: int, rng: np.random.Generator) -> list[tuple[int, int, int]]:
+        """Answers of a person: most to what was not answered yet."""
+        known, rows = self._known[person], []
+        for _ in range(1 + rng.poisson(self.answers - 1)):
+            answered = known >= 0
+            again = answered.any() and (answered.all() or rng.random() < self.again)
+            variable = int(rng.choice(np.flatnonzero(answered if again else ~answered)))
+            code = int(self._truth[person, variable])
+            if again and rng.random() > self.same:
+                code = int(rng.integers(self.schema.cardinalities[variable]))
+            elif again:
+                code = int(known[variable])
+            known[variable] = code
+            rows.append((person, variable, code))
+        return rows
+
+    def write(
+        self, rows: IntArray, name: Callable[[int], str] = lambda person: str(1 + person)
+    ) -> str:
+        """CSV text of rows; people are numbered as they come."""
+        lines = ["person,film,stars,time"]
+        names = self.schema.names
+        lines += [f"{name(p)},{names[v]},{code + 1},{time}" for p, v, code, time in rows.tolist()]
+        return "\n".join(lines) + "\n"
+
+
+def make_returning_log(seed: int) -> ReturningLog:
+    """Ratings from 1 to 5 of some films by people who return; sizes and habits differ from seed to seed."""
+    rng = np.random.default_rng([seed, 5])
+    n_films = int(rng.integers(15, 40))
+    prior, factors = planted_factors([5] * n_films, 3, rng, concentration=1.5)
+    values = (1.0, 2.0, 3.0, 4.0, 5.0)
+    names = [f"film {index:02}" for index in range(1, n_films + 1)]
+    return ReturningLog(
+        Schema(tuple(Variable(name, tuple("12345"), values) for name in names)),
+        prior,
+        _tilt(factors, 5),
+        persons=int(rng.integers(80, 300)),
+        returning=float(rng.uniform(0.3, 0.85)),
+        answers=float(rng.uniform(3, 8)),
+        again=float(rng.uniform(0.05, 0.25)),
+        same=float(rng.uniform(0.6, 0.95)),
+        campaigns=0.05,
+    )
 
 
 def _tilt(factors: FloatArray, n_levels: int) -> FloatArray:

@@ -8,6 +8,7 @@ from typing import Any
 from pmflib.config import PipelineConfig, load_config
 from pmflib.crowd.pipeline.summaries import LabelSummary
 from pmflib.quality.findings import accept, condense, hold_back
+from pmflib.quality.stored_checks import FINDINGS
 from pmflib.running.workers import share_workers
 from pmflib.store.run_records import RunRecord, find_last_run, name_labelling
 from pmflib_flows.pipeline_flow import pipeline_flow
@@ -21,7 +22,7 @@ from pmflib_tasks.labels import find_labels
 from pmflib_tasks.live_workers import find_warm_start
 from pmflib_tasks.log_names import list_log_names
 from pmflib_tasks.publish_labels import name_for_people, publish_labels
-from pmflib_tasks.quality import FINDINGS, read_findings
+from pmflib_tasks.quality import read_findings
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import open_store
 from pmflib_tasks.worker_model import worker_model

@@ -255,13 +255,35 @@ class QualityConfig(Section):
     class_shares: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
     """Label logs: population stability index, at least so large beyond chance, of the labels of a new file against
     those of the last run."""
-    agreement: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
+    label_agreement: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
     """Label logs: by how much the share of pairs of labels of one task that agree is lower where one of them is new
     than it was so far, beyond chance."""
     copies: GuardLimits = GuardLimits(warn=0, stop=0.25)
     """Label logs: share of the new labels by workers who agree with one other far more than both do with all others."""
     time_backwards: GuardLimits = GuardLimits(warn=0)
     """Label logs with times: days by which the newest label of a new file is older than the newest of the last run."""
+    joint_agreement: GuardLimits = GuardLimits(warn=4, stop=6)
+    """How much less pairs of new answers hang together as those before them than on the nights before, in standard
+    deviations of nights."""
+    known_samples: GuardLimits = GuardLimits(warn=3, stop=10)
+    """Factor by which the share of a night's samples that were there before is smaller than on the nights before."""
+    fresh_rows: GuardLimits = GuardLimits(warn=3, stop=10)
+    """The same of the rows about what no other file holds: a sample's answer to a variable, or its row."""
+    agreement: GuardLimits = GuardLimits(warn=0.05, stop=0.2)
+    """How much smaller than on the nights before the share of rows is that say the same as other files do, of those
+    about what other files hold as well."""
+    identifier_form: GuardLimits = GuardLimits(warn=0.02, stop=0.5)
+    """Share of a new file's rows whose identifiers are of an alphabet or a length that those of no file before are."""
+    same_answers: GuardLimits = GuardLimits(stop=0)
+    """New files that hold each level as often as another file of other bytes."""
+    future_rows: GuardLimits = GuardLimits(warn=0, stop=0.01)
+    """Long layout: share of a new file's rows with times ahead of the clock by more than ``future_hours``."""
+    future_hours: Annotated[float, Field(ge=0)] = 24.0
+    """Hours by which times may be ahead of the clock of this machine: zones that are not written, and other clocks."""
+    stray_times: GuardLimits = GuardLimits(warn=5)
+    """Long layout: how far times of a new file are from those of all other files, as a multiple of what these span."""
+    clock: GuardLimits = GuardLimits(warn=1)
+    """Hours by which the clock of this machine is behind the end of the last run."""
     false_discoveries: Annotated[float, Field(gt=0, lt=1)] = 0.01
     """Expected share of chance among the drifts that are reported."""
 

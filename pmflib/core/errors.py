@@ -19,6 +19,10 @@ class SourceError(PmfError):
     """A raw file cannot be read: missing, empty, truncated, of another format."""
 
 
+class MisrememberedError(SourceError):
+    """A store remembers another digest of a raw file than it has, and the file has not changed: it is forgotten."""
+
+
 class UnreachableError(SourceError):
     """A source does not answer at the moment: to try again may help."""
 

@@ -6,14 +6,13 @@ import bz2
 import gzip
 import hashlib
 import io
-import json
 import lzma
 import posixpath
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import IO, Any, TypeVar
@@ -22,7 +21,13 @@ import pyarrow as pa
 
 from pmflib.config.data_sections import DATA_SUFFIXES
 from pmflib.config.source_paths import read_as_text, split_wildcards
-from pmflib.core.errors import PmfError, SchemaError, SourceError, UnreachableError
+from pmflib.core.errors import (
+    MisrememberedError,
+    PmfError,
+    SchemaError,
+    SourceError,
+    UnreachableError,
+)
 from pmflib.core.texts import mask_secrets
 from pmflib.ingest.file_systems import (
     call_within,
@@ -32,6 +37,7 @@ from pmflib.ingest.file_systems import (
     open_file,
     refuse_unreachable,
 )
+from pmflib.store.file_digests import FINGERPRINTS, read_fingerprint, write_fingerprint
 from pmflib.store.objects.addresses import open_objects
 
 DIGEST_BYTES = 1 << 20
@@ -59,22 +65,33 @@ class Source:
         Bytes as stored, packed or not; 1 where the file system does not report it.
     digest
         SHA-256 that its bytes must have, in hexadecimal; empty where that is not known.
+    memory
+        Folder or URL of the store that remembers the digest; empty where none does.
     """
 
     name: str
     url: str = field(repr=False)
     size: int
     digest: str = ""
+    memory: str = field(default="", repr=False, compare=False)
 
     def check(self, digest: str) -> None:
         """Compare the digest of the bytes that were read with the one that they must have.
 
         Raises
         ------
+        MisrememberedError
+            If they differ, and the file has not changed since its digest was remembered: that is forgotten now.
         SourceError
-            If they differ.
+            If they differ otherwise.
         """
         if self.digest and digest != self.digest:
+            if self.memory and recall_digest(self, self.memory) == self.digest:
+                open_objects(self.memory).delete([f"{FINGERPRINTS}/{_name_memory(self)}.json"])
+                raise MisrememberedError(
+                    f"{self.name}: its SHA-256 was remembered as {self.digest[:12]} and is {digest[:12]}, though the "
+                    "file has not changed; that is forgotten now, and nothing of the file was published: run again"
+                )
             raise SourceError(
                 f"{self.name}: changed while it was read: its SHA-256 was {self.digest[:12]} before and {digest[:12]} "
                 "after, and nothing of it was published; run again when the file is complete (--rehash, if it is)"
@@ -352,8 +369,6 @@ def keep_readable(
     return kept
 
 
-FINGERPRINTS = "fingerprints"
-"""Folder of a store: a JSON file for each path that a raw file was read from, named by the digest of its URL."""
 MARGIN = 2.0
 """Seconds that a file must have been left alone before its bytes are hashed for the digest to be remembered: file
 systems keep times in steps of up to two seconds, and within one a change would not be seen."""
@@ -392,8 +407,7 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
     changed = marks.get("mtime")
     quiet = not isinstance(changed, int | float) or changed < started - MARGIN
     if marks and quiet and take_marks(source) == marks:
-        content = json.dumps({"marks": marks, "digest": digest}).encode()
-        open_objects(root).put(_name_memory(source), content)
+        write_fingerprint(open_objects(root), _name_memory(source), marks, digest)
     return digest
 
 
@@ -403,10 +417,14 @@ def recall_digest(source: Source, root: str, rehash: bool = False) -> str | None
     return _recall(source, root, marks) if marks else None
 
 
+def identify_source(source: Source, root: str) -> Source:
+    """Source with the digest that its bytes must have: see `find_digest`."""
+    return replace(source, digest=find_digest(source, root), memory=root)
+
+
 def _name_memory(source: Source) -> str:
     """Name of what remembers the digest of a raw file."""
-    digest = hashlib.sha256(source.url.encode("utf-8", "surrogateescape")).hexdigest()
-    return f"{FINGERPRINTS}/{digest}.json"
+    return hashlib.sha256(source.url.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def take_marks(source: Source) -> dict[str, str | float | None]:
@@ -421,13 +439,9 @@ def take_marks(source: Source) -> dict[str, str | float | None]:
 def _recall(source: Source, root: str, marks: Mapping[str, object]) -> str | None:
     """Digest that was remembered with the same marks; None if there is none, or it cannot be read."""
     try:
-        content = json.loads(open_objects(root).read(_name_memory(source))[0].decode("utf-8"))
-        known = content["digest"]
-        same = (
-            content["marks"] == marks and len(bytes.fromhex(known)) == hashlib.sha256().digest_size
-        )
-        return str(known) if same else None
+        known, digest = read_fingerprint(open_objects(root), _name_memory(source))
+        return digest if known == marks else None
     except PmfError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError):
         return None

@@ -12,6 +12,7 @@ from pmflib.core.arrays import BoolArray, FloatArray, IntArray, sum_blocks, sum_
 from pmflib.quality.distribution_differences import TILE_CELLS, PairTables, iterate_pairs
 from pmflib.quality.findings import Finding, abstain, assess, write_share
 from pmflib.quality.homogeneity import (
+    HALF,
     LEAST_COUNTED,
     DriftComparison,
     carry_dependence,
@@ -226,16 +227,19 @@ def find_file_drift(
     return tests
 
 
-def subtract_tables(now: IntArray, before: IntArray) -> IntArray | None:
-    """Pair counts of the samples that were added; None if some were removed or changed.
+def find_added(now: IntArray, before: IntArray) -> IntArray:
+    """Pair counts of what was added: cell by cell, what there is more of than before.
+
+    Of an answer that took the place of another, the new one shows: a log whose people return and change their minds is
+    still compared by what came. Where samples were only taken away, nothing is left to compare.
 
     Parameters
     ----------
     now, before
         int64 of shape (n_levels, n_levels), upper triangles.
     """
-    added = now - before
-    return added if added.min(initial=0) >= 0 else None
+    added: IntArray = np.maximum(now - before, 0)
+    return added
 
 
 def find_pair_drift(
@@ -276,6 +280,37 @@ def find_pair_drift(
         compared = compare_dependence(counts, expected, n_reference, (shape[0], shape[1]))
         tests.append(DriftTests("dependence_drift", name, compared))
     return tests
+
+
+def measure_dependence(
+    schema: Schema, new: IntArray, reference: IntArray, *, tile_cells: int = TILE_CELLS
+) -> float | None:
+    """How far pairs of new answers hang together as those of a reference do, nats; None of too few to say.
+
+    It is the mean over all pairs of new answers of the pointwise mutual information that the reference gives their
+    levels (Church and Hanks 1990). On average it is the mutual information where new samples are as those before, and
+    falls to 0 and below where a column was shifted against its rows, or rows are of other samples: each pair of
+    variables may have too few new samples for a test of its own.
+
+    Parameters
+    ----------
+    schema, new, reference, tile_cells
+        As for `find_pair_drift`.
+
+    References
+    ----------
+    Church, Hanks (1990), "Word association norms, mutual information, and lexicography", Computational Linguistics 16.
+    """
+    offsets, total, n_pairs = schema.offsets, 0.0, 0
+    some = sum_pairs(new, offsets) > 0
+    for tile in iterate_pairs(offsets, (new, reference), selected=some, tile_cells=tile_cells):
+        counts, earlier = tile.counts
+        known = earlier + HALF
+        margins = known.sum(axis=1, keepdims=True) * known.sum(axis=2, keepdims=True)
+        information = np.log(known * known.sum(axis=(1, 2), keepdims=True) / margins)
+        total += float((counts * information).sum())
+        n_pairs += int(counts.sum())
+    return total / n_pairs if n_pairs >= LEAST_COUNTED else None
 
 
 def _name_pairs(schema: Schema, tile: PairTables) -> Callable[[int], str]:

@@ -37,9 +37,19 @@ REMEDIES = {
     "unknown_workers": "look at the names of the workers: were they written otherwise before?",
     "new_classes": "look whether they are misspelt; [crowd] classes names those that there are",
     "class_shares": "look at this file: were its labels exchanged, or coded otherwise?",
-    "agreement": "look at this file: were its columns shifted, or its labels exchanged?",
+    "label_agreement": "look at this file: were its columns shifted, or its labels exchanged?",
     "copies": "look at these workers: are they one person, or one script?",
     "time_backwards": "look whether an old delivery was sent again",
+    "joint_agreement": "look whether a column was shifted against its rows, or rows are of other people",
+    "known_samples": "look at the identifiers: are they written as before, and of the same system?",
+    "fresh_rows": "look whether the delivery is one from before, under another name or in another order",
+    "agreement": "look whether identifiers, or a column, were shifted against their rows",
+    "identifier_form": "look at the identifiers: were they padded, or are they of another system?",
+    "same_answers": "remove one of the two files",
+    "future_rows": "look at the times: their unit, their zone and the clock that wrote them; or set "
+    "quality.future_hours",
+    "stray_times": "look at the times: their unit and the year they count from",
+    "clock": "set the clock of this machine",
     "dependence_drift": "look whether columns were exchanged in the new files",
 }
 """What a person can do, by guard."""

@@ -149,7 +149,7 @@ def assess_agreement(
     if not n_pairs:
         return [
             abstain(guard, "new labels", "no task with a new label has another one")
-            for guard in ("agreement", "copies")
+            for guard in ("label_agreement", "copies")
         ]
     findings = []
     if before.get("pairs"):
@@ -161,7 +161,9 @@ def assess_agreement(
             f"task, after {write_share(usual)} so far"
         )
         findings.append(
-            assess("agreement", "new labels", max(least, 0.0), config.agreement, sentence)
+            assess(
+                "label_agreement", "new labels", max(least, 0.0), config.label_agreement, sentence
+            )
         )
     return [*findings, _check_copies(new, agree, workers, config)]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from pmflib.config import QualityConfig
 from pmflib.core.arrays import IntArray
-from pmflib.ingest.dataset.accounts import Account
+from pmflib.ingest.dataset.accounts import Account, TimeSpan
 from pmflib.quality.findings import Finding, assess, write_share
 from pmflib.quality.homogeneity import QUANTILE
 
@@ -45,6 +46,12 @@ class FileAccount:
         Encoded rows that other rows supersede.
     ignored_columns
         Columns that are neither variables nor named in the configuration.
+    times
+        Times of its rows; None of sources without.
+    forms
+        Encoded rows by the form of their identifiers; empty of sources without.
+    superseded_by
+        Encoded rows that others supersede, by the file of the others.
     """
 
     name: str
@@ -53,11 +60,16 @@ class FileAccount:
     level_counts: IntArray
     duplicates: int = 0
     ignored_columns: tuple[str, ...] = ()
+    times: TimeSpan | None = None
+    forms: Mapping[str, int] = field(default_factory=dict)
+    superseded_by: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: FileAccount) -> FileAccount:
         """Account of a file of which the other is a later part."""
         rows, counts = self.rows + other.rows, self.level_counts + other.level_counts
-        return replace(self, rows=rows, level_counts=counts)
+        forms = Counter(self.forms) + Counter(other.forms)
+        times = self.times if other.times is None else other.times.join(self.times)
+        return replace(self, rows=rows, level_counts=counts, forms=forms, times=times)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +145,7 @@ def _subtract(file: FileAccount, former: FileAccount) -> FileAccount | None:
         rows=replace(rows, reasons=+rows.reasons),
         level_counts=counts,
         duplicates=max(file.duplicates - former.duplicates, 0),
+        forms=Counter(file.forms) - Counter(former.forms),
     )
 
 
@@ -326,9 +339,13 @@ def _check_file_quarantine(change: FileChange, config: QualityConfig) -> Finding
 def _check_duplicates(change: FileChange, config: QualityConfig) -> Finding:
     file = change.file
     share = file.duplicates / file.rows.rows_encoded
+    by = sorted(file.superseded_by.items(), key=lambda each: (-each[1], each[0]))
+    shown = ", ".join(f"{name} {n:,}" for name, n in by[:NAMES_SHOWN]) + (
+        ", ..." if by[NAMES_SHOWN:] else ""
+    )
     sentence = (
         f"{change.subject}: {file.duplicates:,} of {file.rows.rows_encoded:,} rows are superseded by others: "
-        f"{write_share(share)}"
+        f"{write_share(share)}" + (f" (by those of {shown})" if shown else "")
     )
     return assess("duplicates", change.subject, share, config.duplicates, sentence)
 

@@ -14,6 +14,7 @@ from typing import Any
 from pmflib.core.errors import StoreError
 from pmflib.core.json_files import parse_json
 from pmflib.store.caches import LIST_FILE, StoreCache, find_cache
+from pmflib.store.objects.interface import Objects
 from pmflib.store.objects.local_folder import read_file_ranges
 
 FOLDER_DIGITS = 24
@@ -276,7 +277,8 @@ def check_artefact(folder: Path) -> None:
 def find_changes(folder: Path) -> list[str]:
     """Files of an artefact that are lost, changed or added since it was published, by relative name, in order.
 
-    Of an artefact in a bucket, this machine's files are looked at, and those that it lacks are fetched first.
+    A link is a change, whatever it leads to: what it leads to is nobody's to keep. Of an artefact in a bucket, this
+    machine's files are looked at, and those that it lacks are fetched first.
 
     Raises
     ------
@@ -284,9 +286,9 @@ def find_changes(folder: Path) -> list[str]:
         If its list is lost or damaged.
     """
     published, found = read_list(folder), digest_files(fetch_all(folder))
-    return sorted(
-        name for name in published.keys() | found if published.get(name) != found.get(name)
-    )
+    changed = {name for name in published.keys() | found if published.get(name) != found.get(name)}
+    links = (path for path in folder.rglob("*") if path.is_symlink())
+    return sorted(changed | {path.relative_to(folder).as_posix() for path in links})
 
 
 def _expect(folder: Path, path: Path) -> str:
@@ -366,3 +368,47 @@ def unseal(text: bytes) -> dict[str, Any]:
 
 def _sum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+FINGERPRINTS = "fingerprints"
+"""Folder of a store: a JSON file for each path that a raw file was read from, named by the digest of its URL."""
+
+
+def write_fingerprint(
+    objects: Objects, name: str, marks: Mapping[str, object], digest: str
+) -> None:
+    """Remember the digest of a raw file, in place of what was remembered before.
+
+    Parameters
+    ----------
+    objects
+        Objects of the store.
+    name
+        Digest of the file's URL.
+    marks
+        What changes with the file, plain JSON types.
+    digest
+        SHA-256 of its bytes.
+    """
+    content = {"file": name, "marks": marks, "digest": digest}
+    objects.put(f"{FINGERPRINTS}/{name}.json", seal(content))
+
+
+def read_fingerprint(objects: Objects, name: str) -> tuple[dict[str, object], str]:
+    """Marks and digest of a raw file as `write_fingerprint` wrote them.
+
+    Raises
+    ------
+    OSError
+        If there are none, or they cannot be read.
+    ValueError
+        If they were edited, or are those of another file.
+    """
+    content = unseal(objects.read(f"{FINGERPRINTS}/{name}.json")[0])
+    try:
+        file, marks, digest = content["file"], dict(content["marks"]), content["digest"]
+        if file == name and _DIGEST.fullmatch(digest):
+            return marks, digest
+    except (KeyError, TypeError):
+        pass
+    raise ValueError("it is not what was remembered of this file")

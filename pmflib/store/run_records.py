@@ -408,8 +408,14 @@ def list_numbers(store: Store, name: str) -> Sequence[int]:
 
 
 def list_stored(store: Store, name: str, suffix: str) -> list[int]:
-    """Numbers of the files of a pipeline that end in .json, its records, or in .lost: those somebody declared lost."""
-    paths = (Path(metadata.name) for metadata in store.objects.list_objects(f"{RECORDS}/{name}"))
+    """Numbers of the files of a pipeline that end in .json, its records, or in .lost: those somebody declared lost.
+
+    A folder that has the name of a record is one that does not read, and not a run that never was.
+    """
+    folder = f"{RECORDS}/{name}"
+    names = [metadata.name for metadata in store.objects.list_objects(folder)]
+    names += [f"{folder}/{each}" for each in store.objects.list_folders(folder)]
+    paths = (Path(each) for each in names if each.count("/") == folder.count("/") + 1)
     found = (path.stem for path in paths if path.suffix == suffix)
     return sorted(int(stem) for stem in found if stem.isdecimal())
 

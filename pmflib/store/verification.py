@@ -11,11 +11,21 @@ from pathlib import Path
 from typing import Literal
 
 from pmflib.core.errors import RefusedStoreError, StoreError, UnreachableStoreError
+from pmflib.core.json_files import parse_json
 from pmflib.core.machine import count_processors
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.caches import LIST_FILE
+from pmflib.store.copying import LINEAGE
 from pmflib.store.erasures import LOCK
-from pmflib.store.file_digests import FOLDER_DIGITS, digest_list, find_changes, read_list
+from pmflib.store.file_digests import (
+    CHECKSUM,
+    FINGERPRINTS,
+    FOLDER_DIGITS,
+    digest_list,
+    find_changes,
+    read_fingerprint,
+    read_list,
+)
 from pmflib.store.leases import is_lease, list_leases
 from pmflib.store.locations import NO_KINDS, digest_location
 from pmflib.store.objects.addresses import call_in_parallel
@@ -29,6 +39,8 @@ Problem = Literal[
     "edited entry",
     "damaged record",
     "missing record",
+    "damaged fingerprint",
+    "damaged events",
     "orphan folder",
     "foreign file",
 ]
@@ -43,6 +55,9 @@ REMEDIES: dict[Problem, str] = {
     "these runs then, and says so",
     "missing record": "take these files from a copy; without one, make empty files that end in .lost in place of "
     ".json: the history lacks these runs then, and says so",
+    "damaged fingerprint": "delete these files: what they are of is read once more by the next run",
+    "damaged events": "take these files from a copy; without one, move them out of the store: the next run begins "
+    "others, and what the lines that do not read said is lost",
     "orphan folder": "nothing refers to these folders: delete them, or let `pmf gc` do it",
     "foreign file": "pmf did not write these: move them out of the store",
 }
@@ -60,8 +75,14 @@ _EXPECTED: dict[str, Callable[[Path], bool]] = {
     "work": lambda path: _is_identity(path.name),
     "runs": lambda path: True,
     "leases": lambda path: is_lease(path.name),
+    FINGERPRINTS: lambda path: path.suffix == ".json" and _is_identity(path.stem),
+    LINEAGE: lambda path: path.suffix == ".jsonl",
+    "reports": lambda path: True,
 }
 """What folders of a store hold besides artefacts, by what is just below them."""
+
+_FILES = frozenset({"manifest", "leases", FINGERPRINTS, LINEAGE})
+"""Folders of a store that hold files, and no folders."""
 
 _NO_DAMAGE = (RefusedStoreError, UnreachableStoreError)
 """Errors of a bucket, which say nothing about what is in it."""
@@ -110,6 +131,7 @@ def verify_store(
     collected: Collected | None = None,
     is_needed: Callable[[Entry, Reference], bool] = lambda entry, reference: True,
     erased: Collection[str] = (),
+    read_event: Callable[[bytes], object] = parse_json,
 ) -> Verification:
     """Check every entry, record, folder and file of a store; every byte of its artefacts is read once.
 
@@ -123,6 +145,8 @@ def verify_store(
         Whether an input of an entry has to be there; inputs that may have been deleted on purpose need not.
     erased
         Identities of artefacts that are gone because samples were erased; whatever refers to them is whole.
+    read_event
+        Reads a line of the events of lineage; raises a ValueError for one that was edited.
 
     Returns
     -------
@@ -139,6 +163,7 @@ def verify_store(
                 user = f"{role} of {entry.reference.kind} {entry.reference.digest[:12]}"
                 damages += _check_reference(reference, user, entries, files | {*erased})
     damages += _check_records(store, collected or {}, entries, files | {*erased})
+    damages += [*_check_fingerprints(store), *_check_events(store, read_event)]
     with ThreadPoolExecutor(count_processors()) as pool:
         contents = list(
             pool.map(
@@ -221,6 +246,40 @@ def _check_records(
                 yield from _check_reference(reference, user, entries, files)
 
 
+def _check_fingerprints(store: Store) -> Iterator[Damage]:
+    """Check what is remembered of raw files: a wrong digest of one fails every run that reads the file."""
+    for metadata in store.objects.list_objects(FINGERPRINTS):
+        name = Path(metadata.name).stem
+        if _is_identity(name):
+            try:
+                # those of earlier versions have no checksum, and are never read
+                if CHECKSUM in parse_json(store.objects.read(metadata.name)[0]):
+                    read_fingerprint(store.objects, name)
+            except (OSError, ValueError, TypeError) as error:
+                yield Damage("damaged fingerprint", metadata.name, str(error))
+
+
+def _check_events(store: Store, read_event: Callable[[bytes], object]) -> Iterator[Damage]:
+    """Check every line of the events of lineage."""
+    for metadata in store.objects.list_objects(LINEAGE):
+        problems = []
+        try:
+            content = store.objects.read(metadata.name)[0]
+        except OSError as error:
+            yield Damage("damaged events", _show(metadata.name), error.strerror or "unreadable")
+            continue
+        if not content.endswith(b"\n"):
+            problems.append("the last line has no end")
+        for number, line in enumerate(content.splitlines(), 1):
+            try:
+                read_event(line)
+            except ValueError as error:
+                problems.append(f"line {number}: {error}")
+        if problems:
+            more = f" and {len(problems) - 1} more" if problems[1:] else ""
+            yield Damage("damaged events", _show(metadata.name), problems[0] + more)
+
+
 def _check_content(store: Store, location: str, references: list[Reference]) -> Damage | None:
     """Check that a folder holds what it was published with."""
     folder = store.root / location
@@ -277,10 +336,9 @@ def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[D
     if store.is_bucket:
         yield from _list_strange_objects(store, locations, min(starts, default=None))
         return
-    expected: dict[str, Callable[[Path], bool]] = {**_EXPECTED, "runs": Path.is_dir}
     for top in sorted(store.root.iterdir()):
         name = top.name
-        if name in OTHERS or (name in NO_KINDS and name not in expected):
+        if name in OTHERS:
             continue
         if not top.is_dir() or top.is_symlink() or not (name in NO_KINDS or _KIND.fullmatch(name)):
             yield Damage("foreign file", _show(name), "it is no folder of a store")
@@ -290,7 +348,8 @@ def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[D
             if find_holder(path.name) is not None or location in locations:
                 continue
             if name in NO_KINDS:
-                if not expected[name](path):
+                right = path.is_file() if name in _FILES else path.is_dir()
+                if path.is_symlink() or not right or not _EXPECTED[name](path):
                     yield Damage(
                         "foreign file", _show(location), f"it is nothing that {name} holds"
                     )
@@ -301,8 +360,10 @@ def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[D
     for folder in sorted((store.root / RECORDS).glob("*/")):
         for path in sorted(folder.iterdir()):
             known = path.suffix in (".json", ".lost") and path.stem.isdecimal()
-            if not known and find_holder(path.name) is None:
-                location = _show(f"{RECORDS}/{folder.name}/{path.name}")
+            location = _show(f"{RECORDS}/{folder.name}/{path.name}")
+            if known and path.is_symlink():
+                yield Damage("damaged record", location, "a link stands in its place")
+            elif not known and find_holder(path.name) is None:
                 yield Damage("foreign file", location, "it is no record of a run")
 
 

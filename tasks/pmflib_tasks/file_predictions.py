@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.display.progress import report_progress
-from pmflib.ingest.sources import find_digest, find_sources
+from pmflib.ingest.sources import find_sources, identify_source
 from pmflib.model.score_tables import TableMaker
 from pmflib.running.workers import find_scheduler
 from pmflib.scoring.file_scoring import score_sources
@@ -41,7 +40,7 @@ def publish_files(
         skip_empty=config.source.on_empty_file == "skip",
         skipped=skipped,
     )
-    sources = [replace(each, digest=find_digest(each, store.address)) for each in found]
+    sources = [identify_source(each, store.address) for each in found]
     files = {
         f"source {index:05}": store.record_source(
             each.name, each.digest, {"bytes": each.size}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from pmflib.core.errors import ConfigError
 from pmflib.crowd.pipeline.known_files import read_known_rows, write_known
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
-from pmflib.ingest.sources import find_digest, find_sources
+from pmflib.ingest.sources import find_sources, identify_source
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_layers
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
@@ -53,7 +53,7 @@ def find_known_labels(config: PipelineConfig, dataset: Reference, address: str =
         raise ConfigError(
             f"crowd.known = {config.crowd.known!r} names {len(found)} files; name one, with a row per task"
         )
-    source = replace(found[0], digest=find_digest(found[0], store.address))
+    source = identify_source(found[0], store.address)
     raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:

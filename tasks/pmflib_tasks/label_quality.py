@@ -15,10 +15,9 @@ from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.quality.findings import Finding, summarise
 from pmflib.quality.label_guards import assess_agreement, assess_label_files, read_label_files
-from pmflib.quality.stored_checks import check_files
+from pmflib.quality.stored_checks import FINDINGS, check_files
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
-from pmflib_tasks.quality import FINDINGS
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
 VERSION = 1

@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.display.progress import report_progress
 from pmflib.quality.findings import Finding, summarise
-from pmflib.quality.stored_checks import check_dataset
+from pmflib.quality.stored_checks import (
+    FINDINGS,
+    check_dataset,
+    check_dataset_times,
+    read_nights,
+    write_checks,
+)
+from pmflib.quality.time_guards import Clock
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import read_checked
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-# 3: findings name workers
+# 3: findings name workers; nights before are kept
 VERSION = 3
-FINDINGS = "findings.json"
-"""All findings, in the folder of the artefact."""
 COMPARED = ("dataset", "counts")
 """Stages of earlier runs that are compared with."""
 
@@ -32,6 +38,7 @@ def check_quality(
     counts: Reference,
     live_run: RunRecord | None,
     last_run: RunRecord | None,
+    clock: datetime | None = None,
 ) -> Reference:
     """Run every guard on a dataset; what follows from the findings is for the flow to say.
 
@@ -45,6 +52,8 @@ def check_quality(
         Run that made the live model; None if there is none.
     last_run
         Last run that reached its end; None if there is none.
+    clock
+        What time it is; None asks this machine.
 
     Returns
     -------
@@ -63,14 +72,18 @@ def check_quality(
         for role, stages in (("", now), ("live", live), ("last", last))
         for name, reference in (stages or {}).items()
     }
+    history = read_nights(store, last_run.stages.get("quality") if last_run and last else None)
+    hour = Clock.after(None if last_run is None else last_run.ended, clock)
+    times = check_dataset_times(store, config.quality, hour, now=now, last=last)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         report_progress("quality", 0, 1)
-        findings = check_dataset(
-            store, schema, config.source.layout, config.quality, now=now, last=last, live=live
+        layout, limits = config.source.layout, config.quality
+        findings, nights = check_dataset(
+            store, schema, layout, limits, now=now, last=last, live=live, history=history
         )
-        content = json.dumps([asdict(each) for each in findings], indent=1, ensure_ascii=False)
-        (folder / FINDINGS).write_text(content, "utf-8")
+        findings = times + findings
+        write_checks(folder, findings, nights)
         summary = summarise(findings)
         report_progress(
             "quality", 1, 1, f"{summary['passed']:,} of {len(findings):,} checks passed"
@@ -85,6 +98,9 @@ def check_quality(
             "schema": schema.digest,
             "layout": config.source.layout,
             "quality": config.quality.model_dump(mode="json"),
+            "nights": [night.to_json() for night in history],
+            # what passes does not depend on the clock
+            "times": [asdict(each) for each in times if not each.passed],
         },
         version=VERSION,
         write=write,

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -121,7 +122,7 @@ def test_main__what_breaks_after_a_termination_is_one(monkeypatch, capsys, raise
             raise raised from None
 
     monkeypatch.setattr(cli, "app", work)
-    monkeypatch.setattr(cli.sys, "argv", ["pmf", "score"])
+    monkeypatch.setattr(sys, "argv", ["pmf", "score"])
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) as ended:

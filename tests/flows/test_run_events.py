@@ -8,7 +8,7 @@ import pytest
 from pmflib.config import make_config
 from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.operations.lineage.transports import EVENTS
+from pmflib.operations.lineage.transports import EVENTS, unseal_event
 from pmflib.running.workers import share_workers
 from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import list_records
@@ -54,10 +54,9 @@ def config(tmp_path):
 def read_events(config):
     text = (open_store(config).root / EVENTS).read_text("utf-8")
     assert text.endswith("\n")
-    events = [json.loads(line) for line in text.splitlines()]
-    for event in events:
-        check_event(event)
-    return events
+    for line in text.splitlines():
+        check_event(json.loads(line))
+    return [unseal_event(line.encode()) for line in text.splitlines()]
 
 
 def list_states(events):

@@ -1,6 +1,7 @@
 """Raw files that change, that did not change, and that do not belong."""
 
 import gzip
+import hashlib
 import os
 import time
 
@@ -12,11 +13,12 @@ import pmflib as pmf
 from pmflib.config import make_config
 from pmflib.core.errors import SchemaError, SourceError
 from pmflib.ingest import readers, sources
-from pmflib.ingest import sources as fingerprints
 from pmflib.ingest.csv import rows
 from pmflib.ingest.dataset.building import build_dataset
-from pmflib.ingest.sources import find_digest, find_sources
+from pmflib.ingest.sources import find_digest, find_sources, take_marks
 from pmflib.store.artefacts import Store
+from pmflib.store.file_digests import FINGERPRINTS, write_fingerprint
+from pmflib.store.objects.addresses import open_objects
 
 SCHEMA = pmf.Schema(tuple(pmf.Variable(name, ("1", "2")) for name in "ab"), ("rare", "seldom"))
 LAYOUT = {"layout": "long", "sample": "who", "variable": "what", "value": "said"}
@@ -104,7 +106,7 @@ def test_find_digest__of_what_has_changed(data, tmp_path, change, opened):
     first = find_digest(source, str(tmp_path))
     stat = path.stat()
     if change == "memory":
-        (memory,) = (tmp_path / fingerprints.FINGERPRINTS).iterdir()
+        (memory,) = (tmp_path / FINGERPRINTS).iterdir()
         memory.write_text("[" * 100_000)
     elif change == "content":
         path.write_text(ROWS.replace("1", "2"))
@@ -148,6 +150,27 @@ def test_build__a_file_that_changes_while_it_is_read_is_refused(data, build, mon
     assert build().summary["rows_in"] == 300
     write(306)
     assert build().summary["rows_in"] == 306
+
+
+@pytest.mark.parametrize("rule", ["stop", "skip"])
+def test_build__a_digest_that_was_remembered_wrongly_heals_by_one_reading(
+    data, build, tmp_path, opened, rule
+):
+    (data / "a.csv").write_text(ROWS)
+    age(data / "a.csv")
+    first = build()
+    (data / "b.csv").write_text(ROWS)
+    age(data / "b.csv")
+    (source,) = (each for each in find_sources(str(data)) if each.name == "b.csv")
+    root = str(tmp_path / "store")
+    marks, name = take_marks(source), hashlib.sha256(source.url.encode()).hexdigest()
+    write_fingerprint(open_objects(root), name, marks, "d" * 64)
+    entry = build(on_unreadable_file=rule)
+    assert (entry.summary["rows_in"], entry.summary["files_skipped"]) == (100, {})
+    opened.clear()
+    assert build(on_unreadable_file=rule) == entry
+    assert opened == []
+    assert first != entry
 
 
 def test_build__all_bad_files_are_named(data, build):

@@ -219,6 +219,20 @@ def test_ingest__last_by_time_then_position_wins(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(("rule", "winner"), [("last", 3), ("first", 1)])
+def test_ingest__what_is_superseded_names_the_row_that_did(tmp_path, rule, winner):
+    header, rows = b"user,item,rating,ts\n", [b"u,m1,1,10", b"u,m1,2,20", b"u,m1,1,30"]
+    files = {f"{n}.csv": header + row + b"\n" for n, row in enumerate(rows, 1)}
+    files["4.csv"] = header + b"u,m2,9,soon\n"
+    quarantined = ingest(tmp_path, files, TIMED, SchemaConfig(on_duplicate=rule))[3]
+    keys = ("winner_file", "winner_row", "winner_time", "winner_agrees")
+    found = {q["file"]: tuple(q.get(key) for key in keys) for q in quarantined}
+    for n in {1, 2, 3} - {winner}:
+        agrees = rows[n - 1][5] == rows[winner - 1][5]
+        assert found[f"{n}.csv"] == (f"{winner}.csv", 1, f"{10 * winner}", agrees)
+    assert found["4.csv"] == (None, None, None, None)
+
+
 def test_ingest__first_wins(tmp_path):
     files = {"a.csv": b"user,item,rating,ts\nu,m1,1,30\nu,m1,2,10\nu,m1,3,10\n"}
     policy = SchemaConfig(on_duplicate="first")

@@ -42,9 +42,7 @@ def test_quarantine__one_by_one_or_all_at_once(tmp_path):
     n_rows = 2 * ROW_GROUP + 5
     fill(tmp_path / "1", n_rows)
     with QuarantineWriter(tmp_path / "2") as quarantine:
-        numbers = list(range(1, n_rows + 1))
-        raws = [f"r{row}" for row in numbers]
-        quarantine.add_all(["a.csv"] * n_rows, numbers, "ragged", None, raws)
+        quarantine.add_all(("a.csv", n, "ragged", None, f"r{n}") for n in range(1, n_rows + 1))
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
 

@@ -1,5 +1,6 @@
 """A dataset built upon an earlier one holds what one built afresh holds."""
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -210,3 +211,26 @@ def test_build_upon__a_flipped_bit_in_a_spill_is_noticed(tmp_path, part):
     file.write_bytes(content)
     entry = build_dataset(None, store, config, SCHEMA, base=base.reference)
     assert entry.summary["rows_in"] == 150
+
+
+@pytest.mark.parametrize("layout", ["timed", "window", "wide"])
+def test_build__a_lost_spill_is_made_again_and_the_next_dataset_is_as_it_would_have_been(
+    tmp_path, layout
+):
+    rng = np.random.default_rng(5)
+    files = [draw_file(rng, layout, 40, step) for step in range(4)]
+
+    def build_nights(folder, lost):
+        (folder / "data").mkdir(parents=True)
+        config, store = configure(folder, layout), Store(folder / "store")
+        base = None
+        for night, text in enumerate(files):
+            (folder / "data" / f"{night}.csv").write_text(text)
+            if night == lost:
+                spill = list_file_steps(store, base)[1].step
+                shutil.rmtree(store.locate(spill))
+            base = build_dataset(None, store, config, SCHEMA, base=base).reference
+        return base.digest
+
+    whole = build_nights(tmp_path / "whole", None)
+    assert build_nights(tmp_path / "lost", 3) == whole

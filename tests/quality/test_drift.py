@@ -4,17 +4,20 @@ import pytest
 import pmflib as pmf
 from pmflib.config import QualityConfig
 from pmflib.core.hashing import assign_folds
+from pmflib.counting.pair_counts import count_pairs
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.quality.drift import (
     LiveData,
     assess_drift,
     control_discoveries,
+    find_added,
     find_file_drift,
     find_pair_drift,
     list_families,
-    subtract_tables,
+    measure_dependence,
 )
 from pmflib.quality.row_guards import FileAccount, FileChange
+from tests.pipelines import draw_codes, make_schema
 
 CONFIG = QualityConfig()
 SCALE = pmf.Schema(tuple(pmf.Variable(f"q{index}", ("1", "2", "3", "4")) for index in range(6)))
@@ -155,11 +158,31 @@ def test_compare_pairs__tiles_change_nothing():
     assert tiled[2].name(0) == "q0 with q2 in new samples"
 
 
-def test_subtract_tables():
-    added = subtract_tables(np.array([[3, 1]]), np.array([[1, 1]]))
-    assert added is not None
-    assert added.tolist() == [[2, 0]]
-    assert subtract_tables(np.array([[3, 1]]), np.array([[1, 2]])) is None
+def test_find_added__is_what_there_is_more_of():
+    now, before = np.array([[3, 1, 4]]), np.array([[1, 1, 5]])
+    assert find_added(now, before).tolist() == [[2, 0, 0]]
+
+
+def test_measure_dependence__is_the_mutual_information_of_samples_as_before_and_none_of_others():
+    schema = make_schema(3, 3, 3)
+    codes = draw_codes(4000, schema.cardinalities)
+    reference, new = (
+        count_pairs(part, schema, n_folds=2).tables.sum(axis=0)
+        for part in (codes[:3000], codes[3000:])
+    )
+    whole = measure_dependence(schema, new, reference)
+    assert whole == measure_dependence(schema, new, reference, tile_cells=9)
+    joint = reference[:3, 3:6] / reference[:3, 3:6].sum()
+    margins = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+    assert whole == pytest.approx((joint * np.log(joint / margins)).sum(), rel=0.15)
+    shifted = codes[3000:].copy()
+    shifted[:, 0] = np.roll(shifted[:, 0], 1)
+    shifted[:, 1] = np.roll(shifted[:, 1], 2)
+    new = count_pairs(shifted, schema, n_folds=2).tables.sum(axis=0)
+    found = measure_dependence(schema, new, reference)
+    assert found is not None
+    assert found < 0
+    assert measure_dependence(schema, np.zeros_like(new), reference) is None
 
 
 def test_control_discoveries__holds_the_rate_over_all_families():

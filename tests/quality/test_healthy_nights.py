@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.pipeline.accidents import PLANS, run_nights
-from benchmarks.pipeline.healthy_nights import check_nights
-from benchmarks.pipeline.simulated_nights import make_rating_log, make_survey
+from benchmarks.pipeline.healthy_nights import check_log, check_nights
+from benchmarks.pipeline.simulated_nights import make_rating_log, make_returning_log, make_survey
 
 pytestmark = pytest.mark.slow
 
@@ -19,6 +19,16 @@ def test_healthy_nights__none_of_a_hundred_is_stopped(make):
     reached = [{finding.action for finding in findings} for findings in judged]
     assert not [each for each in reached if "stop" in each]
     assert sum("warn" in each for each in reached) <= 3
+
+
+def test_healthy_nights__of_a_log_that_grows_none_of_a_hundred_is_stopped():
+    log, rng = make_returning_log(10), np.random.default_rng(0)
+    judged = list(check_log(log.schema, (log.draw(rng) for _ in range(101))))
+    assert len(judged) == 100
+    reached = [{finding.action for finding in findings} for findings in judged]
+    assert not [each for each in reached if "stop" in each]
+    # nights of a campaign are larger, and that is warned of
+    assert sum("warn" in each for each in reached) <= 10
 
 
 @pytest.mark.parametrize("pipeline", PLANS)

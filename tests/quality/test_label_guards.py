@@ -98,7 +98,7 @@ def test_assess_agreement__labels_that_agree_less_than_they_did(right, action):
     agreeing = int(np.trace(usual.counts, axis1=1, axis2=2).sum())
     before = {"pairs": int(usual.support.sum()), "agreeing": agreeing}
     findings = assess_agreement(draw_pairs(right), 200, before, SCHEMA.names, CONFIG)
-    assert find(findings, "agreement").action == action
+    assert find(findings, "label_agreement").action == action
     assert find(findings, "copies").passed
 
 
@@ -119,4 +119,4 @@ def test_assess_agreement__abstains_without_pairs():
 
 def test_quality_config__refuses_limits_that_are_in_the_wrong_order():
     with pytest.raises(ValueError, match="would never be reached"):
-        QualityConfig.model_validate({"agreement": {"warn": 0.3, "stop": 0.2}})
+        QualityConfig.model_validate({"label_agreement": {"warn": 0.3, "stop": 0.2}})

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import LIST_FILE
-from pmflib.store.file_digests import digest_file, seal, unseal
+from pmflib.store.file_digests import digest_file, seal, unseal, write_fingerprint
 from pmflib.store.leases import hold_lease
 from pmflib.store.objects.local_folder import mark_draft
-from pmflib.store.run_records import RunRecord, append_record
+from pmflib.store.run_records import RunRecord, append_record, find_live
 from pmflib.store.verification import REMEDIES, verify_store
 
 RUN = RunRecord("run", "promoted", "better", "then", "now", "digest", {})
@@ -70,7 +71,9 @@ def test_verify_store__empty_store(tmp_path):
     assert verify_store(Store(tmp_path / "store")).damages == ()
 
 
-@pytest.mark.parametrize("damage", ["flip", "drop", "add", "rename", "list", "both", "link"])
+@pytest.mark.parametrize(
+    "damage", ["flip", "drop", "add", "rename", "list", "both", "link", "inner"]
+)
 def test_verify_store__damaged_content(store, stages, damage):
     folder = store.locate(stages["model"])
     file = folder / "deep" / "table.parquet"
@@ -90,6 +93,10 @@ def test_verify_store__damaged_content(store, stages, damage):
         listed = json.loads((folder / LIST_FILE).read_text())
         listed["deep/table.parquet"] = digest_file(file)
         (folder / LIST_FILE).write_text(json.dumps(listed))
+    elif damage == "inner":
+        # what a link leads to is not the store's, be it the same bytes today
+        file.rename(store.root.parent / "elsewhere")
+        file.symlink_to(store.root.parent / "elsewhere")
     else:
         shutil.move(folder, store.root.parent / "elsewhere")
         folder.symlink_to(store.root.parent / "elsewhere")
@@ -177,6 +184,74 @@ def test_verify_store__records(store):
     assert list_damages(store) == []
     # the numbers of lost runs are not given again
     assert append_record(store, "p", RUN).number == 3
+
+
+def test_verify_store__a_record_in_whose_place_is_a_folder_or_a_link(store, tmp_path):
+    record = store.root / "runs" / "p" / "000002.json"
+    record.rename(tmp_path / "kept")
+    record.mkdir()
+    assert list_damages(store) == [("damaged record", "runs/p/000002.json")]
+    # history and live model are not those of the run before
+    with pytest.raises(StoreError, match=r"000002\.json is damaged"):
+        find_live(store, "p")
+    with pytest.raises(StoreError, match=r"000002\.json is damaged"):
+        append_record(store, "p", RUN, lambda record, live: record)
+    record.rmdir()
+    record.symlink_to(tmp_path / "kept")
+    assert list_damages(store) == [("damaged record", "runs/p/000002.json")]
+    (tmp_path / "kept").unlink()
+    assert list_damages(store) == [("damaged record", "runs/p/000002.json")]
+
+
+def test_verify_store__an_entry_in_whose_place_is_a_folder_or_a_link(store, stages, tmp_path):
+    location = manifest_of(stages["model"])
+    entry = store.root / location
+    entry.rename(tmp_path / "kept")
+    entry.symlink_to(tmp_path / "kept")
+    assert ("foreign file", location) in list_damages(store)
+    entry.unlink()
+    entry.mkdir()
+    assert ("foreign file", location) in list_damages(store)
+
+
+def test_verify_store__fingerprints(store):
+    write_fingerprint(store.objects, "a" * 64, {"size": 3}, "d" * 64)
+    write_fingerprint(store.objects, "b" * 64, {"size": 4}, "e" * 64)
+    assert list_damages(store) == []
+    one, other = ("fingerprints/" + letter * 64 + ".json" for letter in "ab")
+    whole = (store.root / one).read_bytes()
+    for damaged in (whole.replace(b"dd", b"de"), b"", (store.root / other).read_bytes()):
+        (store.root / one).write_bytes(damaged)
+        assert list_damages(store) == [("damaged fingerprint", one)]
+    (store.root / one).unlink()
+    assert list_damages(store) == []
+
+
+def test_verify_store__events(store):
+    events = store.root / "lineage" / "events.jsonl"
+    events.parent.mkdir()
+    for damaged in ('{"a": 1}\n{"b', '{"a": 1}\n{"b"}\n', '{"a": 1}'):
+        events.write_text(damaged)
+        assert list_damages(store) == [("damaged events", "lineage/events.jsonl")]
+    events.write_text('{"a": 1}\n{"b": 2}\n')
+    assert list_damages(store) == []
+
+    def refuse(line):
+        raise ValueError("it has been edited")
+
+    assert list_damages(store, read_event=refuse) == [("damaged events", "lineage/events.jsonl")]
+    events.unlink()
+    events.mkdir()
+    assert list_damages(store) == [("foreign file", "lineage/events.jsonl")]
+
+
+def test_store__that_has_lost_its_manifest_is_not_opened(store):
+    (store.root / "manifest").rename(store.root.parent / "kept")
+    with pytest.raises(StoreError, match="has lost its folder 'manifest'"):
+        Store(store.root)
+    assert not (store.root / "manifest").exists()
+    (store.root.parent / "kept").rename(store.root / "manifest")
+    assert list_damages(Store(store.root)) == []
 
 
 def test_verify_store__what_pmf_did_not_write(store):

@@ -1,7 +1,7 @@
 """The guards on small stored pipelines: what a delivery changed, against the last run and the live model's data."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import pmflib as pmf
 from pmflib.config import QualityConfig
 from pmflib.core.errors import QualityError
 from pmflib.quality.findings import hold_back
+from pmflib.quality.stored_checks import read_nights
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.count import count
@@ -187,3 +188,96 @@ def test_check_quality__duplicates_of_a_long_log(pipeline, tmp_path, workers):
     # the later answers stay
     assert found.subject == "a.csv"
     assert found.measured == 50 / 60
+
+
+LONG = {"layout": "long", "sample": "who", "variable": "what", "value": "said", "time": "ts"}
+START = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def log(pipeline, tmp_path, workers):
+    """Give a function that delivers a night of a long log, runs to the guards by a clock, and gives what they found."""
+    config = pipeline(make_schema(4, 4, 4, 4), {"path": "data", **LONG})
+    runs = []
+
+    def deliver(rows, *, name=None, hours=0.0, clock=None):
+        night = len(runs)
+        moment = START + timedelta(days=night, hours=hours)
+        lines = [f"{who},v{what},{said},{moment.timestamp():.0f}" for who, what, said in rows]
+        text = "\n".join(["who,what,said,ts", *lines]) + "\n"
+        (tmp_path / "data" / (name or f"{night:02}.csv")).write_text(text)
+        dataset = ingest.fn(config, workers)
+        stages = {"dataset": dataset, "counts": count.fn(config, dataset, workers)}
+        last = runs[-1] if runs else None
+        clock = clock or START + timedelta(days=night, hours=3)
+        stages["quality"] = check_quality.fn(config, dataset, stages["counts"], last, last, clock)
+        ended = clock.isoformat()
+        findings = read_findings(config, stages["quality"])
+        if not any(each.action == "stop" for each in findings):
+            runs.append(RunRecord("run", "kept", "", ended, ended, config.digest, stages))
+        nights = read_nights(Store(config.resolve("store")), stages["quality"])
+        return {f.guard: f.action for f in findings if not f.passed}, findings, nights
+
+    return deliver
+
+
+def draw_rows(night, *, n_new=200):
+    """Rows of people of whom half were there the night before: two new answers each, and one that is not."""
+    start, half = 1 + night * n_new // 2, n_new // 2
+    pairs = [(start + n, 2 * (n < half) + k) for n in range(n_new) for k in (0, 1)]
+    pairs += [(start + n, 0) for n in range(half)] if night else []
+    # whatever night it is said in, an answer is the same
+    rows = [(who, what, (who * 2654435761 + what * 40503 >> 7) % 4) for who, what in pairs]
+    return [rows[k] for k in np.random.default_rng(night).permutation(len(rows))]
+
+
+def test_check_quality__nights_of_a_log_are_compared_with_those_before(log):
+    for night in range(7):
+        crossed, _, nights = log(draw_rows(night))
+        assert "stop" not in crossed.values()
+    assert len(nights) == 6
+    last = nights[-1]
+    assert (last.samples, last.known) == (200, 100)
+    assert (last.rows, last.repeated, last.agreeing) == (500, 100, 100)
+    padded = [(f"{who:07}", what, said) for who, what, said in draw_rows(7)]
+    crossed, findings, nights = log(padded)
+    assert crossed["known_samples"] == crossed["identifier_form"] == "stop"
+    assert any("0 of 200 samples" in f.sentence for f in findings)
+    # what was held back is nobody's past
+    crossed, _, nights = log(draw_rows(7))
+    assert "stop" not in crossed.values()
+    assert len(nights) == 7
+
+
+def test_check_quality__a_night_from_before_in_another_order_says_nothing_new(log):
+    for night in range(3):
+        log(draw_rows(night))
+    crossed, findings, _ = log(sorted(draw_rows(1)), hours=1)
+    assert crossed["fresh_rows"] == crossed["same_answers"] == "stop"
+    assert any("as often as those of 01.csv" in f.sentence for f in findings)
+
+
+def test_check_quality__what_supersedes_all_rows_of_a_file_is_named(log):
+    log(draw_rows(0))
+    # the same rows, a year ago
+    _, findings, _ = log(draw_rows(0), hours=-9000)
+    (found,) = (f for f in findings if f.guard == "duplicates" and not f.passed)
+    assert (
+        "400 of 400 rows are superseded by others: 100 % (by those of 00.csv 400)" in found.sentence
+    )
+
+
+def test_check_quality__times_ahead_of_the_clock_and_a_clock_that_goes_back(log):
+    for night in range(3):
+        assert "stop" not in log(draw_rows(night))[0].values()
+    crossed, findings, _ = log(draw_rows(3), hours=24 * 4000)
+    assert crossed["future_rows"] == "stop"
+    assert any(
+        "500 rows (100 %) have a time more than 24 hours ahead" in f.sentence for f in findings
+    )
+    # the night after next it is no longer ahead: what was found is found anew
+    late = START + timedelta(days=4010)
+    assert "future_rows" not in log(draw_rows(3), hours=24 * 4000, clock=late)[0]
+    crossed, _, _ = log(draw_rows(4), clock=START)
+    assert crossed["clock"] == "warn"
+    assert "future_rows" not in crossed

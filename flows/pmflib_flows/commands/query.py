@@ -128,6 +128,11 @@ class _Asker:
         from pmflib.model.questions.evidence import open_evidence
 
         reference = self.find(run)
+        if self.store.find(reference.identity) is None:
+            raise StoreError(
+                f"model {reference.digest[:12]} has no entry in the manifest of store {self.store.name!r}: what it was "
+                "made from, and what its answers are worth, is not known; `pmf verify` names what is lost"
+            )
         model = JointPMF.load(self.store.locate(reference) / "model")
         return model, open_evidence(self.store, self.name, reference, model.schema, **self.options)
 

@@ -133,6 +133,15 @@ class TimeSpan:
     newest: float | None
     format: TimeFormat | None
 
+    def join(self, other: TimeSpan | None) -> TimeSpan:
+        """Times of this file and of another, or another part of it."""
+        if other is None or other.oldest is None or other.newest is None:
+            return self
+        if self.oldest is None or self.newest is None:
+            return other
+        oldest, newest = min(self.oldest, other.oldest), max(self.newest, other.newest)
+        return TimeSpan(oldest, newest, self.format)
+
 
 @dataclass(frozen=True)
 class StepSummary:
@@ -150,6 +159,9 @@ class StepSummary:
         Times of the rows of a long file; None of other steps.
     written
         Samples that were written; None of a step that writes none.
+    forms
+        Rows of a file by the form of their identifiers: see `pmflib.ingest.dataset.identifiers.count_forms`; None of
+        other steps.
     """
 
     account: Account
@@ -157,6 +169,7 @@ class StepSummary:
     ignored_columns: Sequence[str] | None = None
     times: TimeSpan | None = None
     written: WrittenSamples | None = None
+    forms: Mapping[str, int] | None = None
 
     @classmethod
     def from_json(cls, summary: Mapping[str, Any]) -> StepSummary:
@@ -176,6 +189,7 @@ class StepSummary:
             summary.get("ignored_columns"),
             times,
             WrittenSamples(*(summary[key] for key in _WRITTEN)) if "samples" in summary else None,
+            summary.get("forms"),
         )
 
     def to_json(self) -> dict[str, object]:
@@ -194,6 +208,8 @@ class StepSummary:
         if self.times is not None:
             content["oldest"], content["newest"] = self.times.oldest, self.times.newest
             content["time"] = self.times.format
+        if self.forms is not None:
+            content["forms"] = dict(sorted(self.forms.items()))
         return content if self.written is None else content | asdict(self.written)
 
 

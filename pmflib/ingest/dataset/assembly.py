@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,8 @@ from pmflib.ingest.dataset.identifiers import find_buckets, hash_identifiers, ma
 from pmflib.ingest.dataset.quarantine import (
     QUARANTINE,
     QUARANTINE_HASHES,
+    ROW_GROUP,
+    SUPERSEDED_SCHEMA,
     QuarantineWriter,
     raw_text,
 )
@@ -143,10 +146,10 @@ def _assemble(
     identifiers, rank = _rank_samples(rows.samples)
     block: Block
     if source_config.layout == "long":
-        kept, lost, keys = _choose_answers(rows, rank, schema, policy)
+        kept, lost, winners, keys = _choose_answers(rows, rank, schema, policy)
         block = _join_answers(rows, rank, kept, len(identifiers))
     else:
-        kept, lost, keys = _choose(np.arange(rank.size), [rank], policy)
+        kept, lost, winners, keys = _choose(np.arange(rank.size), [rank], policy)
         block = DenseBlock(rows.values[kept])
 
     def describe(indices: IntArray) -> list[str]:
@@ -155,11 +158,21 @@ def _assemble(
 
     if lost.size and policy.on_duplicate == "error":
         raise _duplicate_error(rows, lost, keys)
-    lost = lost[np.lexsort((rows.numbers[lost], rows.files[lost]))]
+    order = np.lexsort((rows.numbers[lost], rows.files[lost]))
+    lost, winners = lost[order], winners[order]
     folder.mkdir(parents=True, exist_ok=True)
-    with QuarantineWriter(folder / QUARANTINE) as quarantine:
-        files = [rows.names[file] for file in rows.files[lost].tolist()]
-        quarantine.add_all(files, rows.numbers[lost].tolist(), "duplicate", None, describe(lost))
+    with QuarantineWriter(folder / QUARANTINE, SUPERSEDED_SCHEMA) as quarantine:
+        for start in range(0, lost.size, ROW_GROUP):
+            part = slice(start, start + ROW_GROUP)
+            quarantine.add_all(
+                (file, number, "duplicate", None, raw, *winner)
+                for (file, number), raw, winner in zip(
+                    rows.name_rows(lost[part]),
+                    describe(lost[part]),
+                    _describe_winners(rows, lost[part], winners[part]),
+                    strict=True,
+                )
+            )
     hashes = hash_identifiers(pa.array(identifiers, pa.binary()))
     np.save(folder / QUARANTINE_HASHES, hashes[rank[lost]])
     account = Account(rank.size, rank.size - lost.size, reasons=Counter(duplicate=lost.size))
@@ -185,7 +198,7 @@ class _Rows:
 
     ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
     (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's spill and
-    its number in the file.
+    its number in the file; ``time_format`` says how times are written.
     """
 
     samples: pa.BinaryArray
@@ -194,6 +207,12 @@ class _Rows:
     files: IntArray
     numbers: IntArray
     names: Sequence[str]
+    time_format: str = ""
+
+    def name_rows(self, indices: IntArray) -> list[tuple[str, int]]:
+        """File of each row, and its number there."""
+        files = [self.names[file] for file in self.files[indices].tolist()]
+        return list(zip(files, self.numbers[indices].tolist(), strict=True))
 
 
 def _read_rows(
@@ -239,6 +258,7 @@ def _read_rows(
         np.repeat(np.arange(len(tables)), [table.num_rows for table in tables]),
         whole["row"].to_numpy(),
         names,
+        next(iter(formats), ""),
     )
 
 
@@ -267,7 +287,7 @@ def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], Int
 
 def _choose_answers(
     rows: _Rows, rank: IntArray, schema: Schema, policy: SchemaConfig
-) -> tuple[IntArray, IntArray, list[IntArray]]:
+) -> tuple[IntArray, IntArray, IntArray, list[IntArray]]:
     answered = np.flatnonzero(rows.values >= 0)
     variable_of = np.repeat(np.arange(schema.n_variables), schema.cardinalities)
     variable = np.zeros(rank.size, np.int64)
@@ -279,12 +299,12 @@ def _choose_answers(
 
 def _choose(
     indices: IntArray, keys: list[IntArray], policy: SchemaConfig
-) -> tuple[IntArray, IntArray, list[IntArray]]:
+) -> tuple[IntArray, IntArray, IntArray, list[IntArray]]:
     """Choose the last or the first of the rows with equal keys.
 
     Returns
     -------
-    Chosen rows, sorted by keys; the others; and the keys.
+    Chosen rows, sorted by keys; the others; the chosen one for each of the others; and the keys.
     """
     for key in reversed(keys):
         indices = indices[_stable_order(key[indices])]
@@ -296,7 +316,10 @@ def _choose(
     edge = np.zeros(1, np.bool_)
     lost = np.concatenate([edge, same] if policy.on_duplicate == "first" else [same, edge])
     lost = lost[: indices.size]
-    return indices[~lost], indices[lost], keys
+    kept = indices[~lost]
+    # one is kept of each run of rows with the same keys
+    run_of = np.concatenate([edge, ~same]).cumsum()[: indices.size]
+    return kept, indices[lost], kept[run_of[lost]], keys
 
 
 def _stable_order(key: IntArray) -> IntArray:
@@ -350,6 +373,29 @@ def _describe_rows(
         ]
         texts.append(raw_text([*labels, sample], config.separator))
     return texts
+
+
+def _describe_winners(
+    rows: _Rows, lost: IntArray, winners: IntArray
+) -> Iterator[tuple[str, int, str | None, bool]]:
+    """File, number and time of the row that supersedes each of some others, and whether it says the same."""
+    same = rows.values[lost] == rows.values[winners]
+    agrees = (same if same.ndim == 1 else same.all(axis=1)).tolist()
+    times: list[str | None] = [None] * lost.size
+    if rows.times is not None:
+        times = [write_time(time, rows.time_format) for time in rows.times[winners].tolist()]
+    for (file, number), time, is_same in zip(rows.name_rows(winners), times, agrees, strict=True):
+        yield file, number, time, is_same
+
+
+def write_time(time: float, time_format: str) -> str:
+    """Write a time of a log for a person: an instant in UTC, or a number as it stands in the file."""
+    if time_format != "instant":
+        return f"{time:.17g}"
+    try:
+        return (datetime(1970, 1, 1) + timedelta(microseconds=time)).isoformat()
+    except OverflowError:
+        return f"{time:.17g} microseconds after 1970"
 
 
 def _duplicate_error(rows: _Rows, lost: IntArray, keys: list[IntArray]) -> SchemaError:

@@ -30,6 +30,9 @@ R = TypeVar("R")
 # 6: indexes of spills have sections; partitions hold groups of buckets
 VERSION = 6
 """Version of the artefacts that are made here; raise it when the same files give other bytes."""
+# 7: rows that are superseded name the row that did
+NAMED_VERSION = 7
+"""The same where samples have identifiers."""
 
 
 ERASURES = "erasures"
@@ -100,12 +103,17 @@ class BuildJob:
         return {} if self.since == -math.inf else {"since": self.since}
 
     @property
+    def version(self) -> int:
+        """Version of what is made: of samples with identifiers, or without."""
+        return VERSION if self.source.sample is None else NAMED_VERSION
+
+    @property
     def origin(self) -> dict[str, object]:
         """What two datasets must have in common for one to be built upon the other, plain JSON types.
 
         Of label logs not the schema: files and partitions are encoded with a part of it, and more workers may come.
         """
-        common = {**self.options, "folds": self.n_folds, "version": VERSION}
+        common = {**self.options, "folds": self.n_folds, "version": self.version}
         if self.label_names:
             del common["schema"]
         return common
@@ -121,8 +129,10 @@ class BuildJob:
         """Build an artefact of a step as `Store.build` does."""
         store = Store(self.root)
         if not self.recalls:
-            return store.build(kind, inputs=inputs, options=options, version=VERSION, write=write)
-        entry = store.find(identify(kind, inputs, options, VERSION))
+            return store.build(
+                kind, inputs=inputs, options=options, version=self.version, write=write
+            )
+        entry = store.find(identify(kind, inputs, options, self.version))
         if entry is None:
             raise _NotBuiltError
         return entry

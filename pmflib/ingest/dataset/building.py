@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from pmflib.config import PipelineConfig
-from pmflib.core.errors import PmfError
+from pmflib.core.errors import MisrememberedError, PmfError
 from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import (
     DatasetAccount,
@@ -19,7 +19,6 @@ from pmflib.ingest.dataset.accounts import (
     combine_accounts,
 )
 from pmflib.ingest.dataset.build_steps import (
-    VERSION,
     BuildJob,
     assemble_increment,
     assemble_partition,
@@ -37,6 +36,7 @@ from pmflib.ingest.dataset.identifiers import (
 from pmflib.ingest.dataset.layering import (
     Base,
     find_touched,
+    has_spills,
     join_keys,
     open_base,
     split_keys,
@@ -120,6 +120,27 @@ def build_dataset(
     SchemaError
         If the data do not fit the schema, and the policy is to stop.
     """
+    build = partial(_build, client, store, config, schema, label_names or {}, base, on_step=on_step)
+    try:
+        return build(rehash=rehash, heals=True)
+    except MisrememberedError:
+        # what was remembered of a file is forgotten by now, and its bytes are read
+        return build(rehash=rehash, heals=False)
+
+
+def _build(
+    client: Client,
+    store: Store,
+    config: PipelineConfig,
+    schema: Schema,
+    label_names: Mapping[str, Reference],
+    base: Reference | None,
+    *,
+    rehash: bool,
+    heals: bool,
+    on_step: OnStep,
+) -> Entry:
+    """Do `build_dataset`; where it ``heals``, a file that was remembered wrongly is an error at once."""
     rule, skipped = config.source.on_unreadable_file, dict[str, str]()
     sources = find_sources(
         config.source_paths,
@@ -137,7 +158,7 @@ def build_dataset(
         config.schema_,
         n_folds,
         0,
-        label_names or {},
+        label_names,
         erased=erased,
         erased_workers=ErasedSamples.of_store(store, "workers") if label_names else None,
     )
@@ -147,15 +168,19 @@ def build_dataset(
     digests: list[str | PmfError] = map_items(client, find, sources, root, rehash, known=known)
     files = [
         (
-            replace(source, digest=digest),
+            replace(source, digest=digest, memory=root),
             store.record_source(source.name, digest, {"bytes": source.size}).reference,
         )
         for source, digest in keep_readable(sources, digests, rule, skipped)
     ]
     parts = split_files(client, store, config.source, files)
+    if heals:
+        _raise_misremembered(parts)
     found = keep_readable([source for source, _ in files], parts, rule, skipped)
     if config.source.sample is None:
         tried = _try_all(client, "encode files", encode_file, found, job, on_step)
+        if heals:
+            _raise_misremembered(tried)
         steps, partitions = _list_steps(found, tried, rule, skipped)
         account = combine_accounts([], _summarise(partitions), files_skipped=skipped)
         return _publish_fresh(store, job, steps, partitions, None, account)
@@ -167,11 +192,15 @@ def build_dataset(
     )
     job = replace(job, n_buckets=n_buckets)
     tried = _try_all(client, "read files", spill_file, found, job, on_step)
+    if heals:
+        _raise_misremembered(tried)
     steps, spills = _list_steps(found, tried, rule, skipped)
     job = replace(job, since=find_start(spills, config.window.days))
     # the number of a wide row means something where there is one file, and then it is stored
-    if earlier is not None and (
-        config.source.layout == "long" or _is_single(steps) == _is_single(earlier.files)
+    if (
+        earlier is not None
+        and has_spills(store, earlier)
+        and (config.source.layout == "long" or _is_single(steps) == _is_single(earlier.files))
     ):
         return _build_upon(client, store, earlier, job, steps, spills, skipped, on_step)
     listed = list_spills(store, steps).reference
@@ -187,6 +216,13 @@ def build_dataset(
     )
     keys = [(list_keys(first)[0], list_keys(stop - 1)[1]) for first, stop in groups]
     return _publish_fresh(store, job, steps, partitions, keys, account, listed)
+
+
+def _raise_misremembered(tried: Sequence[object]) -> None:
+    """Raise the first error of a file that was remembered wrongly."""
+    for each in tried:
+        if isinstance(each, MisrememberedError):
+            raise each
 
 
 def find_start(spills: Sequence[Entry], days: float | None) -> float:
@@ -313,7 +349,7 @@ def _build_upon(
             **number_inputs("samples", [layer.partition for layer in layers]),
         },
         options={"schema": job.schema.digest, "skipped": content["files_skipped"]},
-        version=VERSION,
+        version=job.version,
         write=write,
     )
 
@@ -426,6 +462,6 @@ def _publish_fresh(
             **number_inputs("samples", references),
         },
         options={"schema": job.schema.digest, "skipped": content["files_skipped"]},
-        version=VERSION,
+        version=job.version,
         write=write,
     )

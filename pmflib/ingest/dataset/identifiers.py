@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -54,6 +55,52 @@ def read_identifiers(column: pa.Array) -> Identifiers:
     if foreign.size and not _is_utf8(texts):
         undecodable[foreign] = [not _decodes(texts[row].as_py()) for row in foreign.tolist()]
     return Identifiers(texts, mix_hashes(hashes), (marks & EMPTY).astype(np.bool_), undecodable)
+
+
+LONGEST_FORM = 64
+"""Length from which on identifiers count as of one length, bytes."""
+_CLASSES = ("digits", "lower", "upper", "other", "not ASCII")
+"""Alphabets, by the bit that stands for each."""
+
+
+def count_forms(texts: pa.BinaryArray) -> Counter[str]:
+    """Count identifiers by what they look like: alphabets, length, and whether digits begin with a zero.
+
+    Parameters
+    ----------
+    texts
+        Identifiers, none empty.
+
+    Returns
+    -------
+    Numbers by form: "digits 5", "zero digits 8", "digits lower other 12". A form is shared by many.
+    """
+    content, ends = view_texts(texts)
+    if not len(texts):
+        return Counter()
+    lengths = np.diff(ends)
+    starts = ends[:-1].astype(np.int64)
+    masks = np.bitwise_or.reduceat(_BYTE_CLASSES[content[: ends[-1]]], starts)
+    zeros = (content[starts] == ord("0")) & (masks == 1) & (lengths > 1)
+    codes = (zeros * 32 + masks.astype(np.int64)) * (LONGEST_FORM + 1)
+    found, counts = np.unique(codes + np.minimum(lengths, LONGEST_FORM), return_counts=True)
+    forms: Counter[str] = Counter()
+    for code, count in zip(found.tolist(), counts.tolist(), strict=True):
+        mask, length = divmod(code, LONGEST_FORM + 1)
+        words = ["zero"] * (mask >> 5) + [w for bit, w in enumerate(_CLASSES) if mask >> bit & 1]
+        forms[" ".join([*words, str(length)])] = count
+    return forms
+
+
+def _classify_bytes() -> npt.NDArray[np.uint8]:
+    classes = np.full(256, 1 << 3, np.uint8)
+    for bit, (first, last) in enumerate((b"09", b"az", b"AZ")):
+        classes[first : last + 1] = 1 << bit
+    classes[128:] = 1 << 4
+    return classes
+
+
+_BYTE_CLASSES = _classify_bytes()
 
 
 def hash_identifiers(texts: pa.BinaryArray) -> HashArray:

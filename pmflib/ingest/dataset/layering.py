@@ -75,7 +75,7 @@ def open_base(
 
     Returns
     -------
-    None if it differs, or a part of it is no more in the store.
+    None if it differs, or a partition of it is no more in the store.
 
     Raises
     ------
@@ -93,10 +93,15 @@ def open_base(
         return None
     files = list_file_steps(store, base)
     parts = [Reference.from_json(each) for each in content["partitions"]]
-    if any(store.find(part.identity) is None for part in [*parts, *(f.step for f in files)]):
+    if any(store.find(part.identity) is None for part in parts):
         return None
     account = DatasetAccount.from_json(content["account"])
     return Base(entry, account, files, list_layers(store, base), buckets, since)
+
+
+def has_spills(store: Store, base: Base) -> bool:
+    """Whether the spills of all files of an earlier dataset are in the store, once those that there are now are."""
+    return all(store.find(file.step.identity) is not None for file in base.files)
 
 
 def find_touched(

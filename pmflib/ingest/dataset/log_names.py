@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from pmflib.core.json_files import parse_json
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.long_draft import MAX_VARIABLES
 from pmflib.ingest.readers import read_rows
-from pmflib.ingest.sources import Source, find_digest
+from pmflib.ingest.sources import Source, identify_source
 from pmflib.schema import Schema
 from pmflib.schema.class_names import make_class_variable, sort_names, unify_classes
 from pmflib.schema.variable import as_text
@@ -122,7 +122,7 @@ def build_log_names(source: Source, config: SourceConfig, root: str) -> Entry:
         Folder of the store.
     """
     store = Store(root)
-    source = replace(source, digest=find_digest(source, root))
+    source = identify_source(source, root)
     raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
     erased = ErasedSamples.of_store(store, "workers")
 

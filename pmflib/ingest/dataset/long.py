@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from pmflib.core.errors import ConfigError
 from pmflib.ingest.chunks import FileChunk, RawRows
 from pmflib.ingest.dataset.accounts import StepSummary, TimeFormat, TimeSpan
 from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
+from pmflib.ingest.dataset.identifiers import count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.spills import SpillWriter
@@ -102,7 +104,7 @@ def spill_long(
     times = TimeSpan(encoder.oldest, encoder.newest, encoder.time_format)
     header = read_columns(source, source_config)
     ignored = [name for name in header if name not in encoder.columns]
-    return StepSummary(screen.account, source.name, ignored, times)
+    return StepSummary(screen.account, source.name, ignored, times, forms=encoder.forms)
 
 
 class _LongEncoder:
@@ -134,6 +136,7 @@ class _LongEncoder:
         self.oldest: float | None = None
         self.newest: float | None = None
         self.level_counts = np.zeros(schema.n_levels, np.int64)
+        self.forms: Counter[str] = Counter()
 
     def find_time_format(self, source: Source, config: SourceConfig) -> None:
         """Find the format of times from the beginning of the file, as who reads all of it does."""
@@ -192,6 +195,7 @@ class _LongEncoder:
         if kept.size < rows.num_rows:
             rows = rows.take(pa.array(kept))
         if kept.size:
+            self.forms.update(count_forms(rows.column("sample")))
             spill.append(identifiers.hashes[kept], rows)
 
     @property

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +37,17 @@ QUARANTINE_SCHEMA = pa.schema(
     ]
 )
 """Columns of a quarantine: see `QuarantineWriter.add`."""
+SUPERSEDED_SCHEMA = pa.schema(
+    [
+        *QUARANTINE_SCHEMA,
+        pa.field("winner_file", pa.string()),
+        pa.field("winner_row", pa.int64()),
+        pa.field("winner_time", pa.string()),
+        pa.field("winner_agrees", pa.bool_()),
+    ]
+)
+"""Columns of a quarantine of rows that others supersede: also the file and row of the one that did, its time where rows
+have one, and whether it says the same. Null for rows that are rejected for another reason."""
 ROW_GROUP = 1 << 14
 """Rows of a row group: what the writer holds in memory."""
 
@@ -51,11 +61,14 @@ class QuarantineWriter:
     ----------
     path
         The new file.
+    schema
+        ``QUARANTINE_SCHEMA``, or ``SUPERSEDED_SCHEMA`` where rows are superseded.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = pq.ParquetWriter(path, QUARANTINE_SCHEMA, compression="zstd")
-        self._rows: list[tuple[str, int, str, str | None, str]] = []
+    def __init__(self, path: Path, schema: pa.Schema = QUARANTINE_SCHEMA) -> None:
+        self._file = pq.ParquetWriter(path, schema, compression="zstd")
+        self._schema = schema
+        self._rows: list[tuple[object, ...]] = []
 
     def add(self, file: str, row: int, reason: str, column: str | None, raw: str) -> None:
         """Keep a row.
@@ -73,30 +86,13 @@ class QuarantineWriter:
         raw
             The row's text: see `raw_text`.
         """
-        self.add_all([file], [row], reason, column, [raw])
+        self.add_all([(file, row, reason, column, raw)])
 
-    def add_all(
-        self,
-        files: Sequence[str],
-        rows: Sequence[int],
-        reason: str,
-        column: str | None,
-        raws: Sequence[str],
-    ) -> None:
-        """Keep several rows with the same reason and column; see `add`."""
-        assert reason in REASONS, reason
-        for start in range(0, len(files), ROW_GROUP):
-            part = slice(start, start + ROW_GROUP)
-            self._rows.extend(
-                zip(
-                    files[part],
-                    rows[part],
-                    repeat(reason),
-                    repeat(column),
-                    raws[part],
-                    strict=False,
-                )
-            )
+    def add_all(self, rows: Iterable[tuple[object, ...]]) -> None:
+        """Keep several rows, each a tuple of the columns of the schema; see `add`."""
+        for row in rows:
+            assert row[2] in REASONS, row[2]
+            self._rows.append(row)
             if len(self._rows) >= ROW_GROUP:
                 self._flush()
 
@@ -105,9 +101,9 @@ class QuarantineWriter:
             columns = zip(*self._rows, strict=True)
             arrays = [
                 pa.array(column, field.type)
-                for column, field in zip(columns, QUARANTINE_SCHEMA, strict=True)
+                for column, field in zip(columns, self._schema, strict=True)
             ]
-            self._file.write_table(pa.Table.from_arrays(arrays, schema=QUARANTINE_SCHEMA))
+            self._file.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
             self._rows.clear()
 
     def close(self) -> None:
@@ -166,11 +162,11 @@ def export_quarantine(store: Store, dataset: Reference, out: Path) -> int:
     StoreError
         If a part of the dataset is not in the store, or damaged.
     """
-    return write_file(out, QUARANTINE_SCHEMA, read_quarantine(store, dataset))
+    return write_file(out, SUPERSEDED_SCHEMA, read_quarantine(store, dataset))
 
 
 def read_quarantine(store: Store, dataset: Reference) -> Iterator[pa.RecordBatch]:
-    """Rejected rows of a dataset, in batches of ``QUARANTINE_SCHEMA``: see `export_quarantine`."""
+    """Rejected rows of a dataset, in batches of ``SUPERSEDED_SCHEMA``: see `export_quarantine`."""
     steps = list_file_steps(store, dataset)
     for step in steps:
         yield from read_part(store.locate(step.step) / QUARANTINE, None)
@@ -202,7 +198,8 @@ def read_part(path: Path, layer: Layer | None) -> Iterator[pa.RecordBatch]:
             kept = ~np.isin(hashes, gone)
         for batch in file.iter_batches(ROW_GROUP, use_threads=False):
             stop = start + batch.num_rows
-            yield batch if kept is None else batch.filter(pa.array(kept[start:stop]))
+            whole = _widen(batch)
+            yield whole if kept is None else whole.filter(pa.array(kept[start:stop]))
             start = stop
     except StoreError:
         raise
@@ -210,3 +207,14 @@ def read_part(path: Path, layer: Layer | None) -> Iterator[pa.RecordBatch]:
         raise StoreError(
             f"quarantine of {path.parent.name!r} cannot be read ({error}); run the pipeline again"
         ) from error
+
+
+def _widen(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Give rows that nothing has superseded the columns of those that are."""
+    arrays = [
+        batch.column(field.name)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in SUPERSEDED_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SUPERSEDED_SCHEMA)

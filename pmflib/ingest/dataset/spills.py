@@ -253,9 +253,15 @@ class Spill:
         hashes = hash_identifiers(_join_chunks(rows["sample"]))
         return rows.filter(pa.array(is_among(make_keys(hashes, self._n_buckets), keys)))
 
-    def read_keys(self) -> HashArray:
-        """Read the distinct keys of all samples: uint64, sorted."""
-        return np.unique(self._read_keys(self._pages))
+    def read_keys(self, after: int = 0) -> HashArray:
+        """Read the distinct keys of all samples, or of those with rows of higher numbers than one: uint64, sorted."""
+        if not after:
+            return np.unique(self._read_keys(self._pages))
+        keys = [np.empty(0, np.uint64)]
+        for batch in self.read_pages():
+            later = batch.filter(pa.array(batch["row"].to_numpy() > after))
+            keys.append(make_keys(hash_identifiers(later["sample"]), self._n_buckets))
+        return np.unique(np.concatenate(keys))
 
     def count_rows(self, stop: float) -> int:
         """Count the rows with a time before another."""

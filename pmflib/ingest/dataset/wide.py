@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from pmflib.core.texts import list_near
 from pmflib.ingest.chunks import FileChunk, RawRows
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
-from pmflib.ingest.dataset.identifiers import as_binary
+from pmflib.ingest.dataset.identifiers import as_binary, count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.spills import SpillWriter
@@ -149,6 +150,7 @@ def spill_wide(
     folder.mkdir(parents=True, exist_ok=True)
     ignored = list_ignored(source, schema, source_config)
     encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
+    forms = Counter[str]()
     columns = list(dict.fromkeys([*schema.names, source_config.sample]))
     index = columns.index(source_config.sample)
     width = schema.n_variables * schema.code_dtype.itemsize
@@ -168,16 +170,14 @@ def spill_wide(
             decisions.mark(identifiers.absent, "no_sample", index)
             kept, codes = encoder.encode(raw, decisions, screen)
             level_counts += encoder.count_levels(codes)
-            arrays = [
-                identifiers.texts.take(pa.array(kept)),
-                _pack(codes, width),
-                pa.array(raw.rows[kept]),
-            ]
+            texts = identifiers.texts.take(pa.array(kept))
+            forms.update(count_forms(texts))
+            arrays = [texts, _pack(codes, width), pa.array(raw.rows[kept])]
             if kept.size:
                 rows = pa.RecordBatch.from_arrays(arrays, names=["sample", "codes", "row"])
                 spill.append(identifiers.hashes[kept], rows)
     np.save(folder / LEVEL_COUNTS, level_counts)
-    return StepSummary(screen.account, source.name, ignored)
+    return StepSummary(screen.account, source.name, ignored, forms=forms)
 
 
 def list_ignored(

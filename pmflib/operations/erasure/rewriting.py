@@ -30,7 +30,7 @@ from pmflib.ingest.dataset.assembly import unpack_codes
 from pmflib.ingest.dataset.build_steps import ERASURES
 from pmflib.ingest.dataset.building import count_outside
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
-from pmflib.ingest.dataset.identifiers import hash_identifiers, read_sample_hashes
+from pmflib.ingest.dataset.identifiers import count_forms, hash_identifiers, read_sample_hashes
 from pmflib.ingest.dataset.quarantine import (
     QUARANTINE,
     QUARANTINE_HASHES,
@@ -97,7 +97,7 @@ def rewrite_spill(
     counts = np.load(old / LEVEL_COUNTS, allow_pickle=False)
     writer = SpillWriter(folder, spill.fields, spill.n_buckets)
     writer.metadata = dict(spill.metadata)
-    n_gone = 0
+    n_gone, forms = 0, Counter(entry.summary["forms"])
     with writer:
         for batch in spill.read_pages():
             hashes = hash_identifiers(batch["sample"])
@@ -105,6 +105,7 @@ def rewrite_spill(
             if gone.any():
                 n_gone += int(np.count_nonzero(gone))
                 counts -= _count_levels(batch.filter(pa.array(gone)), schema, counts.size)
+                forms -= count_forms(batch["sample"].filter(pa.array(gone)))
                 batch, hashes = batch.filter(pa.array(~gone)), hashes[~gone]
             if hashes.size:
                 writer.append(hashes, batch)
@@ -119,7 +120,7 @@ def rewrite_spill(
         rows_erased=known.account.rows_erased + n_gone + int(np.count_nonzero(rejected)),
         reasons=known.account.reasons - reasons,
     )
-    return replace(known, account=account)
+    return replace(known, account=account, forms=forms)
 
 
 def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Path) -> StepSummary:
@@ -210,15 +211,14 @@ def _rewrite_rejected(old: Path, folder: Path, gone: BoolArray) -> Counter[str]:
     """Write a quarantine again without some rows; give their number by reason."""
     reasons: Counter[str] = Counter()
     start = 0
-    with QuarantineWriter(folder / QUARANTINE) as writer:
+    schema = pq.read_schema(old / QUARANTINE)
+    with QuarantineWriter(folder / QUARANTINE, schema) as writer:
         for batch in read_part(old / QUARANTINE, None):
-            lost = gone[start : start + batch.num_rows].tolist()
+            lost = gone[start : start + batch.num_rows]
             start += batch.num_rows
-            for row, is_lost in zip(batch.to_pylist(), lost, strict=True):
-                if is_lost:
-                    reasons[row["reason"]] += 1
-                else:
-                    writer.add(*row.values())
+            reasons.update(batch["reason"].filter(pa.array(lost)).to_pylist())
+            kept = batch.select(schema.names).filter(pa.array(~lost)).to_pylist()
+            writer.add_all(tuple(row.values()) for row in kept)
     return reasons
 
 

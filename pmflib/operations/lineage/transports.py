@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pmflib.core.errors import ConfigError, PmfError
-from pmflib.operations.lineage.run_events import Event
+from pmflib.core.json_files import parse_json
+from pmflib.operations.lineage.run_events import Event, describe_tags
 from pmflib.store.objects.interface import Objects
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ EVENTS = "lineage/events.jsonl"
 """The file, relative to a store on a disk: an event a line. In a bucket there is one for each run, in its folder."""
 WRITE_SECONDS = 10.0
 """Time between writes of the events of a run to a bucket, seconds."""
+CHECKSUM = "checksum"
+"""Key of the tag of a run that holds the checksum of its event."""
 CLOSE_SECONDS = 5.0
 """Longest wait at the end of a run for events that are on their way, seconds."""
 
@@ -74,6 +78,47 @@ def open_transport(lineage: LineageConfig, store: Store) -> Iterator[Transport]:
         transport.close()
 
 
+def seal_event(event: Event) -> bytes:
+    """Write an event as a line without its end; a tag of its run is the SHA-256 of all the rest."""
+    facets, ours = event["run"].get("facets", {}), describe_tags({CHECKSUM: _sum_event(event)})
+    others = facets.get("tags", {}).get("tags", [])
+    sealed = {**facets, "tags": {**ours, "tags": [*others, *ours["tags"]]}}
+    content = {**event, "run": {**event["run"], "facets": sealed}}
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def unseal_event(line: bytes) -> Event:
+    """Read what `seal_event` wrote, without the tag; an event of an earlier version has none, and is taken as it is.
+
+    Raises
+    ------
+    ValueError
+        If it does not read, or has been edited since.
+    """
+    event: Event = parse_json(line)
+    try:
+        facets = event["run"].get("facets", {})
+        tags = facets.get("tags", {}).get("tags", [])
+        others = [tag for tag in tags if tag["key"] != CHECKSUM]
+        checksums = [tag["value"] for tag in tags if tag["key"] == CHECKSUM]
+        if not checksums:
+            return event
+        facets["tags"]["tags"] = others
+        if not others:
+            del facets["tags"]
+        if checksums == [_sum_event(event)]:
+            return event
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("it is no event of a run") from None
+    raise ValueError("it has been edited")
+
+
+def _sum_event(event: Event) -> str:
+    """SHA-256 of an event in its one canonical form; without facets and with none of them are the same."""
+    run = {key: value for key, value in event["run"].items() if key != "facets" or value}
+    return hashlib.sha256(json.dumps({**event, "run": run}, sort_keys=True).encode()).hexdigest()
+
+
 class EventFile:
     """Appends events to a file, each as one whole line, in the order in which they are sent.
 
@@ -90,7 +135,7 @@ class EventFile:
 
     def send(self, event: Event) -> None:
         """Append an event; where that is not possible, warn once: the run goes on."""
-        line = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        line = seal_event(event) + b"\n"
         try:
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -139,8 +184,7 @@ class EventObject:
 
     def send(self, event: Event) -> None:
         """Keep an event; it is written now, or with one of the next."""
-        text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-        self._lines.append(text.encode() + b"\n")
+        self._lines.append(seal_event(event) + b"\n")
         if time.monotonic() - self._at >= WRITE_SECONDS:
             self._write()
 

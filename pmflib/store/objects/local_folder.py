@@ -164,7 +164,8 @@ class LocalFolder(Objects):
                 path = Path(folder, name)
                 if find_holder(name) is None:
                     with suppress(FileNotFoundError):
-                        state = path.stat()
+                        # a link that leads nowhere is there, and does not read
+                        state = path.stat() if path.exists() else path.lstat()
                         relative = path.relative_to(self.root).as_posix()
                         found.append(ObjectMetadata(relative, state.st_size, state.st_mtime))
         return sorted(found, key=lambda metadata: metadata.name)

@@ -2,11 +2,14 @@
 
 import threading
 import time
+from collections.abc import Generator
+from typing import cast
 
 import pyarrow.csv
 import pytest
 
 from pmflib.config import make_source
+from pmflib.ingest.chunks import RawRows
 from pmflib.ingest.csv.rows import read_csv_rows
 from pmflib.ingest.sources import find_sources
 
@@ -39,7 +42,8 @@ def test_read_csv_rows__waits_until_threads_of_pyarrow_let_go(tmp_path, monkeypa
     path = tmp_path / "log.csv"
     path.write_text("a,b\n1,2\n" + ("" if ends != "by an error" else '"' + "3,4\n" * 2_000_000))
     (source,) = find_sources(str(path))
-    rows = read_csv_rows(source, make_source({"path": "log.csv", "layout": "wide"}), ["a"])
+    read = read_csv_rows(source, make_source({"path": "log.csv", "layout": "wide"}), ["a"])
+    rows = cast(Generator[RawRows, None, None], read)
     if ends == "early":
         next(rows)
         rows.close()

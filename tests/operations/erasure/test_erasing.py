@@ -110,7 +110,9 @@ def compare(pipeline, layout, gone, folder):
 
 def strip(rejected):
     return sorted(
-        (file, reason, raw) for (file, _, reason, _, raw), n in rejected.items() for _ in range(n)
+        (file, reason, raw)
+        for (file, _, reason, _, raw, *_), n in rejected.items()
+        for _ in range(n)
     )
 
 

@@ -8,8 +8,15 @@ from pmflib.config.pipeline import LineageConfig
 from pmflib.core.errors import ConfigError
 from pmflib.operations.lineage import transports
 from pmflib.operations.lineage.run_events import RunEvents
-from pmflib.operations.lineage.transports import EVENTS, EventFile, open_transport
+from pmflib.operations.lineage.transports import (
+    EVENTS,
+    EventFile,
+    open_transport,
+    seal_event,
+    unseal_event,
+)
 from pmflib.store.artefacts import Store
+from tests.operations.lineage.event_schema import check_event
 
 APPEND = """
 import sys
@@ -17,7 +24,7 @@ from pathlib import Path
 from pmflib.operations.lineage.transports import EventFile
 file = EventFile(Path(sys.argv[1]))
 for number in range(400):
-    file.send({"writer": sys.argv[2], "number": number, "text": "x" * 3000})
+    file.send({"writer": sys.argv[2], "number": number, "run": {}, "text": "x" * 3000})
 """
 
 
@@ -44,8 +51,19 @@ def test_event_file__two_processes_write_whole_lines(tmp_path):
 def test_event_file__goes_on_after_a_line_that_was_cut_off(tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_text('{"number": 1}\n{"numb')
-    EventFile(path).send({"number": 2})
-    assert path.read_text().splitlines() == ['{"number": 1}', '{"numb', '{"number":2}']
+    EventFile(path).send({"number": 2, "run": {"facets": {}}})
+    assert path.read_text().splitlines()[:2] == ['{"number": 1}', '{"numb']
+    assert unseal_event(path.read_bytes().splitlines()[2]) == {"number": 2, "run": {"facets": {}}}
+
+
+def test_seal_event__an_edited_event_does_not_read(tmp_path):
+    for event in make_events(tmp_path):
+        line = seal_event(event)
+        check_event(json.loads(line))
+        assert unseal_event(line) == json.loads(json.dumps(event))
+        for edited in (line.replace(b"nightly", b"nightlx"), line[:-1], b"{}", b"[]", b"3"):
+            with pytest.raises(ValueError, match=r"edited|no event|Expecting"):
+                unseal_event(edited)
 
 
 def test_open_transport__the_file_is_in_the_store(tmp_path):
