@@ -21,7 +21,7 @@ from pmflib.fitting.criteria import count_parameters, score_samples
 from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.standard_errors import MAX_ENTRIES, invert_information
 from pmflib.model import JointPMF
-from pmflib.model.information import iterate_scores, read_parameters, sum_information
+from pmflib.model.information import iterate_scores, sum_information
 from pmflib.schema import Schema
 from pmflib.solvers import check_rank
 from pmflib.solvers.pairs.pair_matrix import start_random
@@ -251,7 +251,7 @@ def _find_weights(codes: IntArray, large: JointPMF, small: JointPMF) -> FloatArr
     """Weights of the squares whose sum is the law of the ratio: float64 of shape (n_weights,), some below 0."""
     block, roots, scores = DenseBlock(codes[(codes >= 0).any(axis=1)]), [], []
     for model in (large, small):
-        parameters = read_parameters(model)
+        parameters = model.parameters
         solved = invert_information(model, sum_information([block], parameters))
         values, vectors = np.linalg.eigh(solved.covariance)
         kept = values > 1e-12 * max(float(values.max(initial=0.0)), 1e-300)

@@ -13,7 +13,6 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.exports import COLUMNS, list_parameters
 from pmflib.fitting.standard_errors import standard_errors
 from pmflib.model import JointPMF
-from pmflib.model.information import read_parameters
 
 MOST_RECORDED = 500
 """Entries of prior and tables up to which errors are recorded: 60 kB in the record of a run."""
@@ -42,7 +41,7 @@ def record_errors(model: JointPMF, samples: StoredSamples) -> dict[str, Any] | N
     """
     if model.origin.get("final") or model.trait_model is not None or not samples.n_observed:
         return None
-    n_entries = model.rank + read_parameters(model).tables.size
+    n_entries = model.rank + model.parameters.tables.size
     if n_entries > MOST_RECORDED or samples.n_rows * n_entries**2 > MOST_WORK:
         return None
     with warnings.catch_warnings():

@@ -17,7 +17,7 @@ from pmflib.fitting.item_errors import iterate_item_scores
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.imputing import draw_gaps, seed_rows
-from pmflib.model.information import iterate_scores, list_pmfs, read_parameters
+from pmflib.model.information import iterate_scores, list_pmfs
 from pmflib.model.statistics import sum_fields
 from pmflib.schema import Schema
 from pmflib.solvers.numeric.information import LEAST_MASS, NULL_SHARE, span_steps
@@ -96,7 +96,7 @@ def count_work(model: JointPMF) -> tuple[int, int]:
     if model.trait_model is not None:
         n_entries = ItemDesign(model.schema, model.trait_model.n_traits).starts[-1]
     else:
-        n_entries = model.prior.size + read_parameters(model).tables.size
+        n_entries = model.prior.size + model.parameters.tables.size
     return n_entries, int(list_cells(model.schema)[-1])
 
 
@@ -199,7 +199,7 @@ def _iterate_rows(
     forests = _Edges(model) if isinstance(model, TreePMF) else None
     if forests is not None:
         blocks = (_repeat_gaps(block) for block in blocks)
-    for rows in iterate_scores(blocks, read_parameters(model)):
+    for rows in iterate_scores(blocks, model.parameters):
         mass, posteriors = rows.weights @ rows.masses, rows.masses[:, : model.rank]
         if forests is not None:
             # what neighbours hold is drawn where it is missing: the mean of a residual stays what it is
@@ -347,7 +347,7 @@ def find_directions(sums: ResidualSums, model: JointPMF) -> FloatArray:
         scales = np.sqrt(np.maximum(np.diagonal(sums.outer), LEAST_MASS))
         steps = np.diag(1.0 / scales)
     else:
-        entries, starts = list_pmfs(read_parameters(model))
+        entries, starts = list_pmfs(model.parameters)
         sizes = np.diff(np.append(starts, entries.size))
         samples = np.repeat(np.add.reduceat(sums.mass, starts), sizes)
         scales = np.sqrt(entries / np.maximum(samples, LEAST_MASS))

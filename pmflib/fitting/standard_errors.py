@@ -24,7 +24,6 @@ from pmflib.model.information import (
     find_factor_slopes,
     list_pmfs,
     merge_information,
-    read_parameters,
     sum_information,
 )
 from pmflib.model.traits.trait_model import TraitModel
@@ -246,7 +245,7 @@ def standard_errors(
     source = open_source(model, samples)
     if model.trait_model is not None:
         return _find_item_errors(model, model.trait_model, source)
-    parameters = read_parameters(model)
+    parameters = model.parameters
     entries, _ = list_pmfs(parameters)
     if entries.size > MAX_ENTRIES:
         raise MemoryPlanError(
@@ -351,13 +350,13 @@ def note_undetermined(model: JointPMF, found: PMFInformation) -> str:
     solved = invert_information(model, found)
     if not solved.loose.shape[1]:
         return ""
-    arrays = _make_arrays(model, read_parameters(model), solved)
+    arrays = _make_arrays(model, model.parameters, solved)
     return _name_undetermined(model.schema, arrays, solved)
 
 
 def invert_information(model: JointPMF, found: PMFInformation) -> PMFCovariance:
     """Covariances of a model's prior and tables, from the information of the samples that it was fitted to."""
-    parameters = read_parameters(model)
+    parameters = model.parameters
     pseudo_counts = _find_pseudo_counts(model, parameters, found)
     return find_covariance(*list_pmfs(parameters), found, pseudo_counts)
 

@@ -24,7 +24,7 @@ from pmflib.fitting.standard_errors import (
 )
 from pmflib.fitting.three_step_results import ClassDifference, ClassRegression, DistalOutcome
 from pmflib.model import JointPMF
-from pmflib.model.information import iterate_scores, list_pmfs, read_parameters, sum_information
+from pmflib.model.information import iterate_scores, list_pmfs, sum_information
 from pmflib.schema.tables import as_arrow
 from pmflib.solvers.numeric.assigned_classes import (
     Assigned,
@@ -297,7 +297,7 @@ class _FirstTwoSteps:
 
     def _follow_model(self, per_class: FloatArray) -> FloatArray:
         """How each row moves the results through the model: (n_rows, n_results)."""
-        parameters = read_parameters(self.model)
+        parameters = self.model.parameters
         entries, starts = list_pmfs(parameters)
         none = np.zeros((len(self.rows), len(per_class)))
         if entries.size > MAX_ENTRIES:

@@ -10,19 +10,10 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import Block, weigh_rows
 from pmflib.model.forests.statistics import TreeParameters, TreePasses
-from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.model.mixture import Mixture
 from pmflib.solvers.numeric.information import OPENED, PMFInformation
 
 BATCH_SCORES = 1 << 21
 """Scores of rows in memory at a time."""
-
-
-def read_parameters(model: Mixture) -> TreeParameters:
-    """Prior and tables of a model; of one without forests its factors, state by state."""
-    if isinstance(model, TreePMF):
-        return model.parameters
-    return TreeParameters.plain(model.prior, model.factors, model.schema.offsets)
 
 
 def list_pmfs(parameters: TreeParameters) -> tuple[FloatArray, IntArray]:

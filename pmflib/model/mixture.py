@@ -24,6 +24,7 @@ from pmflib.model.conditions import (
     find_able_states,
     list_few,
 )
+from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.marginals import (
     MAX_MARGINAL_CELLS,
     FindSurprises,
@@ -87,6 +88,11 @@ class Mixture(Summarised):
             )
         if self.trait_model is not None and self.trait_model.schema != self.schema:
             raise PmfError("trait_model has another schema; give the one that the states are of")
+
+    @property
+    def parameters(self) -> TreeParameters:
+        """Prior and tables, which without forests are the factors, state by state."""
+        return TreeParameters.plain(self.prior, self.factors, self.schema.offsets)
 
     @property
     def rank(self) -> int:

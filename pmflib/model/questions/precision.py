@@ -18,11 +18,9 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model.conditions import Conditions
-from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.information import (
     iterate_scores,
     list_pmfs,
-    read_parameters,
     sum_information,
 )
 from pmflib.model.mixture import Mixture
@@ -44,8 +42,7 @@ def is_measurable(model: Mixture) -> bool:
     """Whether the precision of a model's answers is found: of single fits of classes and forests that are not large."""
     if model.trait_model is not None or model.origin.get("final"):
         return False
-    n_entries = model.forest.n_entries if isinstance(model, TreePMF) else model.factors.size
-    return model.rank + n_entries <= MAX_ENTRIES
+    return model.rank + model.parameters.tables.size <= MAX_ENTRIES
 
 
 def list_singles(model: Mixture) -> list[TableRequest]:
@@ -117,7 +114,7 @@ def find_known_rows(
 @lru_cache(maxsize=4)
 def _find_covariance(model: Mixture, n_rows: float, shares: tuple[float, ...]) -> PMFCovariance:
     """Covariance of prior and tables, of so many samples of the model that hold these shares of the variables."""
-    parameters = read_parameters(model)
+    parameters = model.parameters
     entries, starts = list_pmfs(parameters)
     rng = np.random.default_rng(0)
     n_drawn = max(LEAST_DRAWN, DRAWN_PER_ENTRY * entries.size)
@@ -133,7 +130,7 @@ def _find_slopes(
     model: Mixture, positions: Sequence[int], given: Conditions
 ) -> tuple[FloatArray, FloatArray]:
     """Probabilities of the cells of a table and what is given, and their derivatives: (n_cells, n_entries)."""
-    parameters, schema = read_parameters(model), model.schema
+    parameters, schema = model.parameters, model.schema
     levels = [range(int(schema.cardinalities[each])) for each in positions]
     cells, conditions = list(product(*levels)), list(product(*given.values()))
     rows = np.full((len(cells), len(conditions), schema.n_variables), MISSING, np.int64)
@@ -160,7 +157,7 @@ def _find_slopes(
 
 def _draw_rows(model: Mixture, n_rows: int, rng: np.random.Generator) -> IntArray:
     """Samples of a model: of latent classes without compiled code, which takes longer to load than an answer."""
-    if isinstance(model, TreePMF):
+    if model.parameters.forest.n_edges:
         return np.asarray(model.sample(n_rows, rng), np.int64)
     states = rng.choice(model.rank, n_rows, p=model.prior / model.prior.sum())
     columns = []
