@@ -211,9 +211,10 @@ class NightChecker:
             tests = find_file_drift(schema, self._layout, live, changes.new)
             if schema.n_levels <= MOST_LEVELS:
                 now, before = total.sum(axis=0), last.sum(axis=0)
-                added = find_added(now, before)
-                tests += find_pair_drift(schema, added, before)
-                night = replace(night, dependence=measure_dependence(schema, added, before))
+                if (added := find_added(now - before)) is not None:
+                    tests += find_pair_drift(schema, added, before)
+                    dependence = measure_dependence(schema, added, before)
+                    night = replace(night, dependence=dependence)
             findings += assess_drift(tests, config) + check_night(night, self._nights, config)
             self._nights.append(night)
         files.append(account)

@@ -48,6 +48,9 @@ less than one to a million."""
 PREDICTED_COUNT = 2.0
 """Pseudo-labels of all workers together in each column of a matrix of maximum likelihood that labels are predicted by:
 it rules out what a worker has not done yet."""
+LEAST_LABELS = 3
+"""Labels that half of the tasks must have for models to be compared. Of two, one is held out: the other alone cannot
+say that its worker is wrong, and matrices that are not shrunk, or a second subclass, predict as well whatever they are."""
 MIX = 0x9E3779B97F4A7C15
 """Odd multiplier of 64 bits whose products have well mixed upper bits: 2^64 over the golden ratio."""
 
@@ -61,7 +64,8 @@ class ModelChoice:
     annotator_model
         What is estimated; it has the workers who repeat each other.
     comparison
-        How well the models predict a task's held-out labels, from the simplest on; None where no task has two labels.
+        How well the models predict a task's held-out labels, from the simplest on; None where too few tasks have
+        ``LEAST_LABELS``.
     groups
         Workers who repeat each other.
     """
@@ -73,7 +77,11 @@ class ModelChoice:
     @property
     def reason(self) -> str:
         """A sentence that says why."""
-        why = "no task has several labels" if self.comparison is None else self.comparison.reason
+        why = (
+            f"few tasks have {LEAST_LABELS} labels"
+            if self.comparison is None
+            else self.comparison.reason
+        )
         if self.groups:
             sizes = ", ".join(str(len(group.workers)) for group in self.groups)
             why += f"; groups of {sizes} workers repeat each other, and count once"
@@ -106,8 +114,8 @@ def choose_model(
 
     Returns
     -------
-    The choice: the simplest model within a standard error of the best. Where no tasks are there to compare, it is
-    shrunk, with one subclass.
+    The choice: the simplest model within a standard error of the best. Where most tasks have fewer than
+    ``LEAST_LABELS`` labels it is shrunk, with one subclass.
 
     References
     ----------
@@ -118,8 +126,10 @@ def choose_model(
     copiers = tuple(weigh_group(labels, group.workers, n_classes) for group in groups)
     labels = drop_repeated(labels, [group.workers for group in groups], n_classes)
     named = list_models(annotator_model)
-    several = np.flatnonzero(np.diff(labels.indptr) > 1)
-    if several.size < 2 or n_classes < 2:
+    sizes = np.diff(labels.indptr)
+    several = np.flatnonzero(sizes > 1)
+    too_few = (sizes >= LEAST_LABELS).sum() * 2 < (sizes > 0).sum()
+    if too_few or several.size < 2 or n_classes < 2:
         one = replace(annotator_model, n_subclasses=1, copiers=copiers)
         return ModelChoice(one, None, tuple(groups))
     log_probs = [np.zeros(labels.n_rows) for _ in named]

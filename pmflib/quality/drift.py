@@ -26,6 +26,8 @@ from pmflib.schema import Schema
 
 MOST_LISTED = 50
 """Drifts of one guard that are listed one by one, the largest first; the others are counted."""
+MOST_TAKEN = 0.1
+"""Pairs that were taken away, as a share of those that came, up to which what came is compared."""
 MOST_LEVELS = 4096
 """Levels of the widest schema whose pairs are compared: four tables of 128 MiB are kept. In wider ones hardly a pair
 has enough new samples."""
@@ -227,19 +229,25 @@ def find_file_drift(
     return tests
 
 
-def find_added(now: IntArray, before: IntArray) -> IntArray:
+def find_added(changes: IntArray) -> IntArray | None:
     """Pair counts of what was added: cell by cell, what there is more of than before.
 
     Of an answer that took the place of another, the new one shows: a log whose people return and change their minds is
-    still compared by what came. Where samples were only taken away, nothing is left to compare.
+    still compared by what came.
 
     Parameters
     ----------
-    now, before
-        int64 of shape (n_levels, n_levels), upper triangles.
+    changes
+        int64 of shape (n_levels, n_levels), upper triangle: pair counts less those of before.
+
+    Returns
+    -------
+    Their cells above 0; None where more than ``MOST_TAKEN`` of these was taken away elsewhere. Of samples that were
+    exchanged for others, the cells that grew by chance would look like a drift.
     """
-    added: IntArray = np.maximum(now - before, 0)
-    return added
+    added: IntArray = np.maximum(changes, 0)
+    taken = int((added - changes).sum())
+    return None if taken > MOST_TAKEN * int(added.sum()) else added
 
 
 def find_pair_drift(

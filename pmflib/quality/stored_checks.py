@@ -208,9 +208,13 @@ def _compare_with_live(
         findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
     else:
         new, reference, before = _load_pairs(store, now, last, live)
-        tests += find_pair_drift(schema, new, reference)
-        # what is usual is that of the nights before, whichever of them have made a model
-        dependence = measure_dependence(schema, new, before)
+        if new is None:
+            reason = "samples were exchanged: which are new is not known"
+            findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
+        else:
+            tests += find_pair_drift(schema, new, reference)
+            # what is usual is that of the nights before, whichever of them have made a model
+            dependence = measure_dependence(schema, new, before)
     return findings, tests, dependence
 
 
@@ -422,21 +426,23 @@ def _load_pairs(
     now: Mapping[str, Reference],
     last: Mapping[str, Reference],
     live: Mapping[str, Reference],
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Pair counts of what was added since the last run, of the data of the live model, and of those of the last run."""
+) -> tuple[IntArray | None, IntArray, IntArray]:
+    """Pair counts of what was added since the last run, of the data of the live model, and of those of the last run.
+
+    None of what was added where samples were exchanged: see `find_added`.
+    """
     before = _load_table(store, last["counts"])
     same = last["counts"].digest == live["counts"].digest
     reference = before if same else _load_table(store, live["counts"])
     stored = StoredTables(store.locate(now["counts"]) / PAIRS)
     if stored.base == last["counts"].digest:
         # a night's own changes are read in a fraction of the time that all the tables before them take
-        changes = merge_changes([stored.read_changes(fold) for fold in range(stored.n_folds)])
-        new = np.zeros_like(before)
-        changes.add_to(new)
-        np.maximum(new, 0, out=new)
+        changes = np.zeros_like(before)
+        folds = [stored.read_changes(fold) for fold in range(stored.n_folds)]
+        merge_changes(folds).add_to(changes)
     else:
-        new = find_added(_load_table(store, now["counts"]), before)
-    return new, reference, before
+        changes = _load_table(store, now["counts"]) - before
+    return find_added(changes), reference, before
 
 
 def _load_table(store: Store, counts: Reference) -> IntArray:

@@ -395,7 +395,7 @@ def _numbers(data: Mapping[str, Any], field: str) -> tuple[float, ...] | None:
         return tuple(float(item) for item in items)
     except (TypeError, ValueError, OverflowError):
         raise SchemaError(
-            f"variable {data['name']!r}: {field} is {cut(str(items))}, not a list of numbers between -1e308 and "
+            f"variable {data['name']!r}: {field} is {cut(repr(items))}, not a list of numbers between -1e308 and "
             "1e308"
         ) from None
 

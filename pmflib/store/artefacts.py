@@ -209,14 +209,14 @@ class Store:
             return
         self.root = Path(root)
         self.name = str(self.root)
-        if (self.root / "runs").is_dir() and not (self.root / "manifest").is_dir():
-            # an empty one would answer as if nothing were known of what the records name
-            raise StoreError(
-                f"store {self.name!r} has records of runs, and has lost its folder 'manifest'; take it from a copy of "
-                "the store. Without one, make the folder, empty: the next run writes the entries of what it makes "
-                "anew, and until then no question is answered"
-            )
         with refuse_unwritable(self.root):
+            if (self.root / "runs").is_dir() and not (self.root / "manifest").is_dir():
+                # an empty one would answer as if nothing were known of what the records name
+                raise StoreError(
+                    f"store {self.name!r} has records of runs, and has lost its folder 'manifest'; take it from a "
+                    "copy of the store. Without one, make the folder, empty: the next run writes the entries of what it makes "
+                    "anew, and until then no question is answered"
+                )
             make_root(self.root)
             for name in ("manifest", "tmp", "work", "leases"):
                 make_folder(self.root / name)

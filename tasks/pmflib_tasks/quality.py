@@ -25,7 +25,6 @@ from pmflib.store.file_digests import read_checked
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-# 3: findings name workers; nights before are kept
 VERSION = 3
 COMPARED = ("dataset", "counts")
 """Stages of earlier runs that are compared with."""
@@ -85,9 +84,8 @@ def check_quality(
         findings = times + findings
         write_checks(folder, findings, nights)
         summary = summarise(findings)
-        report_progress(
-            "quality", 1, 1, f"{summary['passed']:,} of {len(findings):,} checks passed"
-        )
+        said = f"{summary['passed']:,} of {len(findings):,} checks passed"
+        report_progress("quality", 1, 1, said)
         return summary
 
     return build_artefact(
@@ -118,5 +116,4 @@ def _find_stages(store: Store, run: RunRecord | None) -> dict[str, Reference] | 
     if run is None or not set(COMPARED) <= set(run.stages):
         return None
     stages = {name: run.stages[name] for name in COMPARED}
-    are_stored = [store.find(reference.identity) is not None for reference in stages.values()]
-    return stages if all(are_stored) else None
+    return stages if all(store.find(each.identity) for each in stages.values()) else None

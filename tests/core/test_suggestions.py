@@ -140,7 +140,7 @@ AGGREGATE = [
     ([(1, "a", "x")], {}, "pandas.DataFrame"),
     (ONE, {"method": "dawid-skene"}, "did you mean 'dawid_skene'"),
     (ONE, {"classes": 2}, "give a list of the labels"),
-    (ONE, {"classes": ["X", "Y"]}, r"no label is among them: there are \['x', 'y'\]"),
+    (ONE, {"classes": ["p", "q"]}, r"no label is among them: there are \['x', 'y'\]"),
     ({**ONE, "label": [["x"], ["y"]]}, {}, "one label per row"),
 ]
 

@@ -59,7 +59,7 @@ def test_choose_model__of_ordered_classes_is_shrunk():
 def test_choose_model__without_tasks_of_several_labels_is_shrunk():
     found = choose({"task": [0, 1, 2], "worker": [0, 1, 0], "label": ["a", "b", "b"]})
     assert (found.annotator_model, found.comparison) == (AnnotatorModel(), None)
-    assert found.reason == "no task has several labels"
+    assert found.reason == "few tasks have 3 labels"
 
 
 def test_choose_model__does_not_depend_on_the_order_of_tasks():

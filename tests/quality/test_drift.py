@@ -159,8 +159,10 @@ def test_compare_pairs__tiles_change_nothing():
 
 
 def test_find_added__is_what_there_is_more_of():
-    now, before = np.array([[3, 1, 4]]), np.array([[1, 1, 5]])
-    assert find_added(now, before).tolist() == [[2, 0, 0]]
+    assert find_added(np.array([[16, 0, -1]])).tolist() == [[16, 0, 0]]
+    # of samples that were exchanged, what grew by chance is not what came
+    assert find_added(np.array([[3, 0, -2]])) is None
+    assert not find_added(np.zeros((2, 2), np.int64)).any()
 
 
 def test_measure_dependence__is_the_mutual_information_of_samples_as_before_and_none_of_others():

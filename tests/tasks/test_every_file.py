@@ -13,6 +13,8 @@ from pmflib.counting.pair_counts import load_singles
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.label_tables import load_crowd_model
+from pmflib.crowd.pipeline.worker_models import MODEL as WORKER_MODEL
+from pmflib.crowd.pipeline.worker_models import WorkerModel
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset.log_names import load_log_names
 from pmflib.ingest.dataset.quarantine import QUARANTINE, QUARANTINE_HASHES, read_part
@@ -189,6 +191,15 @@ def read_artefact(store, reference, out):
                 if path.parent.parent == folder:
                     crowd, rng = load_crowd_model(path.parent)
                     found += [crowd.mass.tobytes(), crowd.states.tobytes(), rng.bytes(8)]
+        case "worker-model":
+            workers = WorkerModel.load(folder / WORKER_MODEL)
+            held_out = [each.mass.tobytes() for each in workers.held_out.values()]
+            found += [workers.model.mass.tobytes(), workers.model.states.tobytes(), *held_out]
+            found += [
+                workers.workers,
+                workers.classes,
+                take_bytes(read_arrays(folder / WORKER_MODEL)[0]),
+            ]
         case "labels":
             hand_over(folder, out, out)
             found += [path.read_bytes() for path in sorted(out.rglob("*.parquet"))]

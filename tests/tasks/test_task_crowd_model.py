@@ -160,7 +160,9 @@ def test_crowd_model__new_labels_equal_a_full_run(pipeline, tmp_path, log, worke
     before = run(config, workers)
     write_label_log(tmp_path / "data" / "b.csv", log, slice(300, None))
     read, take = [], log_names.find_log_names
-    monkeypatch.setattr(log_names, "find_log_names", lambda s, c: read.append(s) or take(s, c))
+    monkeypatch.setattr(
+        log_names, "find_log_names", lambda s, *rest: read.append(s) or take(s, *rest)
+    )
     grown = run(config, workers)
     assert [source.name for source in read] == ["b.csv"]
     assert grown["pairs"].digest != before["pairs"].digest
