@@ -50,7 +50,8 @@ PREDICTED_COUNT = 2.0
 it rules out what a worker has not done yet."""
 LEAST_LABELS = 3
 """Labels that half of the tasks must have for models to be compared. Of two, one is held out: the other alone cannot
-say that its worker is wrong, and matrices that are not shrunk, or a second subclass, predict as well whatever they are."""
+say that its worker is wrong, and matrices that are not shrunk, or a second subclass, predict as well whatever they
+are."""
 MIX = 0x9E3779B97F4A7C15
 """Odd multiplier of 64 bits whose products have well mixed upper bits: 2^64 over the golden ratio."""
 

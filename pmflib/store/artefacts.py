@@ -214,8 +214,8 @@ class Store:
                 # an empty one would answer as if nothing were known of what the records name
                 raise StoreError(
                     f"store {self.name!r} has records of runs, and has lost its folder 'manifest'; take it from a "
-                    "copy of the store. Without one, make the folder, empty: the next run writes the entries of what it makes "
-                    "anew, and until then no question is answered"
+                    "copy of the store. Without one, make the folder, empty: the next run writes the entries of what "
+                    "it makes anew, and until then no question is answered"
                 )
             make_root(self.root)
             for name in ("manifest", "tmp", "work", "leases"):
