@@ -119,6 +119,7 @@ def test_auto__is_no_point_worse_than_majority_where_tasks_are_graded_hard(shape
 
 
 @pytest.mark.parametrize("shape", [(400, 60, 5, 1.6, False), (500, 25, 2, 1.5, False)])
+@pytest.mark.slow
 def test_auto__gains_on_the_whole_where_a_task_has_hardly_more_than_one_label(shape):
     # of so few labels, a point on one log is chance
     gains = [

@@ -175,7 +175,7 @@ def test_aggregate__passes_before_labels_are_known_are_counted():
     assert aggregate(log, "mv_em", known=known).n_passes == 10
 
 
-@pytest.mark.parametrize("method", ["auto", "dawid_skene"])
+@pytest.mark.parametrize("method", [pytest.param("auto", marks=pytest.mark.slow), "dawid_skene"])
 def test_aggregate__one_in_twenty_known_labels_help_with_the_others(method):
     gains = []
     for scenario in ("plain", "bias", "adversary", "types", "spam"):

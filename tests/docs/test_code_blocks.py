@@ -33,7 +33,9 @@ SLOW = (
     "docs/copying.md",
     "docs/erasure.md",
     "docs/gate.md",
+    "docs/history.md",
     "docs/howto-cluster.md",
+    "docs/howto-nightly-labels.md",
     "docs/howto-object-store.md",
     "docs/runbook.md",
 )

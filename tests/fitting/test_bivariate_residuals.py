@@ -118,6 +118,7 @@ def plant_triangle(n_rows, seed, share, *, missing=0.2, rank=2):
     return codes, truth.schema
 
 
+@pytest.mark.slow
 def test_bivariate_residuals__of_forests_name_what_no_forest_has():
     values, found = [], 0
     for seed in range(10):
@@ -143,6 +144,7 @@ def test_bivariate_residuals__neighbours_in_all_states_leave_nothing_to_test():
     assert result.residuals.to_json() == again.to_json()
 
 
+@pytest.mark.slow
 def test_bivariate_residuals__repeated_rows_with_gaps_are_drawn_one_by_one():
     """Many equal rows whose common neighbour is missing spread as many, not as one that many times."""
     values, rng = [], np.random.default_rng(0)

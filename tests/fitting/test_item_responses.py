@@ -73,6 +73,7 @@ def test_one_trait_is_found_again_and_its_likelihood_is_the_models_own() -> None
     assert mean > drawn_from.log_prob(codes).mean()
 
 
+@pytest.mark.slow
 def test_the_choice_finds_traits_and_leaves_classes_alone() -> None:
     for n_traits in (1, 2):
         truth = plant_items([2] * 9, n_traits, 5)

@@ -95,6 +95,7 @@ def test_search__ends_early_where_starts_agree():
     assert best >= oracle - len(codes) * SEARCH.same
 
 
+@pytest.mark.slow
 def test_search__is_better_than_many_starts_where_these_disagree():
     gains = []
     for seed in range(4):
