@@ -211,8 +211,9 @@ class NightChecker:
             tests = find_file_drift(schema, self._layout, live, changes.new)
             if schema.n_levels <= MOST_LEVELS:
                 now, before = total.sum(axis=0), last.sum(axis=0)
+                if (now - before).min(initial=0) >= 0:
+                    tests += find_pair_drift(schema, now - before, before)
                 if (added := find_added(now - before)) is not None:
-                    tests += find_pair_drift(schema, added, before)
                     dependence = measure_dependence(schema, added, before)
                     night = replace(night, dependence=dependence)
             findings += assess_drift(tests, config) + check_night(night, self._nights, config)

@@ -60,7 +60,9 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
             stages["known"] = find_known_labels(checked, stages["dataset"], address)
         if checked.crowd.begins_with_pairs:
             stages["pairs"] = worker_pairs(checked, stages["dataset"], address)
-            stages["crowd_model"] = crowd_model(checked, **stages, address=address)
+            stages["crowd_model"] = crowd_model(
+                checked, stages["dataset"], stages["pairs"], address, stages.get("known")
+            )
         known = stages.get("known")
         new = stages["worker_model"] = worker_model(
             checked,

@@ -207,13 +207,15 @@ def _compare_with_live(
         reason = f"{schema.n_levels:,} levels; pairs of at most {MOST_LEVELS:,} are compared"
         findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
     else:
-        new, reference, before = _load_pairs(store, now, last, live)
-        if new is None:
-            reason = "samples were exchanged: which are new is not known"
+        added, reference, before = _load_pairs(store, now, last, live)
+        if added.min(initial=0) < 0:
+            # answers of one sample, some old and some new, hang together in no way that either does
+            reason = "samples were removed or changed"
             findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
         else:
-            tests += find_pair_drift(schema, new, reference)
-            # what is usual is that of the nights before, whichever of them have made a model
+            tests += find_pair_drift(schema, added, reference)
+        # what is usual is that of the nights before, whichever of them have made a model
+        if (new := find_added(added)) is not None:
             dependence = measure_dependence(schema, new, before)
     return findings, tests, dependence
 
@@ -426,11 +428,8 @@ def _load_pairs(
     now: Mapping[str, Reference],
     last: Mapping[str, Reference],
     live: Mapping[str, Reference],
-) -> tuple[IntArray | None, IntArray, IntArray]:
-    """Pair counts of what was added since the last run, of the data of the live model, and of those of the last run.
-
-    None of what was added where samples were exchanged: see `find_added`.
-    """
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Pair counts that have changed since the last run, of the data of the live model, and of those of the last run."""
     before = _load_table(store, last["counts"])
     same = last["counts"].digest == live["counts"].digest
     reference = before if same else _load_table(store, live["counts"])
@@ -442,7 +441,7 @@ def _load_pairs(
         merge_changes(folds).add_to(changes)
     else:
         changes = _load_table(store, now["counts"]) - before
-    return find_added(changes), reference, before
+    return changes, reference, before
 
 
 def _load_table(store: Store, counts: Reference) -> IntArray:
