@@ -157,13 +157,14 @@ def prepare_predict_proba(n_rows: int, n_columns: int) -> Case:
 
 
 def prepare_aggregate(n_labels: int, n_workers: int) -> Case:
-    """A label log in random order, against the passes over its blocks."""
+    """A label log in random order, against the choice of its model and the passes over its blocks."""
     import pyarrow as pa
 
     from benchmarks.em.passes import draw_labels
     from pmflib import crowd
     from pmflib.core.defaults import LABEL_LIMITS
     from pmflib.crowd.aggregation import fit_crowd_model
+    from pmflib.crowd.held_out_labels import choose_model, space_tasks
     from pmflib.crowd.passes import plan_passes
 
     workers, codes = draw_labels(n_labels, n_workers, N_LEVELS)
@@ -175,12 +176,15 @@ def prepare_aggregate(n_labels: int, n_workers: int) -> Case:
         crowd.read_labels(table),
         plan_passes("auto", LABEL_LIMITS.max_passes, LABEL_LIMITS.tol),
     )
-    return (
-        lambda: crowd.aggregate(table),
-        lambda: fit_crowd_model(
-            log, plan.annotator_model, max_passes=plan.max_passes, tol=plan.tol
-        ),
-    )
+    compared = np.arange(0, log.n_tasks, space_tasks(log.block.n_observed))
+    most, tol, sizes = plan.max_passes, plan.tol, (log.n_workers, log.n_classes)
+
+    def kernel() -> None:
+        taken = log.block.take(compared)
+        choice = choose_model(taken, *sizes, plan.annotator_model, max_passes=most, tol=tol)
+        fit_crowd_model(log, choice.annotator_model, max_passes=most, tol=tol)
+
+    return lambda: crowd.aggregate(table), kernel
 
 
 PREPARE: dict[str, Callable[[int, int], Case]] = {
