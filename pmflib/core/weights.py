@@ -15,6 +15,8 @@ MOST_DECIMALS = 6
 """Decimals that are kept where no unit is given: a weight of 1 then has a rounding error of half a millionth."""
 LIMIT = 1 << 63
 """What a sum of weights, in units, must stay below: cells of tables are int64, and none is above the sum."""
+LARGEST = 1 << 53
+"""Largest weight of a stored sample, in units: up to there doubles hold whole numbers exactly."""
 LIMB = 21
 """Bits of a part of a weight: products of two parts of two million rows add up below `LIMIT`."""
 
@@ -68,6 +70,10 @@ class WeightSums:
         totals = tuple(part.totals[0] for part in parts)
         return cls(parts[0].decimals, totals, tuple(part.squares[0] for part in parts))
 
+    def are_equal(self, n_rows: int) -> bool:
+        """Whether so many rows, whose weights these sums are of, all have the same one."""
+        return sum(self.totals) ** 2 == n_rows * sum(self.squares)
+
     @property
     def n_effective(self) -> float:
         """Kish's effective number of samples, (sum w)^2 / sum w^2: what as many equal weights would be worth."""
@@ -112,7 +118,8 @@ class Weights:
     def sum_by_fold(self, folds: IntArray, n_folds: int) -> WeightSums:
         """Sums of the weights of each fold; folds are int64 of shape (n_rows,)."""
         parts = [self.units[folds == fold] for fold in range(n_folds)]
-        totals = tuple(int(part.sum()) for part in parts)
+        totals = tuple(sum_exactly(part) for part in parts)
+        check_total(sum(totals), self.decimals)
         return WeightSums(self.decimals, totals, tuple(sum_squares(part) for part in parts))
 
     @property
@@ -209,6 +216,11 @@ def check_total(total: float, decimals: int, name: str = "weight") -> None:
             f"{name} adds up to {float(total):.3g} units of 10**-{decimals}, which is not below 2**63 = 9.22e18; "
             "divide all weights by one number, or set weight_decimals of the schema lower"
         )
+
+
+def sum_exactly(units: IntArray) -> int:
+    """Sum of int64 at least 0, exactly, whether or not it fits into 63 bits."""
+    return (int((units >> 32).sum()) << 32) + int((units & 0xFFFFFFFF).sum())
 
 
 def sum_squares(units: IntArray) -> int:

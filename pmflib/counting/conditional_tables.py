@@ -25,13 +25,22 @@ from pmflib.core.blocks import Block, DenseBlock
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib.core.hashing import mix_hashes
 from pmflib.core.machine import count_processors
+from pmflib.core.weights import WeightSums
+from pmflib.counting.folds import count_in_samples
 from pmflib.counting.stored_pairs import merge_tables
 from pmflib.running.clients import Client, count_threads, find_memory
 from pmflib.running.maps import run_blocks
 from pmflib.running.memory import ClusterMemory, MemoryPlan
 from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import BLOCK_BYTES, BlockGroup, BlockReference, iterate_blocks
+from pmflib.store.sample_blocks import (
+    BLOCK_BYTES,
+    BlockGroup,
+    BlockReference,
+    add_sums,
+    iterate_blocks,
+    restore_units,
+)
 
 BitArray: TypeAlias = npt.NDArray[np.uint64]
 CodeSets: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
@@ -136,8 +145,14 @@ class StoredTableCounts:
         Samples of all blocks: more than ``n_rows`` where the budget was too small for them.
     n_blocks
         Blocks that were counted.
+    weights
+        What the weights of the samples counted add up to, where they have any: tables are then sums of weights, in its
+        unit.
     seconds
         What the plan says that counting them takes one core, seconds.
+    weights
+        What the weights of the samples counted add up to, where they have any: tables are then sums of weights, in its
+        unit.
     """
 
     tables: list[IntArray]
@@ -145,6 +160,11 @@ class StoredTableCounts:
     n_rows_of_all: int
     n_blocks: int
     seconds: float
+    weights: WeightSums | None = None
+
+    def to_samples(self) -> tuple[list[IntArray], int]:
+        """Tables in samples, and the number of all: see `count_in_samples`."""
+        return count_in_samples(self.tables, self.n_rows, self.weights)
 
 
 def count_tables(
@@ -155,7 +175,8 @@ def count_tables(
     Parameters
     ----------
     blocks
-        Valid samples, taken one at a time; of any size, dense or sparse. Rows count once each, whatever their weights.
+        Valid samples, taken one at a time; of any size, dense or sparse. Weights are whole numbers, of which a table
+        has the sums.
     schema
         Variables of the samples.
     requests
@@ -245,6 +266,7 @@ def count_stored_tables(
         sum(block.n_rows for block in filled),
         chosen.size,
         float(costs[chosen].sum()),
+        add_sums(filled[position] for position in chosen),
     )
 
 
@@ -293,7 +315,8 @@ def _count_runs(
 
 
 def _count_group(group: BlockGroup, plan: TablePlan) -> IntArray:
-    return _count(iterate_blocks(group), plan)
+    # weights are added up exactly, as whole numbers of units
+    return _count(iterate_blocks(_restore_units(group)), plan)
 
 
 def _count(blocks: Iterable[Block], plan: TablePlan) -> IntArray:
@@ -301,10 +324,35 @@ def _count(blocks: Iterable[Block], plan: TablePlan) -> IntArray:
     total = np.zeros(plan.n_cells, np.int64)
     waiting = _WaitingColumns(plan)
     for block in blocks:
+        if block.weights is not None:
+            _add_weighted(block, plan, total)
+            continue
         for tile in waiting.add(block):
             _add_tile(tile, plan, total)
     _add_tile(waiting.take(), plan, total)
     return total
+
+
+def _add_weighted(block: Block, plan: TablePlan, total: IntArray) -> None:
+    """Add the weights of samples, in units, to the cells of all tables, in place."""
+    assert block.weights is not None
+    codes, units = block.to_codes(plan.offsets), block.weights.astype(np.int64)
+    for given, tables in plan.by_given.items():
+        met = np.ones(len(codes), np.bool_)
+        for position, levels in given:
+            met &= np.isin(codes[:, position], levels)
+        for table in tables:
+            rows, cells = met.copy(), np.zeros(len(codes), np.int64)
+            for position, size in zip(table.targets, table.shape, strict=True):
+                rows &= codes[:, position] >= 0
+                cells = cells * size + codes[:, position]
+            np.add.at(total[table.start : table.stop], cells[rows], units[rows])
+
+
+def _restore_units(group: BlockGroup) -> BlockGroup:
+    """A group whose stored blocks are read with weights in units; blocks that are loaded have none."""
+    stored = restore_units(item for item in group if isinstance(item, BlockReference))
+    return stored or group
 
 
 @dataclass(frozen=True)

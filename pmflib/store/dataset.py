@@ -21,7 +21,17 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import find_local_path, name_for_workers
 from pmflib.store.file_digests import read_checked
 from pmflib.store.run_records import InputFile
-from pmflib.store.sample_blocks import BlockReference, list_blocks, read_block, read_sample_counts
+from pmflib.store.sample_blocks import (
+    SUMS,
+    BlockReference,
+    list_blocks,
+    pack_sums,
+    read_block,
+    read_sample_counts,
+    read_units,
+    sum_units,
+    unpack_sums,
+)
 
 SAMPLES = "samples"
 """Zarr group of blocks in the folder of a partition."""
@@ -35,7 +45,10 @@ BLOCKS = "blocks.parquet"
 BLOCKS_SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("partition", "start", "stop", "fold", "observed", "nbytes")]
 )
-"""Columns of the table of blocks: index of the partition, then the fields of `BlockReference`."""
+"""Columns of the table of blocks: index of the partition, then the fields of `BlockReference`; `SUMS` follow where
+samples have weights."""
+WEIGHTED_SCHEMA = pa.schema([*BLOCKS_SCHEMA, *((name, pa.int64()) for name in SUMS)])
+"""The same with these."""
 SUPERSEDED = "superseded.parquet"
 """Rows of partitions that are no samples of the dataset, in its folder."""
 SUPERSEDED_SCHEMA = pa.schema([("partition", pa.int64()), ("row", pa.int64())])
@@ -95,12 +108,18 @@ class Layer:
         """Leave out some rows more, int64, sorted."""
         gone = np.union1d(self.superseded, rows)
         sample_counts = read_sample_counts(find_local_path(self.path))
+        units = np.empty(0, np.int64)
+        if any(block.weights is not None for block in self.blocks):
+            units = read_units(find_local_path(self.path))
         blocks = []
         for block in self.blocks:
             dropped = replace(block, superseded=_take_between(gone, block.start, block.stop))
             if dropped.n_rows:
                 observed = int(sample_counts[dropped.rows, 2].sum())
-                blocks.append(replace(dropped, n_observed=observed))
+                weights = dropped.weights
+                if weights is not None:
+                    weights = sum_units(units[dropped.rows], weights.decimals)
+                blocks.append(replace(dropped, n_observed=observed, weights=weights))
         return replace(self, blocks=tuple(blocks), superseded=gone)
 
 
@@ -193,12 +212,16 @@ def write_layers(
     (path / CONTENT).write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
     # one table: stages that plan need not open every partition
     rows = [
-        (index, block.start, block.stop, block.fold, block.n_observed, block.nbytes)
+        (
+            *(index, block.start, block.stop, block.fold, block.n_observed, block.nbytes),
+            *(() if block.weights is None else pack_sums(block.weights)),
+        )
         for index, layer in enumerate(layers)
         for block in layer.blocks
     ]
-    columns = zip(BLOCKS_SCHEMA.names, zip(*rows, strict=True), strict=True) if rows else ()
-    table = pa.table(dict(columns), BLOCKS_SCHEMA) if rows else BLOCKS_SCHEMA.empty_table()
+    schema = WEIGHTED_SCHEMA if rows and len(rows[0]) > len(BLOCKS_SCHEMA) else BLOCKS_SCHEMA
+    columns = zip(schema.names, zip(*rows, strict=True), strict=True) if rows else ()
+    table = pa.table(dict(columns), schema) if rows else schema.empty_table()
     pq.write_table(table, path / BLOCKS, compression="zstd")
     gone = [layer.superseded for layer in layers]
     arrays = [
@@ -386,9 +409,10 @@ def _list_blocks(
         chosen = chosen.filter(pc.is_in(chosen["fold"], pa.array(list(folds), pa.int64())))
     found = []
     columns = chosen.to_pydict().values()
-    for index, start, stop, fold, n_observed, nbytes in zip(*columns, strict=True):
+    for index, start, stop, fold, n_observed, nbytes, *sums in zip(*columns, strict=True):
         gone = _take_between(superseded.get(index), start, stop)
-        block = BlockReference(paths[index], start, stop, fold, n_observed, nbytes, gone)
+        sizes = start, stop, fold, n_observed, nbytes
+        block = BlockReference(paths[index], *sizes, gone, unpack_sums(sums))
         found.append((index, block))
     return found
 

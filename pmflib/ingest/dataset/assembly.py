@@ -29,8 +29,9 @@ from pmflib.ingest.dataset.quarantine import (
     QuarantineWriter,
     raw_text,
 )
+from pmflib.ingest.dataset.sample_weights import find_decimals
 from pmflib.ingest.dataset.spill_lists import find_levels
-from pmflib.ingest.dataset.spills import Spill
+from pmflib.ingest.dataset.spills import WEIGHT, Spill
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import SampleWriter
 
@@ -150,7 +151,7 @@ def _assemble(
         block = _join_answers(rows, rank, kept, len(identifiers))
     else:
         kept, lost, winners, keys = _choose(np.arange(rank.size), [rank], policy)
-        block = DenseBlock(rows.values[kept])
+        block = DenseBlock(rows.values[kept], None if rows.weights is None else rows.weights[kept])
 
     def describe(indices: IntArray) -> list[str]:
         write = _describe_answers if rows.values.ndim == 1 else _describe_rows
@@ -184,7 +185,8 @@ def _assemble(
         len(block.indices) if isinstance(block, SparseBlock) else int((block.codes >= 0).sum())
     )
     sparse = observed < SPARSE_BELOW * block.n_rows * schema.n_variables
-    samples = SampleWriter(folder / "samples", schema, sparse=sparse)
+    decimals = find_decimals(schema, source_config)
+    samples = SampleWriter(folder / "samples", schema, sparse=sparse, weight_decimals=decimals)
     if block.n_rows:
         folds = find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)
         counts = np.column_stack(sizes)
@@ -198,7 +200,8 @@ class _Rows:
 
     ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
     (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's spill and
-    its number in the file; ``time_format`` says how times are written.
+    its number in the file; ``time_format`` says how times are written; ``weights`` are float64, whole numbers of units,
+    or None.
     """
 
     samples: pa.BinaryArray
@@ -208,6 +211,7 @@ class _Rows:
     numbers: IntArray
     names: Sequence[str]
     time_format: str = ""
+    weights: FloatArray | None = None
 
     def name_rows(self, indices: IntArray) -> list[tuple[str, int]]:
         """File of each row, and its number there."""
@@ -259,6 +263,7 @@ def _read_rows(
         whole["row"].to_numpy(),
         names,
         next(iter(formats), ""),
+        whole[WEIGHT].to_numpy().astype(np.float64) if WEIGHT in whole.column_names else None,
     )
 
 

@@ -42,6 +42,9 @@ MOST_SECTIONS = 64
 """Sections of an index, at most: each has the pages of about as many buckets. Who reads some buckets reads their
 sections alone."""
 
+WEIGHT = "weight"
+"""Column of rows whose samples have weights: int64, in units."""
+
 PAGE = np.dtype(
     [
         ("bucket", "<i8"),

@@ -16,6 +16,7 @@ from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError, StoreError
 from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.weights import WeightSums
 from pmflib.counting.conditional_tables import (
     StoredTableCounts,
     TableRequest,
@@ -23,6 +24,7 @@ from pmflib.counting.conditional_tables import (
     count_tables,
     plan_stored_tables,
 )
+from pmflib.counting.folds import count_in_samples
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.model.mixture import Mixture
@@ -31,7 +33,7 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import holds
 from pmflib.store.run_records import find_run_of
-from pmflib.store.sample_blocks import BlockReference
+from pmflib.store.sample_blocks import BlockReference, add_sums
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 CountSamples: TypeAlias = Callable[[Sequence[TableRequest]], tuple[Sequence[IntArray], int]]
@@ -237,12 +239,16 @@ def open_evidence(
         stored = StoredTables(store.locate(counts) / PAIRS)
         if stored.schema == schema:
             n_rows = int(stored.n_rows.sum())
+            if stored.weights is not None:
+                n_rows = round(stored.weights.n_effective)
             if schema.n_levels <= MAX_LEVELS:
                 read_pairs = cache(partial(_read_pairs, stored))
     if dataset is not None and (entry := store.find(dataset.identity)) is not None:
+        counted = _StoredCounts(store, dataset, schema, client, budget)
         if n_rows is None:
             n_rows = int(entry.summary["samples"])
-        counted = _StoredCounts(store, dataset, schema, client, budget)
+            weights = add_sums(counted.blocks)
+            n_rows = n_rows if weights is None else round(weights.n_effective)
     if n_rows is None:
         return None
     plan = None if counted is None else counted.plan
@@ -250,7 +256,7 @@ def open_evidence(
 
 
 def _read_pairs(stored: StoredTables) -> IntArray:
-    table: IntArray = PairCounts.add_up(stored).tables[0]
+    table: IntArray = PairCounts.add_up(stored).to_samples().tables[0]
     return table
 
 
@@ -271,7 +277,8 @@ class _StoredCounts:
             write_arrays(
                 folder / "tables", {"cells": (cells, ("cell",))}, {"kind": KIND, "units": "samples"}
             )
-            return {"samples": found.n_rows}
+            weights = None if found.weights is None else found.weights.to_json()
+            return {"samples": found.n_rows, **({} if weights is None else {"weights": weights})}
 
         try:
             entry = self.store.build(
@@ -284,7 +291,7 @@ class _StoredCounts:
         except StoreError:
             # a store that may only be read keeps nothing
             found = self._count(requests)
-            return found.tables, found.n_rows
+            return found.to_samples()
         folder = self.store.locate(entry.reference)
         cells = read_arrays(folder / "tables", ["cells"], kind=KIND)[0]["cells"]
         sizes = self.schema.cardinalities
@@ -293,7 +300,9 @@ class _StoredCounts:
         tables = [
             part.reshape(shape) for part, shape in zip(np.split(cells, ends), shapes, strict=True)
         ]
-        return tables, int(entry.summary["samples"])
+        known = entry.summary.get("weights")
+        weights = None if known is None else WeightSums.from_json(known)
+        return count_in_samples(tables, int(entry.summary["samples"]), weights)
 
     def plan(self, requests: Sequence[TableRequest]) -> float:
         """Seconds that counting takes one core, about; 0 of what was counted before."""
@@ -305,7 +314,7 @@ class _StoredCounts:
     def _plan(self, requests: Sequence[TableRequest]) -> float:
         digest = self.dataset.digest
         return plan_stored_tables(
-            self._blocks, self.schema, requests, budget=self.budget, digest=digest
+            self.blocks, self.schema, requests, budget=self.budget, digest=digest
         )
 
     def _list_options(self, requests: Sequence[TableRequest]) -> dict[str, Any]:
@@ -313,7 +322,8 @@ class _StoredCounts:
         return {"requests": asked, "budget": self.budget}
 
     @cached_property
-    def _blocks(self) -> list[BlockReference]:
+    def blocks(self) -> list[BlockReference]:
+        """Blocks of the dataset."""
         # with it comes pyarrow.compute, which takes longer to load than pairs to answer
         from pmflib.store.dataset import list_dataset_blocks
 
@@ -323,7 +333,7 @@ class _StoredCounts:
         client = self.client
         if client is not None and self._plan(requests) <= LOCAL_SECONDS:
             client = None
-        blocks, digest = self._blocks, self.dataset.digest
+        blocks, digest = self.blocks, self.dataset.digest
         return count_stored_tables(
             blocks, self.schema, requests, client=client, budget=self.budget, digest=digest
         )

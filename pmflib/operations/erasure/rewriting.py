@@ -64,6 +64,7 @@ from pmflib.store.file_digests import check_file
 from pmflib.store.sample_blocks import (
     BlockReference,
     SampleWriter,
+    add_sums,
     list_blocks,
     read_blocks,
     read_identifier_texts,
@@ -147,8 +148,10 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
     counts, samples = read_sample_counts(path), _read_samples(path)
     sizes, observed = counts[gone, :2].sum(axis=0, dtype=np.int64), int(counts[kept, 2].sum())
     sparse = observed < SPARSE_BELOW * int(kept.sum()) * schema.n_variables
-    writer = SampleWriter(folder / SAMPLES, schema, sparse=sparse)
     references = list_blocks(path)
+    sums = add_sums(references)
+    decimals = None if sums is None else sums.decimals
+    writer = SampleWriter(folder / SAMPLES, schema, sparse=sparse, weight_decimals=decimals)
     for reference, block in zip(references, read_blocks(references), strict=True):
         here = np.flatnonzero(kept[reference.start : reference.stop])
         if here.size:
