@@ -184,7 +184,6 @@ class PipelineConfig(Section):
         if self.source.weight is None:
             return self
         remedies = {
-            "model.rank = 'auto'": (self.model.rank == "auto", "give a number of latent states"),
             f"model.method = {self.model.method!r}": (
                 self.model.method in SAMPLE_METHODS,
                 "take a method of latent classes",

@@ -80,6 +80,11 @@ class WeightSums:
         squares = sum(self.squares)
         return sum(self.totals) ** 2 / squares if squares else 0.0
 
+    @property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return sum(self.totals) / 10.0**self.decimals
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; squares may be larger than a double holds, and are texts."""
         squares = [str(each) for each in self.squares]
@@ -161,16 +166,7 @@ def read_weights(
         If a weight is missing, 0, negative or infinite, is less than half a unit, or there are not as many as rows; if
         the sum of all, in units, is not below 2**63.
     """
-    try:
-        values = np.asarray(weight, np.float64)
-    except (TypeError, ValueError):
-        raise PmfError(
-            f"{name} has something that is no number; give a number for each row"
-        ) from None
-    if values.shape != (n_rows,):
-        raise PmfError(
-            f"{name} has shape {values.shape}; give one number for each of {n_rows} rows"
-        )
+    values = _read_numbers(weight, n_rows, name)
     if decimals is not None and not 0 <= decimals <= 18:
         raise PmfError(f"weight_decimals is {decimals}; give 0 to 18")
     bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
@@ -192,6 +188,37 @@ def read_weights(
     # in doubles, which do not overflow
     check_total(float(scaled.sum()), kept, name)
     return Weights(scaled.astype(np.int64), kept)
+
+
+def read_shares(weight: object | None, n_rows: int) -> FloatArray:
+    """Weights of rows of which some may be left out: float64 of shape (n_rows,), at least 0; 1 each for None.
+
+    Raises
+    ------
+    PmfError
+        If they are of another shape, or one is below 0 or not finite.
+    """
+    if weight is None:
+        return np.ones(n_rows)
+    weights = _read_numbers(weight, n_rows, "weight")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise PmfError("weight has a value that is missing or below 0; give 0 to leave a row out")
+    return weights
+
+
+def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
+    """Numbers, float64 of shape (n_rows,), whatever their values."""
+    try:
+        values = np.asarray(weight, np.float64)
+    except (TypeError, ValueError):
+        raise PmfError(
+            f"{name} has something that is no number; give a number for each row"
+        ) from None
+    if values.shape != (n_rows,):
+        raise PmfError(
+            f"{name} has shape {values.shape}; give one number for each of {n_rows} rows"
+        )
+    return values
 
 
 def find_decimals(values: FloatArray) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,8 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import Block, DenseBlock, concatenate_blocks
 from pmflib.core.errors import StoreError
 from pmflib.core.json_files import parse_json
+from pmflib.core.weights import WeightSums
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import find_local_path, name_for_workers
@@ -238,6 +241,17 @@ def write_layers(
     )
 
 
+def sum_weights(path: Path) -> WeightSums | None:
+    """What the weights of the samples of a dataset add up to, from what was written to its folder; None without any."""
+    table = pq.ParquetFile(path / BLOCKS).read()
+    if not table.num_rows or SUMS[0] not in table.column_names:
+        return None
+    # a sum at a time: that of all may be all that can be held
+    rows = zip(*(table[name].to_pylist() for name in SUMS), strict=True)
+    parts = [unpack_sums(row) for row in rows]
+    return functools.reduce(WeightSums.add, [each for each in parts if each is not None])
+
+
 def list_layers(store: Store, dataset: Reference) -> list[Layer]:
     """Partitions of a dataset, in order, with their blocks.
 
@@ -437,6 +451,13 @@ N_BLOCKS = 16
 def take_samples(
     blocks: Sequence[BlockReference], schema: Schema, n_samples: int, n_blocks: int = N_BLOCKS
 ) -> IntArray:
+    """Codes of what `take_block` gives: shape (at most n_samples, n_variables), -1 missing."""
+    return take_block(blocks, schema, n_samples, n_blocks).codes
+
+
+def take_block(
+    blocks: Sequence[BlockReference], schema: Schema, n_samples: int, n_blocks: int = N_BLOCKS
+) -> DenseBlock:
     """Read some samples of a dataset, from blocks spread over it.
 
     Parameters
@@ -452,7 +473,7 @@ def take_samples(
 
     Returns
     -------
-    Codes of shape (at most n_samples, n_variables), -1 missing.
+    At most n_samples samples, with the weights that their blocks are read with.
     """
     filled = [block for block in blocks if block.n_rows]
     positions = np.linspace(0, len(filled) - 1, min(max(n_blocks, N_BLOCKS), len(filled)))
@@ -460,6 +481,10 @@ def take_samples(
     # a few blocks may be small: the others give more
     is_all = sum(block.n_rows for block in chosen) <= n_samples
     share = n_samples if is_all else n_samples // len(chosen)
-    samples = [np.empty((0, schema.n_variables), schema.code_dtype)]
-    samples += [read_block(block).to_codes(schema.offsets)[:share] for block in chosen]
-    return np.concatenate(samples)
+    samples: list[Block] = [
+        DenseBlock(np.empty((0, schema.n_variables), schema.code_dtype)),
+        *(read_block(block).cut(0, min(share, block.n_rows)) for block in chosen),
+    ]
+    taken = concatenate_blocks(samples, schema.offsets)
+    assert isinstance(taken, DenseBlock)
+    return taken

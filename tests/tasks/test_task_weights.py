@@ -1,7 +1,10 @@
 """Weights of samples from a column of the files to counts, night by night."""
 
+import io
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
@@ -9,13 +12,16 @@ from pmflib.core.errors import ConfigError, PmfError, SchemaError
 from pmflib.counting.conditional_tables import TableRequest, count_stored_tables
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import read_blocks, scale_blocks
+from pmflib_flows.run_tables import make_run_tables
 from pmflib_tasks.count import count
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.ingest import ingest
+from pmflib_tasks.select import select
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 SIZES = [2, 3, 4]
@@ -200,6 +206,25 @@ def test_refine__equal_weights_are_no_weights(pipeline, tmp_path, workers):
     assert summary_of(config, scored)[measure] == summary_of(plain_config, expected)[measure]
 
 
+def test_select__the_rank_is_chosen_with_weights(pipeline, tmp_path, workers):
+    codes, weights = draw(800, 11)
+    (tmp_path / "data").mkdir()
+    sections = {"model": {"rank": "auto"}, "em": {"max_passes": 20}}
+    found = []
+    for given in (np.full(800, 3), weights, None):
+        if given is None:
+            (tmp_path / "data" / "a.csv").write_text(as_wide(codes))
+        else:
+            write_weighted(tmp_path / "data" / "a.csv", codes, given)
+        config = pipeline(make_schema(*SIZES), {} if given is None else {"weight": "w"}, **sections)
+        dataset, counts = count_all(config, workers)
+        found.append(summary_of(config, select.fn(config, dataset, counts, workers)))
+    equal, weighted, plain = found
+    assert equal["comparisons"] == plain["comparisons"]
+    assert weighted["comparisons"] != plain["comparisons"]
+    assert weighted["rank"] >= 1
+
+
 def test_refine__weights_are_those_of_samples_in_memory(pipeline, tmp_path, workers):
     rng = np.random.default_rng(9)
     codes, weights = draw(900, 9)
@@ -267,7 +292,7 @@ def test_answers_from_counts_are_weighted(pipeline, tmp_path, workers):
 @pytest.mark.parametrize(
     ("sections", "what"),
     [
-        ({"model": {"rank": "auto"}}, "model.rank = 'auto'"),
+        ({"model": {"rank": "auto", "dependence": "auto"}}, "model.dependence = 'auto'"),
         ({"model": {"rank": 2, "method": "traits"}}, "model.method = 'traits'"),
         ({"model": {"rank": 2, "dependence": "tree"}}, "model.dependence = 'tree'"),
         ({"em": {"target": "v1"}}, "em.target = 'v1'"),
@@ -276,3 +301,16 @@ def test_answers_from_counts_are_weighted(pipeline, tmp_path, workers):
 def test_config__what_takes_no_weights_refuses_them(sections, what, pipeline):
     with pytest.raises(ConfigError, match=f"does not go with {what}"):
         pipeline(make_schema(*SIZES), {"weight": "w"}, **sections)
+
+
+def test_ingest__the_account_has_what_weights_add_up_to(pipeline, tmp_path, workers):
+    codes, weights = draw(200, 12)
+    config = pipeline(make_schema(*SIZES), {"weight": "w"})
+    write_weighted(tmp_path / "data" / "a.csv", codes, weights)
+    account = DatasetAccount.from_json(summary_of(config, ingest.fn(config, workers)))
+    assert account.weights.total == pytest.approx(weights.sum())
+    assert account.weights.n_effective == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    facts = {"rows": account.to_json() | {"weights": account.weights.to_json()}}
+    shown = io.StringIO()
+    Console(file=shown, width=100).print(make_run_tables(facts | {"model": {}, "scores": {}})[0])
+    assert "effective samples (Kish)" in shown.getvalue()

@@ -23,6 +23,7 @@ from pmflib.ingest.dataset.accounts import (
     Account,
     DatasetAccount,
     StepSummary,
+    add_weights,
     carry_account,
     combine_accounts,
 )
@@ -58,6 +59,7 @@ from pmflib.store.dataset import (
     list_layers,
     open_layer,
     read_content,
+    sum_weights,
     write_layers,
 )
 from pmflib.store.file_digests import check_file
@@ -300,7 +302,7 @@ class Rewriter:
 
         def write(folder: Path, work: Path) -> Mapping[str, Any]:
             write_layers(folder, new_layers, account, steps, origin)
-            return account
+            return add_weights(account, sum_weights(folder))
 
         return store.build(
             "dataset",
