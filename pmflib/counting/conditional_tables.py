@@ -14,19 +14,18 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.core.arrays import IntArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import Block, DenseBlock
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib.core.hashing import mix_hashes
 from pmflib.core.machine import count_processors
 from pmflib.core.weights import WeightSums
-from pmflib.counting.folds import count_in_samples
 from pmflib.counting.stored_pairs import merge_tables
 from pmflib.running.clients import Client, count_threads, find_memory
 from pmflib.running.maps import run_blocks
@@ -35,10 +34,10 @@ from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,
-    BlockGroup,
     BlockReference,
     add_sums,
     iterate_blocks,
+    read_blocks,
     restore_units,
 )
 
@@ -71,6 +70,8 @@ SET_NS = 0.1
 """Nanoseconds of making a bit set, for each sample."""
 TABLE_NS = 2e4
 """Nanoseconds of a table for the samples that are counted at a time, however few."""
+SQUARES_BITS = 61
+"""Bits that sums of squared weights are kept with."""
 READ_BYTES = 650e6
 """Blocks that a core decompresses in a second, bytes in memory: as in the table of speeds of `pmf plan`."""
 
@@ -150,9 +151,8 @@ class StoredTableCounts:
         unit.
     seconds
         What the plan says that counting them takes one core, seconds.
-    weights
-        What the weights of the samples counted add up to, where they have any: tables are then sums of weights, in its
-        unit.
+    weighted
+        What the weights of the samples add up to, where they have any.
     """
 
     tables: list[IntArray]
@@ -160,11 +160,67 @@ class StoredTableCounts:
     n_rows_of_all: int
     n_blocks: int
     seconds: float
-    weights: WeightSums | None = None
+    weighted: WeightedTables | None = None
 
     def to_samples(self) -> tuple[list[IntArray], int]:
-        """Tables in samples, and the number of all: see `count_in_samples`."""
-        return count_in_samples(self.tables, self.n_rows, self.weights)
+        """Tables in samples, and the number of all: those of `WeightedTables` where samples have weights."""
+        if self.weighted is None:
+            return self.tables, self.n_rows
+        return self.weighted.to_samples(self.tables, self.n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedTables:
+    """Tables of sums of weights and of their squares, beside those of the numbers of samples.
+
+    Parameters
+    ----------
+    sums
+        int64 tables: weights of the samples of each cell, in units.
+    squares
+        int64 tables: squares of these weights, times 2 ** shift, each rounded.
+    shift
+        Such that squares of all samples fit into 62 bits: their sums are the same in any order.
+    totals
+        What the weights of all samples counted add up to.
+    """
+
+    sums: list[IntArray]
+    squares: list[IntArray]
+    shift: int
+    totals: WeightSums
+
+    def to_samples(self, tables: Sequence[IntArray], n_rows: int) -> tuple[list[Any], int]:
+        """Tables in effective samples, and the effective number of all so many rows.
+
+        A table has the shares of the weights, and the number of independent samples whose shares would vary as much:
+        by the linearised variance of a ratio, added up over the cells. It is another one for every table, and never
+        above the number of samples in it. Equal weights give the tables of samples, int64.
+
+        References
+        ----------
+        Kish (1965), Survey Sampling, for design effects; Wolter (2007), Introduction to Variance Estimation, chapter 6.
+        """
+        if self.totals.are_equal(n_rows):
+            return list(tables), n_rows
+        found = [
+            _find_effective(*each, self.shift)
+            for each in zip(tables, self.sums, self.squares, strict=True)
+        ]
+        return found, round(self.totals.n_effective)
+
+
+def _find_effective(rows: IntArray, sums: IntArray, squares: IntArray, shift: int) -> FloatArray:
+    """Shares of weights times the number of samples that they are worth: see `WeightedTables.to_samples`."""
+    total = float(sums.sum())
+    if not total:
+        return np.zeros(sums.shape)
+    shares, squared = sums / total, np.ldexp(squares.astype(np.float64), -shift)
+    spread = float((shares * (1 - shares)).sum())
+    variance = float((squared * (1 - 2 * shares) + shares**2 * squared.sum()).sum()) / total**2
+    # where all are in one cell, their number is Kish's
+    n = spread / variance if spread > 0 < variance else total**2 / float(squared.sum())
+    return np.asarray(shares * min(n, float(rows.sum())))
 
 
 def count_tables(
@@ -175,8 +231,7 @@ def count_tables(
     Parameters
     ----------
     blocks
-        Valid samples, taken one at a time; of any size, dense or sparse. Weights are whole numbers, of which a table
-        has the sums.
+        Valid samples, taken one at a time; of any size, dense or sparse. Rows count once each, whatever their weights.
     schema
         Variables of the samples.
     requests
@@ -253,20 +308,27 @@ def count_stored_tables(
     memory = ClusterMemory.here(n_threads=n_threads) if client is None else find_memory(client)
     memory.check(plan.plan_memory)
     filled, costs, chosen = _choose_blocks(references, plan, budget, digest)
-    total = np.zeros(plan.n_cells, np.int64)
+    sums = add_sums(filled[position] for position in chosen)
+    shift = None if sums is None else SQUARES_BITS - sums.squares[0].bit_length()
+    n_parts = 1 if shift is None else 3
+    total = np.zeros(n_parts * plan.n_cells, np.int64)
     if chosen.size:
         runs = [
             [filled[position] for position in chosen[start:stop]]
             for start, stop in plan_tasks(costs[chosen], n_threads).runs
         ]
-        total = _count_runs(client, runs, plan, n_threads)
+        total = _count_runs(client, runs, plan, n_threads, shift)
+    parts = [plan.split(part, requests) for part in np.split(total, n_parts)]
+    weighted = None
+    if sums is not None and shift is not None:
+        weighted = WeightedTables(parts[1], parts[2], shift, sums)
     return StoredTableCounts(
-        plan.split(total, requests),
+        parts[0],
         sum(filled[position].n_rows for position in chosen),
         sum(block.n_rows for block in filled),
         chosen.size,
         float(costs[chosen].sum()),
-        add_sums(filled[position] for position in chosen),
+        weighted,
     )
 
 
@@ -302,21 +364,30 @@ def _draw_blocks(costs: npt.NDArray[np.float64], budget: float, digest: str) -> 
 
 
 def _count_runs(
-    client: Client, runs: Sequence[Sequence[BlockReference]], plan: TablePlan, n_threads: int
+    client: Client,
+    runs: Sequence[Sequence[BlockReference]],
+    plan: TablePlan,
+    n_threads: int,
+    shift: int | None,
 ) -> IntArray:
     """Counts of runs of blocks, at least one, as `_count_group` has them, on workers or in threads."""
     if client is not None:
-        result_bytes = 8 * plan.n_cells
-        return run_blocks(
-            client, _count_group, runs, merge_tables, plan, result_bytes=result_bytes, name="tables"
-        )
+        options: dict[str, Any] = {"result_bytes": 8 * plan.n_cells, "name": "tables"}
+        return run_blocks(client, _count_group, runs, merge_tables, plan, shift, **options)
+    count = partial(_count_group, plan=plan, shift=shift)
     with ThreadPoolExecutor(n_threads, "tables") as pool:
-        return merge_tables(list(pool.map(_count_group, runs, [plan] * len(runs))))
+        return merge_tables(list(pool.map(count, runs)))
 
 
-def _count_group(group: BlockGroup, plan: TablePlan) -> IntArray:
+def _count_group(group: Sequence[BlockReference], plan: TablePlan, shift: int | None) -> IntArray:
+    """Cells of samples; with a shift, their weights and the squares of these follow, each as many."""
+    if shift is None:
+        return _count(iterate_blocks(group), plan)
+    total = np.zeros((3, plan.n_cells), np.int64)
     # weights are added up exactly, as whole numbers of units
-    return _count(iterate_blocks(_restore_units(group)), plan)
+    for block in read_blocks(restore_units(group)):
+        _add_weighted(block, plan, shift, total)
+    return total.reshape(-1)
 
 
 def _count(blocks: Iterable[Block], plan: TablePlan) -> IntArray:
@@ -324,19 +395,17 @@ def _count(blocks: Iterable[Block], plan: TablePlan) -> IntArray:
     total = np.zeros(plan.n_cells, np.int64)
     waiting = _WaitingColumns(plan)
     for block in blocks:
-        if block.weights is not None:
-            _add_weighted(block, plan, total)
-            continue
         for tile in waiting.add(block):
             _add_tile(tile, plan, total)
     _add_tile(waiting.take(), plan, total)
     return total
 
 
-def _add_weighted(block: Block, plan: TablePlan, total: IntArray) -> None:
-    """Add the weights of samples, in units, to the cells of all tables, in place."""
+def _add_weighted(block: Block, plan: TablePlan, shift: int, total: IntArray) -> None:
+    """Add samples, their weights in units and squares of these to the cells of all tables, in place."""
     assert block.weights is not None
-    codes, units = block.to_codes(plan.offsets), block.weights.astype(np.int64)
+    codes, squares = block.to_codes(plan.offsets), np.ldexp(block.weights**2, shift)
+    added = np.stack([np.ones(len(codes)), block.weights, np.rint(squares)]).astype(np.int64)
     for given, tables in plan.by_given.items():
         met = np.ones(len(codes), np.bool_)
         for position, levels in given:
@@ -346,13 +415,8 @@ def _add_weighted(block: Block, plan: TablePlan, total: IntArray) -> None:
             for position, size in zip(table.targets, table.shape, strict=True):
                 rows &= codes[:, position] >= 0
                 cells = cells * size + codes[:, position]
-            np.add.at(total[table.start : table.stop], cells[rows], units[rows])
-
-
-def _restore_units(group: BlockGroup) -> BlockGroup:
-    """A group whose stored blocks are read with weights in units; blocks that are loaded have none."""
-    stored = restore_units(item for item in group if isinstance(item, BlockReference))
-    return stored or group
+            for part, each in zip(total, added, strict=True):
+                np.add.at(part[table.start : table.stop], cells[rows], each[rows])
 
 
 @dataclass(frozen=True)

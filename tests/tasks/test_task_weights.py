@@ -282,11 +282,18 @@ def test_answers_from_counts_are_weighted(pipeline, tmp_path, workers):
     for row, unit in zip(codes, units, strict=True):
         if row[0] >= 0 and row[2] >= 0 and row[1] in (0, 2):
             expected[row[0], row[2]] += unit
-    assert (found.tables[0] == expected).all()
-    assert found.tables[1] == units.sum()
+    assert (found.weighted.sums[0] == expected).all()
+    assert found.weighted.sums[1] == units.sum()
+    assert found.tables[1] == 500
     tables, n = found.to_samples()
     assert n == round(weights.sum() ** 2 / (weights**2).sum())
     assert tables[1] == pytest.approx(n, abs=0.5)
+    # as a design of weights in memory has it, where each row is a unit
+    design = pmf.SurveyDesign(weights)
+    kept = (codes[:, [0, 2]] >= 0).all(axis=1) & np.isin(codes[:, 1], (0, 2))
+    cells = np.where(kept, 4 * codes[:, 0] + codes[:, 2], -1)
+    shares, worth = design.find_effective(cells, 8)
+    assert tables[0].ravel() == pytest.approx(shares * worth, rel=0.005)
 
 
 @pytest.mark.parametrize(

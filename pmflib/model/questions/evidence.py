@@ -20,11 +20,11 @@ from pmflib.core.weights import WeightSums
 from pmflib.counting.conditional_tables import (
     StoredTableCounts,
     TableRequest,
+    WeightedTables,
     count_stored_tables,
     count_tables,
     plan_stored_tables,
 )
-from pmflib.counting.folds import count_in_samples
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.model.mixture import Mixture
@@ -239,9 +239,11 @@ def open_evidence(
         stored = StoredTables(store.locate(counts) / PAIRS)
         if stored.schema == schema:
             n_rows = int(stored.n_rows.sum())
-            if stored.weights is not None:
+            is_weighted = stored.weights is not None and not stored.weights.are_equal(n_rows)
+            if stored.weights is not None and is_weighted:
                 n_rows = round(stored.weights.n_effective)
-            if schema.n_levels <= MAX_LEVELS:
+            # with weights, each table has an effective number of its own, which pairs do not have
+            if schema.n_levels <= MAX_LEVELS and not is_weighted:
                 read_pairs = cache(partial(_read_pairs, stored))
     if dataset is not None and (entry := store.find(dataset.identity)) is not None:
         counted = _StoredCounts(store, dataset, schema, client, budget)
@@ -273,12 +275,16 @@ class _StoredCounts:
     def __call__(self, requests: Sequence[TableRequest]) -> tuple[list[IntArray], int]:
         def write(folder: Path, work: Path) -> dict[str, Any]:
             found = self._count(requests)
-            cells = np.concatenate([table.ravel() for table in found.tables])
+            weighted = found.weighted
+            parts = [] if weighted is None else [*weighted.sums, *weighted.squares]
+            cells = np.concatenate([table.ravel() for table in (*found.tables, *parts)])
             write_arrays(
                 folder / "tables", {"cells": (cells, ("cell",))}, {"kind": KIND, "units": "samples"}
             )
-            weights = None if found.weights is None else found.weights.to_json()
-            return {"samples": found.n_rows, **({} if weights is None else {"weights": weights})}
+            facts: dict[str, Any] = {"samples": found.n_rows}
+            if (known := found.weighted) is not None:
+                facts |= {"weights": known.totals.to_json(), "shift": known.shift}
+            return facts
 
         try:
             entry = self.store.build(
@@ -296,13 +302,20 @@ class _StoredCounts:
         cells = read_arrays(folder / "tables", ["cells"], kind=KIND)[0]["cells"]
         sizes = self.schema.cardinalities
         shapes = [tuple(int(sizes[j]) for j in each.targets) for each in requests]
+        facts = entry.summary
+        if "weights" in facts:
+            shapes *= 3
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         tables = [
             part.reshape(shape) for part, shape in zip(np.split(cells, ends), shapes, strict=True)
         ]
-        known = entry.summary.get("weights")
-        weights = None if known is None else WeightSums.from_json(known)
-        return count_in_samples(tables, int(entry.summary["samples"]), weights)
+        n = int(facts["samples"])
+        if "weights" not in facts:
+            return tables, n
+        size = len(requests)
+        counted, sums, squares = (tables[k * size : (k + 1) * size] for k in range(3))
+        totals = WeightSums.from_json(facts["weights"])
+        return WeightedTables(sums, squares, facts["shift"], totals).to_samples(counted, n)
 
     def plan(self, requests: Sequence[TableRequest]) -> float:
         """Seconds that counting takes one core, about; 0 of what was counted before."""
