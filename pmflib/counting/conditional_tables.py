@@ -120,6 +120,25 @@ class TableRequest:
         """Positions of all variables that the table depends on."""
         return {*self.targets, *(position for position, _ in self.given)}
 
+    def find_cells(self, codes: IntArray, shape: Sequence[int]) -> tuple[IntArray, IntArray]:
+        """Rows that meet all conditions and have all targets, and the cell of each in the flat table.
+
+        Parameters
+        ----------
+        codes
+            Shape (n_rows, n_variables), -1 missing.
+        shape
+            Cardinalities of the targets.
+        """
+        meets, cells = np.ones(len(codes), np.bool_), np.zeros(len(codes), np.int64)
+        for position, levels in self.given:
+            meets &= np.isin(codes[:, position], levels)
+        for position, size in zip(self.targets, shape, strict=True):
+            meets &= codes[:, position] >= 0
+            cells = cells * size + codes[:, position]
+        rows = np.flatnonzero(meets)
+        return rows, cells[rows]
+
     def to_json(self) -> dict[str, Any]:
         """Targets and conditions as plain JSON types."""
         given = [[position, list(codes)] for position, codes in self.given]
@@ -183,34 +202,42 @@ class WeightedTables:
         Such that squares of all samples fit into 62 bits: their sums are the same in any order.
     totals
         What the weights of all samples counted add up to.
+    sizes
+        Independent samples that each table is worth by its sampling units, infinite where their totals do not vary;
+        None where units are not known.
     """
 
     sums: list[IntArray]
     squares: list[IntArray]
     shift: int
     totals: WeightSums
+    sizes: list[float] | None = None
 
     def to_samples(self, tables: Sequence[IntArray], n_rows: int) -> tuple[list[Any], int]:
         """Tables in effective samples, and the effective number of all so many rows.
 
         A table has the shares of the weights, and the number of independent samples whose shares would vary as much:
-        by the linearised variance of a ratio, added up over the cells. It is another one for every table, and never
-        above the number of samples in it. Equal weights give the tables of samples, int64.
+        by the linearised variance of a ratio, added up over the cells; of units, where these are known. It is another
+        one for every table, and never above the number of samples in it. Equal weights, without units, give the tables
+        of samples, int64.
 
         References
         ----------
         Kish (1965), Survey Sampling, for design effects; Wolter (2007), Introduction to Variance Estimation, chapter 6.
         """
-        if self.totals.are_equal(n_rows):
+        if self.sizes is None and self.totals.are_equal(n_rows):
             return list(tables), n_rows
+        sizes = [None] * len(self.sums) if self.sizes is None else self.sizes
         found = [
             _find_effective(*each, self.shift)
-            for each in zip(tables, self.sums, self.squares, strict=True)
+            for each in zip(tables, self.sums, self.squares, sizes, strict=True)
         ]
         return found, round(self.totals.n_effective)
 
 
-def _find_effective(rows: IntArray, sums: IntArray, squares: IntArray, shift: int) -> FloatArray:
+def _find_effective(
+    rows: IntArray, sums: IntArray, squares: IntArray, size: float | None, shift: int
+) -> FloatArray:
     """Shares of weights times the number of samples that they are worth: see `WeightedTables.to_samples`."""
     total = float(sums.sum())
     if not total:
@@ -220,6 +247,8 @@ def _find_effective(rows: IntArray, sums: IntArray, squares: IntArray, shift: in
     variance = float((squared * (1 - 2 * shares) + shares**2 * squared.sum()).sum()) / total**2
     # where all are in one cell, their number is Kish's
     n = spread / variance if spread > 0 < variance else total**2 / float(squared.sum())
+    if size is not None and math.isfinite(size):
+        n = size
     return np.asarray(shares * min(n, float(rows.sum())))
 
 
@@ -406,17 +435,10 @@ def _add_weighted(block: Block, plan: TablePlan, shift: int, total: IntArray) ->
     assert block.weights is not None
     codes, squares = block.to_codes(plan.offsets), np.ldexp(block.weights**2, shift)
     added = np.stack([np.ones(len(codes)), block.weights, np.rint(squares)]).astype(np.int64)
-    for given, tables in plan.by_given.items():
-        met = np.ones(len(codes), np.bool_)
-        for position, levels in given:
-            met &= np.isin(codes[:, position], levels)
-        for table in tables:
-            rows, cells = met.copy(), np.zeros(len(codes), np.int64)
-            for position, size in zip(table.targets, table.shape, strict=True):
-                rows &= codes[:, position] >= 0
-                cells = cells * size + codes[:, position]
-            for part, each in zip(total, added, strict=True):
-                np.add.at(part[table.start : table.stop], cells[rows], each[rows])
+    for request, table in plan.tables.items():
+        rows, cells = request.find_cells(codes, table.shape)
+        for part, each in zip(total, added, strict=True):
+            np.add.at(part[table.start : table.stop], cells, each[rows])
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ REASONS = {
     "unknown_variable": "a variable that the schema does not have",
     "bad_time": "a time that does not read",
     "bad_weight": "a weight that is no number above 0",
+    "no_unit": "no stratum or sampling unit",
     "unknown_level": "a value that is no level of its variable",
     "duplicate": "superseded by another answer of the same sample",
 }

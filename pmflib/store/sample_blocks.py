@@ -168,7 +168,7 @@ class SampleWriter:
         }
         self._group = create_group(path, {})
         self._pending: dict[
-            int, list[tuple[Block, IntArray, IntArray, npt.NDArray[np.object_]]]
+            int, list[tuple[Block, IntArray, IntArray, npt.NDArray[np.object_], IntArray]]
         ] = {}
         self._blocks: list[tuple[int, ...]] = []
         self._n_rows = 0
@@ -182,6 +182,7 @@ class SampleWriter:
         rows: IntArray,
         samples: npt.NDArray[np.object_] | None = None,
         sample_counts: IntArray | None = None,
+        units: IntArray | None = None,
     ) -> None:
         """Add samples.
 
@@ -199,6 +200,9 @@ class SampleWriter:
         sample_counts
             int32 of shape (n_rows, 2): encoded rows of the sources that each sample was made of, and how many of these
             are duplicates; None is one row each.
+        units
+            int64 of shape (n_rows, 2): hashes of the stratum and of the sampling unit of each sample; None of all calls
+            where they are not known.
         """
         if samples is None:
             samples = np.full(block.n_rows, b"", object)
@@ -211,21 +215,25 @@ class SampleWriter:
         for fold in np.unique(folds):
             mine = np.flatnonzero(folds == fold)
             waiting = self._pending.setdefault(int(fold), [])
-            waiting.append((block.take(mine), rows[mine], sample_counts[mine], samples[mine]))
+            drawn = np.empty((mine.size, 0), np.int64) if units is None else units[mine]
+            parts = rows[mine], sample_counts[mine], samples[mine], drawn
+            waiting.append((block.take(mine), *parts))
             if sum(part[0].n_rows for part in waiting) >= self.block_rows:
                 self._flush(int(fold), keep_rest=True)
 
     def _flush(self, fold: int, *, keep_rest: bool) -> None:
         blocks, *columns = zip(*self._pending.pop(fold), strict=True)
         whole = concatenate_blocks(blocks, self.schema.offsets)
-        row, counts, sample = map(np.concatenate, columns)
+        row, counts, sample, units = map(np.concatenate, columns)
         stop = whole.n_rows // self.block_rows * self.block_rows if keep_rest else whole.n_rows
         if stop:
             written = np.arange(stop)
-            self._write(fold, whole.take(written), row[:stop], counts[:stop], sample[:stop])
+            parts = row[:stop], counts[:stop], sample[:stop], units[:stop]
+            self._write(fold, whole.take(written), *parts)
         if stop < whole.n_rows:
             rest = np.arange(stop, whole.n_rows)
-            self._pending[fold] = [(whole.take(rest), row[stop:], counts[stop:], sample[stop:])]
+            left = row[stop:], counts[stop:], sample[stop:], units[stop:]
+            self._pending[fold] = [(whole.take(rest), *left)]
 
     def _write(
         self,
@@ -234,6 +242,7 @@ class SampleWriter:
         rows: IntArray,
         sample_counts: IntArray,
         identifiers: npt.NDArray[np.object_],
+        units: IntArray,
     ) -> None:
         """Write blocks of one fold: all at once, for every write of an array costs some milliseconds."""
         ends = [*range(self.block_rows, samples.n_rows, self.block_rows), samples.n_rows]
@@ -249,6 +258,8 @@ class SampleWriter:
         if self._decimals is not None:
             assert samples.weights is not None
             self._extend("weight", samples.weights.astype(np.int64), ("sample",))
+        if units.shape[1]:
+            self._extend("units", units, ("sample", "stratum unit"))
         whole = np.column_stack([sample_counts, observed]).astype(np.int32)
         self._extend("tally", whole, ("sample", "rows duplicates observed"))
         lengths = np.fromiter(map(len, identifiers), np.int32, len(identifiers))
@@ -291,7 +302,12 @@ class SampleWriter:
             codes = np.empty((0, self.schema.n_variables), self.schema.code_dtype)
             empty = DenseBlock(codes, None if self._decimals is None else np.empty(0))
             block = empty.to_sparse(self.schema.offsets) if self.sparse else empty
-            nothing = np.empty(0, np.int64), np.empty((0, 2), np.int32), np.empty(0, object)
+            nothing = (
+                np.empty(0, np.int64),
+                np.empty((0, 2), np.int32),
+                np.empty(0, object),
+                np.empty((0, 0), np.int64),
+            )
             self._write(0, block, *nothing)
             self._blocks.clear()
         names = "start stop fold observed nbytes"
@@ -468,6 +484,25 @@ def _read_rows(group: zarr.Group, start: int, last: BlockReference) -> Block:
     indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
     indices = read_array_rows(group, "indices", int(indptr[0]), int(indptr[-1]))
     return SparseBlock(indptr - indptr[0], indices, weights)
+
+
+def read_sampling_units(reference: BlockReference) -> IntArray | None:
+    """Hashes of the stratum and the sampling unit of each sample of a block: int64 of shape (n_rows, 2).
+
+    None where they are not known.
+
+    Raises
+    ------
+    StoreError
+        If the partition is gone or damaged.
+    """
+    path = find_local_path(reference.path)
+    with refuse_damage(path):
+        group = open_group(path)
+        if "units" not in group:
+            return None
+        found: IntArray = read_array_rows(group, "units", reference.start, reference.stop)
+    return found[reference.rows - reference.start]
 
 
 def read_units(path: Path) -> IntArray:

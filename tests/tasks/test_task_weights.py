@@ -11,12 +11,13 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, PmfError, SchemaError
 from pmflib.counting.conditional_tables import TableRequest, count_stored_tables
 from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.unit_tables import find_unit_sizes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.sample_blocks import read_blocks, scale_blocks
+from pmflib.store.sample_blocks import read_blocks, read_sampling_units, scale_blocks
 from pmflib_flows.run_tables import make_run_tables
 from pmflib_tasks.count import count
 from pmflib_tasks.evaluate import evaluate
@@ -321,3 +322,93 @@ def test_ingest__the_account_has_what_weights_add_up_to(pipeline, tmp_path, work
     shown = io.StringIO()
     Console(file=shown, width=100).print(make_run_tables(facts | {"model": {}, "scores": {}})[0])
     assert "effective samples (Kish)" in shown.getvalue()
+
+
+def draw_units(n_rows, n_units, seed):
+    """Codes that units differ in, weights, and region and school of each row."""
+    rng = np.random.default_rng(seed)
+    school = rng.integers(0, n_units, n_rows)
+    codes, weights = draw(n_rows, seed)
+    codes[:, 0] = np.where(rng.random(n_rows) < 0.7, school % 2, codes[:, 0])
+    return codes, weights, school % 3, school
+
+
+def write_designed(path, codes, weights, region, school, names=None):
+    lines = as_wide(codes, names).splitlines()
+    parts = zip(lines[1:], region, school, weights, strict=True)
+    rows = [f"{line},r{a},s{b},{weight}" for line, a, b, weight in parts]
+    path.write_text("\n".join([f"{lines[0]},region,school,w", *rows]) + "\n")
+
+
+DESIGN = {"weight": "w", "stratum": "region", "psu": "school"}
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_ingest__units_are_in_one_fold_each(named, pipeline, tmp_path, workers):
+    codes, weights, region, school = draw_units(600, 40, 13)
+    config = pipeline(make_schema(*SIZES), DESIGN | ({"sample": "id"} if named else {}))
+    for name, part in (("a", slice(300)), ("b", slice(300, 600))):
+        ids = [f"p{row}" for row in range(600)][part] if named else None
+        of_rows = codes[part], weights[part], region[part], school[part]
+        write_designed(tmp_path / "data" / f"{name}.csv", *of_rows, ids)
+    dataset = ingest.fn(config, workers)
+    blocks = list_dataset_blocks(Store(config.resolve("store")), dataset, None)
+    folds = {}
+    for block in blocks:
+        for stratum, unit in read_sampling_units(block).tolist():
+            folds.setdefault((stratum, unit), set()).add(block.fold)
+    assert len(folds) == len(set(school.tolist()))
+    assert all(len(each) == 1 for each in folds.values())
+    assert len(set.union(*folds.values())) == 4
+
+
+def test_answers_allow_for_units(pipeline, tmp_path, workers):
+    codes, weights, region, school = draw_units(600, 40, 14)
+    config = pipeline(make_schema(*SIZES), DESIGN, **EM)
+    write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school)
+    blocks = list_dataset_blocks(Store(config.resolve("store")), ingest.fn(config, workers), None)
+    request = TableRequest((0,), ((2, (0, 1, 3)),))
+    (found,) = find_unit_sizes(blocks, make_schema(*SIZES), [request])
+    cells = np.where(np.isin(codes[:, 2], (0, 1, 3)), codes[:, 0], -1)
+    by_units = pmf.SurveyDesign(weights, stratum=region, psu=school).find_effective(cells, 2)[1]
+    by_weights = pmf.SurveyDesign(weights).find_effective(cells, 2)[1]
+    assert found == pytest.approx(by_units)
+    assert found < 0.7 * by_weights
+
+
+def test_units__corner_cases(pipeline, tmp_path, workers):
+    codes, weights, _, school = draw_units(200, 9, 15)
+    config = pipeline(make_schema(*SIZES), DESIGN, **EM)
+    request = TableRequest((0,))
+
+    def find(region, school):
+        write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school)
+        dataset = ingest.fn(config, workers)
+        blocks = list_dataset_blocks(Store(config.resolve("store")), dataset, None)
+        return find_unit_sizes(blocks, make_schema(*SIZES), [request]), summary_of(config, dataset)
+
+    one = np.zeros(200, int)
+    # a single unit shows no spread
+    assert find(one, one)[0] is None
+    in_one_stratum = pmf.SurveyDesign(weights, psu=school).find_effective(codes[:, 0], 2)[1]
+    assert find(one, school)[0] == pytest.approx([in_one_stratum])
+    # a stratum with a single unit is taken with another
+    lone = (school == 0).astype(int)
+    joined = pmf.SurveyDesign(weights, stratum=lone, psu=school).find_effective(codes[:, 0], 2)[1]
+    assert find(lone, school)[0] == pytest.approx([joined])
+    text = (tmp_path / "data" / "a.csv").read_text().replace(",s3,", ",,", 1)
+    (tmp_path / "data" / "a.csv").write_text(text)
+    assert summary_of(config, ingest.fn(config, workers))["reasons"] == {"no_unit": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"psu": "school"}, "psu = 'school' needs weight"),
+        ({"weight": "w", "stratum": "region"}, "stratum = 'region' needs psu"),
+        ({"weight": "w", "replicates": "W_FSTR*"}, "replicates"),
+    ],
+)
+def test_config__designs_that_are_not_whole(given, what, pipeline):
+    with pytest.raises(ConfigError, match=what):
+        pipeline(make_schema(*SIZES), given)

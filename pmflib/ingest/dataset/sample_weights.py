@@ -1,7 +1,8 @@
-"""Weights of wide rows: a column of numbers, kept as whole numbers of a stated unit."""
+"""How wide rows were drawn: weights, kept as whole numbers of a stated unit, and strata and sampling units."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -10,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pmflib.config import SourceConfig
-from pmflib.core.arrays import FloatArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import SchemaError
+from pmflib.core.hashing import assign_folds, mix_hashes
 from pmflib.core.weights import LARGEST, MOST_DECIMALS
 from pmflib.ingest.chunks import RawRows
+from pmflib.ingest.dataset.identifiers import read_identifiers
 from pmflib.ingest.dataset.row_screening import RowDecisions
 from pmflib.schema import Schema
 
@@ -40,6 +43,53 @@ def name_unit(schema: Schema, config: SourceConfig) -> dict[str, int]:
     """Option of what is made of samples with weights: how many decimals these are kept with. None without weights."""
     decimals = find_decimals(schema, config)
     return {} if decimals is None else {"weight_decimals": decimals}
+
+
+def read_units(
+    raw: RawRows, columns: Sequence[str], config: SourceConfig, decisions: RowDecisions
+) -> IntArray | None:
+    """Read strata and sampling units of a batch of rows, and mark the rows that have none.
+
+    Parameters
+    ----------
+    raw
+        The rows.
+    columns
+        Names of their columns.
+    config
+        Names the columns of strata and units.
+    decisions
+        Decisions on the rows.
+
+    Returns
+    -------
+    int64 of shape (n_rows, 2): hashes of the stratum, 0 where none are named, and of the unit within it. None where no
+    units are named.
+    """
+    if config.psu is None:
+        return None
+    found = [np.zeros(raw.batch.num_rows, np.uint64)]
+    for name in (config.stratum, config.psu):
+        if name is None:
+            continue
+        position = columns.index(name)
+        texts = read_identifiers(raw.batch.column(position))
+        decisions.mark(texts.undecodable, "undecodable", position)
+        decisions.mark(texts.absent, "no_unit", position)
+        # a unit is one within its stratum
+        found.append(mix_hashes(texts.hashes ^ mix_hashes(found[-1])))
+    strata = found[1] if config.stratum is not None else found[0]
+    return np.column_stack([strata, found[-1]]).view(np.int64)
+
+
+def assign_unit_folds(units: IntArray, n_folds: int) -> IntArray:
+    """Fold of each sample by its unit, whichever file it is from: int64 of shape (n_rows,)."""
+    return assign_folds(units[:, 1].view(np.uint64), n_folds)
+
+
+def list_design_columns(config: SourceConfig) -> list[str]:
+    """Columns that say how rows were drawn; the weights come last."""
+    return [name for name in (config.stratum, config.psu, config.weight) if name is not None]
 
 
 def read_weight_column(

@@ -45,6 +45,9 @@ sections alone."""
 WEIGHT = "weight"
 """Column of rows whose samples have weights: int64, in units."""
 
+UNITS = ("stratum", "unit")
+"""Columns of rows whose samples were drawn in units: int64, hashes of the stratum and of the unit within it."""
+
 PAGE = np.dtype(
     [
         ("bucket", "<i8"),

@@ -23,8 +23,14 @@ from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.dataset.identifiers import as_binary, count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
-from pmflib.ingest.dataset.sample_weights import find_decimals, read_weight_column
-from pmflib.ingest.dataset.spills import WEIGHT, SpillWriter
+from pmflib.ingest.dataset.sample_weights import (
+    assign_unit_folds,
+    find_decimals,
+    list_design_columns,
+    read_units,
+    read_weight_column,
+)
+from pmflib.ingest.dataset.spills import UNITS, WEIGHT, SpillWriter
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema
@@ -90,7 +96,7 @@ def encode_wide(
     ignored = list_ignored(source, schema, source_config)
     encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
     decimals, names = find_decimals(schema, source_config), schema.names
-    columns = [*names, *([] if source_config.weight is None else [source_config.weight])]
+    columns = list(dict.fromkeys([*names, *list_design_columns(source_config)]))
     samples = SampleWriter(folder / "samples", schema, sparse=False, weight_decimals=decimals)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
         screen = Screen(source, source_config, policy, quarantine)
@@ -99,12 +105,17 @@ def encode_wide(
         ):
             decisions = RowDecisions(raw.batch.num_rows)
             weights = read_weight_column(raw, decimals, decisions)
+            units = read_units(raw, columns, source_config, decisions)
             kept, codes = encoder.encode(raw, decisions, screen)
             level_counts += encoder.count_levels(codes)
             if kept.size:
                 rows = raw.rows[kept]
+                folds = assign_folds(rows, n_folds, seed)
+                if units is not None:
+                    units = units[kept]
+                    folds = assign_unit_folds(units, n_folds)
                 block = DenseBlock(codes, None if weights is None else weights[kept])
-                samples.append(block, assign_folds(rows, n_folds, seed), rows)
+                samples.append(block, folds, rows, units=units)
     np.save(folder / LEVEL_COUNTS, level_counts)
     return StepSummary(screen.account, source.name, ignored, written=samples.close())
 
@@ -156,13 +167,14 @@ def spill_wide(
     ignored = list_ignored(source, schema, source_config)
     encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
     forms = Counter[str]()
-    columns = list(dict.fromkeys([*schema.names, source_config.sample]))
+    design = list_design_columns(source_config)
+    columns = list(dict.fromkeys([*schema.names, source_config.sample, *design]))
     index = columns.index(source_config.sample)
     decimals = find_decimals(schema, source_config)
-    columns += [] if source_config.weight is None else [source_config.weight]
     width = schema.n_variables * schema.code_dtype.itemsize
     fields = [("sample", pa.binary()), ("codes", pa.binary(width)), ("row", pa.int64())]
     fields += [] if decimals is None else [(WEIGHT, pa.int64())]
+    fields += [] if source_config.psu is None else [(name, pa.int64()) for name in UNITS]
     spill = SpillWriter(folder, pa.schema(fields), n_buckets)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
@@ -177,12 +189,15 @@ def spill_wide(
             decisions.mark(identifiers.undecodable, "undecodable", index)
             decisions.mark(identifiers.absent, "no_sample", index)
             weights = read_weight_column(raw, decimals, decisions)
+            units = read_units(raw, columns, source_config, decisions)
             kept, codes = encoder.encode(raw, decisions, screen)
             level_counts += encoder.count_levels(codes)
             texts = identifiers.texts.take(pa.array(kept))
             forms.update(count_forms(texts))
             arrays = [texts, _pack(codes, width), pa.array(raw.rows[kept])]
             arrays += [] if weights is None else [pa.array(weights[kept].astype(np.int64))]
+            if units is not None:
+                arrays += [pa.array(np.ascontiguousarray(part)) for part in units[kept].T]
             if kept.size:
                 rows = pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
                 spill.append(identifiers.hashes[kept], rows)
@@ -221,7 +236,7 @@ def list_ignored(
                 + (f"; did you mean {close}?" if close else ".")
                 + " Rename the column or the variable, or take the variable out of the schema"
             )
-    used = {*schema.names, config.sample, config.weight}
+    used = {*schema.names, config.sample, *list_design_columns(config)}
     return [name for name in header if name not in used]
 
 

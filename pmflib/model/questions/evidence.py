@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,6 +27,7 @@ from pmflib.counting.conditional_tables import (
 )
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
+from pmflib.counting.unit_tables import find_unit_sizes
 from pmflib.model.mixture import Mixture
 from pmflib.running.clients import Client
 from pmflib.schema import Schema
@@ -239,8 +240,10 @@ def open_evidence(
         stored = StoredTables(store.locate(counts) / PAIRS)
         if stored.schema == schema:
             n_rows = int(stored.n_rows.sum())
-            is_weighted = stored.weights is not None and not stored.weights.are_equal(n_rows)
-            if stored.weights is not None and is_weighted:
+            is_weighted = stored.weights is not None and (
+                not stored.weights.are_equal(n_rows) or _has_units(store, dataset)
+            )
+            if stored.weights is not None:
                 n_rows = round(stored.weights.n_effective)
             # with weights, each table has an effective number of its own, which pairs do not have
             if schema.n_levels <= MAX_LEVELS and not is_weighted:
@@ -255,6 +258,15 @@ def open_evidence(
         return None
     plan = None if counted is None else counted.plan
     return Evidence(schema, n_rows, read_pairs, counted, plan)
+
+
+def _has_units(store: Store, dataset: Reference | None) -> bool:
+    """Whether samples of a dataset were drawn in units."""
+    from pmflib.store.dataset import read_content
+
+    if dataset is None or store.find(dataset.identity) is None:
+        return False
+    return "psu" in read_content(store, dataset)["origin"].get("source", {})
 
 
 def _read_pairs(stored: StoredTables) -> IntArray:
@@ -284,6 +296,7 @@ class _StoredCounts:
             facts: dict[str, Any] = {"samples": found.n_rows}
             if (known := found.weighted) is not None:
                 facts |= {"weights": known.totals.to_json(), "shift": known.shift}
+                facts |= {"sizes": _list_known(known.sizes)}
             return facts
 
         try:
@@ -315,7 +328,10 @@ class _StoredCounts:
         size = len(requests)
         counted, sums, squares = (tables[k * size : (k + 1) * size] for k in range(3))
         totals = WeightSums.from_json(facts["weights"])
-        return WeightedTables(sums, squares, facts["shift"], totals).to_samples(counted, n)
+        known = facts["sizes"]
+        worth = None if known is None else [math.inf if each is None else each for each in known]
+        weighted = WeightedTables(sums, squares, facts["shift"], totals, worth)
+        return weighted.to_samples(counted, n)
 
     def plan(self, requests: Sequence[TableRequest]) -> float:
         """Seconds that counting takes one core, about; 0 of what was counted before."""
@@ -347,6 +363,16 @@ class _StoredCounts:
         if client is not None and self._plan(requests) <= LOCAL_SECONDS:
             client = None
         blocks, digest = self.blocks, self.dataset.digest
-        return count_stored_tables(
+        found = count_stored_tables(
             blocks, self.schema, requests, client=client, budget=self.budget, digest=digest
         )
+        # some of the blocks do not hold all of a unit
+        if found.weighted is None or found.n_rows < found.n_rows_of_all:
+            return found
+        sizes = find_unit_sizes(blocks, self.schema, requests)
+        return replace(found, weighted=replace(found.weighted, sizes=sizes))
+
+
+def _list_known(sizes: Sequence[float] | None) -> list[float | None] | None:
+    """Sizes as plain JSON types: one that is infinite is None."""
+    return None if sizes is None else [each if math.isfinite(each) else None for each in sizes]

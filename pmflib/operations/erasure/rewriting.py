@@ -71,6 +71,7 @@ from pmflib.store.sample_blocks import (
     read_blocks,
     read_identifier_texts,
     read_sample_counts,
+    read_sampling_units,
 )
 from pmflib.store.zarr_arrays import read_arrays
 
@@ -159,8 +160,14 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
         if here.size:
             rows_here = here + reference.start
             folds = np.full(here.size, reference.fold, np.int64)
+            units = read_sampling_units(reference)
             writer.append(
-                block.take(here), folds, rows[rows_here], samples[rows_here], counts[rows_here, :2]
+                block.take(here),
+                folds,
+                rows[rows_here],
+                samples[rows_here],
+                counts[rows_here, :2],
+                None if units is None else units[here],
             )
     hashes = np.load(old / QUARANTINE_HASHES, allow_pickle=False)
     # the rejected rows of a partition are duplicates: each is of a sample that it holds
