@@ -99,7 +99,7 @@ def list_label_blocks(
                 block.n_observed,
                 block.nbytes,
                 block.superseded,
-                levels,
+                levels=levels,
             )
             for block in layer.blocks
             if chosen is None or block.fold in chosen
