@@ -324,8 +324,8 @@ def add_weighted_rows(
     Notes
     -----
     Groups of variables are counted together, in tables that a cache holds, where enough is observed. Rows are counted
-    once for each binary digit of their weight that is 1, by the kernel that suits them, where that is less work: of many
-    variables, and weights of few digits. Else weights are scattered.
+    once for each binary digit of their weight that is 1, by the kernel that suits them, where that is less work: of
+    many variables, and weights of few digits. Else weights are scattered.
     """
     sample = block.take(rows[:: max(1, rows.size // SAMPLED_ROWS)])
     work = replace(measure_work(sample, offsets), n_rows=rows.size)
@@ -359,7 +359,7 @@ def _list_digits(units: IntArray) -> list[int]:
 
 
 def _estimate_joined(sample: DenseBlock, n_rows: int, offsets: IntArray) -> float:
-    """Nanoseconds that groups of variables take; infinite where a variable has more levels than a cache holds pairs of."""
+    """Nanoseconds that groups of variables take; infinite where the pairs of a variable's levels fill a cache."""
     from pmflib.kernels.joined_variables import JOINED_ROWS, find_bases, group_variables
 
     bases = find_bases(sample.codes, offsets)

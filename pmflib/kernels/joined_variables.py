@@ -1,8 +1,8 @@
 """Sums of weights over pairs, where a weight has too many digits for bit planes: by groups of variables.
 
 What a row holds of some variables is numbered as one. Weights are added up over the numbers of two such groups, in a
-table that the fastest cache holds: one addition to memory for all pairs of the variables of the two. The tables of these
-pairs are sums over it afterwards, which take the time of some hundred rows.
+table that the fastest cache holds: one addition to memory for all pairs of the variables of the two. The tables of
+these pairs are sums over it afterwards, which take the time of some hundred rows.
 """
 
 import numpy as np
@@ -28,8 +28,8 @@ def join_codes(codes, rows, firsts, bases, joined, lowest):  # type: ignore[no-u
 
     codes: signed integers (n_all, n_variables), -1 missing. rows: int64 (n_rows,). firsts: int64 (n_groups + 1,), first
     variable of each group. bases: int16 (n_variables,), numbers of a variable: its levels, and a last one for missing
-    where any is. joined: int16 (n_groups, n_rows), overwritten; the first variable of a group counts most. lowest: int16
-    (n_variables,), overwritten by the least code of each: numbers are wrong where one is missing that has no number.
+    where any is. joined: int16 (n_groups, n_rows), overwritten; the first variable of a group counts most. lowest:
+    int16 (n_variables,), overwritten by the least code of each: numbers are wrong where one is missing that has none.
     """
     lowest[:] = 0
     near = np.empty((CODED_ROWS, codes.shape[1]), codes.dtype)
@@ -193,7 +193,7 @@ def add_joined(
     offsets
         int64 of shape (n_variables + 1,).
     table
-        int64 of shape (n_levels, n_levels); its upper triangle grows by what `pmflib.kernels.scatter.add_weighted` adds.
+        int64 of shape (n_levels, n_levels); its upper triangle grows as by `pmflib.kernels.scatter.add_weighted`.
 
     Notes
     -----
