@@ -33,6 +33,8 @@ SPREAD = 0.25
 OVERSAMPLED = 3.0
 """Times as often as the others people of the second class are drawn."""
 SCHEMA = pmf.Schema.from_cardinalities([2] * N_QUESTIONS)
+PRINTED = 100
+"""Surveys after which coverage so far is printed."""
 QUESTIONS = ("P(v0=1)", "P(v1=1 | v0=1)")
 
 
@@ -86,10 +88,13 @@ def measure_coverage(n_surveys: int) -> None:
         survey = draw_survey(truth, seed)
         for kind, find in kinds.items():
             for name, share in find(*survey).items():
-                sums[kind][name] = sums[kind].get(name, 0.0) + share / n_surveys
-    print(f"{n_surveys} surveys; intervals of 95 % that hold the truth")
-    for kind, found in sums.items():
-        print(f"  {kind:10}", "  ".join(f"{name} {share:.3f}" for name, share in found.items()))
+                sums[kind][name] = sums[kind].get(name, 0.0) + share
+        if (seed + 1) % PRINTED and seed + 1 < n_surveys:
+            continue
+        print(f"{seed + 1} surveys; intervals of 95 % that hold the truth")
+        for kind, found in sums.items():
+            shares = (f"{name} {total / (seed + 1):.3f}" for name, total in found.items())
+            print(f"  {kind:10}", "  ".join(shares), flush=True)
 
 
 def measure(
