@@ -46,7 +46,8 @@ def test_add_joined__sums_are_those_of_the_scatter_over_several_parts(sizes, n_r
 
 def test_add_joined__without_rows_adds_nothing():
     table = np.zeros((5, 5), np.int64)
-    add_joined(np.empty((0, 2), np.int8), *np.empty((2, 0), np.int64), np.array([0, 2, 5]), table)
+    none = np.empty(0, np.int64)
+    add_joined(np.empty((0, 2), np.int8), none, none, np.array([0, 2, 5]), table)
     assert not table.any()
 
 
