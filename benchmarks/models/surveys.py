@@ -10,9 +10,9 @@ times as often, which their weights undo. `coverage` fits each survey as if its 
 its weights alone, and with its design, and counts the intervals of 95 % that hold the truth: shares of classes,
 probabilities given the class, PMFs of single questions and answers given another one. `cost` has CPU seconds of
 counting with weights next to without, and of a fit with errors by replicates next to the fit. `scale` has those of a
-survey of 80 questions and many people with 80 replicate weights, and the memory: a fit without weights, one with, errors
-of all parameters, and of answers. `stepmix` fits the same weighted survey by StepMix, and prints the largest difference
-of a parameter.
+survey of 80 questions and many people with 80 replicate weights, and the memory: a fit without weights, one with,
+errors of all parameters, and of answers. `stepmix` fits the same weighted survey by StepMix, and prints the largest
+difference of a parameter.
 """
 
 from __future__ import annotations
