@@ -266,7 +266,7 @@ def _reach(block: DenseBlock, small: JointPMF, starts: list[JointPMF]) -> JointP
 
 def _find_weights(block: DenseBlock, large: JointPMF, small: JointPMF) -> FloatArray:
     """Weights of the squares whose sum is the law of the ratio: float64 of shape (n_weights,), some below 0."""
-    block, roots, scores = block[(block.codes >= 0).any(axis=1)], [], []
+    block, roots, scores = block[np.flatnonzero((block.codes >= 0).any(axis=1))], [], []
     for model in (large, small):
         parameters = model.parameters
         solved = invert_information(model, sum_information([block], parameters))

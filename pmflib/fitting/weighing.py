@@ -114,16 +114,20 @@ def _weigh_designed(
     if first.is_simple and second.is_simple:
         return weigh_model(model, *samples, rng=rng)
     schema = model.schema
-    codes = [
+    seen, unseen = (
         weigh_block(schema.encode(each), design).codes
         for each, design in zip(samples, (first, second), strict=True)
-    ]
-    counts = [
-        lambda requests, own=own, design=design: count_designed(own, schema, design, requests)[0]
-        for own, design in zip(codes, (first, second), strict=True)
-    ]
+    )
+
+    def count_seen(requests: Sequence[TableRequest]) -> list[IntArray]:
+        return count_designed(seen, schema, first, requests)[0]
+
+    def count_unseen(requests: Sequence[TableRequest]) -> list[IntArray]:
+        return count_designed(unseen, schema, second, requests)[0]
+
     n_seen = round(first.weights.n_effective)
-    return _keep(model, learn_equivalent_samples(model, codes[1], *counts, n_seen, rng))
+    found = learn_equivalent_samples(model, unseen, count_seen, count_unseen, n_seen, rng)
+    return _keep(model, found)
 
 
 def _take(samples: object, most: int) -> object:

@@ -1,5 +1,7 @@
 """Weights in comparisons of groups, tests of the number of classes, residuals, traits and what a model is worth."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ def list_statistics(residuals):
 def test_fit_groups__weights_make_shares_and_likelihoods_those_of_effective_samples():
     codes, weight = draw()
     group = np.where(np.arange(600) % 3 == 0, "a", "b")
-    options = {"schema": SCHEMA, "free": ["v0"]}
+    options: dict[str, Any] = {"schema": SCHEMA, "free": ["v0"]}
     plain = pmf.fit_groups(codes, group, 2, **options)
     equal = pmf.fit_groups(codes, group, 2, weight=np.full(600, 0.3), **options)
     weighted = pmf.fit_groups(codes, group, 2, weight=weight, **options)
@@ -70,7 +72,7 @@ def test_bivariate_residuals__of_weighted_samples_are_those_of_the_fit():
 
 def test_fit_traits__weights_make_the_states_as_probable_as_people():
     codes, weight = draw()
-    options = {"dimensions": 0, "n_states": 40, "passes": 4, "shrinkage": 1.0}
+    options: dict[str, Any] = {"dimensions": 0, "n_states": 40, "passes": 4, "shrinkage": 1.0}
     plain = pmf.fit_traits(codes, SCHEMA, **options)
     equal = pmf.fit_traits(codes, SCHEMA, weight=np.full(600, 9.0), **options)
     weighted = pmf.fit_traits(codes, SCHEMA, weight=weight, **options)
@@ -99,13 +101,15 @@ def test_weigh_model__is_in_effective_samples():
     seen, unseen = slice(0, 1000), slice(1000, None)
     model = pmf.fit_em(codes[seen], rank=2, schema=SCHEMA, weight=weight[seen]).model
     designs = [pmf.SurveyDesign(weight[rows]) for rows in (seen, unseen)]
-    options = dict(zip(("design", "unseen_design"), designs, strict=True))
+    options: dict[str, Any] = dict(zip(("design", "unseen_design"), designs, strict=True))
     found = pmf.weigh_model(model, codes[seen], codes[unseen], **options)
     kish = weight[seen].sum() ** 2 / (weight[seen] ** 2).sum()
     learnt = found.origin["equivalent_samples"]
     assert learnt["largest"] == pytest.approx(10 * round(kish))
     plain = pmf.weigh_model(model, codes[seen], codes[unseen])
-    even = {name: pmf.SurveyDesign(np.full(design.n_rows, 3)) for name, design in options.items()}
+    even: dict[str, Any] = {
+        name: pmf.SurveyDesign(np.full(design.n_rows, 3)) for name, design in options.items()
+    }
     same = pmf.weigh_model(model, codes[seen], codes[unseen], **even)
     assert same.origin == plain.origin
     assert learnt != plain.origin["equivalent_samples"]
