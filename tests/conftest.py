@@ -46,7 +46,9 @@ class Failures:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self.terminal.write_line(f"\n{report.nodeid} failed in its {report.when}:\n{report.longreprtext[-4000:]}")
+            self.terminal.write_line(
+                f"\n{report.nodeid} failed in its {report.when}:\n{report.longreprtext[-4000:]}"
+            )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -145,6 +145,12 @@ class SurveyDesign:
         return int(self.units.max()) + 1
 
     @property
+    def is_simple(self) -> bool:
+        """Whether all rows have one weight, and each is a unit of one stratum: that of no design."""
+        is_alone = self.replicates is None and self.n_strata == 1 and self.n_units == self.n_rows
+        return is_alone and self.weights.scale() is None
+
+    @property
     def degrees(self) -> int:
         """Degrees of freedom of a variance: units less strata; replicates, less 1 where all are of one stratum."""
         if self.replicates is None:

@@ -120,17 +120,17 @@ class Weights:
         """Whether all are 1."""
         return bool((self.units == 10**self.decimals).all())
 
-    def sum_by_fold(self, folds: IntArray, n_folds: int) -> WeightSums:
-        """Sums of the weights of each fold; folds are int64 of shape (n_rows,)."""
-        parts = [self.units[folds == fold] for fold in range(n_folds)]
-        totals = tuple(sum_exactly(part) for part in parts)
-        check_total(sum(totals), self.decimals)
-        return WeightSums(self.decimals, totals, tuple(sum_squares(part) for part in parts))
+    @property
+    def sums(self) -> WeightSums:
+        """Sums of the weights, as of one fold."""
+        total = sum_exactly(self.units)
+        check_total(total, self.decimals)
+        return WeightSums(self.decimals, (total,), (sum_squares(self.units),))
 
     @property
     def n_effective(self) -> float:
         """Kish's effective number of samples."""
-        return self.sum_by_fold(np.zeros(len(self.units), np.int64), 1).n_effective
+        return self.sums.n_effective
 
     def scale(self) -> FloatArray | None:
         """Number of samples that each row counts for in a fit; they add up to `n_effective`, rounded. None is one each.

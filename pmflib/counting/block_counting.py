@@ -41,7 +41,12 @@ SAMPLED_ROWS = 256
 """Rows in which observed cells are counted, at most about twice as many."""
 CACHED_TABLE = 1 << 20
 """Bytes of a table that a scatter visits at full speed."""
-COMPILE_NS: dict[Compiled, float] = {"planes": 1.4e9, "fold planes": 3e9, "tiles": 1.1e9}
+COMPILE_NS: dict[Compiled, float] = {
+    "planes": 1.4e9,
+    "fold planes": 3e9,
+    "tiles": 1.1e9,
+    "joined": 2e9,
+}
 """What the first call on a machine costs, over that of the scatter, nanoseconds."""
 LOAD_NS = 1e8
 """The same where another process has left its compiled code."""
@@ -50,6 +55,10 @@ GATHER_NS = 1.0
 """Copying a cell of a row that is chosen, nanoseconds."""
 WEIGHED_SHARE = 0.5
 """What a scatter of weights takes of the estimate for one of rows, which is of tables that no cache holds."""
+DIGIT_NS = 1.0
+"""Adding the table of one binary digit of weights, nanoseconds a cell."""
+JOINED_LEVELS = 512
+"""Most levels of a variable, missing among them, where weights are counted by groups of variables."""
 
 FOLD_GROUP_ROWS = 512
 """Rows of a fold that bit planes count in the time of one."""
@@ -302,7 +311,7 @@ def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> N
 
 
 def add_weighted_rows(
-    block: DenseBlock, units: IntArray, offsets: IntArray, table: IntArray
+    block: DenseBlock, rows: IntArray, units: IntArray, offsets: IntArray, table: IntArray
 ) -> None:
     """Add the weights of the rows that hold each pair to a table, in place: exact integers.
 
@@ -310,31 +319,62 @@ def add_weighted_rows(
     ----------
     block
         Valid samples.
+    rows
+        int64 of shape (n_rows,): those that are counted.
     units
-        int64 of shape (n_rows,), at least 1: weights, whose sum and the table's stay below 2**63.
+        int64 of shape (n_rows,), at least 1: their weights, whose sum and the table's stay below 2**63.
     offsets, table
         As for `add_block`.
 
     Notes
     -----
-    Rows are counted once for each binary digit of their weight that is 1, by the kernel that suits them, where that is
-    less work than one scatter of weights: many rows of many levels, or weights of few digits.
+    Groups of variables are counted together, in tables that a cache holds, where enough is observed. Rows are counted
+    once for each binary digit of their weight that is 1, by the kernel that suits them, where that is less work: of
+    many variables, and weights of few digits. Else weights are scattered.
     """
-    digits = [digit for digit in range(63) if np.any((units >> digit) & 1)]
-    n_ones = int(sum(np.count_nonzero((units >> digit) & 1) for digit in digits))
-    costs = estimate_costs(measure_work(block, offsets))
+    sample = block.take(rows[:: max(1, rows.size // SAMPLED_ROWS)])
+    work = replace(measure_work(sample, offsets), n_rows=rows.size)
+    costs = estimate_costs(work)
+    digits = _list_digits(units)
+    n_ones = int(np.bitwise_count(units).sum())
     others = [cost for method, cost in costs.items() if method != "scatter"]
-    by_digits = min(others, default=math.inf) * n_ones / max(block.n_rows, 1)
-    by_digits += GATHER_NS * n_ones * block.codes.shape[1]
-    if by_digits >= WEIGHED_SHARE * costs["scatter"]:
+    by_digits = min(others, default=math.inf) * n_ones / max(rows.size, 1)
+    by_digits += GATHER_NS * n_ones * work.n_variables + DIGIT_NS * len(digits) * table.size
+    by_scatter = WEIGHED_SHARE * costs["scatter"]
+    by_groups = _estimate_joined(sample, rows.size, offsets)
+    if by_groups < min(by_digits, by_scatter) and is_ready("joined", by_scatter - by_groups):
+        from pmflib.kernels.joined_variables import add_joined
+
+        add_joined(block.codes, rows, units, offsets, table)
+    elif by_digits >= by_scatter:
         from pmflib.kernels.scatter import add_weighted
 
-        add_weighted(block.codes, units, offsets, table)
-        return
-    for digit in digits:
-        of_digit = np.zeros_like(table)
-        add_block(block.take(np.flatnonzero((units >> digit) & 1)), offsets, of_digit)
-        table += of_digit << digit
+        add_weighted(block.codes[rows], units, offsets, table)
+    else:
+        for digit in digits:
+            of_digit = np.zeros_like(table)
+            add_block(block.take(rows[(units >> digit) & 1 == 1]), offsets, of_digit)
+            table += of_digit << digit
+
+
+def _list_digits(units: IntArray) -> list[int]:
+    """Binary digits that are 1 in any weight."""
+    union = int(np.bitwise_or.reduce(units, initial=0))
+    return [digit for digit in range(63) if union >> digit & 1]
+
+
+def _estimate_joined(sample: DenseBlock, n_rows: int, offsets: IntArray) -> float:
+    """Nanoseconds that groups of variables take; infinite where the pairs of a variable's levels fill a cache."""
+    from pmflib.kernels.joined_variables import JOINED_ROWS, find_bases, group_variables
+
+    bases = find_bases(sample.codes, offsets)
+    if bases.max() > JOINED_LEVELS:
+        return math.inf
+    sizes = group_variables(bases, n_rows)[1]
+    n_cells = (int(sizes.sum()) ** 2 + int((sizes**2).sum())) / 2
+    n_visits = -(-n_rows // JOINED_ROWS)
+    each = 0.45 * bases.size + 0.4 * sizes.size * (sizes.size + 1) / 2
+    return n_rows * each + 1.5 * n_visits * n_cells
 
 
 def _scatter(block: Block, offsets: IntArray, table: IntArray) -> None:

@@ -352,10 +352,13 @@ def count_block(block: DenseBlock, schema: Schema, n_folds: int = DEFAULT_FOLDS)
 def _count_weighted(codes: IntArray, weights: Weights, total: PairCounts) -> PairCounts:
     """Count valid codes with weights, into counts of no samples."""
     folds = assign_folds(np.arange(len(codes)), total.n_folds)
-    for fold in range(total.n_folds):
-        rows = np.flatnonzero(folds == fold)
-        mine = DenseBlock(codes[rows])
-        add_weighted_rows(mine, weights.units[rows], total.schema.offsets, total.tables[fold])
-        total.n_rows[fold] = rows.size
-    sums: WeightSums = weights.sum_by_fold(folds, total.n_folds)
-    return replace(total, weights=sums)
+    order = np.argsort(folds.astype(np.int16), kind="stable")
+    units, offsets = weights.units[order], total.schema.offsets
+    ends = np.cumsum(np.bincount(folds, minlength=total.n_folds))
+    sums = []
+    for fold, stop in enumerate(ends.tolist()):
+        own = slice(int(ends[fold - 1]) if fold else 0, stop)
+        add_weighted_rows(DenseBlock(codes), order[own], units[own], offsets, total.tables[fold])
+        total.n_rows[fold] = own.stop - own.start
+        sums.append(Weights(units[own], weights.decimals).sums)
+    return replace(total, weights=WeightSums.stack(sums))

@@ -11,11 +11,13 @@ import sklearn
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
 from pmflib.core.arrays import BoolArray, IntArray, check_whole
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaWarning
 from pmflib.core.texts import list_some
 from pmflib.estimators.joint_estimator import TableEstimator
 from pmflib.estimators.user_tables import UserTable, convert_frame
 from pmflib.fitting.resampled_fits import fit_resampled
+from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.imputing import draw_gaps, draw_uniforms, seed_rows
 from pmflib.schema import MISSING, Schema
@@ -114,21 +116,12 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit a joint PMF of the columns, and for several draws refits: as `TableEstimator.fit`.
 
-        Raises
-        ------
-        PmfError
-            If there are weights and several draws, beside what `TableEstimator.fit` refuses.
-
         Warns
         -----
         SchemaWarning
             If no row holds a variable of the schema: its cells stay missing.
         """
         self._check_draws()
-        if sample_weight is not None and self.draws > 1:
-            raise PmfError(
-                f"sample_weight is given and draws is {self.draws}, whose refits have no weights; give draws=1"
-            )
         codes = self._fit_table(X, sample_weight)
         names = self.model_.schema.names
         self._empty_names = tuple(
@@ -144,7 +137,8 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         self.draw_models_: tuple[JointPMF, ...] = (self.model_,)
         if self.draws > 1:
             seed = self._draw_seed(self.random_state)
-            self.draw_models_ = tuple(fit_resampled(self.model_, codes, self.draws, seed))
+            block = weigh_samples(DenseBlock(codes), sample_weight, None, self.model_.schema)
+            self.draw_models_ = tuple(fit_resampled(self.model_, block, self.draws, seed))
         return self
 
     def transform(self, X: Any) -> Any:

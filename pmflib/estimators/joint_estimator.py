@@ -285,8 +285,7 @@ class TableEstimator(JointEstimator):
         y
             Not used.
         sample_weight
-            Weights of the rows, numbers above 0 of shape (n_rows,), with method "classes" and without forests; None is
-            1 each. See `pmflib.fit_em`.
+            Weights of the rows, numbers above 0 of shape (n_rows,); None is 1 each. See `pmflib.fit_em`.
 
         Returns
         -------
@@ -313,13 +312,18 @@ class TableEstimator(JointEstimator):
         codes = np.maximum(self._encode(read, schema.variables), MISSING)
         if self.method == "classes":
             self._keep(self._fit_classes(codes, schema, sample_weight=sample_weight))
-        elif sample_weight is not None:
-            raise PmfError("sample_weight is given and method is 'traits'; give method='classes'")
         else:
             seed = self._draw_seed(self.random_state)
             dimensions, n_states = self.dimensions, self.rank
             self._keep(
-                fit_traits(codes, schema, dimensions=dimensions, n_states=n_states, rng=seed)
+                fit_traits(
+                    codes,
+                    schema,
+                    dimensions=dimensions,
+                    n_states=n_states,
+                    rng=seed,
+                    weight=sample_weight,
+                )
             )
         return codes
 

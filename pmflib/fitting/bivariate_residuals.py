@@ -192,7 +192,9 @@ class BivariateResiduals(Summarised):
         return Summary(f"Bivariate residuals: {self.describe()}", tables=(self.tabulate(),))
 
 
-def bivariate_residuals(model: JointPMF, samples: object) -> BivariateResiduals:
+def bivariate_residuals(
+    model: JointPMF, samples: object, *, weight: object | None = None
+) -> BivariateResiduals:
     """Test for each pair of variables whether they are independent within the latent states, as the model has it.
 
     Parameters
@@ -202,6 +204,8 @@ def bivariate_residuals(model: JointPMF, samples: object) -> BivariateResiduals:
     samples
         Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
         share the pass.
+    weight
+        Weights of samples in memory, as for `pmflib.fit_em`: statistics are those of as many samples as they are worth.
 
     Returns
     -------
@@ -247,7 +251,7 @@ def bivariate_residuals(model: JointPMF, samples: object) -> BivariateResiduals:
             "model has continuous traits whose states are people, and no maximum of a likelihood; fit up to three "
             "traits by pmflib.fit_item_responses"
         )
-    source = open_source(model, samples)
+    source = open_source(model, samples, weight)
     n_entries, n_cells = count_work(model)
     if n_entries > MAX_ENTRIES or n_cells * n_entries > MAX_CROSSED:
         raise MemoryPlanError(

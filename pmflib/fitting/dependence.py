@@ -13,9 +13,8 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison
 from pmflib.core.defaults import Limits
-from pmflib.core.hashing import assign_folds
 from pmflib.counting.marginals import estimate_block_singles
-from pmflib.counting.pair_counts import PairCounts, count_pairs
+from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
 from pmflib.em.forests.samples import TreeSamples, are_modest, find_largest, plan_trees
@@ -54,7 +53,7 @@ class HeldOutSamples(NamedTuple):
 
     n_rows: int
     samples: TreeSamples
-    take: Callable[[int], IntArray]
+    take: Callable[[int], DenseBlock]
     digest: str
 
     @classmethod
@@ -89,7 +88,7 @@ class Found(NamedTuple):
         Held-out samples to compare by; None is those of the search.
     note
         What is to be said of the search; "" is nothing.
-    codes
+    block
         Samples that are fitted at the end, where a fold of them was held out; None where the runs had all of them.
     """
 
@@ -98,13 +97,13 @@ class Found(NamedTuple):
     comparisons: list[Comparison]
     held_out: TreeSamples | None = None
     note: str = ""
-    codes: IntArray | None = None
+    block: DenseBlock | None = None
 
 
 def fit_dependence(
     fit: EMFit,
     plain: FitResult,
-    training: StoredSamples | IntArray,
+    training: StoredSamples | DenseBlock,
     validation: object | None,
     counts: PairCounts | StoredCounts | None,
     *,
@@ -119,7 +118,7 @@ def fit_dependence(
     plain
         Its result.
     training
-        Training samples: stored, or codes of shape (n_rows, n_variables), -1 missing.
+        Training samples: stored, or in memory.
     validation
         Held-out samples. Without any, a fold of those in memory is held out, and all of them are fitted at the end;
         stored ones are only fitted with forests where these are forced, and a fold of the samples of the search chooses
@@ -151,7 +150,7 @@ def fit_dependence(
         assert counts is not None
         whole = counts.load() if isinstance(counts, StoredCounts) else counts
     else:
-        whole = count_pairs(training, fit.schema, n_folds=1)
+        whole = count_block(training, fit.schema, n_folds=1)
     n_large, note = describe_residuals(plain.model, whole)
     del whole
     if not is_forced and not n_large:
@@ -165,11 +164,11 @@ def fit_dependence(
             )
         found = _fit_stored(fit, plain.model, training, held_out, counts)
     else:
-        held_out_codes = _read_held_out_codes(validation, fit)
-        if not is_forced and held_out_codes is None and len(training) < MIN_SAMPLES:
+        given = _read_held_out(validation, fit)
+        if not is_forced and given is None and len(training) < MIN_SAMPLES:
             few = f"{len(training)} samples are too few to hold any out"
             return keep_plain(plain, f"dependence none: {few}; {note}")
-        found = _fit_codes(fit, plain.model, training, held_out_codes)
+        found = _fit_in_memory(fit, plain.model, training, given)
     note += found.note
     fitted = found.fitted
     models = [each.parameters for each in fitted.runs]
@@ -178,15 +177,15 @@ def fit_dependence(
         return keep_plain(plain, note, choice.reason, comparison=choice)
     compared = (*found.comparisons, choice)
     notes = (note, *(each.reason for each in compared))
-    if found.codes is not None:
-        fitted = found.search.refit(fitted, found.codes)
+    if found.block is not None:
+        fitted = found.search.refit(fitted, found.block)
     return report_forests(fit, fitted, notes, compared)
 
 
 def refine_forests(
     fit: EMFit,
     model: TreePMF,
-    training: StoredSamples | IntArray,
+    training: StoredSamples | DenseBlock,
     validation: object | None,
     counts: PairCounts | StoredCounts | None,
 ) -> FitResult:
@@ -222,7 +221,7 @@ def refine_forests(
         samples, singles = TreeSamples(training.source), fit.estimate_singles(counts)
     else:
         samples = TreeSamples.load(training, fit.schema.offsets, fit.rank)
-        singles = estimate_block_singles(DenseBlock(training), fit.schema.offsets)
+        singles = estimate_block_singles(training, fit.schema.offsets)
     held_out = HeldOutSamples.open(fit, validation)
     first = TreeRun.begin(model.parameters, options)
     run = _run(fit, "given", samples, singles, first, held_out, fit.limits, samples.source.digest())
@@ -257,12 +256,15 @@ def describe_residuals(model: JointPMF, counts: PairCounts) -> tuple[int, str]:
     return len(large), note
 
 
-def hold_out(codes: IntArray) -> tuple[IntArray, IntArray]:
+def hold_out(block: DenseBlock) -> tuple[DenseBlock, DenseBlock]:
     """Training samples, and a fold that is held out; of few samples, all of them are both."""
-    if len(codes) < MIN_SAMPLES:
-        return codes.copy(), codes
-    is_held_out = assign_folds(np.arange(len(codes)), N_FOLDS) == 0
-    return codes[~is_held_out], codes[is_held_out] if is_held_out.any() else codes
+    if len(block) < MIN_SAMPLES:
+        return block, block
+    is_held_out = block.assign_folds(N_FOLDS) == 0
+    if is_held_out.all():
+        # a design may have so few units that all are of one fold
+        return block, block
+    return block[~is_held_out], block[is_held_out] if is_held_out.any() else block
 
 
 def keep_plain(plain: FitResult, *notes: str, comparison: Comparison | None = None) -> FitResult:
@@ -271,31 +273,24 @@ def keep_plain(plain: FitResult, *notes: str, comparison: Comparison | None = No
     return replace(plain, notes=(*plain.notes, *notes), comparisons=(*plain.comparisons, *more))
 
 
-def take_stored(samples: StoredSamples, number: int) -> IntArray:
-    """Codes of so many stored samples, or of all."""
+def take_stored(samples: StoredSamples, number: int) -> DenseBlock:
+    """So many stored samples, or all."""
     if number >= samples.n_rows:
-        return samples.read_codes()
+        return DenseBlock(samples.read_codes())
     # as many blocks as hold them, were blocks equal, and as many again
     n_blocks = 2 * number * len(samples.blocks) // samples.n_rows
-    return take_samples(samples.blocks, samples.schema, number, n_blocks)
+    return DenseBlock(take_samples(samples.blocks, samples.schema, number, n_blocks))
 
 
-def _fit_codes(
-    fit: EMFit,
-    plain: JointPMF,
-    codes: IntArray,
-    held_out_codes: IntArray | None,
+def _fit_in_memory(
+    fit: EMFit, plain: JointPMF, block: DenseBlock, held_out: DenseBlock | None
 ) -> Found:
     """Search on all samples in memory, but for a fold of them where none are held out."""
-    if held_out_codes is not None:
-        search = ForestSearch(fit, codes, held_out_codes, plain)
-        return _find(search)
-    training, held_out_codes = hold_out(codes)
-    held_out = fit.open_held_out(held_out_codes)
-    assert held_out is not None
-    fitted = fit.fit_block(DenseBlock(training), held_out)[1].model
-    search = ForestSearch(fit, training, held_out_codes, fitted)
-    return _find(search)._replace(codes=codes)
+    if held_out is not None:
+        return _find(ForestSearch(fit, block, held_out, plain))
+    training, held_out = hold_out(block)
+    fitted = fit.fit_block(training, fit.load_held_out(held_out))[1].model
+    return _find(ForestSearch(fit, training, held_out, fitted))._replace(block=block)
 
 
 def _find(search: ForestSearch) -> Found:
@@ -315,14 +310,14 @@ def _fit_stored(
     """Search on some of the stored samples, in memory, and pass over all of them from what was found."""
     offsets = fit.schema.offsets
     n_search = count_searched(training.n_rows, fit.schema.n_variables, fit.rank)
-    codes = take_stored(training, n_search)
+    some = take_stored(training, n_search)
     if held_out is None:
         n_held_out = 0
-        codes, held_out_codes = hold_out(codes)
+        some, judges = hold_out(some)
     else:
         n_held_out = min(held_out.n_rows, n_search)
-        held_out_codes = held_out.take(n_held_out)
-    search = ForestSearch(fit, codes, held_out_codes, plain)
+        judges = held_out.take(n_held_out)
+    search = ForestSearch(fit, some, judges, plain)
     if held_out is not None and n_search == training.n_rows and n_held_out == held_out.n_rows:
         # no pass over the samples is left to make
         return _find(search)
@@ -388,13 +383,14 @@ def _run(
     )
 
 
-def _take_codes(codes: IntArray, number: int) -> IntArray:
+def _take_codes(codes: IntArray, number: int) -> DenseBlock:
     """So many rows, from all over."""
-    return codes[np.linspace(0, len(codes) - 1, min(number, len(codes))).astype(np.int64)]
+    rows = np.linspace(0, len(codes) - 1, min(number, len(codes))).astype(np.int64)
+    return DenseBlock(codes[rows])
 
 
-def _read_held_out_codes(validation: object | None, fit: EMFit) -> IntArray | None:
-    """Codes of held-out samples, which may be stored; None where there are none."""
+def _read_held_out(validation: object | None, fit: EMFit) -> DenseBlock | None:
+    """Held-out samples, which may be stored; None where there are none."""
     if isinstance(validation, StoredSamples):
-        return validation.read_codes() if validation.n_rows else None
-    return None if validation is None else fit.schema.encode(validation)
+        return DenseBlock(validation.read_codes()) if validation.n_rows else None
+    return None if validation is None else DenseBlock(fit.schema.encode(validation))

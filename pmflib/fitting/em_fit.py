@@ -141,7 +141,7 @@ class EMFit:
         held_out = DenseBlock(self.schema.encode(validation))
         if not len(held_out):
             raise PmfError("validation has no rows; leave it out, or hold out at least one sample")
-        return self._load_held_out(held_out)
+        return self.load_held_out(held_out)
 
     def fit_samples(
         self,
@@ -296,9 +296,10 @@ class EMFit:
     def hold_out(self, block: DenseBlock, fold: int = 0) -> tuple[DenseBlock, SamplesInMemory]:
         """Training samples, and the fold that is held out."""
         is_held_out = block.assign_folds(N_FOLDS) == fold
-        return block[~is_held_out], self._load_held_out(block[is_held_out])
+        return block[~is_held_out], self.load_held_out(block[is_held_out])
 
-    def _load_held_out(self, block: DenseBlock) -> SamplesInMemory:
+    def load_held_out(self, block: DenseBlock) -> SamplesInMemory:
+        """Samples in memory to evaluate on."""
         rank = self.rank * self.options.members
         return SamplesInMemory(block, self.schema.offsets, rank, self.target)
 

@@ -113,22 +113,22 @@ class ForestSearch:
     ----------
     fit
         The fit without forests.
-    training, held_out_codes
-        Samples, of shape (n_rows, n_variables), -1 missing.
+    training, held_out
+        Samples.
     plain
         Model without forests, that those with forests are compared with.
     """
 
     def __init__(
-        self, fit: EMFit, training: IntArray, held_out_codes: IntArray, plain: JointPMF
+        self, fit: EMFit, training: DenseBlock, held_out: DenseBlock, plain: JointPMF
     ) -> None:
         self.fit, self.plain = fit, plain
         self._offsets, self._members = fit.schema.offsets, fit.options.members
         self.training = self._open(training)
         self.held_out = TreeSamples.load(
-            held_out_codes, self._offsets, fit.rank * self._members, fit.target
+            held_out, self._offsets, fit.rank * self._members, fit.target
         )
-        self.singles = self._estimate(training)
+        self.singles = estimate_block_singles(training, self._offsets)
         self.limits = fit.limits
         self._without = TreeParameters.plain(plain.prior, plain.factors, self._offsets)
 
@@ -184,9 +184,9 @@ class ForestSearch:
         )
         return replace(compared, reason=reason)
 
-    def refit(self, trial: FittedForests, codes: IntArray) -> FittedForests:
+    def refit(self, trial: FittedForests, block: DenseBlock) -> FittedForests:
         """Fit all samples, each model from where it was."""
-        samples, singles = self._open(codes), self._estimate(codes)
+        samples, singles = self._open(block), estimate_block_singles(block, self._offsets)
         limits = self.limits._replace(max_passes=min(REFIT_PASSES, self.limits.max_passes))
         again = [
             run_tree_em(samples, each.parameters, each.options, singles, **limits._asdict())
@@ -194,11 +194,8 @@ class ForestSearch:
         ]
         return FittedForests(again, samples, singles, trial=trial)
 
-    def _open(self, codes: IntArray) -> TreeSamples:
-        return TreeSamples.load(codes, self._offsets, self.fit.rank)
-
-    def _estimate(self, codes: IntArray) -> FloatArray:
-        return estimate_block_singles(DenseBlock(codes), self.fit.schema.offsets)
+    def _open(self, block: DenseBlock) -> TreeSamples:
+        return TreeSamples.load(block, self._offsets, self.fit.rank)
 
 
 def report_forests(

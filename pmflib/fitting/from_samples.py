@@ -14,7 +14,6 @@ from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, LIMITS, Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS
 from pmflib.core.survey_design import SurveyDesign
-from pmflib.core.weights import note_weights, read_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import reports_progress
@@ -33,8 +32,8 @@ from pmflib.fitting.em_fit import EMFit, OnPass, Passes
 from pmflib.fitting.fit_result import FitResult, SettledRank, warn_if_stopped
 from pmflib.fitting.item_responses import fit_item_responses
 from pmflib.fitting.ranks.in_memory import choose_fit_kind, settle_rank
-from pmflib.fitting.replicates import weigh_block
 from pmflib.fitting.starts import StoredCounts, load_counts
+from pmflib.fitting.weighted_samples import note_worth, weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.running.memory import MemoryPlan
@@ -152,7 +151,7 @@ def fit_em(
         Weights of samples in memory, numbers above 0 of shape (n_rows,), for a survey that was not drawn evenly: the
         weighted log-likelihood is raised. Only their ratios count: they are scaled to add up to Kish's effective number
         of samples, (sum w)^2 / sum w^2, in which pseudo-counts, held-out scores and criteria are. Equal weights give
-        the fit without any, bit for bit. Forests and traits are not fitted with them, nor compared.
+        the fit without any, bit for bit.
     design
         How samples in memory were drawn, in place of ``weight``: its weights, and its sampling units, of which none is
         both fitted and held out.
@@ -166,8 +165,7 @@ def fit_em(
     PmfError
         If neither or both of model and rank are given, the model is an average, there are no samples in memory, start
         model or counts are given for samples in memory, an option is out of range, or the checkpoint is of another fit;
-        if a weight is no finite number above 0, or weights are given for stored samples, with others to validate on, or
-        for forests.
+        if a weight is no finite number above 0, or weights are given for stored samples, or with others to validate on.
     SchemaError
         If samples do not fit the schema, or it has no such target.
     StoreError
@@ -188,12 +186,12 @@ def fit_em(
     seed = _read_seed(rng, isinstance(samples, StoredSamples))
     training = _read_samples(samples, variables)
     if weight is not None or design is not None:
-        _check_weighted(training, weight, design, validation)
-        if dependence in ("auto", "tree") or isinstance(model, TreePMF):
+        if validation is not None:
+            name = "weight" if design is None else "design"
             raise PmfError(
-                "forests are not fitted with weights or a design; leave dependence out, or weight and design"
+                f"{name} and validation are given; leave validation out: a fold of the samples is held out"
             )
-        training, dependence = _weigh_samples(training, weight, design, variables), "none"
+        training = weigh_samples(training, weight, design, variables)
     position = None if target is None else variables.position(target)
     passes = Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass)
 
@@ -213,7 +211,7 @@ def fit_em(
         )
     if kind is not None and kind.kind == "traits":
         result = fit_item_responses(
-            training if isinstance(training, StoredSamples) else training.codes,
+            training,
             kind.rank,
             schema=variables,
             validation=validation,
@@ -224,7 +222,8 @@ def fit_em(
             checkpoint=checkpoint,
             on_pass=on_pass,
         )
-        return SettledRank(result.model.rank, kind.comparisons, kind.reasons).explain(result)
+        settled = SettledRank(result.model.rank, kind.comparisons, kind.reasons)
+        return note_worth(settled.explain(result), training)
     if kind is not None:
         dependence = "tree" if kind.kind == "forests" else "none"
     if kind is not None and kind.is_final:
@@ -241,15 +240,14 @@ def fit_em(
         if model is None and not isinstance(training, StoredSamples):
             warn_of_rank(settled.rank, round(training.n_samples))
     if settled.result is not None and dependence == "none":
-        return _note_weights(settled.explain(settled.result), training)
+        return note_worth(settled.explain(settled.result), training)
     fit = make_fit(settled.rank)
     if model is not None:
         fit = fit.refining(model)
     if isinstance(training, StoredSamples):
         counts = load_counts(training, counts)
     if isinstance(model, TreePMF):
-        plain = training if isinstance(training, StoredSamples) else training.codes
-        result = refine_forests(fit, model, plain, validation, counts)
+        result = refine_forests(fit, model, training, validation, counts)
     else:
         if start_model is not None:
             assert counts is not None
@@ -257,9 +255,8 @@ def fit_em(
         result = settled.result or fit.fit_samples(training, validation, counts)
         if dependence != "none":
             is_forced = dependence == "tree"
-            plain = training if isinstance(training, StoredSamples) else training.codes
-            result = fit_dependence(fit, result, plain, validation, counts, is_forced=is_forced)
-    result = _note_weights(settled.explain(result), training)
+            result = fit_dependence(fit, result, training, validation, counts, is_forced=is_forced)
+    result = note_worth(settled.explain(result), training)
     warn_if_stopped(result, max_passes)
     return result
 
@@ -455,53 +452,6 @@ def _read_samples(samples: object, schema: Schema) -> StoredSamples | DenseBlock
     if not len(codes):
         raise PmfError("codes has no rows; EM needs at least one sample")
     return DenseBlock(codes)
-
-
-def _check_weighted(
-    samples: StoredSamples | DenseBlock,
-    weight: object | None,
-    design: SurveyDesign | None,
-    validation: object | None,
-) -> None:
-    """Refuse samples that weights or a design do not go with."""
-    name = "weight" if design is None else "design"
-    if weight is not None and design is not None:
-        raise PmfError("weight and design are given; a design has the weights, leave weight out")
-    if design is not None and not isinstance(design, SurveyDesign):
-        raise PmfError(f"design is {name_type(design)}; give a pmflib.SurveyDesign")
-    if isinstance(samples, StoredSamples):
-        raise PmfError(f"{name} is given and samples are stored; give samples in memory")
-    if validation is not None:
-        raise PmfError(
-            f"{name} and validation are given; leave validation out: a fold of the samples is held out"
-        )
-
-
-def _weigh_samples(
-    samples: StoredSamples | DenseBlock,
-    weight: object | None,
-    design: SurveyDesign | None,
-    schema: Schema,
-) -> DenseBlock:
-    """Samples in memory with their weights, and with the order in which a design deals them to folds."""
-    assert isinstance(samples, DenseBlock)
-    if design is not None:
-        return weigh_block(samples.codes, design)
-    weights = read_weights(weight, len(samples), decimals=schema.weight_decimals)
-    return DenseBlock(samples.codes, weights.scale())
-
-
-def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> FitResult:
-    """A result that says how many samples those with weights are worth."""
-    if isinstance(samples, StoredSamples):
-        if not samples.is_weighted:
-            return result
-        note = note_weights(samples.n_rows, samples.n_samples)
-    elif samples.weights is None:
-        return result
-    else:
-        note = note_weights(len(samples), samples.n_samples)
-    return replace(result, notes=(note, *result.notes))
 
 
 def _read_rank(rank: int | Literal["auto"] | None, model: JointPMF | None) -> int:

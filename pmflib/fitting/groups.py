@@ -7,21 +7,18 @@ as it is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 
-from pmflib.core.arrays import FloatArray, IntArray, normalise_blocks, repeat_blocks
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray, normalise_blocks, repeat_blocks
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.counting.folds import infer_schema
-from pmflib.display.drawing import Axes
 from pmflib.display.progress import report_step, reports_progress
-from pmflib.display.summary import Summarised, Summary, SummaryTable, cut, decimal, format_count
 from pmflib.em.members import Runs
 from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
@@ -29,6 +26,8 @@ from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.fit_statistics import Criteria
+from pmflib.fitting.group_results import GroupComparison, GroupFit, RatioTest, VariableDifference
+from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.metrics import match_factors
 from pmflib.schema import Schema, Variable
@@ -37,183 +36,6 @@ from pmflib.solvers import check_rank
 
 MAX_PASSES, TOLERANCE = 5000, 1e-10
 """Limits of a run: likelihoods of two models are compared, so that both have to be at their maximum."""
-LEVEL = 0.05
-"""Share of false discoveries that is allowed among the variables that are said to differ."""
-
-
-@dataclass(frozen=True)
-class GroupFit:
-    """Classes of all groups under one pattern of equality.
-
-    Parameters
-    ----------
-    free
-        Variables whose PMFs differ by group.
-    criteria
-        Likelihood of the answers given the group, and what is made of it.
-    models
-        The model of each group, by name: classes have the same numbers in all.
-    """
-
-    free: tuple[str, ...]
-    criteria: Criteria
-    models: Mapping[str, JointPMF]
-
-
-@dataclass(frozen=True)
-class RatioTest:
-    """A likelihood ratio test of one pattern of equality within another.
-
-    Parameters
-    ----------
-    statistic, degrees, p_value
-        Twice the difference of the log-likelihoods, parameters more, and the chance of as much if the equality holds.
-    """
-
-    statistic: float
-    degrees: int
-    p_value: float
-
-
-@dataclass(frozen=True)
-class VariableDifference:
-    """How a variable's PMFs differ between groups, within classes.
-
-    Parameters
-    ----------
-    name
-        The variable.
-    test
-        Likelihood ratio test: all PMFs equal, against those of this variable free.
-    adjusted
-        P-value for all variables taken together, by Benjamini and Hochberg.
-    distance
-        Mean over rows of the total variation between the PMF of their class in their group and in all: in [0, 1].
-    """
-
-    name: str
-    test: RatioTest
-    adjusted: float
-    distance: float
-
-    @property
-    def is_distinct(self) -> bool:
-        """Whether it differs beyond chance."""
-        return self.adjusted < LEVEL
-
-
-@dataclass(frozen=True, eq=False)
-class GroupComparison(Summarised):
-    """Classes of several groups under three patterns of equality.
-
-    Parameters
-    ----------
-    groups, sizes
-        Names of the groups, and their rows.
-    fits
-        By pattern: "equal", all PMFs equal over groups; "partial", those of some variables free; "free", all.
-    tests
-        "equal" within "partial", and "partial" within "free", by the name of the first.
-    differences
-        Variables by rising p-value; none if they were not tested.
-    shares
-        float64 of shape (n_groups, rank): shares of the classes in each group, under "partial".
-    n_left_out
-        Rows without a group.
-    """
-
-    groups: tuple[str, ...]
-    sizes: tuple[int, ...]
-    fits: Mapping[str, GroupFit]
-    tests: Mapping[str, RatioTest]
-    differences: tuple[VariableDifference, ...]
-    shares: FloatArray
-    n_left_out: int
-
-    @property
-    def best(self) -> str:
-        """Pattern of the least BIC."""
-        return min(self.fits, key=lambda name: self.fits[name].criteria.bic or 0.0)
-
-    @property
-    def table(self) -> pa.Table:
-        """Differences as an Arrow table, a row per variable."""
-        columns: dict[str, list[Any]] = {
-            "variable": [each.name for each in self.differences],
-            "distance": [each.distance for each in self.differences],
-            "adjusted": [each.adjusted for each in self.differences],
-        }
-        for name in ("statistic", "degrees", "p_value"):
-            columns[name] = [getattr(each.test, name) for each in self.differences]
-        return pa.table(columns)
-
-    def summary(self) -> Summary:
-        """The three fits, which variables differ, and the shares of the classes: text, or HTML in a notebook."""
-        names = {"equal": "all equal", "partial": "some free", "free": "none equal"}
-        rows = []
-        for name, fit in self.fits.items():
-            criteria, test = fit.criteria, self.tests.get(name)
-            said = ("", "")
-            if test is not None:
-                said = (f"{decimal(test.statistic)} ({test.degrees})", decimal(test.p_value, 2))
-            values = (decimal(criteria.log_likelihood, 8), format_count(criteria.n_parameters or 0))
-            rows.append((names[name], *values, decimal(criteria.bic or 0.0, 8), *said))
-        heads = ("PMFs over groups", ">log-likelihood", ">parameters", ">BIC", ">ratio (df)", ">p")
-        fits = SummaryTable("Equality, each tested within the next", heads, rows, len(rows))
-        tested = [
-            (
-                cut(each.name),
-                f"{each.distance:.3f}",
-                f"{decimal(each.test.statistic)} ({each.test.degrees})",
-                decimal(each.test.p_value, 2),
-                decimal(each.adjusted, 2),
-            )
-            for each in self.differences
-        ]
-        columns = ("variable", ">distance", ">ratio (df)", ">p", ">p of all")
-        title = "Variables that differ between groups within classes"
-        different = SummaryTable(title, columns, tested, len(tested), "differences")
-        shared = [
-            (cut(name), format_count(size), *(f"{share:.3f}" for share in own))
-            for name, size, own in zip(self.groups, self.sizes, self.shares, strict=True)
-        ]
-        names_of = ("group", ">rows", *(f">class {each}" for each in range(self.shares.shape[1])))
-        shares = SummaryTable("Shares of the classes", names_of, shared, len(shared), "shares")
-        free = self.fits["partial"].free
-        facts = (
-            ("least BIC", names[self.best]),
-            ("free in part", ", ".join(map(cut, free)) or "none"),
-            ("rows without a group", format_count(self.n_left_out)),
-        )
-        return Summary(
-            f"{self.shares.shape[1]} latent classes of {len(self.groups)} groups",
-            facts,
-            (),
-            (fits, different, shares),
-        )
-
-    def plot(self, state: int, *, fit: str = "free", ax: Axes | None = None) -> Axes:
-        """Draw the profile of a class in all groups, side by side: see `pmflib.model.figures.plot_side_by_side`.
-
-        Parameters
-        ----------
-        state
-            The class.
-        fit
-            Pattern of equality whose models are drawn.
-        ax
-            Axes to draw on; None makes some.
-
-        Raises
-        ------
-        PmfError
-            If matplotlib is not installed, or there is no such class or pattern.
-        """
-        from pmflib.model.figures import plot_side_by_side
-
-        if fit not in self.fits:
-            raise PmfError(f"fit is {fit!r}; give one of {tuple(self.fits)}")
-        return plot_side_by_side(self.fits[fit].models, state, ax=ax)
 
 
 @reports_progress
@@ -225,6 +47,7 @@ def fit_groups(
     schema: Schema | None = None,
     free: Sequence[str | int] | Literal["auto"] = "auto",
     seed: int = 0,
+    weight: object | None = None,
 ) -> GroupComparison:
     """Fit latent classes to several groups, with conditional PMFs equal over groups or not, and compare.
 
@@ -245,6 +68,9 @@ def fit_groups(
         chance, tested one by one.
     seed
         Seed of the starts.
+    weight
+        Weights of the samples, as for `pmflib.fit_em`: likelihoods, and with them the ratios, are those of as many
+        samples as all of them are worth.
 
     Returns
     -------
@@ -276,8 +102,12 @@ def fit_groups(
         schema = infer_schema(samples)
     codes = schema.encode(samples)
     members, groups = _read_groups(group, len(codes))
-    codes, members, n_rows = codes[members >= 0], members[members >= 0], len(codes)
-    table = _GroupTable(codes, members, groups, schema, rank, seed)
+    kept, n_rows = members >= 0, len(codes)
+    if weight is not None:
+        weight = np.asarray(weight)[kept]
+    block = weigh_samples(DenseBlock(codes[kept]), weight, None, schema)
+    members = members[kept]
+    table = _GroupTable(block.codes, members, groups, schema, rank, seed, block.weights)
     equal = table.fit_equal()
     fits = {"equal": table.describe(equal, ())}
     differences: tuple[VariableDifference, ...] = ()
@@ -297,7 +127,7 @@ def fit_groups(
         tests,
         differences,
         np.array([fits["partial"].models[name].prior for name in groups]),
-        n_rows - len(codes),
+        n_rows - len(block),
     )
 
 
@@ -311,6 +141,17 @@ class _GroupTable:
     schema: Schema
     rank: int
     seed: int
+    weights: FloatArray | None
+
+    def load(self, codes: IntArray, rows: BoolArray | slice = slice(None)) -> DenseBlock:
+        """Samples of some rows, with their weights."""
+        return DenseBlock(codes, None if self.weights is None else self.weights[rows])
+
+    @property
+    def sizes(self) -> FloatArray:
+        """Samples of each group, or what they are worth: float64 of shape (n_groups,)."""
+        found: FloatArray = np.bincount(self.members, self.weights, len(self.groups)).astype(float)
+        return found
 
     def spread(self, free: Collection[str]) -> tuple[IntArray, Schema, list[tuple[int, int]]]:
         """Table whose free variables are one per group, then the group; and the variable and group of each column.
@@ -338,7 +179,8 @@ class _GroupTable:
     def fit_equal(self) -> JointPMF:
         """All PMFs equal: the best optimum of a search, of a table with the group as a variable."""
         codes, schema, _ = self.spread(())
-        return self._finish(codes, [self._search(codes, schema)])
+        block = self.load(codes)
+        return self._finish(block, [self._search(block, schema)])
 
     def fit_partial(self, equal: JointPMF, free: Collection[str]) -> JointPMF:
         """PMFs of some variables free, from those of all groups."""
@@ -348,13 +190,14 @@ class _GroupTable:
         rows = [equal.factors[self.schema.rows_of(position)] for position, _ in sources]
         factors = np.concatenate([*rows, equal.factors[-len(self.groups) :]])
         # what no row of a group has would stay as it is in all
-        return self._finish(codes, [JointPMF(equal.prior, factors, schema)])
+        return self._finish(self.load(codes), [JointPMF(equal.prior, factors, schema)])
 
     def fit_separately(self, partial: GroupFit) -> list[JointPMF]:
         """Each group on its own: the better of a search and what the partial fit leads to, with the numbers of that."""
         found = []
         for each, start in enumerate(partial.models.values()):
-            own = self.codes[self.members == each]
+            rows = self.members == each
+            own = self.load(self.codes[rows], rows)
             model = self._finish(own, [start, self._search(own, self.schema)])
             order = match_factors(model.prior, model.factors, start.prior, start.factors)
             placed = np.empty(self.rank, np.int64)
@@ -390,20 +233,17 @@ class _GroupTable:
                 if owner in (-1, each)
             ]
             models[name] = JointPMF(self._share(model, each), np.concatenate(rows), self.schema)
-        training = SamplesInMemory(codes, offsets, self.rank)
+        training = SamplesInMemory(self.load(codes), offsets, self.rank)
         return GroupFit(free, self._given_group(measure_fit(model, training.source)), models)
 
     def describe_separate(self, models: Sequence[JointPMF]) -> GroupFit:
         """The same of separate fits: their likelihoods and parameters add up."""
-        found = [
-            measure_fit(
-                model,
-                SamplesInMemory(
-                    self.codes[self.members == each], self.schema.offsets, self.rank
-                ).source,
-            )
-            for each, model in enumerate(models)
-        ]
+        found = []
+        for each, model in enumerate(models):
+            rows = self.members == each
+            own = self.load(self.codes[rows], rows)
+            training = SamplesInMemory(own, self.schema.offsets, self.rank)
+            found.append(measure_fit(model, training.source))
         whole = replace(
             found[0],
             log_likelihood=sum(each.log_likelihood for each in found),
@@ -417,9 +257,12 @@ class _GroupTable:
 
     def _given_group(self, found: Criteria) -> Criteria:
         """Criteria of the answers given the group, of those of both: shares of the groups are no part of it."""
-        sizes = np.bincount(self.members, minlength=len(self.groups))
+        sizes = self.sizes
         of_groups = float((sizes * np.log(sizes / sizes.sum())).sum())
-        n_empty = int((self.codes < 0).all(axis=1).sum())
+        is_empty = (self.codes < 0).all(axis=1)
+        n_empty = round(
+            float(is_empty.sum() if self.weights is None else self.weights[is_empty].sum())
+        )
         return replace(
             found,
             log_likelihood=found.log_likelihood - of_groups,
@@ -446,22 +289,22 @@ class _GroupTable:
         for each, name in enumerate(self.groups):
             model = other.models[name]
             apart = model.factor(position) - equal.models[name].factor(position)
-            held = float((self.members == each).mean())
+            held = float(self.sizes[each] / self.sizes.sum())
             total += held * float(model.prior @ (np.abs(apart).sum(axis=0) / 2))
         return total
 
-    def _search(self, codes: IntArray, schema: Schema) -> JointPMF:
+    def _search(self, block: DenseBlock, schema: Schema) -> JointPMF:
         options = Options.make("auto", 0.0, 1, self.rank)
         return (
             EMFit(schema, self.rank, options, self.seed, Passes())
-            .fit_samples(DenseBlock(codes), None, None)
+            .fit_samples(block, None, None)
             .model
         )
 
-    def _finish(self, codes: IntArray, starts: Sequence[JointPMF]) -> JointPMF:
+    def _finish(self, block: DenseBlock, starts: Sequence[JointPMF]) -> JointPMF:
         """Best of the maxima that starts lead to."""
         schema = starts[0].schema
-        training = SamplesInMemory(codes, schema.offsets, self.rank)
+        training = SamplesInMemory(block, schema.offsets, self.rank)
         held = training.evaluate([(starts[0].prior, starts[0].factors)])[0].level_mass.sum(axis=1)
         even = 1.0 / repeat_blocks(np.diff(schema.offsets), schema.offsets)
         singles = normalise_blocks(held, schema.offsets, even)

@@ -12,7 +12,6 @@ from pmflib.core.arrays import FloatArray, IntArray, check_whole, spread_pairs
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.core.errors import PmfError, SchemaError
-from pmflib.core.weights import read_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.marginals import Marginals, normalise_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
@@ -33,6 +32,7 @@ from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import OnPass
 from pmflib.fitting.fit_result import STILL, FitResult, warn_if_stopped
 from pmflib.fitting.fit_statistics import HeldOutScore
+from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.statistics import EMStatistics
 from pmflib.model.traits.level_scores import LevelScores
@@ -71,7 +71,7 @@ def fit_item_responses(
     Parameters
     ----------
     samples
-        A table, with -1 or None missing, or `StoredSamples`.
+        A table, with -1 or None missing, `StoredSamples`, or a block of samples of a schema that is given.
     n_traits
         1 to 3. ``fit_em(samples, rank="auto")`` compares them with each other, and with latent classes.
     schema
@@ -128,7 +128,7 @@ def fit_item_responses(
         raise PmfError(f"pseudo_count is {pseudo_count}; give a number of at least 0")
     if isinstance(samples, StoredSamples):
         if weight is not None:
-            raise PmfError("weight is given and samples are stored; give samples in memory")
+            weigh_samples(samples, weight, None, samples.schema)
         schema, n_rows = samples.schema, samples.n_rows
         training: Samples = samples
         counts = samples.count_pairs() if n_rows else None
@@ -136,12 +136,8 @@ def fit_item_responses(
         schema = infer_schema(samples) if schema is None else schema
         if not isinstance(schema, Schema):
             raise SchemaError(f"schema is {type(schema).__name__}; give a pmflib.Schema")
-        codes = schema.encode(samples)
-        n_rows = len(codes)
-        weights = None
-        if weight is not None:
-            weights = read_weights(weight, n_rows, decimals=schema.weight_decimals).scale()
-        block = DenseBlock(codes, weights)
+        given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
+        n_rows, block = len(given), weigh_samples(given, weight, None, schema)
         training = SamplesInMemory(block, schema.offsets, _count_points(n_traits))
         counts = count_block(block, schema, n_folds=1) if n_rows else None
     if not n_rows:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray, Parameters, check_whole, normalise_blocks
-from pmflib.core.blocks import DenseBlock
+from pmflib.core.arrays import FloatArray, Parameters, check_whole, normalise_blocks
+from pmflib.core.blocks import DenseBlock, weigh_rows
 from pmflib.core.errors import PmfError
 from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
@@ -17,9 +17,11 @@ from pmflib.em.members import Runs
 from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import Options
-from pmflib.fitting.criteria import count_parameters, score_samples
+from pmflib.fitting.criteria import count_parameters, measure_fit
 from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.fit_statistics import Criteria
 from pmflib.fitting.standard_errors import MAX_ENTRIES, invert_information
+from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.information import iterate_scores, sum_information
 from pmflib.schema import Schema
@@ -106,6 +108,7 @@ def likelihood_ratio_test(
     schema: Schema | None = None,
     draws: int = 99,
     seed: int = 0,
+    weight: object | None = None,
 ) -> LikelihoodRatioTest:
     """Test a number of latent classes against one more, both fitted by maximum likelihood.
 
@@ -122,6 +125,8 @@ def likelihood_ratio_test(
         give p-values to .02 around .05.
     seed
         Seed of the fits and of the draws, at least 0: the same seed gives the same bits.
+    weight
+        Weights of the samples, as for `pmflib.fit_em`: likelihoods are those of as many samples as they are worth.
 
     Returns
     -------
@@ -138,7 +143,9 @@ def likelihood_ratio_test(
     -----
     The bootstrap p-value is (1 + draws whose statistic is as large) / (1 + draws). Each drawn table is fitted from the
     model it was drawn from, and by one more class from starts that split one of its states and from random ones. What
-    these miss makes the statistics of draws too small, and the p-value with them.
+    these miss makes the statistics of draws too small, and the p-value with them. With weights each drawn row has the
+    weight of the row in its place: answers of the drawn rows do not depend on the weights, as they do where people of
+    some classes were drawn more often, and clusters are not drawn. Vuong's law has the products of the weighted scores.
 
     Vuong's law for the statistic of two models takes their parameters as determined. Under the smaller model those of
     the larger one are not: Jeffries showed that the proof of Lo, Mendell and Rubin fails there. It is here because
@@ -160,23 +167,14 @@ def likelihood_ratio_test(
         )
     if schema is None:
         schema = infer_schema(samples)
-    codes = schema.encode(samples)
-    small, large = (
-        EMFit(schema, each, Options.make("auto", 0.0, 1, each), seed, Passes())
-        .fit_samples(DenseBlock(codes), None, None)
-        .model
-        for each in (rank, rank + 1)
-    )
-    small = _reach(codes, small, [small])
-    starts = [large, *_make_starts(codes, small, np.random.default_rng([seed, 0]))]
-    large = _reach(codes, small, starts)
-    first, second = (score_samples(each, codes) for each in (small, large))
+    block = weigh_samples(DenseBlock(schema.encode(samples)), weight, None, schema)
+    small, large = _fit_both(block, rank, schema, seed)
+    first, second = (_measure(each, block) for each in (small, large))
     statistic = max(0.0, 2 * (second.log_likelihood - first.log_likelihood))
     degrees = count_parameters(large) - count_parameters(small)
     drawn = []
     for draw in range(draws):
-        rng = np.random.default_rng([seed, 1 + draw])
-        drawn.append(_draw_ratio(codes, small, rng))
+        drawn.append(_draw_ratio(block, small, np.random.default_rng([seed, 1 + draw])))
         report_step(draw + 1, draws, "drawn tables")
     p_value = p_error = None
     if draws:
@@ -184,10 +182,10 @@ def likelihood_ratio_test(
         p_error = math.sqrt(p_value * (1 - p_value) / draws)
     vuong = adjusted = None
     if (rank + 1) * (1 + schema.n_levels) <= MAX_ENTRIES:
-        weights = _find_weights(codes, large, small)
-        n_rows = max(first.n_rows, 2)
         # Lo, Mendell and Rubin's, of the parameters added and the samples
+        n_rows = max(first.n_rows, 2)
         shrunk = statistic / (1 + 1 / (max(degrees, 1) * math.log(n_rows)))
+        weights = _find_weights(block, large, small)
         vuong, adjusted = (_find_tail(weights, each) for each in (statistic, shrunk))
     return LikelihoodRatioTest(
         rank,
@@ -203,17 +201,36 @@ def likelihood_ratio_test(
     )
 
 
-def _draw_ratio(codes: IntArray, small: JointPMF, rng: np.random.Generator) -> float:
-    """Statistic of a table that the smaller model draws, with the gaps of the samples."""
-    table = small.sample(len(codes), rng)
-    table[codes < 0] = -1
-    first = _reach(table, small, [small])
-    second = _reach(table, small, _make_starts(table, first, rng))
-    gain = second.log_prob(table).sum() - first.log_prob(table).sum()
-    return max(0.0, 2 * float(gain))
+def _fit_both(block: DenseBlock, rank: int, schema: Schema, seed: int) -> tuple[JointPMF, JointPMF]:
+    """Models of a number of classes and of one more, at the best maxima that were found."""
+    small, large = (
+        EMFit(schema, each, Options.make("auto", 0.0, 1, each), seed, Passes())
+        .fit_samples(block, None, None)
+        .model
+        for each in (rank, rank + 1)
+    )
+    small = _reach(block, small, [small])
+    starts = [large, *_make_starts(small, np.random.default_rng([seed, 0]))]
+    return small, _reach(block, small, starts)
 
 
-def _make_starts(codes: IntArray, small: JointPMF, rng: np.random.Generator) -> list[JointPMF]:
+def _measure(model: JointPMF, block: DenseBlock) -> Criteria:
+    """Likelihood of a model."""
+    return measure_fit(model, SamplesInMemory(block, model.schema.offsets, model.rank).source)
+
+
+def _draw_ratio(block: DenseBlock, small: JointPMF, rng: np.random.Generator) -> float:
+    """Statistic of a table that the smaller model draws, with the gaps and the weights of the samples."""
+    table = small.sample(len(block), rng)
+    table[block.codes < 0] = -1
+    drawn = DenseBlock(table, block.weights)
+    first = _reach(drawn, small, [small])
+    second = _reach(drawn, small, _make_starts(first, rng))
+    gain = (second.log_prob(table) - first.log_prob(table)) * weigh_rows(drawn)
+    return max(0.0, 2 * float(gain.sum()))
+
+
+def _make_starts(small: JointPMF, rng: np.random.Generator) -> list[JointPMF]:
     """Starts of one state more: a state split in two, and random ones."""
     offsets, singles = small.schema.offsets, small.factors @ small.prior
     made: list[Parameters] = []
@@ -230,10 +247,10 @@ def _make_starts(codes: IntArray, small: JointPMF, rng: np.random.Generator) -> 
     return [JointPMF(*each, small.schema) for each in made]
 
 
-def _reach(codes: IntArray, small: JointPMF, starts: list[JointPMF]) -> JointPMF:
+def _reach(block: DenseBlock, small: JointPMF, starts: list[JointPMF]) -> JointPMF:
     """Best maximum that some starts of one rank lead to: all go some passes, and the best of them to the end."""
     schema, rank = small.schema, starts[0].rank
-    training = SamplesInMemory(codes, schema.offsets, rank)
+    training = SamplesInMemory(block, schema.offsets, rank)
     singles = small.factors @ small.prior
     runs = Runs(training, None, schema.offsets, singles, MAX_PASSES, TOLERANCE, accelerate=True)
     models = [(each.prior, each.factors) for each in starts]
@@ -247,16 +264,18 @@ def _reach(codes: IntArray, small: JointPMF, starts: list[JointPMF]) -> JointPMF
     return JointPMF(*best.parameters, schema)
 
 
-def _find_weights(codes: IntArray, large: JointPMF, small: JointPMF) -> FloatArray:
+def _find_weights(block: DenseBlock, large: JointPMF, small: JointPMF) -> FloatArray:
     """Weights of the squares whose sum is the law of the ratio: float64 of shape (n_weights,), some below 0."""
-    block, roots, scores = DenseBlock(codes[(codes >= 0).any(axis=1)]), [], []
+    block, roots, scores = block[np.flatnonzero((block.codes >= 0).any(axis=1))], [], []
     for model in (large, small):
         parameters = model.parameters
         solved = invert_information(model, sum_information([block], parameters))
         values, vectors = np.linalg.eigh(solved.covariance)
         kept = values > 1e-12 * max(float(values.max(initial=0.0)), 1e-300)
         roots.append(vectors[:, kept] * np.sqrt(values[kept]))
-        batches = [batch.scores for batch in iterate_scores([block], parameters)]
+        batches = [
+            batch.scores * batch.weights[:, None] for batch in iterate_scores([block], parameters)
+        ]
         scores.append(np.concatenate(batches) @ roots[-1])
     both = np.hstack(scores)
     values, vectors = np.linalg.eigh(both.T @ both)

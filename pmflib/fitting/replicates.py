@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray, Parameters, check_model_type
+from pmflib.core.arrays import FloatArray, Parameters, check_model_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import SurveyDesign
 from pmflib.counting.marginals import estimate_block_singles
 from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.em.samples import SamplesInMemory
+from pmflib.fitting.weighted_samples import weigh_block
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.solvers import PseudoCounts
@@ -95,21 +96,6 @@ def span_logits(
     reach = quantile * errors / (clipped * (1 - clipped))
     low, high = (1 / (1 + np.exp(-(logits + side * reach))) for side in (-1, 1))
     return np.where(inside, low, values), np.where(inside, high, values)
-
-
-def weigh_block(codes: IntArray, design: SurveyDesign) -> DenseBlock:
-    """Samples with the weights of a design, and the order in which it deals them to folds.
-
-    Raises
-    ------
-    PmfError
-        If the design is of another number of rows.
-    """
-    if len(codes) != design.n_rows:
-        raise PmfError(
-            f"samples has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"
-        )
-    return DenseBlock(codes, design.weights.scale(), design.dealt)
 
 
 def fit_replicates(model: JointPMF, samples: object, design: SurveyDesign) -> Replicates:

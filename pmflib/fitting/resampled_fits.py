@@ -30,7 +30,7 @@ are."""
 
 def fit_resampled(
     model: JointPMF,
-    samples: IntArray | StoredSamples,
+    samples: IntArray | DenseBlock | StoredSamples,
     draws: int,
     seed: int = 0,
     on_fit: Callable[[int, int], None] = lambda *_: None,
@@ -46,8 +46,9 @@ def fit_resampled(
         What was fitted to the samples. Its rank, its forests' options, its pseudo-count, and of an average the number
         of passes, which held-out samples have chosen, are kept; traits keep dimensions, shrinkage and passes.
     samples
-        Codes of shape (n_rows, n_variables), -1 missing, at least one row; or stored samples. Rows are drawn with
-        replacement; of stored samples of more than ``MEMORY_CELLS`` cells their folds are.
+        Codes of shape (n_rows, n_variables), -1 missing, at least one row; a block of them, which may have weights; or
+        stored samples. Rows are drawn with replacement, each with its weight; of stored samples of more than
+        ``MEMORY_CELLS`` cells their folds are.
     draws
         Number of refits, at least 1.
     seed
@@ -76,6 +77,8 @@ def fit_resampled(
     if isinstance(samples, StoredSamples):
         if samples.n_rows * samples.schema.n_variables <= MEMORY_CELLS:
             samples = samples.read_codes()
+    if isinstance(samples, np.ndarray):
+        samples = DenseBlock(samples)
     n_rows = samples.n_rows if isinstance(samples, StoredSamples) else len(samples)
     if not n_rows:
         raise PmfError("samples has no rows; a model is fitted again to at least one")
@@ -85,7 +88,7 @@ def fit_resampled(
     for draw in range(draws):
         rng = np.random.default_rng([seed, draw])
         if isinstance(samples, StoredSamples):
-            resampled: IntArray | StoredSamples = _resample_folds(samples, rng)
+            resampled: DenseBlock | StoredSamples = _resample_folds(samples, rng)
         else:
             resampled = samples[rng.integers(n_rows, size=n_rows)]
         refit = _refit(members[draw % len(members)], model, resampled, int(rng.integers(2**31)))
@@ -123,7 +126,7 @@ def _split_average(model: JointPMF) -> Sequence[JointPMF]:
 
 
 def _refit(
-    start: JointPMF, model: JointPMF, samples: IntArray | StoredSamples, seed: int
+    start: JointPMF, model: JointPMF, samples: DenseBlock | StoredSamples, seed: int
 ) -> JointPMF:
     """Fit one member of a model to some samples, from its parameters."""
     schema, origin = model.schema, model.origin
@@ -135,7 +138,10 @@ def _refit(
         return again.model
     if model.trait_model is not None:
         settings = {name: origin[name] for name in ("dimensions", "shrinkage", "passes")}
-        return fit_traits(samples, schema, n_states=model.rank, rng=seed, **settings).model
+        given: object = samples
+        if isinstance(samples, DenseBlock):
+            given = samples.to_sparse(schema.offsets)
+        return fit_traits(given, schema, n_states=model.rank, rng=seed, **settings).model
     # averages are of fits that held-out samples have stopped
     is_stopped = start is not model and "passes" in origin
     limit = max(1, int(origin["passes"])) if is_stopped else LIMITS.max_passes
@@ -144,5 +150,4 @@ def _refit(
     counts = samples.count_pairs() if isinstance(samples, StoredSamples) else None
     if isinstance(start, TreePMF):
         return refine_forests(fit, start, samples, None, counts).model
-    given = samples if isinstance(samples, StoredSamples) else DenseBlock(samples)
-    return fit.fit_samples(given, None, counts).model
+    return fit.fit_samples(samples, None, counts).model

@@ -10,6 +10,7 @@ from operator import attrgetter
 import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray, check_model_type, sum_blocks
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
 from pmflib.core.survey_design import SurveyDesign
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
@@ -18,6 +19,7 @@ from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.item_errors import find_item_covariance
 from pmflib.fitting.replicates import Replicates, fit_replicates, span_logits
+from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.information import (
@@ -361,9 +363,11 @@ def invert_information(model: JointPMF, found: PMFInformation) -> PMFCovariance:
     return find_covariance(*list_pmfs(parameters), found, pseudo_counts)
 
 
-def open_source(model: JointPMF, samples: object) -> BlockSource:
-    """Blocks of the samples."""
+def open_source(model: JointPMF, samples: object, weight: object | None = None) -> BlockSource:
+    """Blocks of the samples, with weights where any are given."""
     if isinstance(samples, StoredSamples):
+        if weight is not None:
+            weigh_samples(samples, weight, None, model.schema)
         if samples.schema.digest != model.schema.digest:
             raise SchemaError(
                 "model and samples have different schemas; take both from one pipeline"
@@ -372,7 +376,8 @@ def open_source(model: JointPMF, samples: object) -> BlockSource:
     codes = model.schema.encode(samples)
     if not len(codes):
         raise PmfError("samples has no rows; give those that the model was fitted to")
-    return SamplesInMemory(codes, model.schema.offsets, model.rank).source
+    block = weigh_samples(DenseBlock(codes), weight, None, model.schema)
+    return SamplesInMemory(block, model.schema.offsets, model.rank).source
 
 
 def _sum_group(group: BlockGroup, parameters: TreeParameters) -> PMFInformation:

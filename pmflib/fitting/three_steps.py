@@ -109,50 +109,66 @@ def distal_outcome(
     values, levels = _read_column("outcome", outcome, first.n_rows)
     own = first.keep(values[:, None], "the outcome")
     known, rank = values[first.rows[own]], model.rank
-    if levels is None:
-        design: Design = NormalOutcome(known, rank)
-        if correction == "bch":
-            design = Means(known[:, None], rank)
-    else:
-        codes = known.astype(np.int64)
-        design = LevelOutcome(codes, len(levels), rank)
-        if correction == "bch":
-            design = Means(np.eye(len(levels))[codes], rank)
+    design = _choose_law(known, levels, rank, correction)
     solution, notes = first.solve(design, own, correction)
-    if isinstance(design, NormalOutcome):
-        estimates = solution.parameters[rank : 2 * rank]
-        jacobian = np.eye(3 * rank)[rank : 2 * rank]
-    elif isinstance(design, LevelOutcome):
-        shares = np.exp(design.split(solution.parameters)[1])
-        n_levels = len(shares[0])
-        jacobian = np.zeros((shares.size, solution.parameters.size))
-        for each in range(rank):
-            at = slice(each * n_levels, (each + 1) * n_levels)
-            columns = slice(rank + at.start, rank + at.stop)
-            jacobian[at, columns] = np.diag(shares[each]) - np.outer(shares[each], shares[each])
-        estimates = shares.ravel()
-    else:
-        estimates, jacobian = solution.parameters, np.eye(solution.parameters.size)
+    estimates, jacobian = _read_solution(design, solution.parameters, rank)
     covariance, alone = first.find_covariances(solution, own, jacobian)
     shape = (rank,) if levels is None else (rank, len(levels))
     if levels is not None and correction == "bch" and ((estimates < 0) | (estimates > 1)).any():
         notes += ('shares are outside [0, 1]: a class is small; take correction="ml"',)
     every = np.arange(estimates.size).reshape(rank, -1)
-    pairs = [
-        (pair, _test_differences(estimates, covariance, every[[pair[0]]], every[[pair[1]]]))
-        for pair in combinations(range(rank), 2)
-    ]
-    adjusted = adjust_by_holm([test.p_value for _, test in pairs])
     return DistalOutcome(
         **first.describe(
             estimates.reshape(shape), covariance, alone, correction, assignment, own, notes
         ),
         levels=levels,
         test=_test_differences(estimates, covariance, every[1:], every[:1]),
-        pairs=tuple(
-            ClassDifference(pair, test, value)
-            for (pair, test), value in zip(pairs, adjusted, strict=True)
-        ),
+        pairs=_compare_classes(estimates, covariance, every),
+    )
+
+
+def _choose_law(
+    known: FloatArray, levels: tuple[str, ...] | None, rank: int, correction: Correction
+) -> Design:
+    """What an outcome follows in each class: any law by its means, or one of maximum likelihood."""
+    if levels is None:
+        return Means(known[:, None], rank) if correction == "bch" else NormalOutcome(known, rank)
+    codes = known.astype(np.int64)
+    if correction == "bch":
+        return Means(np.eye(len(levels))[codes], rank)
+    return LevelOutcome(codes, len(levels), rank)
+
+
+def _read_solution(
+    design: Design, parameters: FloatArray, rank: int
+) -> tuple[FloatArray, FloatArray]:
+    """Means or shares of the classes, one after the other, and their derivatives by the parameters."""
+    if isinstance(design, NormalOutcome):
+        return parameters[rank : 2 * rank], np.eye(3 * rank)[rank : 2 * rank]
+    if not isinstance(design, LevelOutcome):
+        return parameters, np.eye(parameters.size)
+    shares = np.exp(design.split(parameters)[1])
+    n_levels = len(shares[0])
+    jacobian = np.zeros((shares.size, parameters.size))
+    for each in range(rank):
+        at = slice(each * n_levels, (each + 1) * n_levels)
+        columns = slice(rank + at.start, rank + at.stop)
+        jacobian[at, columns] = np.diag(shares[each]) - np.outer(shares[each], shares[each])
+    return shares.ravel(), jacobian
+
+
+def _compare_classes(
+    estimates: FloatArray, covariance: FloatArray, every: IntArray
+) -> tuple[ClassDifference, ...]:
+    """Tests of each two classes; every: places of the estimates of each class, (rank, n_each)."""
+    pairs = [
+        (pair, _test_differences(estimates, covariance, every[[pair[0]]], every[[pair[1]]]))
+        for pair in combinations(range(len(every)), 2)
+    ]
+    adjusted = adjust_by_holm([test.p_value for _, test in pairs])
+    return tuple(
+        ClassDifference(pair, test, value)
+        for (pair, test), value in zip(pairs, adjusted, strict=True)
     )
 
 

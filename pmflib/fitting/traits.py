@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from pmflib.core.arrays import FloatArray, IntArray, check_whole, name_type
 from pmflib.core.blocks import Block, DenseBlock, SparseBlock
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
 from pmflib.core.errors import PmfError, SchemaError
+from pmflib.core.weights import note_weights, read_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.em.checkpoint import Checkpoint, digest_fit
@@ -38,6 +40,7 @@ from pmflib.em.traits.samples import (
 )
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.row_tables import score_block
 from pmflib.model.statistics import take_logs
@@ -61,6 +64,7 @@ def fit_traits(
     passes: int | Literal["auto"] = "auto",
     rng: np.random.Generator | int = 0,
     checkpoint: Path | None = None,
+    weight: object | None = None,
 ) -> FitResult:
     """Fit continuous traits, on which people differ by degree, and compile them into latent states.
 
@@ -97,6 +101,9 @@ def fit_traits(
     checkpoint
         Folder for what was chosen and the state after each pass; a fit that was interrupted goes on from there, to the
         same bits.
+    weight
+        Weights of samples in memory, as for `pmflib.fit_em`: passes, what is held out, and the prior of the states,
+        which are then no longer equally probable, have them.
 
     Returns
     -------
@@ -106,7 +113,8 @@ def fit_traits(
     Raises
     ------
     PmfError
-        If there are no samples, an option is out of range, or the checkpoint is one of another fit.
+        If there are no samples, an option is out of range, the checkpoint is one of another fit, or weights are given
+        for samples that are stored.
     SchemaError
         If samples do not fit the schema.
 
@@ -116,7 +124,7 @@ def fit_traits(
     latent variables as a cloud of states.
     """
     _check_options(dimensions, n_states, shrinkage, passes)
-    fitted = _open_samples(samples, schema)
+    fitted = _open_samples(samples, schema, weight)
     counts = fitted.count()
     seed = int(np.random.default_rng(rng).integers(2**32))
     requested = (dimensions, shrinkage, passes, n_states)
@@ -157,6 +165,8 @@ def fit_traits(
     if "auto" in requested and not notes:
         notes = ("nobody has two observed cells or more: nothing could be held out to choose by",)
     model = compile_states(traits, people, choice.n_states, seed, origin)
+    if people.weights is not None:
+        notes = (note_weights(fitted.n_rows, fitted.source.n_samples), *notes)
     return FitResult(
         model=model,
         loss_history=losses,
@@ -177,7 +187,7 @@ def compile_states(
     seed: int,
     origin: Mapping[str, Any] | None = None,
 ) -> JointPMF:
-    """Joint PMF whose states are people: equally probable points of the traits, each with its PMFs.
+    """Joint PMF whose states are people: points of the traits, each with its PMFs, as probable as people have weights.
 
     The first states are the posterior means of people, all of them or as many as there are states, in their order; of
     fewer people than states, the others are drawn from the people's posteriors. Points at the posterior means did
@@ -207,22 +217,21 @@ def compile_states(
     """
     if n_states < 1:
         raise PmfError(f"n_states is {n_states}; give at least 1")
-    points = draw_points(traits, samples, n_states, np.random.default_rng(seed))
-    prior = np.full(n_states, 1.0 / n_states)
+    points, prior = draw_points(traits, samples, n_states, np.random.default_rng(seed))
     return JointPMF(prior, traits.find_factors(points), traits.schema, dict(origin or {}), traits)
 
 
 def draw_points(
     traits: TraitModel, samples: Block, n_states: int, rng: np.random.Generator
-) -> FloatArray:
-    """Points of the traits where people are: float64 of shape (n_states, n_traits)."""
+) -> tuple[FloatArray, FloatArray]:
+    """Points of the traits where people are, (n_states, n_traits), and their probabilities, (n_states,)."""
     sparse = samples.to_sparse(traits.schema.offsets)
     people = np.flatnonzero(np.diff(sparse.indptr))
+    even = np.full(n_states, 1.0 / n_states)
     if not people.size:
         root = np.linalg.cholesky(traits.covariance) if traits.n_traits else traits.covariance
         noise = rng.standard_normal((n_states, traits.n_traits))
-        drawn: FloatArray = traits.mean + np.einsum("fg,ng->nf", root, noise)
-        return drawn
+        return traits.mean + np.einsum("fg,ng->nf", root, noise), even
     # round after round through all people: no one is chosen twice before everybody was once
     n_rounds = -(-n_states // people.size)
     chosen = np.tile(people, n_rounds)[:n_states]
@@ -235,7 +244,10 @@ def draw_points(
         # of few dimensions, and row by row: LAPACK gives the same bits wherever a batch begins
         roots = np.linalg.cholesky(folded.covariances) if traits.n_traits else folded.covariances
         points[own] = folded.modes + np.einsum("nfg,ng->nf", roots, noise[own])
-    return points
+    if sparse.weights is None:
+        return points, even
+    held = sparse.weights[chosen] / np.bincount(chosen)[chosen]
+    return points, held / held.sum()
 
 
 STATES = (100, 300, 1000)
@@ -269,7 +281,7 @@ def _choose(
     return TraitChoice(settings, best, (comparison, of_states))
 
 
-def _open_samples(samples: object, schema: Schema | None) -> TraitSamples:
+def _open_samples(samples: object, schema: Schema | None, weight: object | None) -> TraitSamples:
     """Samples to fit to, at least one."""
     if schema is not None and not isinstance(schema, Schema):
         raise SchemaError(
@@ -277,15 +289,21 @@ def _open_samples(samples: object, schema: Schema | None) -> TraitSamples:
             "pmflib.Schema.from_cardinalities([2, 3])"
         )
     if isinstance(samples, StoredSamples):
+        if weight is not None:
+            weigh_samples(samples, weight, None, samples.schema)
         n_rows, found = samples.n_rows, TraitSamples(samples.source, samples.schema)
     else:
         if isinstance(samples, SparseBlock):
             if schema is None:
                 raise SchemaError("schema is None and samples is a SparseBlock; give its schema")
             block = samples
+            if weight is not None:
+                weights = read_weights(weight, block.n_rows, decimals=schema.weight_decimals)
+                block = replace(block, weights=weights.scale())
         else:
             schema = infer_schema(samples) if schema is None else schema
-            block = DenseBlock(schema.encode(samples)).to_sparse(schema.offsets)
+            given = weigh_samples(DenseBlock(schema.encode(samples)), weight, None, schema)
+            block = given.to_sparse(schema.offsets)
         n_rows, found = block.n_rows, TraitSamples.load(block, schema)
     if not n_rows:
         raise PmfError("samples has no rows; a fit needs at least one")

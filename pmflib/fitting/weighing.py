@@ -10,15 +10,18 @@ from typing import TypeVar
 import numpy as np
 
 from pmflib.core.arrays import IntArray
+from pmflib.core.errors import PmfError
+from pmflib.core.survey_design import SurveyDesign
 from pmflib.counting.conditional_tables import TableRequest, count_stored_tables
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.weighted_samples import weigh_block
 from pmflib.model import JointPMF
 from pmflib.model.questions.equivalent_samples import (
     NAME,
     EquivalentSamples,
     learn_equivalent_samples,
 )
-from pmflib.model.questions.evidence import count_codes
+from pmflib.model.questions.evidence import count_codes, count_designed
 from pmflib.store.sample_blocks import BlockReference
 
 AnyModel = TypeVar("AnyModel", bound=JointPMF)
@@ -29,7 +32,15 @@ UNSEEN_ROWS = 1 << 17
 """Unseen samples that are counted at most, in whole blocks: their sampling error is far below the bias of models."""
 
 
-def weigh_model(model: AnyModel, samples: object, unseen: object, *, rng: int = 0) -> AnyModel:
+def weigh_model(
+    model: AnyModel,
+    samples: object,
+    unseen: object,
+    *,
+    rng: int = 0,
+    design: SurveyDesign | None = None,
+    unseen_design: SurveyDesign | None = None,
+) -> AnyModel:
     """Learn how many rows a model counts for in answers, beside counts.
 
     Parameters
@@ -42,6 +53,9 @@ def weigh_model(model: AnyModel, samples: object, unseen: object, *, rng: int = 
         Samples that it was not fitted to, likewise.
     rng
         Seed of the questions that are drawn.
+    design, unseen_design
+        How samples and unseen ones in memory were drawn, both or none: rows are then effective samples, those that a
+        table of counts is worth by the design, as in answers with one.
 
     Returns
     -------
@@ -50,12 +64,16 @@ def weigh_model(model: AnyModel, samples: object, unseen: object, *, rng: int = 
 
     Raises
     ------
+    PmfError
+        If one design is given and the other is not, samples with a design are stored, or have another number of rows.
     SchemaError
         If samples do not fit the schema of the model.
     StoreError
         If stored samples are gone or damaged.
     """
     schema = model.schema
+    if design is not None or unseen_design is not None:
+        return _weigh_designed(model, (samples, unseen), (design, unseen_design), rng)
     hidden = _take(unseen, UNSEEN_ROWS)
     codes = hidden.read_codes() if isinstance(hidden, StoredSamples) else schema.encode(hidden)
     if not len(codes):
@@ -74,9 +92,45 @@ def weigh_model(model: AnyModel, samples: object, unseen: object, *, rng: int = 
     found: EquivalentSamples = learn_equivalent_samples(
         model, codes, count_seen, count_unseen, n_seen, rng
     )
+    return _keep(model, found)
+
+
+def _keep(model: AnyModel, found: EquivalentSamples) -> AnyModel:
+    """The model with what was learnt, if anything was."""
     if not found.n_questions:
         return model
     return replace(model, origin={**model.origin, NAME: found.to_json()})
+
+
+def _weigh_designed(
+    model: AnyModel,
+    samples: tuple[object, object],
+    designs: tuple[SurveyDesign | None, SurveyDesign | None],
+    rng: int,
+) -> AnyModel:
+    """Do `weigh_model` in effective samples, of those of the fit and of unseen ones."""
+    first, second = designs
+    if first is None or second is None:
+        raise PmfError("design and unseen_design go together; give how both samples were drawn")
+    if any(isinstance(each, StoredSamples) for each in samples):
+        raise PmfError("a design is given and samples are stored; give samples in memory")
+    if first.is_simple and second.is_simple:
+        return weigh_model(model, *samples, rng=rng)
+    schema = model.schema
+    seen, unseen = (
+        weigh_block(schema.encode(each), design).codes
+        for each, design in zip(samples, (first, second), strict=True)
+    )
+
+    def count_seen(requests: Sequence[TableRequest]) -> list[IntArray]:
+        return count_designed(seen, schema, first, requests)[0]
+
+    def count_unseen(requests: Sequence[TableRequest]) -> list[IntArray]:
+        return count_designed(unseen, schema, second, requests)[0]
+
+    n_seen = round(first.weights.n_effective)
+    found = learn_equivalent_samples(model, unseen, count_seen, count_unseen, n_seen, rng)
+    return _keep(model, found)
 
 
 def _take(samples: object, most: int) -> object:

@@ -16,7 +16,7 @@ PLAIN_VARIABLE = "PMF_PLAIN_KERNELS"
 """Environment variable: any text in it keeps everything to plain numba."""
 _warned: set[str] = set()
 
-Compiled: TypeAlias = Literal["planes", "fold planes", "tiles"]
+Compiled: TypeAlias = Literal["planes", "fold planes", "tiles", "joined"]
 
 _compiling: dict[Compiled, threading.Thread] = {}
 
@@ -39,6 +39,12 @@ def _call_once(method: Compiled) -> None:
 
         indptr, indices = np.array([0, 2]), np.array([0, 2], np.int32)
         add_tiles(indptr, indices, np.array([0, 2, 4]), np.zeros((4, 4), np.int64))
+    elif method == "joined":
+        from pmflib.kernels.joined_variables import add_joined
+
+        for codes in (_CODES, _CODES.astype(np.int16)):
+            rows, ones = np.arange(len(codes)), np.ones(len(codes), np.int64)
+            add_joined(codes, rows, ones, _OFFSETS, np.zeros((4, 4), np.int64))
     elif method == "planes":
         planes_work()
     else:
@@ -54,6 +60,8 @@ def is_compiled(method: Compiled) -> bool:
             from pmflib.kernels.planes import add_codes as kernel
         elif method == "fold planes":
             from pmflib.kernels.fold_planes import add_folds as kernel
+        elif method == "joined":
+            from pmflib.kernels.joined_variables import add_groups as kernel
         else:
             from pmflib.kernels.scatter import fill_tile as kernel
     except ImportError:

@@ -352,7 +352,7 @@ HALF = 62
 
 def sum_units(units: IntArray, decimals: int) -> WeightSums:
     """What weights in units, int64, add up to, as of one fold."""
-    return Weights(units, decimals).sum_by_fold(np.zeros(units.size, np.int64), 1)
+    return Weights(units, decimals).sums
 
 
 def pack_sums(sums: WeightSums) -> tuple[int, ...]:

@@ -23,10 +23,12 @@ def test_count_pairs__whole_weights_count_as_repeated_rows(n_rows):
     assert weighted.n_rows.tolist() == [n_rows]
 
 
-def test_count_pairs__weights_of_wide_rows_are_counted_digit_by_digit_to_the_same_sums():
+@pytest.mark.parametrize(("largest", "missing"), [(2, 0.1), (1 << 20, 0.1), (1 << 20, 0.95)])
+def test_count_pairs__weights_of_wide_rows_have_the_same_sums_by_every_kernel(largest, missing):
     rng = np.random.default_rng(3)
-    codes = rng.integers(-1, 3, (3000, 40)).astype(np.int8)
-    weight = rng.integers(1, 1 << 20, 3000)
+    codes = rng.integers(3, size=(3000, 40)).astype(np.int8)
+    codes[rng.random(codes.shape) < missing] = -1
+    weight = rng.integers(1, largest + 1, 3000)
     found = pmf.count_pairs(codes, [3] * 40, weight=weight, n_folds=1).tables[0]
     hot = (codes[:, :, None] == np.arange(3)).reshape(3000, 120).astype(np.int64)
     np.testing.assert_array_equal(found, np.triu(hot.T @ (hot * weight[:, None])))

@@ -23,25 +23,14 @@ import pmflib as pmf
 
 ESTIMATORS = (pmf.PMFClassifier, pmf.PMFDensity, pmf.PMFImputer, pmf.PMFTransformer)
 SKIPPED_WITHOUT_SCIPY_ARRAYS = "check_array_api_input"
-WEIGHT_CHECKS = (
-    "check_sample_weights_pandas_series",
-    "check_sample_weights_not_an_array",
-    "check_sample_weights_list",
-    "check_sample_weights_shape",
-    "check_sample_weights_not_overwritten",
-    "check_all_zero_sample_weights_error",
-)
 
 
 def expect_failures(estimator):
-    """Weights are of a survey, and no numbers of rows; forests and traits take none."""
-    found = {
+    """Weights are of a survey, and no numbers of rows."""
+    return {
         "check_sample_weight_equivalence_on_dense_data": "weights are no repetitions",
         "check_classifiers_one_label_sample_weights": "weights of zero are refused",
     }
-    if estimator.dependence == "tree" or getattr(estimator, "method", "") == "traits":
-        found |= dict.fromkeys(WEIGHT_CHECKS, "weights are refused")
-    return found
 
 
 # ranks are given: the choice of one is tested elsewhere, and takes most of the time of these fits

@@ -22,7 +22,16 @@ def shares(model):
     return model.marginal([0])
 
 
-@pytest.mark.parametrize("options", [{}, {"rank": "auto"}, {"rank": 2, "target": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"rank": "auto"},
+        {"rank": 2, "target": 0},
+        {"dependence": "tree"},
+        {"rank": "auto", "dependence": None},
+    ],
+)
 def test_fit_em__equal_weights_give_the_fit_without_any_bit_for_bit(options):
     codes, _ = draw(300)
     given: dict[str, Any] = {"rank": 2, "schema": SCHEMA, "dependence": "none"} | options
@@ -51,6 +60,38 @@ def test_fit_em__whole_weights_have_the_optimum_of_repeated_rows():
     repeated = pmf.fit_em(np.repeat(codes, weight, axis=0), start, **options)
     np.testing.assert_allclose(weighted.model.factors, repeated.model.factors, atol=1e-6)
     assert weighted.training.per_row == pytest.approx(repeated.training.per_row, rel=1e-10)
+
+
+def test_fit_em__forests_raise_the_weighted_likelihood_and_are_worth_effective_samples():
+    codes, weight = draw(600)
+    # two variables of one fact, among those who count for much
+    heavy = weight > np.median(weight)
+    codes[heavy, 1] = codes[heavy, 0]
+    options: dict[str, Any] = {"rank": 2, "schema": SCHEMA, "dependence": "tree"}
+    weighted = pmf.fit_em(codes, weight=weight, **options)
+    plain = pmf.fit_em(codes, **options)
+    gains = weighted.model.log_prob(codes) - plain.model.log_prob(codes)
+    assert weight @ gains > 0 > gains.sum()
+    assert "Kish" in weighted.notes[0]
+    mean = np.average(weighted.model.log_prob(codes), weights=weight)
+    assert weighted.training.per_row == pytest.approx(mean, rel=1e-7)
+    again = pmf.fit_em(codes, weighted.model, weight=weight, tol=1e-3)
+    assert weight @ (again.model.log_prob(codes) - plain.model.log_prob(codes)) > 0
+
+
+def test_fit_em__the_kind_of_model_is_chosen_with_weights():
+    rng = np.random.default_rng(4)
+    degree = rng.standard_normal((1500, 1))
+    people = (rng.random((1500, 5)) < 1 / (1 + np.exp(-2 * degree))).astype(np.int8)
+    noise = rng.integers(2, size=(1500, 5)).astype(np.int8)
+    both = np.concatenate([people, noise])
+    heavy = np.repeat([1.0, 1e-3], 1500)
+    found = pmf.fit_em(both, rank="auto", schema=SCHEMA, weight=heavy)
+    assert found.model.trait_model is not None
+    assert "Kish" in found.notes[0]
+    others = pmf.fit_em(both, rank="auto", schema=SCHEMA, weight=heavy[::-1])
+    assert others.model.trait_model is None
+    assert others.model.rank == 1
 
 
 def test_fit_em__likelihoods_and_criteria_are_in_effective_samples():
@@ -102,8 +143,6 @@ def test_fit_em__refuses_weights_that_do_not_go_with_the_rest(tmp_path):
         pmf.fit_em(codes, rank=2, weight=np.where(np.arange(100) == 4, 0.0, 1.0))
     with pytest.raises(pmf.PmfError, match="leave validation out"):
         pmf.fit_em(codes, rank=2, weight=weight, validation=codes)
-    with pytest.raises(pmf.PmfError, match="forests are not fitted"):
-        pmf.fit_em(codes, rank=2, weight=weight, dependence="tree")
     stored = pmf.StoredSamples(write_partition(tmp_path, codes, SCHEMA), SCHEMA)
     with pytest.raises(pmf.PmfError, match="samples are stored"):
         pmf.fit_em(stored, rank=2, weight=np.ones(100))
@@ -118,10 +157,14 @@ def test_estimators__take_weights_of_rows():
     assert weighted.predict_proba(X)[:, 0].mean() > plain.predict_proba(X)[:, 0].mean() + 0.05
     density = pmf.PMFDensity(rank=2, members=1).fit(X, sample_weight=weight)
     assert "Kish" in density.result_.notes[0]
-    with pytest.raises(pmf.PmfError, match="give draws=1"):
-        pmf.PMFImputer(rank=2, draws=2).fit(X, sample_weight=weight)
-    with pytest.raises(pmf.PmfError, match="method='classes'"):
-        pmf.PMFDensity(rank=2, method="traits").fit(X, sample_weight=weight)
+    gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.3, np.nan, X)
+    gaps[X < 0] = np.nan
+    imputer = pmf.PMFImputer(rank=2, draws=3, members=1).fit(gaps, sample_weight=heavy)
+    shares = [float((table[y > 0, 0] == 1).mean()) for table in imputer.transform(gaps)]
+    assert len(set(shares)) > 1
+    assert len(imputer.draw_models_) == 3
+    traits = pmf.PMFDensity(rank=20, method="traits", dimensions=0)
+    assert "Kish" in traits.fit(X, sample_weight=weight).result_.notes[0]
 
 
 def test_fit_em__has_the_weighted_optimum_of_stepmix():

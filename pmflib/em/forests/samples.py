@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,14 +39,14 @@ class TreeSamples:
 
     @classmethod
     def load(
-        cls, codes: IntArray, offsets: IntArray, rank: int, target: int | None = None
+        cls, samples: IntArray | DenseBlock, offsets: IntArray, rank: int, target: int | None = None
     ) -> TreeSamples:
         """Samples in memory.
 
         Parameters
         ----------
-        codes
-            Integers of shape (n_rows, n_variables), valid, -1 missing.
+        samples
+            Valid samples, with weights or without; or their codes alone, (n_rows, n_variables), -1 missing.
         offsets
             int64 of shape (n_variables + 1,).
         rank
@@ -54,12 +54,12 @@ class TreeSamples:
         target
             Variable whose log-likelihood given the others models are evaluated by; None is that of all.
         """
-        whole = merge_duplicates(DenseBlock(np.ascontiguousarray(codes)))
-        work = codes.shape[1] * whole.n_rows * rank
+        given = samples if isinstance(samples, DenseBlock) else DenseBlock(samples)
+        whole = merge_duplicates(replace(given, codes=np.ascontiguousarray(given.codes)))
+        work = given.codes.shape[1] * whole.n_rows * rank
         n_blocks = max(1, min(MAX_BLOCKS, work // BLOCK_WORK, whole.n_rows))
-        n_observed = int(np.count_nonzero(codes >= 0))
         blocks = split_block(whole, n_blocks)
-        return cls(BlocksInMemory(blocks, offsets, target, n_observed=n_observed))
+        return cls(BlocksInMemory(blocks, offsets, target, n_observed=given.n_observed))
 
     @property
     def offsets(self) -> IntArray:

@@ -79,7 +79,7 @@ class HeldOutCells:
         )
 
     def score(self, predict: Predict, n_each: int) -> FloatArray:
-        """Log-probability of each cell, nats.
+        """Log-probability of each cell, nats; of rows with weights times a weight, whose mean over the cells is 1.
 
         Parameters
         ----------
@@ -99,7 +99,11 @@ class HeldOutCells:
             chances = predict(part, self.rows[own] - start, self.variables[own])
             found = chances[np.arange(last - first), self.codes[own]]
             logs[own] = np.log(np.maximum(found, FLOOR))
-        return logs
+        if self.block.weights is None:
+            return logs
+        weights = self.block.weights[self.rows]
+        weighed: FloatArray = logs * (weights / weights.mean())
+        return weighed
 
 
 MARGIN = 6.0
@@ -199,11 +203,14 @@ class TraitSamples:
         Variables.
     n_known
         Rows with anything observed, where a row may count for several samples; None where each is one.
+    n_rows
+        Rows in memory.
     """
 
     source: BlockSource
     schema: Schema
     n_known: int | None = None
+    n_rows: int = 0
 
     @classmethod
     def load(cls, block: SparseBlock, schema: Schema) -> TraitSamples:
@@ -212,7 +219,8 @@ class TraitSamples:
         ends = [number * block.n_rows // n_blocks for number in range(n_blocks + 1)]
         blocks = [merge_duplicates(block.cut(start, stop)) for start, stop in pairwise(ends)]
         source = BlocksInMemory(blocks, schema.offsets, rows=block, n_observed=block.n_observed)
-        return cls(source, schema, int(np.count_nonzero(np.diff(block.indptr))))
+        n_known = int(np.count_nonzero(np.diff(block.indptr)))
+        return cls(source, schema, n_known, block.n_rows)
 
     @property
     def n_observed(self) -> int:

@@ -363,9 +363,9 @@ class _ForestFits:
         offsets = self.splits[0].schema.offsets
         return [
             (
-                TreeSamples.load(each.block.codes, offsets, 1),
+                TreeSamples.load(each.block, offsets, 1),
                 [
-                    TreeSamples.load(each.held_out.codes[half], offsets, 1, each.target)
+                    TreeSamples.load(each.held_out[half], offsets, 1, each.target)
                     for half in _halve(each)
                 ],
             )

@@ -103,8 +103,8 @@ class Evidence:
                 raise PmfError(
                     f"data has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"
                 )
-            count_designed = partial(_count_designed, codes, schema, design)
-            return cls(schema, round(design.weights.n_effective), None, count_designed)
+            counted = partial(count_designed, codes, schema, design)
+            return cls(schema, round(design.weights.n_effective), None, counted)
 
         def count(requests: Sequence[TableRequest]) -> tuple[Sequence[IntArray], int]:
             return count_codes(codes, schema, requests), len(codes)
@@ -162,10 +162,22 @@ class Evidence:
         return np.asarray(table.sum(axis=gone))
 
 
-def _count_designed(
+def count_designed(
     codes: IntArray, schema: Schema, design: SurveyDesign, requests: Sequence[TableRequest]
 ) -> tuple[list[Any], int]:
-    """Tables of some requests in effective samples, float64, and the number of all."""
+    """Tables of some requests in effective samples, float64, and the number of all.
+
+    Parameters
+    ----------
+    codes
+        Codes of shape (n_rows, n_variables), -1 missing.
+    schema
+        Variables.
+    design
+        How the rows were drawn.
+    requests
+        Targets and conditions.
+    """
     found: list[Any] = []
     for request in requests:
         sizes = [int(schema.cardinalities[position]) for position in request.targets]

@@ -1,0 +1,70 @@
+"""Samples in memory with the weights or the design of a survey."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pmflib.core.arrays import IntArray, name_type
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.errors import PmfError
+from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.weights import note_weights, read_weights
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.fit_result import FitResult
+from pmflib.schema import Schema
+
+
+def weigh_samples(
+    samples: StoredSamples | DenseBlock,
+    weight: object | None,
+    design: SurveyDesign | None,
+    schema: Schema,
+) -> DenseBlock:
+    """Samples in memory with their weights, and with the order in which a design deals them to folds.
+
+    Raises
+    ------
+    PmfError
+        If samples are stored, weights and a design are given, or either is none or of another number of rows.
+    """
+    if weight is not None and design is not None:
+        raise PmfError("weight and design are given; a design has the weights, leave weight out")
+    if design is not None and not isinstance(design, SurveyDesign):
+        raise PmfError(f"design is {name_type(design)}; give a pmflib.SurveyDesign")
+    if isinstance(samples, StoredSamples):
+        name = "weight" if design is None else "design"
+        raise PmfError(f"{name} is given and samples are stored; give samples in memory")
+    if design is not None:
+        return weigh_block(samples.codes, design)
+    if weight is None:
+        return samples
+    weights = read_weights(weight, len(samples), decimals=schema.weight_decimals)
+    return DenseBlock(samples.codes, weights.scale())
+
+
+def weigh_block(codes: IntArray, design: SurveyDesign) -> DenseBlock:
+    """Samples with the weights of a design, and the order in which it deals them to folds.
+
+    Raises
+    ------
+    PmfError
+        If the design is of another number of rows.
+    """
+    if len(codes) != design.n_rows:
+        raise PmfError(
+            f"samples has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"
+        )
+    return DenseBlock(codes, design.weights.scale(), design.dealt)
+
+
+def note_worth(result: FitResult, samples: StoredSamples | DenseBlock) -> FitResult:
+    """A result that says how many samples those with weights are worth."""
+    if isinstance(samples, StoredSamples):
+        if not samples.is_weighted:
+            return result
+        note = note_weights(samples.n_rows, samples.n_samples)
+    elif samples.weights is None:
+        return result
+    else:
+        note = note_weights(len(samples), samples.n_samples)
+    return replace(result, notes=(note, *result.notes))
