@@ -18,6 +18,8 @@ from pmflib.store.dataset import list_sources
 from pmflib.store.erasures import keep_erasures_out
 from pmflib.store.leases import hold_lease
 from pmflib.store.run_records import (
+    KNOWN,
+    RECORDS,
     Action,
     InputFile,
     Outcome,
@@ -99,8 +101,7 @@ def record_run(
     """
     store, started = open_store(config), now()
     name = name or (name_labelling(config.name) if action == "labels" else config.name)
-    live = find_live(store, name)
-    draft = RunDraft(action, live, live)
+    draft = RunDraft(action, None, None)
     notices: list[Notice] = []
 
     def keep(notice: Notice) -> None:
@@ -147,11 +148,12 @@ def record_run(
 
     # to the end: what the run has made is anybody's to clear up until the record says that it is needed
     with (
-        keep_erasures_out(store),
+        keep_erasures_out(store, f"{RECORDS}/{name}/{KNOWN}"),
         hold_lease(store.objects, f"{action} of pipeline {config.name}"),
         emit_events(config, name) as events,
         listen(keep, Notice),
     ):
+        draft.live = draft.before = find_live(store, name)
         try:
             with refuse_unwritable(store.root):
                 yield draft
