@@ -198,5 +198,5 @@ class Learnt:
     def apply(self, speeds: Speeds) -> Speeds:
         """Speeds with what was learnt."""
         numbers = {each.name for each in fields(Speeds)} - {"starting"}
-        known = {name: each for name, each in self.speeds.items() if name in numbers}
+        known: dict[str, Any] = {n: each for n, each in self.speeds.items() if n in numbers}
         return replace(speeds, **known, starting=tuple(sorted(self.starting.items())))
