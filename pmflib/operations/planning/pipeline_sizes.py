@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +15,7 @@ from pmflib.fitting.candidates import Options
 from pmflib.fitting.fit_specifications import count_compared
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.traits.level_scores import LevelScores
+from pmflib.operations.planning.looks import look_at_log
 from pmflib.operations.planning.sizes import FitSize, ForestSize, LogSize, TraitSize
 from pmflib.operations.planning.speeds import Learnt, Speeds
 from pmflib.operations.planning.trait_stages import list_class_counts
@@ -25,12 +24,9 @@ from pmflib.schema import Schema
 
 if TYPE_CHECKING:
     from pmflib.config import PipelineConfig
-    from pmflib.ingest.sources import Source
     from pmflib.store.artefacts import Store
     from pmflib.store.run_records import RunRecord
 
-SAMPLED_BYTES = 1 << 20
-"""Bytes of the first file that are looked at."""
 ASSUMED_RANK = 20
 """Rank where it is yet to be chosen."""
 ASSUMED_PASSES = 15
@@ -82,7 +78,7 @@ class LastRun:
 
 
 def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[LogSize, list[str]]:
-    """Measure the log of a pipeline: its files, and rows by the last run or else by the first rows.
+    """Measure the log of a pipeline: its files, and rows by the last run or else by pieces of the files.
 
     Parameters
     ----------
@@ -100,7 +96,7 @@ def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[
     Raises
     ------
     SourceError
-        If there are no files, or the first cannot be read.
+        If there are no files, or one cannot be read.
     """
     from pmflib.ingest.dataset.identifiers import estimate_csv_bytes
     from pmflib.ingest.readers import count_group_rows, is_parquet
@@ -123,13 +119,15 @@ def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[
         rows = round(sum(count_group_rows(first)) * raw_bytes / first.size)
         observed, notes = 1.0, ["rows: of the first file; all cells are assumed to be observed"]
     else:
-        n_read, n_rows, observed, per_sample = _look_at_rows(first, config, schema)
-        rows = round(csv_bytes / n_read * n_rows)
-        samples = round(rows / per_sample)
-        notes = [f"rows: by the first {n_rows:,} rows of {first.name}"]
-        if source.layout == "long":
+        look = look_at_log(found, csv_bytes, config, schema)
+        rows, samples = round(csv_bytes / look.row_bytes), look.samples or 0
+        observed = look.observed
+        notes = [f"rows: by {look.seen:,} rows of pieces that are spread over the files"]
+        if samples:
+            observed = rows / samples / n_cells
             notes.append(
-                f"samples: {per_sample:.3g} rows each, as there; --samples gives another number"
+                f"samples: {rows / samples:.3g} rows each, by those that come again in other pieces; --samples gives "
+                "another number"
             )
     log = LogSize(
         rows=max(rows, 1),
@@ -320,44 +318,3 @@ def with_samples(log: LogSize, samples: int) -> LogSize:
     """The same long log with another number of samples."""
     observed = min(1.0, log.rows / samples / log.variables)
     return replace(log, samples=samples, observed=observed)
-
-
-def _look_at_rows(
-    source: Source, config: PipelineConfig, schema: Schema
-) -> tuple[int, int, float, float]:
-    """Bytes and rows at the beginning of a CSV file, share of observed cells, and rows of a sample."""
-    from pmflib.config.data_sections import WHITESPACE
-    from pmflib.ingest.sources import open_source
-
-    options = config.source
-    with open_source(source) as stream:
-        content = stream.read(SAMPLED_BYTES)
-    if (end := content.rfind(b"\n")) > 0:
-        content = content[: end + 1]
-    text = content.decode(options.encoding, "replace")
-    lines: Sequence[Sequence[str]]
-    if options.delimiter == WHITESPACE:
-        lines = [line.split() for line in text.splitlines()]
-    elif len(options.delimiter) == 1:
-        lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter))
-    else:
-        lines = [line.split(options.delimiter) for line in text.splitlines()]
-    if options.columns is None and lines:
-        names, lines = lines[0], lines[1:]
-    else:
-        names = options.columns or ()
-    n_rows = max(1, len(lines))
-    indices = {name.strip("\ufeff "): index for index, name in enumerate(names)}
-    if options.layout == "long":
-        index = indices.get(options.sample or "", 0)
-        n_samples = len({line[index] for line in lines if len(line) > index})
-        per_sample = n_rows / max(1, n_samples)
-        return len(content), n_rows, per_sample / schema.n_variables, per_sample
-    n_given = 0
-    for variable in schema.variables:
-        missing = {*variable.missing, ""}
-        if (index := indices.get(variable.name, -1)) >= 0:
-            n_given += sum(
-                len(line) > index and line[index].strip() not in missing for line in lines
-            )
-    return len(content), n_rows, n_given / (n_rows * schema.n_variables), 1.0
