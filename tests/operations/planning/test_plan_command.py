@@ -86,7 +86,8 @@ def test_measure_log__samples_however_the_rows_are_ordered(tmp_path, monkeypatch
         (tmp_path / f"{name}.csv").write_text("\n".join(["user,item,answer", *part, ""]))
     make_schema(*[2] * 30).save(tmp_path / "schema.json")
     (tmp_path / "pipeline.toml").write_text(
-        '[source]\npath = "*.csv"\nlayout = "long"\nsample = "user"\nvariable = "item"\nvalue = "answer"\n[model]\nrank = 3\n'
+        '[source]\npath = "*.csv"\nlayout = "long"\nsample = "user"\nvariable = "item"\nvalue = "answer"\n'
+        "[model]\nrank = 3\n"
     )
     config = load_config(tmp_path / "pipeline.toml")
     log, _ = measure_log(config, pmf.Schema.load(tmp_path / "schema.json"), LastRun())
