@@ -164,7 +164,7 @@ def look_at_pipeline(
 ) -> tuple[LogSize, FitSize, list[str], Speeds]:
     """Sizes of a pipeline, notes on where they are from, and speeds as its runs have shown them."""
     from pmflib.operations.planning.pipeline_sizes import measure_fit, measure_log, read_last_run
-    from pmflib.operations.planning.speeds import Learnt
+    from pmflib.operations.planning.speeds import TLS_TIMES, Learnt
     from pmflib_tasks.stage import load_schema
 
     config = load_pipeline(path)
@@ -173,6 +173,9 @@ def look_at_pipeline(
     log, notes = measure_log(config, schema, last)
     fit, more = measure_fit(config, schema, last)
     notes += more
+    if not config.cluster.address or config.cluster.address.startswith("tls:"):
+        # workers that a run starts itself have keys
+        speeds = replace(speeds, task_seconds=TLS_TIMES * speeds.task_seconds)
     if not calibrated and (learnt := last.learnt) != Learnt():
         speeds = learnt.apply(speeds)
         names = ", ".join(sorted({*learnt.speeds, *learnt.starting}))

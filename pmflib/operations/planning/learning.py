@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pmflib.operations.planning.pipeline_sizes import CORRECTED, LEAST_SECONDS, correct_speeds
+from pmflib.operations.planning.pipeline_sizes import CORRECTED, correct_speeds
 from pmflib.operations.planning.speeds import Learnt
 from pmflib.operations.planning.stage_costs import StageCost
 from pmflib.operations.planning.whole_run import RunPlan
@@ -58,10 +58,7 @@ class StageTotals:
         """Totals of rows of a plan, which follow each other."""
         return cls(
             sum(each.wall_seconds for each in stages),
-            sum(
-                each.worker_seconds + each.scheduler_seconds + each.client_seconds
-                for each in stages
-            ),
+            sum(each.processor_seconds for each in stages),
             max((each.client_memory for each in stages), default=0),
             max((each.worker_memory for each in stages), default=0),
             sum(each.read_bytes for each in stages),
@@ -96,16 +93,17 @@ def learn(plan: RunPlan, timings: Sequence[Mapping[str, Any]], known: Learnt) ->
     planned = list_planned(bare)
     at_work = {}
     own_bytes = 0
+    seconds = {each["stage"]: each["seconds"] for each in timings}
     for each in timings:
-        stage, took = each["stage"], each["seconds"]
+        stage = each["stage"]
         if stage in planned and each["client_memory"]:
             data = planned[stage].client_memory - plan.speeds.client_bytes
             own_bytes = max(own_bytes, round(each["client_memory"] - data))
-        if took >= LEAST_SECONDS:
-            at_work[stage] = took - min(starting.get(stage, 0.0), took / 2)
-        elif took >= LEARNT_SECONDS and stage in planned:
-            starting[stage] = min(MOST_STARTING, max(0.0, took - planned[stage].seconds))
+        at_work[stage] = each["processor_seconds"]
     speeds = correct_speeds(bare, at_work)
+    for stage, totals in list_planned(replace(bare, speeds=speeds)).items():
+        if (took := seconds.get(stage, 0.0)) >= LEARNT_SECONDS:
+            starting[stage] = min(MOST_STARTING, max(0.0, took - totals.seconds))
     names = {name for stage in CORRECTED for name in CORRECTED[stage]}
     changed = {
         name: getattr(speeds, name)

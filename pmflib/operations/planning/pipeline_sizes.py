@@ -33,8 +33,8 @@ ASSUMED_PASSES = 15
 """Passes of a run of EM where no run has been made: extrapolated ones took 7 to 17 on rating logs and surveys."""
 EARLIER_RUNS = 10
 """Runs whose passes say how many the next one makes."""
-LEAST_SECONDS = 5.0
-"""Seconds of a stage from which its time says something of its speed: below, it is starting and compiling."""
+LEAST_SECONDS = 3.0
+"""Processor time of a stage from which it says something of its speed, seconds: below, it is starting and compiling."""
 MOST_FACTOR = 5.0
 """Largest correction: what is beyond it has other reasons than speed."""
 CORRECTED = {
@@ -286,18 +286,18 @@ def _find_passes(facts: Mapping[str, Any]) -> int:
 
 
 def correct_speeds(plan: RunPlan, seconds: Mapping[str, float]) -> Speeds:
-    """Correct speeds by the times of a run.
+    """Correct speeds by the processor times of a run, which depend less than others on what else a machine does.
 
     Parameters
     ----------
     plan
         Plan of that run on the machine that made it.
     seconds
-        Seconds that its stages took, by name: ingest, count, fit, refine, fit_traits, evaluate. Stages that found their
-        result already made took next to none, and say nothing.
+        Processor seconds that its stages took, by name: ingest, count, fit, refine, fit_traits, evaluate. Stages that
+        found their result already made took next to none, and say nothing.
     """
     # of what depends on what a run found, no time was planned
-    planned = {stage.stage: stage.wall_seconds for stage in plan.stages if stage.least is None}
+    planned = {stage.stage: stage.processor_seconds for stage in plan.stages if stage.least is None}
     planned["ingest"] = planned.pop("read") + planned.pop("sort")
     planned["fit_traits"] = planned.pop("traits", 0.0)
     if plan.planner.forest_memory is not None:

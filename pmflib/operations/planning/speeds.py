@@ -32,6 +32,9 @@ SAVED_BYTES = 2e8
 """Bytes of tables and states that the client saves in a second."""
 UPDATED_BYTES = 1e8
 """Bytes of the sums of a pass of traits that the client makes new coefficients of in a second."""
+TLS_TIMES = 1.1
+"""Seconds of a task of the scheduler whose connections are encrypted, as a multiple of those without:
+`python -m benchmarks.pipeline.scheduler_tls`."""
 COUNT_NS = 5.0
 """Nanoseconds of counting the level of an observed cell."""
 RESIDUAL_NS = 200.0

@@ -82,11 +82,15 @@ class StageCost:
         return replace(
             self,
             wall_seconds=whole,
-            client_seconds=self.client_seconds + seconds,
             efficiency=self.efficiency * self.wall_seconds / whole,
             parts={**self.parts, "starting": seconds},
             least=None if self.least is None else self.least.start_later(seconds),
         )
+
+    @property
+    def processor_seconds(self) -> float:
+        """Processor time of all."""
+        return self.worker_seconds + self.scheduler_seconds + self.client_seconds
 
     @property
     def messages(self) -> int:

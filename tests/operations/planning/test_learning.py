@@ -23,6 +23,7 @@ def measure(plan, factors, memory=0):
         {
             "stage": stage,
             "seconds": factors.get(stage, 1.0) * totals.seconds,
+            "processor_seconds": factors.get(stage, 1.0) * totals.processor_seconds,
             "client_memory": memory,
         }
         for stage, totals in list_planned(plan).items()
@@ -44,7 +45,7 @@ def test_learn__the_next_plan_says_what_the_run_took(rows):
 
 def test_learn__starting_is_no_speed():
     before = make_plan(Speeds(), 10**5)
-    took = [{"stage": "count", "seconds": 3.0, "client_memory": 0}]
+    took = [{"stage": "count", "seconds": 3.0, "processor_seconds": 1.0, "client_memory": 0}]
     learnt = learn(before, took, Learnt())
     assert learnt.speeds == {}
     assert list(learnt.starting) == ["count"]
@@ -52,7 +53,7 @@ def test_learn__starting_is_no_speed():
     grown = list_planned(make_plan(learnt.apply(Speeds()), 10**7))["count"].seconds
     assert grown < list_planned(make_plan(Speeds(), 10**7))["count"].seconds + 3.0
     # what was already made says nothing
-    idle = [{"stage": "count", "seconds": 0.01, "client_memory": 0}]
+    idle = [{"stage": "count", "seconds": 0.01, "processor_seconds": 0.0, "client_memory": 0}]
     assert learn(before, idle, learnt) == learnt
 
 
