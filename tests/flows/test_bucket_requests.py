@@ -2,7 +2,9 @@
 
 import pytest
 
+from pmflib.store import caches, leases
 from pmflib.store.objects import bucket as buckets
+from pmflib.store.objects import listing
 from tests.faults.faulty_server import FaultyServer
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import forget_cache
@@ -14,6 +16,10 @@ FIRST, UNCHANGED = 60, 15
 def proxy(object_server, bucket, monkeypatch):
     """A server before the object server, which counts requests."""
     server = FaultyServer(int(object_server.rpartition(":")[2]), 0)
+    # a machine that does much else is no reason for more of them
+    monkeypatch.setattr(listing, "LACKING_SECONDS", 1e9)
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 1e9)
+    monkeypatch.setattr(caches, "UPLOAD_SECONDS", 1e9)
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.port}")
     yield server
     server.close()
