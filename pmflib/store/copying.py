@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
@@ -23,6 +23,7 @@ from pmflib.store.file_digests import digest_list
 from pmflib.store.leases import hold_lease
 from pmflib.store.locations import Amount, digest_location, drop_location, measure_bytes
 from pmflib.store.objects.local_folder import make_folder, mark_draft
+from pmflib.store.packs import is_inner, unpack
 from pmflib.store.run_records import COLLECTIONS, HINT, RECORDS, append_record, list_stored
 
 
@@ -46,7 +47,7 @@ def copy_artefact(source: Store, target: Store, reference: Reference, verify: bo
     if not reference.path or is_there(target, reference, verify):
         return None
     ours = source.objects
-    digests = _read_list(source, reference)
+    digests, packed = _read_list(source, reference)
     draft = target.root / "tmp" / mark_draft(reference.kind)
     make_folder(draft)
     try:
@@ -54,10 +55,14 @@ def copy_artefact(source: Store, target: Store, reference: Reference, verify: bo
         for name, digest in digests.items():
             path = draft / name
             make_folder(path.parent)
-            try:
-                read = ours.fetch_file(f"{reference.path}/{name}", path)
-            except FileNotFoundError:
-                raise report_vanished(source, reference) from None
+            if name in packed:
+                path.write_bytes(packed[name])
+                read = hashlib.sha256(packed[name]).hexdigest()
+            else:
+                try:
+                    read = ours.fetch_file(f"{reference.path}/{name}", path)
+                except FileNotFoundError:
+                    raise report_vanished(source, reference) from None
             if read != digest:
                 raise StoreError(
                     f"file {name!r} of {reference.path} in store {source.name!r} is not what was published, and "
@@ -77,7 +82,7 @@ def is_there(target: Store, reference: Reference, verify: bool) -> bool:
     """Whether a store has an artefact: its list of digests, or also every byte."""
     content = read_or_none(target, f"{reference.path}/{LIST_FILE}")
     try:
-        digests = json.loads(content or b"{}")
+        digests = json.loads(unpack(content or b"{}")[0])
         if content is None or digest_list(digests) != reference.digest:
             return False
     except (ValueError, AttributeError, TypeError):
@@ -85,15 +90,16 @@ def is_there(target: Store, reference: Reference, verify: bool) -> bool:
     return not verify or digest_location(target, reference.path) == digests
 
 
-def _read_list(source: Store, reference: Reference) -> dict[str, str]:
-    """List of an artefact's files, authenticated by the entry."""
+def _read_list(source: Store, reference: Reference) -> tuple[dict[str, str], Mapping[str, bytes]]:
+    """List of an artefact's files, authenticated by the entry, and the files that are packed with it."""
     content = read_or_none(source, f"{reference.path}/{LIST_FILE}")
     if content is None:
         raise report_vanished(source, reference)
+    listing, packed = unpack(content)
     try:
-        digests = {str(name): str(digest) for name, digest in json.loads(content).items()}
-        if digest_list(digests) == reference.digest and all(map(_is_inner, digests)):
-            return digests
+        digests = {str(name): str(digest) for name, digest in json.loads(listing).items()}
+        if digest_list(digests) == reference.digest and all(map(is_inner, digests)):
+            return digests, packed
         problem = "it is not the one that was published"
     except (ValueError, AttributeError) as error:
         problem = str(error)
@@ -101,11 +107,6 @@ def _read_list(source: Store, reference: Reference) -> dict[str, str]:
         f"list of digests of {reference.path} in store {source.name!r} is damaged ({problem}); `pmf verify` "
         "lists all that is damaged there, and what to do"
     )
-
-
-def _is_inner(name: str) -> bool:
-    """Whether the name of a file stays in its folder, as every published one does."""
-    return not os.path.isabs(name) and ".." not in name.split("/")
 
 
 def report_vanished(source: Store, reference: Reference) -> StoreError:

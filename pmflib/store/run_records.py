@@ -40,6 +40,10 @@ HINT = "last"
 """Object beside the records of a pipeline in a bucket: the number of a record that was the last when it was written. It
 may lag behind, and is a number to start from: a number is taken when its record is there, and not when this says so."""
 
+KNOWN = "known"
+"""Object beside the records of a pipeline in a bucket: what its last run has read and written, for the next one, which
+saves as many requests. It is needed for nothing, and what it says of objects that have changed since is not used."""
+
 PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "prefect")
 """Packages whose versions a record holds."""
 
@@ -424,13 +428,13 @@ def _find_last(store: Store, name: str) -> int:
     """Last number that is taken, by a record or one that is declared lost; 0 if none is."""
     if store.objects.lists_cheaply:
         return max([*list_numbers(store, name), *list_stored(store, name, ".lost")], default=0)
-    try:
-        text = store.objects.read(f"{RECORDS}/{name}/{HINT}")[0]
-    except FileNotFoundError:
-        text = b""
+    hint, text = f"{RECORDS}/{name}/{HINT}", b""
+    with suppress(FileNotFoundError):
+        text = b"" if store.objects.lacks(hint) else store.objects.read(hint)[0]
     number = int(text) if text.isdigit() else 0
     while True:
         after = [_name_record(name, number + 1, suffix) for suffix in (".json", ".lost")]
+        after = [each for each in after if not store.objects.lacks(each)]
         if not any(call_in_parallel(store.objects.exists, after)):
             return number
         number += 1

@@ -30,7 +30,8 @@ from pmflib.store.leases import is_lease, list_leases
 from pmflib.store.locations import NO_KINDS, digest_location
 from pmflib.store.objects.addresses import call_in_parallel
 from pmflib.store.objects.local_folder import find_holder
-from pmflib.store.run_records import HINT, RECORDS, list_stored, read_record
+from pmflib.store.packs import unpack
+from pmflib.store.run_records import HINT, KNOWN, RECORDS, list_stored, read_record
 
 Problem = Literal[
     "damaged content",
@@ -305,7 +306,7 @@ def _check_objects(
 ) -> Damage | None:
     """Check that a bucket holds what an artefact was published with, whatever the cache has."""
     try:
-        published = json.loads(store.objects.read(f"{location}/{LIST_FILE}")[0])
+        published = json.loads(unpack(store.objects.read(f"{location}/{LIST_FILE}")[0])[0])
         changes = []
         if {reference.digest for reference in references} != {digest_list(published)}:
             changes = [LIST_FILE]
@@ -382,7 +383,7 @@ def _list_strange_objects(
             inner = Path(location)
             if top == RECORDS:
                 known = path.suffix in (".json", ".lost") and path.stem.isdecimal()
-                known = len(path.parts) == 3 and (known or path.name == HINT)
+                known = len(path.parts) == 3 and (known or path.name in (HINT, KNOWN))
             else:
                 known = find_holder(path.name) is not None or _EXPECTED[top](inner)
             if not known:

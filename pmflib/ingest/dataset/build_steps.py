@@ -134,7 +134,7 @@ class BuildJob:
             return store.build(
                 kind, inputs=inputs, options=options, version=self.version, write=write
             )
-        entry = store.find(identify(kind, inputs, options, self.version))
+        entry = store.find_before(identify(kind, inputs, options, self.version))
         if entry is None:
             raise _NotBuiltError
         return entry

@@ -36,6 +36,8 @@ from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import order_by_need
 from pmflib.store.locations import Amount, drop_location
 from pmflib.store.run_records import (
+    KNOWN,
+    RECORDS,
     RunRecord,
     append_record,
     describe_environment,
@@ -268,6 +270,8 @@ def _delete(store: Store, entries: Mapping[str, Entry], act: Erasure) -> None:
     with refuse_unwritable(store.root):
         for identity in [*order, *sorted(doomed.keys() - {*order})]:
             store.objects.delete([f"manifest/{identity}.json"])
+        if store.is_bucket:
+            store.objects.delete([f"{RECORDS}/{name}/{KNOWN}" for name in list_histories(store)])
         # counts may be the same without samples that had no answers
         used = {entry.reference.path for entry in store.entries()}
         for path in sorted({each.path for each in doomed.values()} - used):
