@@ -8,9 +8,10 @@ from tests.faults.random_damages import damage_stores
 
 pytestmark = pytest.mark.slow
 
-WITHOUT_EFFECT = {"fingerprints", "histories", "lineage", "work"}
+WITHOUT_EFFECT = {"exports", "fingerprints", "histories", "lineage", "work"}
 """Folders of which something may be gone without a word: what is remembered of raw files is read again, numbers of
-records follow from these, events are nobody's input, and checkpoints that do not read are begun anew. That the next run
+records follow from these, events and lists of files outside are no run's input, and checkpoints that do not read are
+begun anew. That the next run
 comes to the same is what `python -m tests.faults.random_damages` finds out, in minutes."""
 
 
