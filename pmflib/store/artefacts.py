@@ -44,6 +44,7 @@ _UNWRITABLE = {
     errno.EACCES,
     errno.EPERM,
     errno.ENOTDIR,
+    errno.EISDIR,
 }
 
 

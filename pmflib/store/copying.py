@@ -19,12 +19,13 @@ from pmflib.store.caches import LIST_FILE
 from pmflib.store.collection import drop_unfinished
 from pmflib.store.copy_plans import CopyPlan, plan_copy, read_or_none
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
+from pmflib.store.exports import EXPORTS
 from pmflib.store.file_digests import digest_list
 from pmflib.store.leases import hold_lease
 from pmflib.store.locations import Amount, digest_location, drop_location, measure_bytes
 from pmflib.store.objects.local_folder import make_folder, mark_draft
 from pmflib.store.packs import is_inner, unpack
-from pmflib.store.run_records import COLLECTIONS, HINT, RECORDS, append_record, list_stored
+from pmflib.store.run_records import COLLECTIONS, HISTORIES, append_record, list_stored
 
 
 def copy_artefact(source: Store, target: Store, reference: Reference, verify: bool) -> int | None:
@@ -224,10 +225,11 @@ def copy_store(
             append_record(target, COLLECTIONS, record)
             found.records += 1
         _copy_events(source, target)
+        _copy_objects(source, target, [each.name for each in source.objects.list_objects(EXPORTS)])
         if plan.follows_erasures:
             _follow_erasures(source, target, plan, found)
         _copy_records(source, target, plan, found)
-        found.pages = _copy_pages(source, target, plan)
+        found.pages = _copy_objects(source, target, plan.pages)
     return found
 
 
@@ -331,17 +333,15 @@ def _copy_records(source: Store, target: Store, plan: CopyPlan, found: StoreCopy
                 ) from None
         found.records += 1
         histories.add(name.split("/")[1])
-    if not target.objects.lists_cheaply:
-        for each in histories:
-            target.objects.put(
-                f"{RECORDS}/{each}/{HINT}", str(max(list_stored(target, each, ".json"))).encode()
-            )
+    for each in histories:
+        last = max([*list_stored(target, each, ".json"), *list_stored(target, each, ".lost")])
+        theirs.put(f"{HISTORIES}/{each}", str(last).encode())
 
 
-def _copy_pages(source: Store, target: Store, plan: CopyPlan) -> int:
+def _copy_objects(source: Store, target: Store, names: Iterable[str]) -> int:
     theirs = target.objects
     n_written = 0
-    for name in plan.pages:
+    for name in names:
         content = read_or_none(source, name)
         if content is not None and read_or_none(target, name) != content:
             theirs.put(name, content)

@@ -19,7 +19,10 @@ from pmflib.store.objects.local_folder import mark_draft
 from pmflib.store.packs import unpack
 
 NO_KINDS = frozenset(
-    {"manifest", "tmp", "work", "runs", "leases", "fingerprints", "lineage", "reports"}
+    {
+        *("manifest", "tmp", "work", "runs", "histories", "leases"),
+        *("fingerprints", "lineage", "reports", "exports"),
+    }
 )
 """Folders of a store that hold no artefacts."""
 _FOLDER = re.compile(rf"[0-9a-f]{{{FOLDER_DIGITS}}}")

@@ -191,11 +191,19 @@ def test_erase__nothing_of_a_worker_and_a_task_is_left_and_nothing_comes_back(
     nights.run()
     names = ["person-004", "picture-00007"]
     assert all(find_texts(nights.folder / "store", [name]) for name in names)
+    rejected = nights.folder / "rejected.csv"
+    assert call_command(monkeypatch, "quarantine", nights.config, "--output", rejected) == 0
     words = ["erase", nights.config, "--worker", names[0], "--task", names[1], "--json"]
     capsys.readouterr()
+    assert call_command(monkeypatch, *words, "--find") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["place"] for each in found] == ["quarantine, a.csv", str(rejected)]
     assert call_command(monkeypatch, *words) == 0
     certificate = json.loads(capsys.readouterr().out)
     assert certificate["samples_found"] == 2
+    (outside,) = certificate["written_outside"]
+    assert (outside["path"], outside["mentions"]) == (str(rejected), 1)
+    assert certificate["mentions_in_store"] == 0
     assert [each["name"] for each in certificate["raw_files"]] == ["a.csv"]
     assert certificate["artefacts"]["worker-model"] == {
         "rows": 0,

@@ -85,7 +85,7 @@ def test_copy_store__to_a_bucket_and_back(here, there, tmp_path, monkeypatch):
     found = copy_store(here, there)
     assert list_content(there) == list_content(here)
     assert list_problems(there) == set()
-    assert there.objects.read("runs/p/last")[0] == b"4"
+    assert there.objects.read("histories/p")[0] == b"4"
     again = copy_store(here, there, verify=True)
     assert (again.artefacts, again.entries, again.records) == ({}, 0, 0)
     forget_cache(monkeypatch, tmp_path / "another machine")

@@ -307,9 +307,9 @@ def test_find_live__hint_that_lags_behind(address, hint):
     there = Store(address)
     for live in (MODEL, MODEL, OTHER):
         append_record(there, "p", replace(RUN, live=live))
-    there.objects.delete(["runs/p/last"])
+    there.objects.delete(["histories/p"])
     if hint is not None:
-        there.objects.put("runs/p/last", hint)
+        there.objects.put("histories/p", hint)
     assert find_live(there, "p") == OTHER
     assert append_record(there, "p", RUN).number == 4
 

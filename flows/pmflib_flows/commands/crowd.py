@@ -190,11 +190,16 @@ def crowd(
                 out.print(f"review: {note}")
     from pmflib.crowd.pipeline.summaries import KnownSummary, LabelSummary
     from pmflib.store.caches import find_local_path
+    from pmflib.store.exports import remember_export
     from pmflib_flows.crowd import crowd_flow
+    from pmflib_tasks.stage import open_store
 
     with progress_shown(as_json):
         facts = crowd_flow(str(file), accept_quality=accept_quality)
     written = hand_over(find_local_path(facts["path"]), output, folder)
+    paths = sorted(written.glob("*.parquet")) if written.is_dir() else [written]
+    store = open_store(load_pipeline(file))
+    remember_export(store, "labels", output, [*paths, folder / "workers.parquet"])
     if as_json:
         print_json(facts)
         return
