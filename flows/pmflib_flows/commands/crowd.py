@@ -39,13 +39,14 @@ OPTIONS = {
     "crowd.classes": "--classes",
     "crowd.ordinal": "--ordinal/--nominal",
     "crowd.known": "--known",
+    "crowd.classifier": "--classifier",
     "schema_.on_duplicate": "--on-repeated",
     "seed": "--seed",
 }
 """Option of the command for each of the configuration."""
 
 
-PATHS = ("source.path", "crowd.known")
+PATHS = ("source.path", "crowd.known", "crowd.classifier")
 """Options that are paths: in the configuration they start from its folder."""
 
 
@@ -109,6 +110,13 @@ def crowd(
             show_default="none",
         ),
     ] = None,
+    classifier: Annotated[
+        str | None,
+        typer.Option(
+            help="File of class probabilities of a model, Parquet or CSV: the column for tasks, and one a class.",
+            show_default="none",
+        ),
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -169,6 +177,7 @@ def crowd(
         "source.encoding": encoding,
         "source.columns": None if columns is None else tuple(columns.split(",")),
         "crowd.known": None if known is None else make_absolute(known),
+        "crowd.classifier": None if classifier is None else make_absolute(classifier),
         "crowd.ordinal": ordinal,
         "crowd.method": method,
         "crowd.em": em,
@@ -224,8 +233,9 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
         )
     source = make_source({"layout": "long", **COLUMNS, **_take(given, "source")})
     crowd = make_crowd(_take(given, "crowd"))
-    if crowd.known is not None:
-        crowd = crowd.model_copy(update={"known": relate_path(crowd.known, file.parent)})
+    beside = {"known": crowd.known, "classifier": crowd.classifier}
+    related = {key: relate_path(each, file.parent) for key, each in beside.items() if each}
+    crowd = crowd.model_copy(update=related)
     # columns are named by the user, or have their usual names: nothing is to be found out about a header
     known = {*_take(given, "source"), "columns", "decimal"}
     source, notes = sniff_source(find_sources(source.path), source, known)

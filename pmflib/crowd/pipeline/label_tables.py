@@ -23,6 +23,11 @@ N_UNCERTAIN = 10
 """Tasks that are worth another label, and are named in a summary."""
 
 
+def name_labels(folder: str, fold: int) -> str:
+    """File of the labels of a fold."""
+    return f"{folder}/part-{fold:05}.parquet"
+
+
 def make_label_fields(classes: Sequence[str]) -> pa.Schema:
     """Columns of `make_label_table`."""
     fields = [
