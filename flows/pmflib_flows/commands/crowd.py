@@ -13,6 +13,7 @@ import typer
 
 from pmflib.core.errors import ConfigError
 from pmflib.core.methods import CROWD_METHODS, select_methods
+from pmflib_flows.commands.crowd_tags import label_tags
 from pmflib_flows.console import (
     AsJson,
     load_pipeline,
@@ -152,6 +153,13 @@ def crowd(
     columns: Annotated[
         str | None, typer.Option(help="Names of the columns of files without a header: a,b,c.")
     ] = None,
+    tags: Annotated[
+        bool,
+        typer.Option(
+            "--tags",
+            help="A task has several labels: a row for each tag that a worker gave. In one go, without a pipeline.",
+        ),
+    ] = False,
     accept_quality: Annotated[
         bool,
         typer.Option(
@@ -186,6 +194,12 @@ def crowd(
         "seed": seed,
     }
     given = {field: value for field, value in given.items() if value is not None}
+    if tags:
+        if accept_quality:
+            raise ConfigError("--tags has no guards, and no use for --accept-quality; leave it out")
+        source = {"layout": "long", **COLUMNS, **_take(given, "source")}
+        label_tags(given, source, output, OPTIONS, as_json)
+        return
     from pmflib.store.table_files import SUFFIXES
 
     folder = output.with_suffix("") if output.suffix.lower() in SUFFIXES else output
