@@ -24,7 +24,7 @@ from pmflib_tasks.live_workers import find_warm_start
 from pmflib_tasks.log_names import list_log_names
 from pmflib_tasks.publish_labels import name_for_people, publish_labels
 from pmflib_tasks.quality import read_findings
-from pmflib_tasks.small_runs import is_small
+from pmflib_tasks.small_runs import is_small_night
 from pmflib_tasks.stage import open_store
 from pmflib_tasks.worker_model import worker_model
 from pmflib_tasks.worker_pairs import worker_pairs
@@ -49,7 +49,7 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
     checked = load_config(config)
     with (
         record_run(checked, "labels") as run,
-        share_workers(checked.cluster, alone=is_small(checked)) as address,
+        share_workers(checked.cluster, alone=is_small_night(checked)) as address,
     ):
         stages = run.stages
         label_names = list_log_names(checked, address)

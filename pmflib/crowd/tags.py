@@ -166,7 +166,7 @@ def aggregate_tags(
     >>> aggregate_tags(rows).log
     TagLog(2 tasks, 2 workers, 2 tags, 4 answers with 4 tags, 0 rows set aside)
     """
-    if rank != "auto" and (isinstance(rank, str) or rank < 1):
+    if rank != "auto" and not (isinstance(rank, int) and rank >= 1):
         raise PmfError(f"rank is {rank!r}; give 'auto', or at least 1")
     if max_passes < 1:
         raise PmfError(f"max_passes is {max_passes}; give at least 1")

@@ -277,7 +277,7 @@ class ScoredTasks:
     """Tasks of a block with their posterior, (n_tasks, n_classes), and what is made of it: see `score_fold`."""
 
     block: VotedBlock
-    names: Sequence[str]
+    names: pa.StringArray
     posterior: FloatArray
     probabilities: FloatArray
     predictions: FloatArray | None
@@ -309,7 +309,9 @@ def score_fold(blocks: Sequence[BlockReference], rule: LabelRule) -> Iterator[Sc
         mine = None if said is None else said[rows]
         if mine is not None and rule.worth is not None:
             probabilities = rule.worth.add(mine, probabilities)
-        yield ScoredTasks(block, names[rows], posterior, probabilities, mine)
+        yield ScoredTasks(
+            block, names.slice(rows.start, block.labels.n_rows), posterior, probabilities, mine
+        )
 
 
 def take_predicted(

@@ -56,9 +56,8 @@ class Predictions:
         """Size in bytes."""
         return self.hashes.nbytes + int(self.tasks.nbytes) + self.shares.nbytes
 
-    def find(self, tasks: Sequence[str]) -> FloatArray:
+    def find(self, names: pa.StringArray) -> FloatArray:
         """Class probabilities of tasks, float64 of shape (n_tasks, n_classes), NaN where there are none."""
-        names = pa.array(tasks, pa.string())
         rows = np.searchsorted(self.hashes, hash_identifiers(as_binary(names)))
         rows = np.minimum(rows, self.hashes.size - 1)
         same = pc.equal(self.tasks.take(pa.array(rows)), names).fill_null(False)

@@ -43,7 +43,7 @@ def make_label_fields(classes: Sequence[str]) -> pa.Schema:
 
 
 def make_label_table(
-    tasks: Sequence[str],
+    tasks: pa.StringArray,
     chosen: IntArray,
     probabilities: FloatArray,
     n_labels: IntArray,
@@ -68,7 +68,7 @@ def make_label_table(
         Names of the classes.
     """
     columns = [
-        pa.array(list(tasks), pa.string()),
+        tasks,
         pa.array(list(classes), pa.string()).take(pa.array(chosen)),
         pa.array(probabilities[np.arange(chosen.size), chosen]),
         pa.array(n_labels, pa.int64()),
