@@ -122,8 +122,8 @@ class PipelineConfig(Section):
 
     @model_validator(mode="after")
     def _check_paths(self) -> PipelineConfig:
-        known = self.crowd.known or ""
-        for path in (self.base, self.store.path, self.schema_.file, known, *self.source_paths):
+        beside = [path for path in (self.crowd.known, self.crowd.classifier) if path is not None]
+        for path in (self.base, self.store.path, self.schema_.file, *beside, *self.source_paths):
             if "\0" in path:
                 raise ValueError(
                     f"the path {abridge(path)} has a NUL byte, which no file name may hold"

@@ -125,3 +125,14 @@ def test_crowd__one_file_has_its_folder_beside_it(call, tmp_path):
     code, said = call("--output", "found.csv", "--on-repeated", "error")
     assert code == 2
     assert "--on-repeated is 'error', but schema.on_duplicate" in said
+
+
+def test_crowd__files_beside_the_labels_are_found_from_the_folder_of_the_configuration(
+    call, tmp_path
+):
+    assert call("a.csv", "--classifier", "said.parquet", "--known", "gold.csv") == (0, "")
+    crowd = load_config(tmp_path / "crowd" / "pipeline.toml").crowd
+    assert (crowd.classifier, crowd.known) == ("../said.parquet", "../gold.csv")
+    assert call("--classifier", "said.parquet") == (0, "")
+    code, err = call("--classifier", "other.parquet")
+    assert (code, "--classifier is" in err) == (2, True)
