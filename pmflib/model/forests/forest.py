@@ -169,7 +169,7 @@ class Forest:
     def _pairs(self) -> IntArray:
         """Number of the pair of levels, the parent's and the own, that each entry is of, alike in all states."""
         flat = (self.levels_above + 1) * int(self.offsets[-1]) + self.levels
-        return np.unique(flat, return_inverse=True)[1]
+        return np.asarray(np.unique(flat, return_inverse=True)[1])
 
     def pool_states(self, entries: FloatArray) -> FloatArray:
         """Sum entries over the states in which the variable has the same parent: (n_entries,)."""
