@@ -49,6 +49,12 @@ def test_crowd__configuration_is_written_once_and_then_used_as_it_is(call, tmp_p
     assert file.read_text() == edited
 
 
+def test_crowd__configuration_in_place_of_labels_is_refused(call, tmp_path):
+    code, err = call("nights/pipeline.toml")
+    assert (code, "pmf crowd --output 'nights'" in err) == (2, True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.csv"]
+
+
 def test_crowd__encoding_and_delimiter_are_found_out(call, tmp_path):
     rows = "task;worker;label\n" + "1;Jürgen;süß\n2;Jürgen;böse\n" * 20
     (tmp_path / "a.csv").write_bytes(rows.encode("latin-1"))

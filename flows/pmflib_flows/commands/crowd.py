@@ -176,6 +176,12 @@ def crowd(
     """
     from pmflib.config.source_paths import make_absolute
 
+    if path is not None and path.endswith(".toml"):
+        folder = Path(path).parent
+        raise ConfigError(
+            f"PATH is {path!r}, a configuration; give a log of labels, or leave it out and name the folder that "
+            f"holds the configuration: pmf crowd --output {str(folder)!r}"
+        )
     given: dict[str, Any] = {
         "source.path": None if path is None else make_absolute(path),
         "source.sample": task,
