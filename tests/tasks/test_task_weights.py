@@ -15,8 +15,10 @@ from pmflib.counting.unit_tables import find_unit_sizes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
+from pmflib.operations.erasure.removal import erase_samples
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
 from pmflib.store.sample_blocks import read_blocks, read_sampling_units, scale_blocks
 from pmflib_flows.run_tables import make_run_tables
 from pmflib_tasks.count import count
@@ -412,3 +414,27 @@ def test_units__corner_cases(pipeline, tmp_path, workers):
 def test_config__designs_that_are_not_whole(given, what, pipeline):
     with pytest.raises(ConfigError, match=what):
         pipeline(make_schema(*SIZES), given)
+
+
+def test_erase__weights_and_units_go_with_their_samples(pipeline, tmp_path, workers):
+    codes, weights, region, school = draw_units(300, 20, 16)
+    config = pipeline(make_schema(*SIZES), DESIGN | {"sample": "id"})
+    names = [f"p{row}" for row in range(300)]
+    write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school, names)
+    dataset, counts = count_all(config, workers)
+    store, time = Store(config.resolve("store")), now()
+    stages = {"dataset": dataset, "counts": counts}
+    append_record(store, config.name, RunRecord("run", "kept", "a night", time, time, "", stages))
+    erase_samples(store, ["p3", "p7", "p200"])
+    last = find_last_run(store, config.name).stages
+    kept = np.delete(np.arange(300), [3, 7, 200])
+    found = load_counts(config, last["counts"])
+    assert (found.tables.sum(axis=0) == group_by(codes[kept], weights[kept])).all()
+    units = np.rint(weights[kept] * 1e6).astype(np.int64)
+    assert sum(found.weights.totals) == units.sum()
+    account = DatasetAccount.from_json(summary_of(config, last["dataset"]))
+    assert account.weights == found.weights.merge()
+    blocks = list_dataset_blocks(store, last["dataset"], None)
+    (size,) = find_unit_sizes(blocks, make_schema(*SIZES), [TableRequest((0,))])
+    design = pmf.SurveyDesign(weights[kept], stratum=region[kept], psu=school[kept])
+    assert size == pytest.approx(design.find_effective(codes[kept, 0], 2)[1])
