@@ -187,13 +187,16 @@ def fit_em(
     variables = _find_schema(samples, schema, model)
     seed = _read_seed(rng, isinstance(samples, StoredSamples))
     training = _read_samples(samples, variables)
-    if weight is not None or design is not None:
-        _check_weighted(training, weight, design, validation)
+    is_stored = isinstance(training, StoredSamples) and training.is_weighted
+    if weight is not None or design is not None or is_stored:
         if dependence in ("auto", "tree") or isinstance(model, TreePMF):
             raise PmfError(
                 "forests are not fitted with weights or a design; leave dependence out, or weight and design"
             )
-        training, dependence = _weigh_samples(training, weight, design, variables), "none"
+        dependence = "none"
+    if weight is not None or design is not None:
+        _check_weighted(training, weight, design, validation)
+        training = _weigh_samples(training, weight, design, variables)
     position = None if target is None else variables.position(target)
     passes = Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass)
 
