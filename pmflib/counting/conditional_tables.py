@@ -130,14 +130,16 @@ class TableRequest:
         shape
             Cardinalities of the targets.
         """
-        meets, cells = np.ones(len(codes), np.bool_), np.zeros(len(codes), np.int64)
+        rows = np.arange(len(codes))
+        # few rows are left to look at once one condition is met
         for position, levels in self.given:
-            meets &= np.isin(codes[:, position], levels)
+            rows = rows[np.isin(codes[rows, position], levels)]
+        for position in self.targets:
+            rows = rows[codes[rows, position] >= 0]
+        cells = np.zeros(rows.size, np.int64)
         for position, size in zip(self.targets, shape, strict=True):
-            meets &= codes[:, position] >= 0
-            cells = cells * size + codes[:, position]
-        rows = np.flatnonzero(meets)
-        return rows, cells[rows]
+            cells = cells * size + codes[rows, position]
+        return rows, cells
 
     def to_json(self) -> dict[str, Any]:
         """Targets and conditions as plain JSON types."""

@@ -131,7 +131,7 @@ def fit_item_responses(
             weigh_samples(samples, weight, None, samples.schema)
         schema, n_rows = samples.schema, samples.n_rows
         training: Samples = samples
-        counts = samples.count_pairs() if n_rows else None
+        counts = samples.count_pairs().to_samples() if n_rows else None
     else:
         schema = infer_schema(samples) if schema is None else schema
         if not isinstance(schema, Schema):

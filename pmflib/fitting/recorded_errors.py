@@ -18,6 +18,10 @@ MOST_RECORDED = 500
 """Entries of prior and tables up to which errors are recorded: 60 kB in the record of a run."""
 MOST_WORK = 10_000_000_000
 """Samples times squared entries that a run spends on them: some seconds of a core, shared by the workers."""
+OF_WEIGHTS = (
+    "weights are allowed for by Kish's effective number of samples, and sampling units are not"
+)
+"""What is said of errors of a fit to samples with weights."""
 SHARES_NAMED = 8
 """States whose shares are written in a sentence, at most."""
 
@@ -59,7 +63,7 @@ def record_errors(model: JointPMF, samples: StoredSamples) -> dict[str, Any] | N
     return {
         "method": found.method,
         "from_maximum": found.distance,
-        "notes": list(found.notes),
+        "notes": [*found.notes, *([OF_WEIGHTS] if samples.is_weighted else [])],
         "sentence": f"{format_count(n_known)} of {format_count(len(rows))} parameters have an interval of 95 %; "
         f"shares of the states: {named}{more}",
         "columns": list(COLUMNS),

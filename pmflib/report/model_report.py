@@ -289,7 +289,7 @@ def gather_model(
     offsets = Schema(tuple(model.schema[index] for index in kept.tolist())).offsets
     found, path = measure_associations(model, kept), store.locate(stages["counts"]) / "pairs"
     folds = range(load_shape(path)[1])
-    counted = load_groups(path, [folds], kept)
+    counted = load_groups(path, [folds], kept).to_samples()
     in_counts = measure_in_counts(counted.to_dense(), offsets)
     pair_support = support[np.ix_(kept, kept)]
     are_all = kept.size == model.schema.n_variables

@@ -1,6 +1,7 @@
 """Weights of samples from a column of the files to counts, night by night."""
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +16,12 @@ from pmflib.counting.unit_tables import find_unit_sizes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
+from pmflib.operations.erasure.removal import erase_samples
+from pmflib.operations.planning.pipeline_sizes import LastRun, measure_log
+from pmflib.operations.planning.sizes import count_partition_files, sample_disk_bytes
 from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.dataset import list_dataset_blocks, list_layers
+from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
 from pmflib.store.sample_blocks import read_blocks, read_sampling_units, scale_blocks
 from pmflib_flows.run_tables import make_run_tables
 from pmflib_tasks.count import count
@@ -412,3 +417,51 @@ def test_units__corner_cases(pipeline, tmp_path, workers):
 def test_config__designs_that_are_not_whole(given, what, pipeline):
     with pytest.raises(ConfigError, match=what):
         pipeline(make_schema(*SIZES), given)
+
+
+def test_erase__weights_and_units_go_with_their_samples(pipeline, tmp_path, workers):
+    codes, weights, region, school = draw_units(300, 20, 16)
+    config = pipeline(make_schema(*SIZES), DESIGN | {"sample": "id"})
+    names = [f"p{row}" for row in range(300)]
+    write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school, names)
+    dataset, counts = count_all(config, workers)
+    store, time = Store(config.resolve("store")), now()
+    stages = {"dataset": dataset, "counts": counts}
+    append_record(store, config.name, RunRecord("run", "kept", "a night", time, time, "", stages))
+    erase_samples(store, ["p3", "p7", "p200"])
+    last = find_last_run(store, config.name).stages
+    kept = np.delete(np.arange(300), [3, 7, 200])
+    found = load_counts(config, last["counts"])
+    assert (found.tables.sum(axis=0) == group_by(codes[kept], weights[kept])).all()
+    units = np.rint(weights[kept] * 1e6).astype(np.int64)
+    assert sum(found.weights.totals) == units.sum()
+    account = DatasetAccount.from_json(summary_of(config, last["dataset"]))
+    assert account.weights == found.weights.merge()
+    blocks = list_dataset_blocks(store, last["dataset"], None)
+    (size,) = find_unit_sizes(blocks, make_schema(*SIZES), [TableRequest((0,))])
+    design = pmf.SurveyDesign(weights[kept], stratum=region[kept], psu=school[kept])
+    assert size == pytest.approx(design.find_effective(codes[kept, 0], 2)[1])
+
+
+def test_plan__weights_and_units_take_room(pipeline, tmp_path, workers):
+    codes, weights, region, school = draw_units(3000, 40, 17)
+    (tmp_path / "data").mkdir()
+    write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school)
+    schema, found = make_schema(*SIZES), []
+    for given in ({}, DESIGN):
+        config = pipeline(schema, given)
+        dataset = ingest.fn(config, workers)
+        (layer,) = list_layers(Store(config.resolve("store")), dataset)
+        log = measure_log(config, schema, LastRun())[0]
+        written = [path for path in Path(layer.path).rglob("*") if path.is_file()]
+        found.append(
+            (
+                len(written) - count_partition_files(log, layer.blocks),
+                sum(path.stat().st_size for path in written),
+                sample_disk_bytes(log),
+            )
+        )
+    plain, designed = found
+    # as many files more as are planned, and no more bytes
+    assert designed[0] == plain[0]
+    assert 0 < designed[1] - plain[1] < 3000 * (designed[2] - plain[2]) + 8000

@@ -142,6 +142,7 @@ def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[
         identified=source.sample is not None,
         identifier_bytes=0.0 if source.sample is None else 10.0,
         code_bytes=schema.code_dtype.itemsize,
+        design_columns=(source.weight is not None) + 2 * (source.psu is not None),
         cut=cut,
     )
     return log, notes

@@ -49,6 +49,8 @@ class LogSize:
         Mean length of an identifier.
     code_bytes
         Bytes of a code in a dense block: 1, 2 or 4.
+    design_columns
+        Integers of 8 bytes that say how a sample was drawn: 1 for its weight, 3 with its stratum and unit.
     cut
         How a large file is split into chunks: plain CSV by bytes, Parquet by row groups, a packed file not at all.
     """
@@ -65,6 +67,7 @@ class LogSize:
     identified: bool = False
     identifier_bytes: float = 0.0
     code_bytes: int = 1
+    design_columns: int = 0
     cut: Literal["bytes", "row groups", "not"] = "bytes"
 
     @property
@@ -82,7 +85,8 @@ class LogSize:
         """Bytes of a sample in memory."""
         if self.is_sparse:
             return 4 * self.variables * self.observed + 8
-        return float(self.variables * self.code_bytes)
+        weight = 8 if self.design_columns else 0
+        return float(self.variables * self.code_bytes + weight)
 
     def scale_to(self, rows: int) -> LogSize:
         """The same log with other rows, of the same kind: files keep their number and grow."""
@@ -248,8 +252,9 @@ def block_disk_bytes(log: LogSize) -> float:
 
 
 def sample_disk_bytes(log: LogSize) -> float:
-    """Bytes of a sample on disk: codes, row, counts and identifier."""
-    return block_disk_bytes(log) + ROW_BYTES + 0.6 * log.identifier_bytes
+    """Bytes of a sample on disk: codes, row, counts and identifier, and, at most, how it was drawn."""
+    design = 8 * log.design_columns
+    return block_disk_bytes(log) + ROW_BYTES + 0.6 * log.identifier_bytes + design
 
 
 def table_disk_bytes(log: LogSize, samples: float) -> float:
@@ -264,7 +269,8 @@ def spill_row_bytes(log: LogSize, *, timed: bool = True) -> float:
     times = 8 if timed and log.layout == "long" else 0
     # beside the rows, the key of each sample of a page
     keys = 8 * min(1.0, log.samples / max(log.rows, 1))
-    return 1.01 * (log.identifier_bytes + 4 + values + times + 8) + keys
+    design = 8 * log.design_columns
+    return 1.01 * (log.identifier_bytes + 4 + values + times + 8 + design) + keys
 
 
 def count_partition_files(log: LogSize, blocks: Sequence[BlockReference]) -> int:
@@ -277,4 +283,7 @@ def count_partition_files(log: LogSize, blocks: Sequence[BlockReference]) -> int
     else:
         codes, described = -(-n_rows // choose_block_rows(log.variables)), 0
     texts = -(-round(n_rows * log.identifier_bytes) // COLUMN_ROWS)
-    return PARTITION_FILES + described + codes + 3 * by_rows + texts
+    # an array of weights, and one of strata and units
+    arrays = -(-log.design_columns // 2)
+    design = arrays * (1 + by_rows)
+    return PARTITION_FILES + described + codes + 3 * by_rows + texts + design
