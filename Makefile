@@ -26,8 +26,10 @@ check: $(VENV)/.ready
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+# a test that waits for ever ends its process, and is named: an exception, the other way, waits in turn for what it cleans up
 slow: $(VENV)/.ready
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder -o timeout_method=thread \
+	  --max-worker-restart=0
 
 # a ratio that falls short by chance, on a machine that others use too, has a second try
 gates: $(VENV)/.ready

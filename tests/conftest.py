@@ -38,10 +38,27 @@ class Seconds:
         self.cache.set("seconds", self.cache.get("seconds", {}) | self.found)
 
 
+class Failures:
+    """Prints a failure when it is known: a run that something else ends has no summary."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self.terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.terminal.write_line(
+                f"\n{report.nodeid} failed in its {report.when}:\n{report.longreprtext[-4000:]}"
+            )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # reports of all processes come together in the first
-    if not hasattr(config, "workerinput") and (cache := getattr(config, "cache", None)):
+    if hasattr(config, "workerinput"):
+        return
+    if cache := getattr(config, "cache", None):
         config.pluginmanager.register(Seconds(cache))
+    if terminal := config.pluginmanager.get_plugin("terminalreporter"):
+        config.pluginmanager.register(Failures(terminal))
 
 
 @pytest.fixture(scope="session", autouse=True)

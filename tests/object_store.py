@@ -1,5 +1,6 @@
 """A server of S3's protocol on loopback, and its buckets: fixtures `object_server` and `bucket` give one of each."""
 
+import json
 import os
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,11 +82,29 @@ def count_requests(log: Path) -> dict[str, int]:
 
 
 def read_bucket(address: str) -> dict[str, bytes]:
-    """All objects of a store, by name."""
+    """All files of a store, by name: objects, and what is packed in them."""
     from pmflib.store.objects.addresses import open_objects
+    from pmflib.store.packs import unpack
 
-    objects = open_objects(address)
-    return {facts.name: objects.read(facts.name)[0] for facts in objects.list_objects("")}
+    objects, found = open_objects(address), {}
+    for facts in objects.list_objects(""):
+        content, folder = objects.read(facts.name)[0], facts.name.removesuffix(".digests")
+        if folder != facts.name:
+            content, packed = unpack(content)
+            found |= {f"{folder}{name}": part for name, part in packed.items()}
+        found[facts.name] = content
+    return found
+
+
+def replace_packed(objects: Any, folder: str, name: str, content: bytes | None) -> None:
+    """Put another content in the place of a file that is packed with the list of its artefact; None takes it out."""
+    from pmflib.store.packs import unpack
+
+    listing, packed = unpack(objects.read(f"{folder}/.digests")[0])
+    packed.pop(name)
+    packed |= {} if content is None else {name: content}
+    index = json.dumps({each: len(part) for each, part in packed.items()}).encode()
+    objects.put(f"{folder}/.digests", b"\0".join((listing, index, b"".join(packed.values()))))
 
 
 def forget_cache(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -5,7 +5,8 @@
 A drawn log (see `benchmarks.crowd.throughput`) is delivered as Parquet: a first file, and then night by night one more,
 half of whose labels are of tasks that are there already, and in which a few workers are new. Prints processor seconds
 of ``pmf crowd`` for the first night, each delivery and a full run of all files in another folder, less those of a night
-with nothing new (starting, and looking for files); and whether labels, confidence and workers are the same bits.
+with nothing new (starting, and looking for files); whether labels, confidence and workers are the same bits; and, of
+the tasks that the last delivery has no label of, how many have another confidence, and another label, than before it.
 """
 
 from __future__ import annotations
@@ -75,6 +76,16 @@ def run_command(log: Path, output: Path) -> tuple[float, dict[str, object]]:
     return spent, json.loads(done.stdout)
 
 
+def compare_nights(before: pa.Table, after: pa.Table) -> tuple[float, float]:
+    """Shares of the tasks with as many labels as before whose confidence, and whose label, is another; per cent."""
+    both = before.join(after, "task", right_suffix=" after", join_type="inner")
+    both = both.filter(pa.compute.equal(both["n_labels"], both["n_labels after"]))
+    names = ("confidence", "label")
+    changed = [pa.compute.not_equal(both[name], both[f"{name} after"]) for name in names]
+    shares = [100 * pa.compute.mean(each.cast(pa.float64())).as_py() for each in changed]
+    return shares[0], shares[1]
+
+
 def have_same_bytes(first: Path, second: Path) -> bool:
     """Whether labels and workers in two folders are the same bytes."""
     names = [path.relative_to(first) for path in first.glob("labels/*")] + [Path("workers.parquet")]
@@ -97,6 +108,7 @@ def main() -> None:
         root = Path(name)
         (root / "log").mkdir()
         spent = []
+        tables: list[pa.Table] = []
         for night, columns in enumerate(files):
             write(root / "log" / f"{night:02}.parquet", columns)
             seconds, facts = run_command(root / "log", root / "nights")
@@ -105,6 +117,9 @@ def main() -> None:
                 text = file.read_text("utf-8").replace("\n[crowd]", "\n[crowd]\nwarm = true")
                 file.write_text(text, "utf-8")
             spent.append(seconds)
+            if night >= options.deliveries - 1:
+                names = ["task", "label", "confidence", "n_labels"]
+                tables.append(pq.read_table(root / "nights" / "labels", columns=names))
             print(
                 f"night {night:2}: {columns[0].size:10,} labels {seconds:8.2f} s, {facts['passes']} passes, "
                 f"{facts['outcome']}",
@@ -123,6 +138,10 @@ def main() -> None:
     print(f"a delivery, median: {usual:.2f} s, {100 * usual / full:.0f} % of a full run")
     share = (usual - idle) / (full - idle)
     print(f"less what a night with nothing new takes: {100 * share:.0f} %")
+    confidence, label = compare_nights(*tables)
+    print(
+        f"of tasks without a new label, {confidence:.1f} % have another confidence, {label:.2f} % another label"
+    )
     print(f"labels, confidence and workers are the same bits: {same}; other labels: {others:,}")
 
 

@@ -2,21 +2,26 @@
 
     python -m benchmarks.ranks.choice_times
     python -m benchmarks.ranks.choice_times --pipelines movies/pipeline.toml --budget 60
+    python -m benchmarks.ranks.choice_times --tables mushroom-600
 
 prints the ranks by pairs and by samples, the process CPU seconds of the choice, and the longest time between two
 reports of progress. The table has 10,000 rows and 20 columns of 2 to 8 levels, a tenth missing. Kernels are compiled
-before. A pipeline is one that `pmf run` has been through; its schema may have thousands of levels.
+before. A pipeline is one that `pmf run` has been through; its schema may have thousands of levels. Of tables of
+`benchmarks.models.optima` it prints what `fit_em(rank="auto")` makes of them, and the seconds of choice and fit.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 
 import pmflib as pmf
+from benchmarks.models.optima import list_tables
+from benchmarks.ranks.kinds import name_model
 from pmflib.config import load_config
 from pmflib.fitting.ranks.by_pairs import select_rank
 from pmflib.fitting.ranks.by_samples import select_rank_by_samples
@@ -86,6 +91,18 @@ def choose_stored(path: Path, budget: float) -> None:
     print("\n".join(f"  {each}" for each in (choice.decision, *choice.reasons)))
 
 
+def fit_open(name: str) -> None:
+    """Fit a table with rank and kind left open."""
+    codes = list_tables()[name][0]()
+    schema = pmf.Schema.from_cardinalities((codes.max(axis=0) + 1).tolist())
+    started = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = pmf.fit_em(codes, rank="auto", schema=schema).model
+    spent = time.process_time() - started
+    print(f"{name}: {name_model(model)}, {spent:.1f} s of processor time", flush=True)
+
+
 def show(name: str, by_pairs: int, rank: int, spent: float, gaps: Gaps) -> None:
     """Print a line."""
     print(
@@ -100,8 +117,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pipelines", type=Path, nargs="*", default=[])
     parser.add_argument("--budget", type=float, default=DEFAULT_BUDGET)
+    parser.add_argument("--tables", nargs="*", default=[], help="of benchmarks.models.optima")
     options = parser.parse_args()
     choose_drawn()
+    for name in options.tables:
+        fit_open(name)
     for path in options.pipelines:
         choose_stored(path, options.budget)
 

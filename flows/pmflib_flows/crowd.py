@@ -13,6 +13,7 @@ from pmflib.running.workers import share_workers
 from pmflib.store.run_records import RunRecord, find_last_run, name_labelling
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import RunDraft, record_run
+from pmflib_tasks.classifier import find_predictions
 from pmflib_tasks.compare_workers import choose_worker_model
 from pmflib_tasks.crowd_model import crowd_model
 from pmflib_tasks.ingest import ingest
@@ -23,7 +24,7 @@ from pmflib_tasks.live_workers import find_warm_start
 from pmflib_tasks.log_names import list_log_names
 from pmflib_tasks.publish_labels import name_for_people, publish_labels
 from pmflib_tasks.quality import read_findings
-from pmflib_tasks.small_runs import is_small
+from pmflib_tasks.small_runs import is_small_night
 from pmflib_tasks.stage import open_store
 from pmflib_tasks.worker_model import worker_model
 from pmflib_tasks.worker_pairs import worker_pairs
@@ -48,7 +49,7 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
     checked = load_config(config)
     with (
         record_run(checked, "labels") as run,
-        share_workers(checked.cluster, alone=is_small(checked)) as address,
+        share_workers(checked.cluster, alone=is_small_night(checked)) as address,
     ):
         stages = run.stages
         label_names = list_log_names(checked, address)
@@ -73,7 +74,11 @@ def crowd_flow(config: str, accept_quality: bool = False) -> dict[str, Any]:
             find_warm_start(checked),
         )
         decision = choose_worker_model(checked, stages["dataset"], new, address)
-        stages["labels"] = find_labels(checked, stages["dataset"], decision.live, address, known)
+        if checked.crowd.classifier is not None:
+            stages["classifier"] = find_predictions(checked, stages["dataset"], address)
+        stages["labels"] = find_labels(
+            checked, stages["dataset"], decision.live, address, known, stages.get("classifier")
+        )
         run.facts |= {**decision.facts, **publish_labels(checked, stages)}
         found = LabelSummary.find(run.facts)
         assert found is not None

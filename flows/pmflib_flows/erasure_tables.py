@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from pmflib.operations.erasure.certificates import Certificate, ErasureState, RawFile
+from pathlib import Path
+
+from pmflib.core.texts import show_text
+from pmflib.operations.erasure.certificates import (
+    Certificate,
+    ErasureState,
+    RawFile,
+    WrittenOutside,
+)
+from pmflib.operations.erasure.mentions import Mention
 from pmflib_flows.console import out
 from pmflib_flows.run_tables import DIGITS
 from pmflib_flows.tables import make_table
 
 FILES_SHOWN = 10
 """Raw files that are listed, at most; `--json` has all."""
-NOT_SEARCHED = (
-    "Not searched: files that were written outside the store (reports, scores, exports of the quarantine), and rows of "
-    "others whose texts mention these samples."
-)
-"""What an erasure leaves to a person."""
+MENTIONS_SHOWN = 50
+"""Lines that mention an identifier that are listed, at most; `--json` has all."""
 
 
 def show_certificate(certificate: Certificate, config: str) -> None:
@@ -44,7 +50,48 @@ def show_certificate(certificate: Certificate, config: str) -> None:
     for line in describe_raw_files(certificate.raw_files):
         out.print(line)
     out.print("")
-    out.print(NOT_SEARCHED)
+    show_written_outside(certificate.written_outside)
+    out.print(describe_free_text(certificate))
+
+
+def show_written_outside(written: list[WrittenOutside]) -> None:
+    """Print what a store knows to have been written outside it; copies of that are nobody's knowledge."""
+    if not written:
+        out.print("The store knows of no file that was written outside it.")
+        return
+    out.print("Written outside the store, and yours to delete or to write again:")
+    for each in written:
+        mentions = "" if each.mentions is None else f", {each.mentions:,} lines mention them"
+        n_files = f", {len(each.files):,} files" if len(each.files) > 1 else ""
+        line = f"  {each.path}: {each.kind}{n_files}, {each.written}, {each.state}{mentions}"
+        out.print(show_text(line), soft_wrap=True)
+        for path, digest in list(each.files.items())[:FILES_SHOWN]:
+            out.print(show_text(f"    SHA-256 {digest} {Path(path).name}"), soft_wrap=True)
+
+
+def describe_free_text(certificate: Certificate) -> str:
+    """Say whether texts of others were searched, and what was found."""
+    if certificate.mentions_in_store is None:
+        return (
+            "Free text of others (rows in quarantine, pages, files outside) was not searched: this call was not given "
+            "all identifiers. `pmf erase CONFIG --find` with these lists the lines."
+        )
+    return (
+        f"Free text of others was searched: {certificate.mentions_in_store:,} lines of the store mention one of these "
+        "identifiers, and stay. `pmf erase CONFIG --find` with these lists them."
+    )
+
+
+def show_mentions(found: list[Mention]) -> None:
+    """Print the lines that mention some identifiers."""
+    rows = [[each.place, each.row, each.text] for each in found[:MENTIONS_SHOWN]]
+    if rows:
+        title = "Lines that mention an identifier"
+        out.print(make_table(title, ("where", "row or line", "text"), rows))
+    more = f", {len(found) - len(rows):,} of them not shown" if len(found) > len(rows) else ""
+    out.print(
+        f"{len(found):,} lines in quarantine, on pages and in files outside mention one{more}"
+    )
 
 
 def describe_erasure_state(state: ErasureState) -> list[str]:

@@ -30,6 +30,11 @@ def describe_agreement(found: LabelSummary) -> Iterator[str]:
         yield (
             f"confidence: a label counts for {found.power:.2f} of one that is independent of the others of its task"
         )
+    if found.classifier_power is not None:
+        yield (
+            f"classifier: its probabilities count with power {found.classifier_power:.2f}; 0 says nothing, 1 is right "
+            "as it stands"
+        )
     if tasks := found.ask_again[:SHOWN]:
         named = (
             f"{each['task']} by {each['worker'] or 'somebody new'} ({each['label']} {100 * each['confidence']:.0f} %, "

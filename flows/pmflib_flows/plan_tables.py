@@ -1,6 +1,9 @@
-"""Tables of the plan of a run."""
+"""Tables of the plan of a run, and of what it took beside it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from rich.console import Group
 
@@ -59,6 +62,36 @@ def make_plan_tables(plan: RunPlan) -> list[Group]:
             narrow=True,
         ),
     ]
+
+
+USED = ("stage", "", "time", "processor time", "the client", "a worker", "read", "written")
+
+
+def make_usage_table(facts: Mapping[str, Any]) -> Group:
+    """Table of what the stages of a run took, each below what was planned for it before."""
+    planned = facts.get("planned") or {}
+    kinds: dict[str, Callable[[float], str]] = {
+        "seconds": show_seconds,
+        "processor_seconds": show_seconds,
+        "client_memory": format_memory,
+        "worker_memory": format_memory,
+        "read_bytes": show_bytes,
+        "written_bytes": show_bytes,
+    }
+    rows = []
+    for took in facts["timings"]:
+        lines = {"measured": took}
+        if took["stage"] in planned:
+            lines = {"planned": planned[took["stage"]], **lines}
+        for index, (name, values) in enumerate(lines.items()):
+            cells = [show(values.get(kind, 0)) for kind, show in kinds.items()]
+            rows.append(("" if index else took["stage"], name, *cells))
+    return make_table("What stages took", USED, rows, narrow=True)
+
+
+def format_memory(n_bytes: float) -> str:
+    """Write an amount of memory; "-" for none."""
+    return format_bytes(round(n_bytes)) if n_bytes else "-"
 
 
 def _name_rows(stage: StageCost) -> list[tuple[str, StageCost]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
 
 from prefect import Flow, flow
@@ -14,6 +13,7 @@ from prefect.states import Failed
 from pmflib.config import load_config
 from pmflib.core.errors import QualityError
 from pmflib_flows.run_log import log_progress
+from pmflib_flows.scheduled_runs import name_next_runs, name_pipeline
 from pmflib_tasks.prefect_runs import is_flow_run
 
 P = ParamSpec("P")
@@ -30,7 +30,7 @@ def name_run() -> str:
         config = load_config(path)
     except Exception:
         # the flow meets the same error, and says what is wrong; raised here, it would be a crash without a name
-        return Path(path).stem or "unnamed"
+        return name_pipeline(path)
     return f"{config.name}-{config.digest[:8]}"
 
 
@@ -40,6 +40,8 @@ def make_flow(name: str, function: Callable[P, R]) -> Flow[P, R]:
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         with log_progress():
+            if is_flow_run():
+                name_next_runs()
             try:
                 return function(*args, **kwargs)
             except QualityError as error:

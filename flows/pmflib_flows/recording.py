@@ -18,6 +18,8 @@ from pmflib.store.dataset import list_sources
 from pmflib.store.erasures import keep_erasures_out
 from pmflib.store.leases import hold_lease
 from pmflib.store.run_records import (
+    KNOWN,
+    RECORDS,
     Action,
     InputFile,
     Outcome,
@@ -28,6 +30,7 @@ from pmflib.store.run_records import (
     name_labelling,
     now,
 )
+from pmflib_flows.planned_runs import StageUsage, compare_with_plan
 from pmflib_flows.run_log import log_run, publish_report
 from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import open_store
@@ -99,8 +102,8 @@ def record_run(
     """
     store, started = open_store(config), now()
     name = name or (name_labelling(config.name) if action == "labels" else config.name)
-    live = find_live(store, name)
-    draft = RunDraft(action, live, live)
+    draft = RunDraft(action, None, None)
+    usage = StageUsage()
     notices: list[Notice] = []
 
     def keep(notice: Notice) -> None:
@@ -108,9 +111,7 @@ def record_run(
             notices.append(notice)
 
     def write(events: RunEvents) -> None:
-        draft.facts["timings"] = [
-            {"stage": stage, "seconds": took} for stage, took in events.list_seconds().items()
-        ]
+        draft.facts["timings"] = usage.list_timings(events.list_seconds())
         if notices:
             draft.facts["notices"] = [
                 {"time": each.time, "text": mask_secrets(each.text)} for each in notices
@@ -137,6 +138,8 @@ def record_run(
             environment=describe_environment(),
             options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
         )
+        if action == "run":
+            record = compare_with_plan(config, store, record)
         try:
             record = append_record(store, name, record, draft.settle)
         finally:
@@ -147,11 +150,13 @@ def record_run(
 
     # to the end: what the run has made is anybody's to clear up until the record says that it is needed
     with (
-        keep_erasures_out(store),
+        keep_erasures_out(store, f"{RECORDS}/{name}/{KNOWN}"),
         hold_lease(store.objects, f"{action} of pipeline {config.name}"),
         emit_events(config, name) as events,
         listen(keep, Notice),
+        listen(usage.note, StageRun),
     ):
+        draft.live = draft.before = find_live(store, name)
         try:
             with refuse_unwritable(store.root):
                 yield draft

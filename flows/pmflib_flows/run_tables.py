@@ -51,6 +51,13 @@ def make_run_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
     counted: list[tuple[str, object]]
     counted = [(label, getattr(rows, key)) for key, label in ROWS.items()]
     counted += [(f"  {reason}", n) for reason, n in rows.reasons.items()]
+    if rows.weights is not None:
+        worth = rows.weights.n_effective
+        counted += [
+            ("sum of the weights", rows.weights.total),
+            ("effective samples (Kish)", worth),
+            ("design effect of the weights", rows.samples / max(worth, 1.0)),
+        ]
     if rows.files_skipped:
         counted.append(("files passed over", ", ".join(rows.files_skipped)))
     if rows.cells_made_missing:

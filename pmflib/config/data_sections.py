@@ -81,6 +81,14 @@ class SourceConfig(Section):
     """Long only: column that holds the answer."""
     time: str | None = None
     """Long only: column that orders answers to the same question; a number or an ISO 8601 time."""
+    weight: str | None = None
+    """Wide only: column with the weight of each sample, a number above 0. Counts, fits, scores and answers are weighted
+    by it, in units of 10 to the power of minus ``weight_decimals`` of the schema, 6 where the schema has none."""
+    psu: str | None = None
+    """With a weight only: column that names the primary sampling unit of each sample, such as a school. All samples of
+    a unit are in one fold, by the hash of its name, and intervals of answers allow for units."""
+    stratum: str | None = None
+    """With psu only: column that names the stratum of each sample; units of one name in two strata are two."""
     encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
     """CSV only: how texts are written as bytes, under any name that Python knows: "latin-1", "cp1252", "utf-16". A row
     with bytes that are not so is malformed."""
@@ -112,14 +120,33 @@ class SourceConfig(Section):
     def reading(self) -> dict[str, object]:
         """Options that change what is read from a file, as plain JSON types: not which files there are."""
         others = {"path", "suffixes", "on_empty_file", "on_unreadable_file", "missing"}
+        # what is read without weights has the identity that it had before there were any
+        others |= {n for n in ("weight", "psu", "stratum") if getattr(self, n) is None}
         return self.model_dump(mode="json", exclude=others)
 
     @model_validator(mode="after")
     def _check_layout(self) -> SourceConfig:
+        for name, other in (("stratum", "psu"), ("psu", "weight")):
+            if getattr(self, name) is not None and getattr(self, other) is None:
+                raise ValueError(
+                    f"{name} = {getattr(self, name)!r} needs {other}: "
+                    + (
+                        "name the column of the units"
+                        if other == "psu"
+                        else "a column of ones will do"
+                    )
+                )
         needed = {"sample": self.sample, "variable": self.variable, "value": self.value}
         if self.layout == "long":
             if absent := [name for name, column in needed.items() if column is None]:
                 raise ValueError(f"layout = 'long' needs the column names {absent}")
+            if self.weight is not None:
+                raise ValueError(
+                    f"weight = {self.weight!r} is for layout = 'wide', where a row is a sample; the rows of a long log "
+                    "are answers: remove it, or make a wide file"
+                )
+        elif self.weight is not None and self.weight in (self.sample, self.psu, self.stratum):
+            raise ValueError(f"weight is {self.weight!r}, as another column is; give two columns")
         elif given := [n for n in ("variable", "value", "time") if getattr(self, n) is not None]:
             raise ValueError(f"layout = 'wide' has no {given}; remove them or set layout = 'long'")
         return self
@@ -178,13 +205,15 @@ REASONS = (
     "no_sample",
     "unknown_variable",
     "bad_time",
+    "bad_weight",
+    "no_unit",
     "unknown_level",
     "duplicate",
 )
 """Why a row is in quarantine; a row that fails in several ways has the first of these that holds: too few or too
 many fields, or text after a closing quotation mark; bytes that are not UTF-8; no sample identifier; a variable the
-schema lacks; a time that does not read; a value that is no level; an answer that another one of the same sample
-supersedes."""
+schema lacks; a time that does not read; a weight that is no number above 0; no stratum or sampling unit; a value that
+is no level; an answer that another one of the same sample supersedes."""
 
 Limit: TypeAlias = Annotated[float, Field(ge=0)] | Literal["off"]
 """Limit of a guard; "off" where there is none."""

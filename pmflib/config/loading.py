@@ -114,6 +114,9 @@ def _validate(section: type[C], data: dict[str, Any], *, depth: int = 1) -> C:
 DEPENDENCE = "forests within the states, where held-out samples say so"
 
 
+LIKELY_WEIGHT = 'it looks like one; with it, model.dependence = "none"'
+
+
 def draft_config(
     source: SourceConfig,
     *,
@@ -123,6 +126,7 @@ def draft_config(
     notes: Sequence[str] = (),
     crowd: CrowdConfig | None = None,
     target: str | None = None,
+    likely_weight: str | None = None,
     on_duplicate: str = "last",
     seed: int = 0,
     quick: bool = False,
@@ -143,6 +147,8 @@ def draft_config(
         How labels are found, where that is what the pipeline is for.
     target
         Variable that the model is to predict.
+    likely_weight
+        Column that looks like the weight of samples: it is proposed in a comment.
     on_duplicate
         As in `SchemaConfig`.
     seed
@@ -166,6 +172,11 @@ def draft_config(
             "",
             "[source]  # relative paths start from the folder of this file",
             *_draft_lines(source),
+            *(
+                []
+                if likely_weight is None
+                else [f"# weight = {_quote(likely_weight)}  # {LIKELY_WEIGHT}"]
+            ),
             "",
             "[schema]",
             'file = "schema.json"',

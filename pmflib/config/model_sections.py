@@ -225,7 +225,9 @@ class CrowdConfig(Section):
     known: Annotated[str, Field(min_length=1)] | None = None
     """File of tasks whose true label is known, with the columns for tasks and labels that the log has: they are certain
     in the passes as in the result. Rows of other tasks or labels, or that contradict each other, are set aside."""
-
+    classifier: Annotated[str, Field(min_length=1)] | None = None
+    """File of class probabilities of a model, Parquet or CSV: the column for tasks that the log has, and one for each
+    class. They count beside the labels for what they are worth; rows of other tasks are left out."""
     warm: bool = False
     """Whether passes go on from the live model of the workers, which takes a few in place of dozens, and the number of
     subclasses stays. Labels are then those of a full run but for what `tol` leaves open: not the same bits. For methods

@@ -122,8 +122,8 @@ class PipelineConfig(Section):
 
     @model_validator(mode="after")
     def _check_paths(self) -> PipelineConfig:
-        known = self.crowd.known or ""
-        for path in (self.base, self.store.path, self.schema_.file, known, *self.source_paths):
+        beside = [path for path in (self.crowd.known, self.crowd.classifier) if path is not None]
+        for path in (self.base, self.store.path, self.schema_.file, *beside, *self.source_paths):
             if "\0" in path:
                 raise ValueError(
                     f"the path {abridge(path)} has a NUL byte, which no file name may hold"
@@ -177,6 +177,29 @@ class PipelineConfig(Section):
                 f"em.target = {self.em.target!r} is for EM, and model.method = {self.model.method!r} fits all "
                 "variables alike; leave out the target, or take another method"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_weight(self) -> PipelineConfig:
+        if self.source.weight is None:
+            return self
+        remedies = {
+            f"model.method = {self.model.method!r}": (
+                self.model.method in SAMPLE_METHODS,
+                "take a method of latent classes",
+            ),
+            f"model.dependence = {self.model.dependence!r}": (
+                self.model.dependence != "none",
+                "give 'none'",
+            ),
+            f"em.target = {self.em.target!r}": (self.em.target is not None, "leave it out"),
+        }
+        for what, (is_given, remedy) in remedies.items():
+            if is_given:
+                raise ValueError(
+                    f"source.weight = {self.source.weight!r} does not go with {what}, which takes no weights: "
+                    f"{remedy}, or leave out the weights"
+                )
         return self
 
     @model_validator(mode="after")

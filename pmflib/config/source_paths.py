@@ -8,6 +8,10 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from pmflib.config.section import abridge
+from pmflib.core.errors import ConfigError
+from pmflib.core.texts import mask_secrets
+
 _WILDCARD = r"[*?\[]"
 _TEXT = re.compile(rf"(?:[^*?\[]|\[{_WILDCARD}\])*")
 _STORED_PATH = ("kind", "identity", "quarantine.parquet")
@@ -61,16 +65,53 @@ def would_find_store(path: str, store: str, suffixes: Sequence[str]) -> bool:
     suffixes
         Ends of the names of data.
     """
+    return _would_find(path, store, _STORED_PATH, suffixes)
+
+
+def check_output(
+    paths: Sequence[str], output: str | os.PathLike[str], suffixes: Sequence[str]
+) -> None:
+    """Refuse an output that is one of the raw files, or that the next reading of them would take for one.
+
+    Parameters
+    ----------
+    paths
+        Files, folders, globs or URLs of raw files.
+    output
+        File, or folder of Parquet files.
+    suffixes
+        Ends of the names of data.
+
+    Raises
+    ------
+    ConfigError
+        If it is so.
+    """
+    name = os.fspath(output)
+    inner = () if os.path.splitext(name)[1] else ("part.parquet",)
+    for path in map(make_absolute, paths):
+        if _would_find(path, name, inner, suffixes):
+            shown = abridge(mask_secrets(read_as_text(path)))
+            raise ConfigError(
+                f"output {abridge(name)} is among the raw files of {shown}, and would be read as data by the next "
+                "call; name an output elsewhere"
+            )
+
+
+def _would_find(path: str, place: str, inner: Sequence[str], suffixes: Sequence[str]) -> bool:
+    """Whether a path of raw files would find a file, which has some components below a place."""
     text, wildcards = split_wildcards(path)
-    folder, inner = _follow(text), _follow(store)
-    if inner != folder and not inner.startswith(folder.rstrip("/") + "/"):
+    folder, where = _follow(text), _follow(place)
+    if where != folder and not where.startswith(folder.rstrip("/") + "/"):
         return False
-    below = [each for each in inner[len(folder) :].split("/") if each]
+    below = [each for each in where[len(folder) :].split("/") if each]
+    if not wildcards and not below and not inner:
+        return True
     if wildcards and not wildcards.endswith(("*", "?", "]")):
-        return _matches(wildcards.split("/"), [*below, *_STORED_PATH])
-    is_data = _STORED_PATH[-1].endswith(tuple(suffixes))
+        return _matches(wildcards.split("/"), [*below, *inner])
+    is_data = [where, *inner][-1].endswith(tuple(suffixes))
     if wildcards:
-        return is_data and _matches(wildcards.split("/"), [*below, *_STORED_PATH])
+        return is_data and _matches(wildcards.split("/"), [*below, *inner])
     return is_data and not any(each.startswith((".", "_")) for each in below)
 
 

@@ -236,19 +236,12 @@ class SurveyDesign:
         self, rows: IntArray, own: IntArray, weights: FloatArray, shares: FloatArray
     ) -> float:
         """Sum of the variances of shares, by the linearised totals of units within strata."""
-        n_cells, total = shares.size, float(weights.sum())
+        n_cells = shares.size
         keys = self.units[rows] * n_cells + own
-        by_unit = np.bincount(keys, weights, self.n_units * n_cells).reshape(-1, n_cells)
-        # units without such a row have a total of 0, and count among those of their stratum
-        scores = (by_unit - by_unit.sum(axis=1, keepdims=True) * shares) / total
+        by_unit: FloatArray = np.bincount(keys, weights, self.n_units * n_cells).astype(np.float64)
         of_units = np.zeros(self.n_units, np.int64)
         of_units[self.units] = self.strata
-        n_each = np.bincount(of_units).astype(np.float64)
-        means = (
-            np.stack([np.bincount(of_units, each) for each in scores.T], axis=1) / n_each[:, None]
-        )
-        squares = ((scores - means[of_units]) ** 2).sum(axis=1)
-        return float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
+        return vary_totals(by_unit.reshape(-1, n_cells), shares, of_units)
 
     def _group_units(self) -> IntArray:
         """Group of each row for the jackknife: its unit, or several, two a stratum at least."""
@@ -279,18 +272,54 @@ class SurveyDesign:
             )
         of_units = np.zeros(n_units, np.int64)
         of_units[units] = strata
-        lone = np.flatnonzero(np.bincount(of_units) == 1)
-        if lone.size:
-            # a lone one joins the stratum before it, or after it where it is the first
-            others = np.array([lone[0] - 1 if lone[0] else 1]) if lone.size == 1 else lone[:1]
-            strata = np.where(np.isin(strata, lone), others[0], strata)
-            strata = np.unique(strata, return_inverse=True)[1]
+        joined, n_lone = join_lone_strata(of_units)
+        if n_lone:
             self.notes += (
-                f"{lone.size} strata have a single unit, and are taken together"
-                if lone.size > 1
+                f"{n_lone} strata have a single unit, and are taken together"
+                if n_lone > 1
                 else "a stratum has a single unit, and is taken with the one next to it",
             )
-        return strata.astype(np.int64), units.astype(np.int64)
+        return joined[units], units.astype(np.int64)
+
+
+def join_lone_strata(of_units: IntArray) -> tuple[IntArray, int]:
+    """Put strata of a single unit together, and a lone one with the stratum before it, or after it if it is the first.
+
+    Parameters
+    ----------
+    of_units
+        int64 of shape (n_units,), at least two: stratum of each unit, numbered from 0.
+
+    Returns
+    -------
+    Strata of the units, numbered from 0, and how many had a single unit.
+    """
+    lone = np.flatnonzero(np.bincount(of_units) == 1)
+    if not lone.size:
+        return of_units, 0
+    others = np.array([lone[0] - 1 if lone[0] else 1]) if lone.size == 1 else lone[:1]
+    joined = np.where(np.isin(of_units, lone), others[0], of_units)
+    return np.unique(joined, return_inverse=True)[1].astype(np.int64), int(lone.size)
+
+
+def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> float:
+    """Sum of the variances of shares, by the linearised totals of units within strata.
+
+    Parameters
+    ----------
+    by_unit
+        float64 of shape (n_units, n_cells): weights of each unit, by cell; 0 where it has none, and then it counts
+        among those of its stratum.
+    shares
+        float64 of shape (n_cells,): share of each cell in the sum of all.
+    of_units
+        int64 of shape (n_units,): stratum of each unit, of which each has two at least.
+    """
+    scores = (by_unit - by_unit.sum(axis=1, keepdims=True) * shares) / float(by_unit.sum())
+    n_each = np.bincount(of_units).astype(np.float64)
+    means = np.stack([np.bincount(of_units, each) for each in scores.T], axis=1) / n_each[:, None]
+    squares = ((scores - means[of_units]) ** 2).sum(axis=1)
+    return float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
 
 
 def _number(name: str, labels: Any) -> IntArray:

@@ -15,6 +15,8 @@ MOST_DECIMALS = 6
 """Decimals that are kept where no unit is given: a weight of 1 then has a rounding error of half a millionth."""
 LIMIT = 1 << 63
 """What a sum of weights, in units, must stay below: cells of tables are int64, and none is above the sum."""
+LARGEST = 1 << 53
+"""Largest weight of a stored sample, in units: up to there doubles hold whole numbers exactly."""
 LIMB = 21
 """Bits of a part of a weight: products of two parts of two million rows add up below `LIMIT`."""
 
@@ -68,11 +70,20 @@ class WeightSums:
         totals = tuple(part.totals[0] for part in parts)
         return cls(parts[0].decimals, totals, tuple(part.squares[0] for part in parts))
 
+    def are_equal(self, n_rows: int) -> bool:
+        """Whether so many rows, whose weights these sums are of, all have the same one."""
+        return sum(self.totals) ** 2 == n_rows * sum(self.squares)
+
     @property
     def n_effective(self) -> float:
         """Kish's effective number of samples, (sum w)^2 / sum w^2: what as many equal weights would be worth."""
         squares = sum(self.squares)
         return sum(self.totals) ** 2 / squares if squares else 0.0
+
+    @property
+    def total(self) -> float:
+        """Sum of the weights."""
+        return sum(self.totals) / 10.0**self.decimals
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; squares may be larger than a double holds, and are texts."""
@@ -112,7 +123,9 @@ class Weights:
     @property
     def sums(self) -> WeightSums:
         """Sums of the weights, as of one fold."""
-        return WeightSums(self.decimals, (int(self.units.sum()),), (sum_squares(self.units),))
+        total = sum_exactly(self.units)
+        check_total(total, self.decimals)
+        return WeightSums(self.decimals, (total,), (sum_squares(self.units),))
 
     @property
     def n_effective(self) -> float:
@@ -153,16 +166,7 @@ def read_weights(
         If a weight is missing, 0, negative or infinite, is less than half a unit, or there are not as many as rows; if
         the sum of all, in units, is not below 2**63.
     """
-    try:
-        values = np.asarray(weight, np.float64)
-    except (TypeError, ValueError):
-        raise PmfError(
-            f"{name} has something that is no number; give a number for each row"
-        ) from None
-    if values.shape != (n_rows,):
-        raise PmfError(
-            f"{name} has shape {values.shape}; give one number for each of {n_rows} rows"
-        )
+    values = _read_numbers(weight, n_rows, name)
     if decimals is not None and not 0 <= decimals <= 18:
         raise PmfError(f"weight_decimals is {decimals}; give 0 to 18")
     bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
@@ -184,6 +188,37 @@ def read_weights(
     # in doubles, which do not overflow
     check_total(float(scaled.sum()), kept, name)
     return Weights(scaled.astype(np.int64), kept)
+
+
+def read_shares(weight: object | None, n_rows: int) -> FloatArray:
+    """Weights of rows of which some may be left out: float64 of shape (n_rows,), at least 0; 1 each for None.
+
+    Raises
+    ------
+    PmfError
+        If they are of another shape, or one is below 0 or not finite.
+    """
+    if weight is None:
+        return np.ones(n_rows)
+    weights = _read_numbers(weight, n_rows, "weight")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise PmfError("weight has a value that is missing or below 0; give 0 to leave a row out")
+    return weights
+
+
+def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
+    """Numbers, float64 of shape (n_rows,), whatever their values."""
+    try:
+        values = np.asarray(weight, np.float64)
+    except (TypeError, ValueError):
+        raise PmfError(
+            f"{name} has something that is no number; give a number for each row"
+        ) from None
+    if values.shape != (n_rows,):
+        raise PmfError(
+            f"{name} has shape {values.shape}; give one number for each of {n_rows} rows"
+        )
+    return values
 
 
 def find_decimals(values: FloatArray) -> int:
@@ -208,6 +243,11 @@ def check_total(total: float, decimals: int, name: str = "weight") -> None:
             f"{name} adds up to {float(total):.3g} units of 10**-{decimals}, which is not below 2**63 = 9.22e18; "
             "divide all weights by one number, or set weight_decimals of the schema lower"
         )
+
+
+def sum_exactly(units: IntArray) -> int:
+    """Sum of int64 at least 0, exactly, whether or not it fits into 63 bits."""
+    return (int((units >> 32).sum()) << 32) + int((units & 0xFFFFFFFF).sum())
 
 
 def sum_squares(units: IntArray) -> int:

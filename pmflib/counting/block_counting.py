@@ -272,7 +272,8 @@ def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> N
     Parameters
     ----------
     blocks
-        Valid samples; taken one at a time.
+        Valid samples; taken one at a time. Weights are whole numbers, as those of stored samples are in units: the
+        weights of the samples that hold a pair are then added up.
     offsets, table
         As for `add_block`.
 
@@ -283,6 +284,10 @@ def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> N
     counter: PlaneCounter | None = None
     waiting: list[SparseBlock] = []
     for block in blocks:
+        if block.weights is not None:
+            rows = DenseBlock(block.to_codes(offsets))
+            add_weighted_rows(rows, block.weights.astype(np.int64), offsets, table)
+            continue
         method = choose_method(block, offsets)
         if method == "scatter":
             _scatter(block, offsets, table)

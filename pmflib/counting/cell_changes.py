@@ -114,24 +114,39 @@ def count_changes(group: tuple[int, BlockGroup], offsets: IntArray) -> CellChang
             add_blocks(chain(few, blocks), offsets, table)
             found = CellChanges.from_table(table)
             return CellChanges(found.positions, sign * found.changes)
-    listed = (list_pairs(block.to_sparse(offsets), n_levels) for block in few)
-    positions = np.concatenate([np.empty(0, np.int64), *listed])
-    return _add_up(positions, np.full(positions.size, sign))
+    sparse = [block.to_sparse(offsets) for block in few]
+    nothing = np.empty(0, np.int64)
+    listed = [list_pairs(block, n_levels) for block in sparse]
+    positions = np.concatenate([nothing, *(places for places, _ in listed)])
+    times = [
+        np.ones(rows.size, np.int64)
+        if block.weights is None
+        else block.weights[rows].astype(np.int64)
+        for block, (_, rows) in zip(sparse, listed, strict=True)
+    ]
+    return _add_up(positions, sign * np.concatenate([nothing, *times]))
 
 
-def list_pairs(block: SparseBlock, n_levels: int) -> IntArray:
-    """Each level that a sample holds with itself and with those after it, as cells of a table: int64, in no order."""
-    ends = np.repeat(block.indptr[1:], np.diff(block.indptr))
+def list_pairs(block: SparseBlock, n_levels: int) -> tuple[IntArray, IntArray]:
+    """Each level that a sample holds with itself and with those after it: cells of a table, and rows of the samples.
+
+    int64 of one length, in no order.
+    """
+    lengths = np.diff(block.indptr)
+    ends = np.repeat(block.indptr[1:], lengths)
+    owners = np.repeat(np.arange(block.n_rows), lengths)
     levels = block.indices.astype(np.int64)
     left = np.arange(levels.size)
-    found = []
+    found, rows = [], []
     step = 0
     # each level goes with itself, then with the next one of its row, then with the one after that
     while left.size:
         found.append(levels[left] * n_levels + levels[left + step])
+        rows.append(owners[left])
         step += 1
         left = left[left + step < ends[left]]
-    return np.concatenate([np.empty(0, np.int64), *found])
+    nothing = np.empty(0, np.int64)
+    return np.concatenate([nothing, *found]), np.concatenate([nothing, *rows])
 
 
 def _count_pairs(block: Block) -> int:

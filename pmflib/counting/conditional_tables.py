@@ -14,24 +14,32 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.core.arrays import IntArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import Block, DenseBlock
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib.core.hashing import mix_hashes
 from pmflib.core.machine import count_processors
+from pmflib.core.weights import WeightSums
 from pmflib.counting.stored_pairs import merge_tables
 from pmflib.running.clients import Client, count_threads, find_memory
 from pmflib.running.maps import run_blocks
 from pmflib.running.memory import ClusterMemory, MemoryPlan
 from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import BLOCK_BYTES, BlockGroup, BlockReference, iterate_blocks
+from pmflib.store.sample_blocks import (
+    BLOCK_BYTES,
+    BlockReference,
+    add_sums,
+    iterate_blocks,
+    read_blocks,
+    restore_units,
+)
 
 BitArray: TypeAlias = npt.NDArray[np.uint64]
 CodeSets: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
@@ -62,6 +70,8 @@ SET_NS = 0.1
 """Nanoseconds of making a bit set, for each sample."""
 TABLE_NS = 2e4
 """Nanoseconds of a table for the samples that are counted at a time, however few."""
+SQUARES_BITS = 61
+"""Bits that sums of squared weights are kept with."""
 READ_BYTES = 650e6
 """Blocks that a core decompresses in a second, bytes in memory: as in the table of speeds of `pmf plan`."""
 
@@ -110,6 +120,25 @@ class TableRequest:
         """Positions of all variables that the table depends on."""
         return {*self.targets, *(position for position, _ in self.given)}
 
+    def find_cells(self, codes: IntArray, shape: Sequence[int]) -> tuple[IntArray, IntArray]:
+        """Rows that meet all conditions and have all targets, and the cell of each in the flat table.
+
+        Parameters
+        ----------
+        codes
+            Shape (n_rows, n_variables), -1 missing.
+        shape
+            Cardinalities of the targets.
+        """
+        meets, cells = np.ones(len(codes), np.bool_), np.zeros(len(codes), np.int64)
+        for position, levels in self.given:
+            meets &= np.isin(codes[:, position], levels)
+        for position, size in zip(self.targets, shape, strict=True):
+            meets &= codes[:, position] >= 0
+            cells = cells * size + codes[:, position]
+        rows = np.flatnonzero(meets)
+        return rows, cells[rows]
+
     def to_json(self) -> dict[str, Any]:
         """Targets and conditions as plain JSON types."""
         given = [[position, list(codes)] for position, codes in self.given]
@@ -136,8 +165,13 @@ class StoredTableCounts:
         Samples of all blocks: more than ``n_rows`` where the budget was too small for them.
     n_blocks
         Blocks that were counted.
+    weights
+        What the weights of the samples counted add up to, where they have any: tables are then sums of weights, in its
+        unit.
     seconds
         What the plan says that counting them takes one core, seconds.
+    weighted
+        What the weights of the samples add up to, where they have any.
     """
 
     tables: list[IntArray]
@@ -145,6 +179,77 @@ class StoredTableCounts:
     n_rows_of_all: int
     n_blocks: int
     seconds: float
+    weighted: WeightedTables | None = None
+
+    def to_samples(self) -> tuple[list[IntArray], int]:
+        """Tables in samples, and the number of all: those of `WeightedTables` where samples have weights."""
+        if self.weighted is None:
+            return self.tables, self.n_rows
+        return self.weighted.to_samples(self.tables, self.n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedTables:
+    """Tables of sums of weights and of their squares, beside those of the numbers of samples.
+
+    Parameters
+    ----------
+    sums
+        int64 tables: weights of the samples of each cell, in units.
+    squares
+        int64 tables: squares of these weights, times 2 ** shift, each rounded.
+    shift
+        Such that squares of all samples fit into 62 bits: their sums are the same in any order.
+    totals
+        What the weights of all samples counted add up to.
+    sizes
+        Independent samples that each table is worth by its sampling units, infinite where their totals do not vary;
+        None where units are not known.
+    """
+
+    sums: list[IntArray]
+    squares: list[IntArray]
+    shift: int
+    totals: WeightSums
+    sizes: list[float] | None = None
+
+    def to_samples(self, tables: Sequence[IntArray], n_rows: int) -> tuple[list[Any], int]:
+        """Tables in effective samples, and the effective number of all so many rows.
+
+        A table has the shares of the weights, and the number of independent samples whose shares would vary as much:
+        by the linearised variance of a ratio, added up over the cells; of units, where these are known. It is another
+        one for every table, and never above the number of samples in it. Equal weights, without units, give the tables
+        of samples, int64.
+
+        References
+        ----------
+        Kish (1965), Survey Sampling, for design effects; Wolter (2007), Introduction to Variance Estimation, chapter 6.
+        """
+        if self.sizes is None and self.totals.are_equal(n_rows):
+            return list(tables), n_rows
+        sizes = [None] * len(self.sums) if self.sizes is None else self.sizes
+        found = [
+            _find_effective(*each, self.shift)
+            for each in zip(tables, self.sums, self.squares, sizes, strict=True)
+        ]
+        return found, round(self.totals.n_effective)
+
+
+def _find_effective(
+    rows: IntArray, sums: IntArray, squares: IntArray, size: float | None, shift: int
+) -> FloatArray:
+    """Shares of weights times the number of samples that they are worth: see `WeightedTables.to_samples`."""
+    total = float(sums.sum())
+    if not total:
+        return np.zeros(sums.shape)
+    shares, squared = sums / total, np.ldexp(squares.astype(np.float64), -shift)
+    spread = float((shares * (1 - shares)).sum())
+    variance = float((squared * (1 - 2 * shares) + shares**2 * squared.sum()).sum()) / total**2
+    # where all are in one cell, their number is Kish's
+    n = spread / variance if spread > 0 < variance else total**2 / float(squared.sum())
+    if size is not None and math.isfinite(size):
+        n = size
+    return np.asarray(shares * min(n, float(rows.sum())))
 
 
 def count_tables(
@@ -232,19 +337,27 @@ def count_stored_tables(
     memory = ClusterMemory.here(n_threads=n_threads) if client is None else find_memory(client)
     memory.check(plan.plan_memory)
     filled, costs, chosen = _choose_blocks(references, plan, budget, digest)
-    total = np.zeros(plan.n_cells, np.int64)
+    sums = add_sums(filled[position] for position in chosen)
+    shift = None if sums is None else SQUARES_BITS - sums.squares[0].bit_length()
+    n_parts = 1 if shift is None else 3
+    total = np.zeros(n_parts * plan.n_cells, np.int64)
     if chosen.size:
         runs = [
             [filled[position] for position in chosen[start:stop]]
             for start, stop in plan_tasks(costs[chosen], n_threads).runs
         ]
-        total = _count_runs(client, runs, plan, n_threads)
+        total = _count_runs(client, runs, plan, n_threads, shift)
+    parts = [plan.split(part, requests) for part in np.split(total, n_parts)]
+    weighted = None
+    if sums is not None and shift is not None:
+        weighted = WeightedTables(parts[1], parts[2], shift, sums)
     return StoredTableCounts(
-        plan.split(total, requests),
+        parts[0],
         sum(filled[position].n_rows for position in chosen),
         sum(block.n_rows for block in filled),
         chosen.size,
         float(costs[chosen].sum()),
+        weighted,
     )
 
 
@@ -280,20 +393,30 @@ def _draw_blocks(costs: npt.NDArray[np.float64], budget: float, digest: str) -> 
 
 
 def _count_runs(
-    client: Client, runs: Sequence[Sequence[BlockReference]], plan: TablePlan, n_threads: int
+    client: Client,
+    runs: Sequence[Sequence[BlockReference]],
+    plan: TablePlan,
+    n_threads: int,
+    shift: int | None,
 ) -> IntArray:
     """Counts of runs of blocks, at least one, as `_count_group` has them, on workers or in threads."""
     if client is not None:
-        result_bytes = 8 * plan.n_cells
-        return run_blocks(
-            client, _count_group, runs, merge_tables, plan, result_bytes=result_bytes, name="tables"
-        )
+        options: dict[str, Any] = {"result_bytes": 8 * plan.n_cells, "name": "tables"}
+        return run_blocks(client, _count_group, runs, merge_tables, plan, shift, **options)
+    count = partial(_count_group, plan=plan, shift=shift)
     with ThreadPoolExecutor(n_threads, "tables") as pool:
-        return merge_tables(list(pool.map(_count_group, runs, [plan] * len(runs))))
+        return merge_tables(list(pool.map(count, runs)))
 
 
-def _count_group(group: BlockGroup, plan: TablePlan) -> IntArray:
-    return _count(iterate_blocks(group), plan)
+def _count_group(group: Sequence[BlockReference], plan: TablePlan, shift: int | None) -> IntArray:
+    """Cells of samples; with a shift, their weights and the squares of these follow, each as many."""
+    if shift is None:
+        return _count(iterate_blocks(group), plan)
+    total = np.zeros((3, plan.n_cells), np.int64)
+    # weights are added up exactly, as whole numbers of units
+    for block in read_blocks(restore_units(group)):
+        _add_weighted(block, plan, shift, total)
+    return total.reshape(-1)
 
 
 def _count(blocks: Iterable[Block], plan: TablePlan) -> IntArray:
@@ -305,6 +428,17 @@ def _count(blocks: Iterable[Block], plan: TablePlan) -> IntArray:
             _add_tile(tile, plan, total)
     _add_tile(waiting.take(), plan, total)
     return total
+
+
+def _add_weighted(block: Block, plan: TablePlan, shift: int, total: IntArray) -> None:
+    """Add samples, their weights in units and squares of these to the cells of all tables, in place."""
+    assert block.weights is not None
+    codes, squares = block.to_codes(plan.offsets), np.ldexp(block.weights**2, shift)
+    added = np.stack([np.ones(len(codes)), block.weights, np.rint(squares)]).astype(np.int64)
+    for request, table in plan.tables.items():
+        rows, cells = request.find_cells(codes, table.shape)
+        for part, each in zip(total, added, strict=True):
+            np.add.at(part[table.start : table.stop], cells, each[rows])
 
 
 @dataclass(frozen=True)

@@ -164,14 +164,13 @@ class FoldedCounts:
         if self.weights is None:
             return self
         total, n_rows = sum(self.weights.totals), int(self.n_rows.sum())
-        if total**2 == n_rows * sum(self.weights.squares):
-            equal = total // max(n_rows, 1)
-            return replace(self, tables=self.tables // max(equal, 1), weights=None)
+        tables = count_in_samples([self.tables], n_rows, self.weights)[0][0]
+        if self.weights.are_equal(n_rows):
+            return replace(self, tables=tables, weights=None)
         scale = self.n_effective / total
         # folds add up to the whole, rounded
         ends = np.rint(np.cumsum(np.array(self.weights.totals, np.float64)) * scale)
         worth = np.diff(ends, prepend=0.0).astype(np.int64)
-        tables: Any = self.tables * scale
         return replace(self, tables=tables, n_rows=worth, weights=None)
 
     def _add_weights(self, other: Self, sign: int = 1) -> WeightSums | None:
@@ -199,6 +198,35 @@ class FoldedCounts:
                 f"counts of {other.n_folds} folds cannot join counts of {self.n_folds} folds; count both with the same "
                 "n_folds"
             )
+
+
+def count_in_samples(
+    tables: Sequence[IntArray], n_rows: int, weights: WeightSums | None
+) -> tuple[list[IntArray], int]:
+    """Counts in samples, which is what fits and answers take: of weighted ones in effective samples.
+
+    Parameters
+    ----------
+    tables
+        Counts, or sums of weights in units.
+    n_rows
+        Samples counted.
+    weights
+        What their weights add up to; None where they have none, and tables are as they were.
+
+    Returns
+    -------
+    Tables times the effective number of samples over the sum of the weights, float64, and that number, rounded; equal
+    weights leave the counts without any, int64, bit for bit, and the number of samples.
+    """
+    if weights is None:
+        return list(tables), n_rows
+    total = sum(weights.totals)
+    if weights.are_equal(n_rows):
+        each = max(total // max(n_rows, 1), 1)
+        return [table // each for table in tables], n_rows
+    scale: Any = weights.n_effective / total
+    return [table * scale for table in tables], round(weights.n_effective)
 
 
 def check_folds(folds: Iterable[int] | None, n_folds: int) -> list[int]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import StoreError
+from pmflib.core.weights import WeightSums
 from pmflib.counting.cell_changes import CellChanges, count_changes, merge_changes
 from pmflib.counting.stored_pairs import (
     count_folds_ahead,
@@ -30,8 +31,17 @@ from pmflib.counting.stored_tables import (
 from pmflib.running.clients import Client, count_threads
 from pmflib.running.maps import PendingResult, start_maps
 from pmflib.store.artefacts import Entry, Reference, Store
+from pmflib.store.caches import find_local_path
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.sample_blocks import BLOCK_COST, COUNTING_COARSENESS, MIN_GROUP, BlockReference
+from pmflib.store.sample_blocks import (
+    BLOCK_COST,
+    COUNTING_COARSENESS,
+    MIN_GROUP,
+    BlockReference,
+    add_fold_sums,
+    read_units,
+    sum_units,
+)
 
 
 @dataclass(frozen=True)
@@ -115,11 +125,14 @@ def take_rows(block: BlockReference, rows: IntArray) -> BlockReference:
 
     Returns
     -------
-    A reference whose observed cells are the block's share by rows.
+    A reference whose observed cells are the block's share by rows, and whose weights are those of the rows.
     """
     others = np.setdiff1d(np.arange(block.start, block.stop), rows, assume_unique=True)
     share = max(1, block.n_observed * rows.size // block.n_rows)
-    return replace(block, superseded=others, n_observed=share)
+    weights = block.weights
+    if weights is not None:
+        weights = sum_units(read_units(find_local_path(block.path))[rows], weights.decimals)
+    return replace(block, superseded=others, n_observed=share, weights=weights)
 
 
 def _list_superseded(block: BlockReference) -> IntArray:
@@ -272,7 +285,7 @@ def count_stored_changes(
         If the samples or the base cannot be read, or more samples would go than were counted.
     """
     base, change = increment.tables, increment.change
-    offsets = base.schema.offsets
+    offsets, weights = base.schema.offsets, _change_weights(base, change)
     added, removed = (_split(blocks, base.n_folds) for blocks in (change.added, change.removed))
 
     n_threads = count_threads(client)
@@ -319,12 +332,13 @@ def count_stored_changes(
         for fold in range(base.n_folds)
     )
     if chain is not None:
-        writer = DifferenceWriter(path, base, chain)
+        writer = DifferenceWriter(path, base, chain, weights)
         for fold, changes in by_fold:
             writer.write(fold, changes, n_rows[fold])
         writer.close()
     else:
-        _write_full(CountsWriter(path, base.schema, base.n_folds), base, by_fold, n_rows)
+        full = CountsWriter(path, base.schema, base.n_folds, weights)
+        _write_full(full, base, by_fold, n_rows)
     return {
         "samples": int(base.n_rows.sum()) + sum(n_rows),
         "samples_added": _count_rows(change.added),
@@ -332,6 +346,17 @@ def count_stored_changes(
         "changed_cells": n_cells,
         "differences": 0 if chain is None else len(chain.digests),
     }
+
+
+def _change_weights(base: StoredTables, change: DatasetChange) -> WeightSums | None:
+    """What the weights add up to after a change; None where samples have none."""
+    total = base.weights
+    for sign, blocks in ((-1, change.removed), (1, change.added)):
+        sums = add_fold_sums(blocks, base.n_folds)
+        if sums is not None:
+            nothing = WeightSums(sums.decimals, *[(0,) * base.n_folds] * 2)
+            total = (nothing if total is None else total).add(sums, sign)
+    return total
 
 
 def _write_full(

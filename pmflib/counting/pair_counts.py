@@ -19,6 +19,7 @@ from pmflib.counting.folds import (
     DEFAULT_FOLDS,
     FoldedCounts,
     check_folds,
+    count_in_samples,
     infer_schema,
     read_schema,
 )
@@ -191,7 +192,7 @@ def load_singles(path: str | Path, *, folds: Iterable[int] | None = None) -> Int
 
     Returns
     -------
-    int64 of shape (n_levels,): samples that hold each level.
+    Array of shape (n_levels,): samples that hold each level, int64; effective ones, float64, where weights differ.
 
     Raises
     ------
@@ -200,15 +201,21 @@ def load_singles(path: str | Path, *, folds: Iterable[int] | None = None) -> Int
     SchemaError
         If a fold is not there, or named twice.
     """
-    by_fold = load_fold_singles(path)
-    singles: IntArray = by_fold[check_folds(folds, len(by_fold))].sum(axis=0)
-    return singles
+    arrays, attributes = read_arrays(Path(path), ["singles", "samples"], kind=KIND)
+    chosen = check_folds(folds, len(arrays["samples"]))
+    singles: IntArray = arrays["singles"][chosen].sum(axis=0)
+    found = attributes.get("weights")
+    weights = None if found is None else WeightSums.from_json(found).select(chosen)
+    return count_in_samples([singles], int(arrays["samples"][chosen].sum()), weights)[0][0]
 
 
 def load_fold_singles(path: str | Path) -> IntArray:
-    """Read how often each level occurs in each fold: int64 of shape (n_folds, n_levels); see `load_singles`."""
-    singles: IntArray = read_arrays(Path(path), ["singles"], kind=KIND)[0]["singles"]
-    return singles
+    """Read how often each level occurs in each fold, in samples, rounded: int64 of shape (n_folds, n_levels)."""
+    arrays, attributes = read_arrays(Path(path), ["singles", "samples"], kind=KIND)
+    found = attributes.get("weights")
+    weights = None if found is None else WeightSums.from_json(found)
+    singles = count_in_samples([arrays["singles"]], int(arrays["samples"].sum()), weights)[0][0]
+    return np.rint(singles).astype(np.int64)
 
 
 def load_shape(path: str | Path) -> tuple[Schema, int]:

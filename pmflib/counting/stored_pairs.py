@@ -22,6 +22,7 @@ from pmflib.store.sample_blocks import (
     COUNTING_COARSENESS,
     BlockGroup,
     BlockReference,
+    add_fold_sums,
     group_blocks,
     iterate_blocks,
     weigh_blocks,
@@ -225,7 +226,7 @@ def count_stored_pairs(
     blocks_by_fold
         Blocks of every fold, 0 to n_folds - 1 in order; a fold may have none.
     writer
-        Writer of the counts; the caller closes it.
+        Writer of the counts, whose weights are set to those of the samples; the caller closes it.
     checkpoints
         Folder for a checkpoint of each counted fold. Folds that have one there are not counted again.
     on_fold
@@ -236,6 +237,9 @@ def count_stored_pairs(
     Number of samples in all folds.
     """
     schema = writer.schema
+    every = [block for mine in blocks_by_fold.values() for block in mine]
+    # sums that could not be held are refused before anything is counted
+    writer.weights = add_fold_sums(every, len(blocks_by_fold))
     filled = [fold for fold, blocks in blocks_by_fold.items() if blocks]
     n_threads, n_filled = count_threads(client) if filled else 1, max(1, len(filled))
 

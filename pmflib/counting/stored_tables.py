@@ -250,7 +250,7 @@ class CountsWriter:
         self, path: Path, schema: Schema, n_folds: int, weights: WeightSums | None = None
     ) -> None:
         n_levels = schema.n_levels
-        self.schema, self._weights = schema, weights
+        self.schema, self.weights = schema, weights
         self._group = create_group(path, {})
         # a fold is a chunk: one writer, and training totals read what they need
         self._counts = create_array(
@@ -290,7 +290,7 @@ class CountsWriter:
         The support of a pair is the number of samples that hold both variables.
         """
         _add_margins(self._group, self.schema, self._samples, self._singles, self._support)
-        _describe(self._group, self.schema, Chain((), self._n_cells, 0), self._weights)
+        _describe(self._group, self.schema, Chain((), self._n_cells, 0), self.weights)
 
 
 class DifferenceWriter:
@@ -304,11 +304,15 @@ class DifferenceWriter:
         Counts that change, of the same schema and folds.
     chain
         Where the new tables are: what `Chain.extend` gave.
+    weights
+        What the weights of the samples add up to in the new counts; None where they have none.
     """
 
-    def __init__(self, path: Path, base: StoredTables, chain: Chain) -> None:
+    def __init__(
+        self, path: Path, base: StoredTables, chain: Chain, weights: WeightSums | None = None
+    ) -> None:
         arrays, _ = read_arrays(base.path, ["singles", "support"])
-        self.schema = base.schema
+        self.schema, self._weights = base.schema, weights
         self._base, self._chain = base, chain
         self._samples = base.n_rows.copy()
         self._singles = arrays["singles"]
@@ -356,7 +360,7 @@ class DifferenceWriter:
         if min(array.min(initial=0) for array in (self._samples, self._singles, self._support)) < 0:
             raise StoreError(f"counts {str(self._base.path.parent)!r}: {BELOW_ZERO}")
         _add_margins(self._group, self.schema, self._samples, self._singles, self._support)
-        _describe(self._group, self.schema, self._chain)
+        _describe(self._group, self.schema, self._chain, self._weights)
 
 
 def _add_margins(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pmflib.crowd.aggregation import aggregate
 from pmflib.crowd.confidence import Calibration, calibrate
 from pmflib.crowd.label_log import LabelLog, read_labels
+from pmflib.crowd.tag_log import TagLog, read_tags
+from pmflib.crowd.tags import TagAggregation, aggregate_tags
 from pmflib.crowd.true_labels import Aggregation
 
 if TYPE_CHECKING:
@@ -22,9 +24,13 @@ __all__ = [
     "LabelLog",
     "MajorityVote",
     "OneCoinDawidSkene",
+    "TagAggregation",
+    "TagLog",
     "aggregate",
+    "aggregate_tags",
     "calibrate",
     "read_labels",
+    "read_tags",
 ]
 
 _ESTIMATORS = ("CrowdAggregator", "DawidSkene", "MajorityVote", "OneCoinDawidSkene")

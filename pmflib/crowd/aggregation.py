@@ -133,15 +133,10 @@ def aggregate(
         if isinstance(labels, LabelLog)
         else read_labels(labels, classes=classes, on_repeated=on_repeated, on_unknown=on_unknown)
     )
-    _refuse_strange_labels(log)
-    if known is not None:
-        log = replace(log, known=find_known(known, log.tasks, log.classes))
+    log = _check_log(log, known, is_ordered=isinstance(labels, LabelLog), ordinal=ordinal)
     predictions = (
         None if classifier is None else read_classifier(classifier, log.tasks, log.classes)
     )
-    if ordinal:
-        given = log.is_ordered or isinstance(labels, LabelLog)
-        check_class_order(log.classes.to_pylist(), given=given)
     plan = plan_passes(method, max_passes, tol, ordinal=ordinal)
     if predictions is None:
         _warn_of_single_labels(log)
@@ -154,6 +149,42 @@ def aggregate(
         start = choice.annotator_model
     if chosen.family == "pairs":
         start = _start_from_pairs(log, plan, method, order, np.random.default_rng(rng), em)
+    fit, posterior = _pass_over(log, start, plan)
+    return Aggregation(
+        log,
+        posterior,
+        fit.model.prior,
+        fit.model.confusion,
+        method,
+        fit.n_passes,
+        fit.converged,
+        "" if choice is None else choice.reason,
+        fit.model.annotator_model.copied_groups,
+        predictions,
+    )
+
+
+def _check_log(log: LabelLog, known: object, *, is_ordered: bool, ordinal: bool) -> LabelLog:
+    """The log with what is known of it, where it can be worked on.
+
+    Raises
+    ------
+    SchemaError
+        If it has none of the classes given, none of the known labels is of use, or classes are to be in an order that
+        nobody has given.
+    """
+    _refuse_strange_labels(log)
+    if known is not None:
+        log = replace(log, known=find_known(known, log.tasks, log.classes))
+    if ordinal:
+        check_class_order(log.classes.to_pylist(), given=log.is_ordered or is_ordered)
+    return log
+
+
+def _pass_over(
+    log: LabelLog, start: AnnotatorModel | CrowdFit, plan: CrowdPassPlan
+) -> tuple[CrowdFit, FloatArray]:
+    """Make the passes of a plan, with reports and a warning where they do not settle: as `fit_crowd_model`."""
     report = find_report()
     most_passes = plan.count_most(with_known=bool(log.is_known.any()))
     fit, posterior = fit_crowd_model(
@@ -168,20 +199,9 @@ def aggregate(
             f"the passes moved {fit.moved[-1]:.2g} of the labels at last, above tol = {plan.tol}, after max_passes = "
             f"{plan.max_passes}; raise one of the two",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    return Aggregation(
-        log,
-        posterior,
-        fit.model.prior,
-        fit.model.confusion,
-        method,
-        fit.n_passes,
-        fit.converged,
-        "" if choice is None else choice.reason,
-        fit.model.annotator_model.copied_groups,
-        predictions,
-    )
+    return fit, posterior
 
 
 def _warn_of_single_labels(log: LabelLog) -> None:

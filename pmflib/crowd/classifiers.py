@@ -8,7 +8,9 @@ classifier that says nothing, one below 1 a classifier that is too sure of itsel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,10 @@ TASK = "task"
 """Column of the tasks, in the table of a classifier; each other column is a class."""
 LEAST_PROBABILITY = 1e-4
 """Probability of a classifier below which it counts as this: none is sure beyond what its training showed."""
+MOST_LEARNT = 100_000
+"""Tasks that its worth is learnt from; of more, one of so many: the power is then known to a hundredth of itself."""
+SHOWN = 3
+"""Tasks that an error names."""
 FIRST_POWER = 0.3
 """Power that the search starts from: at 0 it would stand still if classes had no intercepts."""
 
@@ -45,35 +51,98 @@ def read_classifier(table: object, tasks: pa.Array, classes: pa.Array) -> FloatA
         is of a task of the log.
     """
     columns = as_arrow(table)
-    places = {fold_text(name): index for index, name in enumerate(columns.column_names)}
-    names = [TASK, *(as_text(name) for name in classes.to_pylist())]
+    task, *names = pick_columns(columns.column_names, TASK, classes.to_pylist())
+    given = [np.asarray(columns.column(name).to_numpy(), np.float64) for name in names]
+    texts = [
+        None if value is None else as_text(value).strip() for value in columns[task].to_pylist()
+    ]
+    shares = scale_predictions(texts, np.stack(given, axis=1))
+    rows_of = {text: row for row, text in enumerate(texts)}
+    found = np.array([rows_of.get(as_text(name).strip(), -1) for name in tasks.to_pylist()], int)
+    if not (found >= 0).any():
+        there = abridge_names(tasks.slice(0, SHOWN).to_pylist())
+        refuse_strange_tasks("classifier", texts, f", the log {there}")
+    return np.where(found[:, None] >= 0, shares[found], np.nan)
+
+
+def pick_columns(columns: Sequence[str], task: str, classes: Sequence[object]) -> list[str]:
+    """Names of the columns of the tasks and of each class, in a table of a classifier.
+
+    Parameters
+    ----------
+    columns
+        Names of the columns that there are.
+    task
+        Name of the column of the tasks.
+    classes
+        Names of the classes; case and Unicode composition do not count.
+
+    Raises
+    ------
+    SchemaError
+        If a column is absent.
+    """
+    places = {fold_text(name): name for name in columns}
+    names = [task, *(as_text(name) for name in classes)]
     if absent := [name for name in names if fold_text(name) not in places]:
         raise SchemaError(
-            f"classifier has no columns {abridge_names(absent)}; it has {abridge_names(columns.column_names)}: give "
-            "column 'task', and one for each class of the log"
+            f"classifier has no columns {abridge_names(absent)}; it has {abridge_names(columns)}: give column "
+            f"{task!r}, and one for each class of the log"
         )
-    named = [columns.column(places[fold_text(name)]) for name in names]
-    given = np.stack([np.asarray(column.to_numpy(), np.float64) for column in named[1:]], axis=1)
-    texts = [None if value is None else as_text(value).strip() for value in named[0].to_pylist()]
+    return [places[fold_text(name)] for name in names]
+
+
+def scale_predictions(tasks: Sequence[str | None], given: FloatArray) -> FloatArray:
+    """Scale the rows of a classifier to add up to 1, float64 of shape (n_rows, n_classes).
+
+    Parameters
+    ----------
+    tasks
+        Names of the tasks.
+    given
+        float64 of shape (n_rows, n_classes), at least 0.
+
+    Raises
+    ------
+    SchemaError
+        If a task stands twice, a probability is negative or not finite, or a row has none.
+    """
     totals = given.sum(axis=1)
-    if not (np.isfinite(given).all() and (given >= 0).all() and (totals > 0).all()):
-        rows = ~(np.isfinite(given) & (given >= 0)).all(axis=1) | ~(totals > 0)
-        row = int(np.flatnonzero(rows)[0])
+    sound = (np.isfinite(given) & (given >= 0)).all(axis=1) & (totals > 0)
+    if not sound.all():
+        row = int(np.flatnonzero(~sound)[0])
         raise SchemaError(
-            f"classifier gives task {texts[row]!r} the probabilities {given[row].tolist()}; give finite numbers of at "
+            f"classifier gives task {tasks[row]!r} the probabilities {given[row].tolist()}; give finite numbers of at "
             "least 0, not all 0, or leave its row out"
         )
-    rows_of = {text: row for row, text in enumerate(texts)}
-    if len(rows_of) < len(texts):
-        twice = next(text for row, text in enumerate(texts) if rows_of[text] != row)
+    rows_of = {text: row for row, text in enumerate(tasks)}
+    if len(rows_of) < len(tasks):
+        twice = next(text for row, text in enumerate(tasks) if rows_of[text] != row)
         raise SchemaError(f"classifier has task {twice!r} more than once; give a row for each task")
-    found = np.array([rows_of.get(as_text(task).strip(), -1) for task in tasks.to_pylist()], int)
-    if not (found >= 0).any():
-        raise SchemaError(
-            f"classifier has none of the tasks of the log: it has {abridge_names(texts[:3])}, the log "
-            f"{abridge_names(tasks[:3].to_pylist())}; name tasks as the log does"
-        )
-    return np.where(found[:, None] >= 0, (given / totals[:, None])[found], np.nan)
+    return np.asarray(given / totals[:, None])
+
+
+def refuse_strange_tasks(name: str, given: Sequence[str | None], there: str = "") -> NoReturn:
+    """Refuse a classifier none of whose tasks is in the log.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    given
+        Its tasks.
+    there
+        What the log has, as a clause.
+
+    Raises
+    ------
+    SchemaError
+        Always.
+    """
+    raise SchemaError(
+        f"{name} has none of the tasks of the log: it has {abridge_names(given[:SHOWN])}{there}; name tasks as "
+        "the log does"
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,18 +125,10 @@ def read_labels(
     _check_policies(on_repeated, on_unknown)
     if is_matrix(table, COLUMNS):
         table = list_labels(table)
-    columns = _pick_columns(as_arrow(table))
-    task, worker, label = (_encode(columns[name]) for name in COLUMNS)
-    reason = np.zeros(len(task[0]), np.int64)
-    is_ordered = classes is not None
-    if classes is not None:
-        label = _restrict(label, classes)
-        _set_aside(reason, label[0] == UNKNOWN, "unknown_label")
-    else:
-        ranks = _rank_categories(columns["label"])
-        label, is_ordered = _unify(label, ranks), ranks is not None
-    _set_aside(reason, worker[0] < 0, "no_worker")
-    _set_aside(reason, task[0] < 0, "no_task")
+    columns = pick_columns(as_arrow(table))
+    task, worker = (encode_values(columns[name]) for name in COLUMNS[:2])
+    label, is_ordered = encode_labels(columns["label"], classes)
+    reason = find_unfit(task[0], worker[0], label[0])
     if on_unknown == "error" and (reason == _REASONS.index("unknown_label")).any():
         row = int(np.flatnonzero(reason == _REASONS.index("unknown_label"))[0])
         raise SchemaError(
@@ -161,7 +153,7 @@ def read_labels(
         tasks = tasks[kept]
     ends = np.cumsum(np.bincount(tasks, minlength=len(task[1])))
     block = SparseBlock(np.concatenate([[0], ends]).astype(np.int64), levels)
-    rejected = _list_rejected(columns, reason)
+    rejected = list_rejected(columns, reason)
     return LabelLog(block, task[1], worker[1], label[1], rejected, is_ordered=is_ordered)
 
 
@@ -288,7 +280,14 @@ def _check_policies(on_repeated: str, on_unknown: str) -> None:
         raise PmfError(f"on_unknown is {on_unknown!r}; give 'quarantine' or 'error'")
 
 
-def _pick_columns(table: pa.Table) -> pa.Table:
+def pick_columns(table: pa.Table) -> pa.Table:
+    """Columns task, worker and label of a table.
+
+    Raises
+    ------
+    SchemaError
+        If one is absent, or holds no single values.
+    """
     if absent := [name for name in COLUMNS if name not in table.column_names]:
         near = [list_near(name, table.column_names, 1) for name in absent]
         renamed = {found[0]: name for name, found in zip(absent, near, strict=True) if found}
@@ -308,7 +307,26 @@ def _pick_columns(table: pa.Table) -> pa.Table:
     return columns
 
 
-def _encode(column: pa.ChunkedArray) -> tuple[IntArray, pa.Array]:
+def encode_labels(
+    column: pa.ChunkedArray, classes: Sequence[Any] | None
+) -> tuple[tuple[IntArray, pa.Array], bool]:
+    """Codes of labels and the classes that they mean, and whether somebody has put these in their order.
+
+    Parameters
+    ----------
+    column
+        Labels as they were given.
+    classes
+        As for `read_labels`; what is none of them has code ``UNKNOWN``.
+    """
+    label = encode_values(column)
+    if classes is not None:
+        return _restrict(label, classes), True
+    ranks = _rank_categories(column)
+    return _unify(label, ranks), ranks is not None
+
+
+def encode_values(column: pa.ChunkedArray) -> tuple[IntArray, pa.Array]:
     """Codes of values in their sorted order, -1 where there is none; and the values."""
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
@@ -339,7 +357,7 @@ def _encode(column: pa.ChunkedArray) -> tuple[IntArray, pa.Array]:
 def _encode_integers(
     values: IntArray, low: int, high: int, kind: pa.DataType
 ) -> tuple[IntArray, pa.Array]:
-    """Do `_encode` where there are hardly more integers between the smallest and the largest than values."""
+    """Do `encode_values` where there are hardly more integers between the smallest and the largest than values."""
     indices = values - low if low else values
     seen = np.zeros(high - low + 1, bool)
     seen[indices] = True
@@ -397,6 +415,15 @@ def _rank_categories(column: pa.ChunkedArray) -> dict[str, int] | None:
     return {_decode(value).strip(): index for index, value in enumerate(categories)}
 
 
+def find_unfit(task: IntArray, worker: IntArray, label: IntArray) -> IntArray:
+    """Reason by which each row is set aside, a number of ``_REASONS``: codes below 0 are of no task, no worker."""
+    reason = np.zeros(len(task), np.int64)
+    _set_aside(reason, label == UNKNOWN, "unknown_label")
+    _set_aside(reason, worker < 0, "no_worker")
+    _set_aside(reason, task < 0, "no_task")
+    return reason
+
+
 def _set_aside(reason: IntArray, rows: BoolArray | IntArray, name: str) -> None:
     reason[rows] = _REASONS.index(name)
 
@@ -449,7 +476,8 @@ def _sort_stably(keys: IntArray) -> IntArray:
     return order
 
 
-def _list_rejected(columns: pa.Table, reason: IntArray) -> pa.Table:
+def list_rejected(columns: pa.Table, reason: IntArray) -> pa.Table:
+    """Rows that are set aside, with the number of the row and the reason, as from `find_unfit`."""
     rows = np.flatnonzero(reason)
     rejected = columns.take(pa.array(rows)).add_column(0, "row", pa.array(rows))
     return rejected.append_column("reason", pa.array([_REASONS[code] for code in reason[rows]]))

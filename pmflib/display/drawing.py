@@ -97,6 +97,18 @@ def label_columns(ax: Axes, names: Sequence[object]) -> None:
     ax.tick_params(axis="x", length=0)
 
 
+def write_cell(ax: Axes, row: int, column: int, text: str, is_dark: bool, size: float = 8) -> None:
+    """Write into a cell of a matrix, on a dark colour or a light one."""
+    colour = PAPER if is_dark else INK
+    ax.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
+
+
+def name_marks(ax: Axes, **options: Any) -> None:
+    """Add a legend whose texts are shown as they are, "$" included."""
+    for text in ax.legend(frameon=False, **options).get_texts():
+        text.set_parse_math(False)
+
+
 def scale_by_logs(ax: Axes) -> None:
     """Make the axis x logarithmic, its numbers written as they are."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter

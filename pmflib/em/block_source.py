@@ -322,8 +322,8 @@ class StoredBlocks(BlockSource):
 
     @property
     def n_samples(self) -> int:
-        """Number of samples in the blocks."""
-        return sum(block.n_rows for block in self.blocks)
+        """Number of samples in the blocks; rows with weights count for as many as these say."""
+        return round(sum(block.n_samples for block in self.blocks))
 
     @property
     def n_side_by_side(self) -> int:

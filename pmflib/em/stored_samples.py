@@ -9,6 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from pmflib.core.arrays import IntArray, Parameters
+from pmflib.core.blocks import DenseBlock, concatenate_blocks
+from pmflib.core.weights import WeightSums
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_pairs import (
     choose_n_runs,
@@ -25,7 +27,13 @@ from pmflib.running.clients import Client, count_threads, find_memory
 from pmflib.running.maps import run_blocks
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.sample_blocks import BlockReference, read_blocks
+from pmflib.store.sample_blocks import (
+    BlockReference,
+    add_sums,
+    read_blocks,
+    restore_units,
+    scale_blocks,
+)
 
 KEPT_SHARE = 4
 """Samples are kept in memory, where nothing else is said, up to the available memory divided by this: training and
@@ -42,7 +50,7 @@ class StoredSamples(Samples):
     Parameters
     ----------
     blocks
-        Blocks of the samples, in the order of the dataset.
+        Blocks of the samples, in the order of the dataset; those of samples with weights as `scale_blocks` gives them.
     schema
         Variables of the dataset.
     client
@@ -85,6 +93,9 @@ class StoredSamples(Samples):
     ) -> StoredSamples:
         """Find the samples of some folds of a dataset; none is read yet.
 
+        Where they have weights, these are scaled to add up to Kish's effective number of the samples, as those of
+        samples in memory are.
+
         Parameters
         ----------
         store, dataset
@@ -108,7 +119,8 @@ class StoredSamples(Samples):
 
         if spare_bytes is None:
             spare_bytes = find_memory(client).total // KEPT_SHARE
-        return cls(list_dataset_blocks(store, dataset, folds), schema, client, spare_bytes)
+        blocks = scale_blocks(list_dataset_blocks(store, dataset, folds))
+        return cls(blocks, schema, client, spare_bytes)
 
     @property
     def n_rows(self) -> int:
@@ -129,7 +141,24 @@ class StoredSamples(Samples):
 
     def load(self, rank: int) -> SamplesInMemory:
         """Read all samples; ``rank`` is as for `SamplesInMemory`, which have the same target."""
-        return SamplesInMemory(self.read_codes(), self.schema.offsets, rank, self.target)
+        return SamplesInMemory(self.read_block(), self.schema.offsets, rank, self.target)
+
+    @property
+    def n_samples(self) -> float:
+        """Number of samples that the rows count for: Kish's effective number of those with weights."""
+        return sum(block.n_samples for block in self.blocks)
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows count for different numbers of samples."""
+        return any(block.weights is not None and block.scale is not None for block in self.blocks)
+
+    def read_block(self) -> DenseBlock:
+        """Read all samples, with the weights that they have."""
+        nothing = DenseBlock(np.empty((0, self.schema.n_variables), self.schema.code_dtype))
+        read = concatenate_blocks([nothing, *read_blocks(self.blocks)], self.schema.offsets)
+        assert isinstance(read, DenseBlock)
+        return read
 
     def read_codes(self) -> IntArray:
         """Read all samples: codes of shape (n_rows, n_variables), -1 missing."""
@@ -138,7 +167,7 @@ class StoredSamples(Samples):
         return np.concatenate(parts)
 
     def count_pairs(self) -> PairCounts:
-        """Count the co-occurrences of levels, by the folds of the dataset, in their order.
+        """Count the co-occurrences of levels, by the folds of the dataset, in their order; of weights their sums.
 
         Raises
         ------
@@ -151,8 +180,9 @@ class StoredSamples(Samples):
         n_runs = choose_n_runs(n_counts, n_threads)
         find_memory(self.client).check(lambda n: plan_counting(n_levels, n, n_runs, n_counts))
         counts = PairCounts.zero(self.schema, n_counts)
+        parts: list[WeightSums | None] = []
         for index, fold in enumerate(folds):
-            mine = [block for block in self.blocks if block.fold == fold]
+            mine = restore_units(block for block in self.blocks if block.fold == fold)
             # one fold at a time: all threads count it
             runs = split_fold_blocks(mine, 1, n_threads)
             counts.tables[index] = run_blocks(
@@ -165,7 +195,9 @@ class StoredSamples(Samples):
                 name=f"count-{fold:02}",
             )
             counts.n_rows[index] = sum(block.n_rows for block in mine)
-        return counts
+            parts.append(add_sums(mine))
+        known = [each for each in parts if each is not None]
+        return replace(counts, weights=WeightSums.stack(known)) if known else counts
 
     @cached_property
     def source(self) -> StoredBlocks:

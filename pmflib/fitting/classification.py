@@ -10,6 +10,7 @@ from scipy.special import xlogy
 
 from pmflib.core.arrays import FloatArray, IntArray, check_model_type
 from pmflib.core.errors import PmfError
+from pmflib.core.weights import read_shares
 from pmflib.display.drawing import Axes
 from pmflib.display.summary import Summarised, Summary, SummaryTable, format_count, percent
 from pmflib.model import JointPMF
@@ -119,7 +120,7 @@ def classify(model: JointPMF, samples: object, *, weight: object | None = None) 
     check_model_type("model", model, JointPMF)
     check_classes(model)
     codes = model.schema.encode(samples)
-    weights = read_weights(weight, len(codes))
+    weights = read_shares(weight, len(codes))
     kept = (codes >= 0).any(axis=1) & (weights > 0)
     if not kept.any():
         raise PmfError("samples has no row with a weight and anything observed")
@@ -179,24 +180,3 @@ def tabulate_assignment(
     expected = posteriors * weights[:, None]
     totals = expected.sum(axis=0)[:, None]
     return np.asarray(expected.T @ shares / np.where(totals > 0, totals, 1.0))
-
-
-def read_weights(weight: object | None, n_rows: int) -> FloatArray:
-    """Weights of rows: float64 of shape (n_rows,).
-
-    Raises
-    ------
-    PmfError
-        If they are of another shape, or one is below 0 or not finite.
-    """
-    if weight is None:
-        return np.ones(n_rows)
-    try:
-        weights = np.asarray(weight, np.float64)
-    except (TypeError, ValueError):
-        raise PmfError("weight has a value that is no number; give one per row") from None
-    if weights.shape != (n_rows,):
-        raise PmfError(f"weight has shape {weights.shape}; give one per row: ({n_rows},)")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise PmfError("weight has a value that is missing or below 0; give 0 to leave a row out")
-    return weights

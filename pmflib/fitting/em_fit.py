@@ -183,7 +183,7 @@ class EMFit:
                 held_out = held_out.load(self.rank)
             if isinstance(held_out, SamplesInMemory):
                 starts = fit.make_starts(counts)
-                return fit.for_target.choose(DenseBlock(training.read_codes()), held_out, starts)[1]
+                return fit.for_target.choose(training.read_block(), held_out, starts)[1]
         found: Samples = training
         if fit.options.small:
             # a pass over little is done here in less time than a message to a worker takes, or than it takes to read it

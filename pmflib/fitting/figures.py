@@ -22,6 +22,7 @@ from pmflib.display.drawing import (
     colour_cells,
     label_rows,
     open_axes,
+    write_cell,
     write_text,
 )
 
@@ -212,8 +213,7 @@ def plot_residuals(
         value = float(shown[row, column])
         if kept.size <= NUMBERED:
             text = "" if np.isnan(value) else f"{value:.1f}" if value < 10 else f"{value:.0f}"
-            colour = PAPER if value >= RESIDUAL_EDGES[-1] else INK
-            ax.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
+            write_cell(ax, row, column, text, value >= RESIDUAL_EDGES[-1], 7.5)
         if large[row, column]:
             corner = (column - 0.46, row - 0.46)
             ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=SECOND, linewidth=1.8))

@@ -457,9 +457,14 @@ def _read_samples(samples: object, schema: Schema) -> StoredSamples | DenseBlock
 
 def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> FitResult:
     """A result that says how many samples those with weights are worth."""
-    if isinstance(samples, StoredSamples) or samples.weights is None:
+    if isinstance(samples, StoredSamples):
+        if not samples.is_weighted:
+            return result
+        note = note_weights(samples.n_rows, samples.n_samples)
+    elif samples.weights is None:
         return result
-    note = note_weights(len(samples), samples.n_samples)
+    else:
+        note = note_weights(len(samples), samples.n_samples)
     return replace(result, notes=(note, *result.notes))
 
 

@@ -204,7 +204,7 @@ def _find_scores(model: JointPMF, design: ItemDesign, position: int) -> FloatArr
 
     The last are those of a missing answer: 0.
     """
-    expanded = design.expand(position)
+    expanded = design.open_variable(position).expand()
     chances = model.factor(position)
     centred = expanded - np.einsum("lqp,lq->qp", expanded, chances)
     return np.concatenate([centred, np.zeros((1, *centred.shape[1:]))])

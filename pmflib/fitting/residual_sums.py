@@ -25,6 +25,8 @@ from pmflib.store.sample_blocks import BlockGroup
 
 LEAST_ENTRY = 1e-6
 """Entries below which a probability is at its edge, and fixed."""
+LEAST_HELD = 1.0
+"""Samples of a state that hold a level from which on its probability is a parameter that they estimate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,6 +354,8 @@ def find_directions(sums: ResidualSums, model: JointPMF) -> FloatArray:
         samples = np.repeat(np.add.reduceat(sums.mass, starts), sizes)
         scales = np.sqrt(entries / np.maximum(samples, LEAST_MASS))
         is_moving = (entries > LEAST_ENTRY) & (samples >= LEAST_MASS) & np.repeat(sizes > 1, sizes)
+        # one step to the maximum leads nowhere near an edge, where pseudo-counts alone hold a probability above 0
+        is_moving &= sums.mass >= LEAST_HELD
         steps = scales[:, None] * span_steps(scales, starts, sizes, is_moving)
     values, vectors = np.linalg.eigh(steps.T @ sums.outer @ steps)
     kept = values > NULL_SHARE * values.max(initial=0.0)

@@ -287,8 +287,8 @@ class StoredCounts:
     folds: tuple[int, ...] | None = None
 
     def load(self) -> PairCounts:
-        """Read the counts, summed over the folds."""
-        return PairCounts.load_total(self.path, folds=self.folds)
+        """Read the counts, summed over the folds, in samples."""
+        return PairCounts.load_total(self.path, folds=self.folds).to_samples()
 
     def estimate_singles(self, offsets: IntArray) -> FloatArray:
         """PMF of each variable alone, as `normalise_singles` gives it."""
@@ -344,7 +344,8 @@ def load_counts(
     samples: StoredSamples, counts: PairCounts | StoredCounts | None
 ) -> PairCounts | StoredCounts:
     """Co-occurrence counts of all folds: those given, or counted."""
-    return samples.count_pairs() if counts is None else counts
+    found = samples.count_pairs() if counts is None else counts
+    return found.to_samples() if isinstance(found, PairCounts) else found
 
 
 class Starts:

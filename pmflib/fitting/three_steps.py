@@ -17,7 +17,8 @@ import pyarrow as pa
 from pmflib.core.arrays import FloatArray, IntArray, check_model_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, PmfError
-from pmflib.fitting.classification import check_classes, read_weights, tabulate_assignment
+from pmflib.core.weights import read_shares
+from pmflib.fitting.classification import check_classes, tabulate_assignment
 from pmflib.fitting.standard_errors import (
     MAX_ENTRIES,
     invert_information,
@@ -401,7 +402,7 @@ def _assign(
         raise PmfError(f"assignment is {assignment!r}; give 'modal' or 'proportional'")
     check_classes(model)
     codes = model.schema.encode(samples)
-    n_rows, weights = len(codes), read_weights(weight, len(codes))
+    n_rows, weights = len(codes), read_shares(weight, len(codes))
     rows = np.flatnonzero((codes >= 0).any(axis=1) & (weights > 0))
     if rows.size < 2:
         raise PmfError(f"{rows.size} rows have a weight and anything observed; give at least 2")

@@ -26,6 +26,8 @@ START_WORK = 30_000_000
 """Observed cells times rank, over all random starts, from which on there are fewer."""
 ROUNDS = ((12, 6), (30, 3))
 """Passes that all runs make, and how many of them, the best, go on; and again."""
+RANK_ROUNDS = ((12, 3), (30, 1))
+"""The same where ranks are compared."""
 PLAIN_PASSES = 3
 """Passes without edges that a random start makes before the forests are first looked for."""
 CLIMB_PATIENCE = 4
@@ -95,12 +97,16 @@ class TreeFit:
 
     def find_best_start(self, first: TreeOptions, most_starts: int = MOST_STARTS) -> TreeRun:
         """Fit one model from the best of some starts, with the options that are given: as good as ranks need it."""
-        runs = self._try_starts(None, first, most_starts)
+        runs = self._try_starts(None, first, most_starts, RANK_ROUNDS)
         best = max(runs, key=lambda each: runs[each].score)
         return self._go_on({best: runs[best]}, self.limits)[best]
 
     def _try_starts(
-        self, plain: TreeParameters | None, first: TreeOptions, most_starts: int = MOST_STARTS
+        self,
+        plain: TreeParameters | None,
+        first: TreeOptions,
+        most_starts: int = MOST_STARTS,
+        rounds: Sequence[tuple[int, int]] = ROUNDS,
     ) -> dict[tuple[str, bool], TreeRun]:
         """Starts that are best after some passes, with one forest for all states, and with a forest per state."""
         # what distinguishes starts shows on fewer samples
@@ -116,7 +122,7 @@ class TreeFit:
             for name, start in starts.items()
             for shared in ((True, False) if self.rank > 1 else (True,))
         }
-        for n_passes, n_kept in ROUNDS:
+        for n_passes, n_kept in rounds:
             limits = self.limits._replace(max_passes=min(n_passes, self.limits.max_passes))
             runs = _take_best(trial._go_on(runs, limits), n_kept)
         return runs

@@ -78,8 +78,11 @@ def weigh_model(
     codes = hidden.read_codes() if isinstance(hidden, StoredSamples) else schema.encode(hidden)
     if not len(codes):
         return model
+    count_unseen = partial(count_codes, codes, schema)
+    if isinstance(hidden, StoredSamples) and hidden.is_weighted:
+        count_unseen = partial(_count_stored, hidden)
     if isinstance(samples, StoredSamples):
-        n_seen, seen = samples.n_rows, _take(samples, COUNTED_ROWS)
+        n_seen, seen = round(samples.n_samples), _take(samples, COUNTED_ROWS)
         assert isinstance(seen, StoredSamples)
         count_seen = partial(_count_stored, seen)
     else:
@@ -87,7 +90,7 @@ def weigh_model(
         n_seen, step = len(fitted), max(1, -(-len(fitted) // COUNTED_ROWS))
         count_seen = partial(count_codes, fitted[::step], schema)
     found: EquivalentSamples = learn_equivalent_samples(
-        model, codes, count_seen, partial(count_codes, codes, schema), n_seen, rng
+        model, codes, count_seen, count_unseen, n_seen, rng
     )
     return _keep(model, found)
 
@@ -142,4 +145,4 @@ def _take(samples: object, most: int) -> object:
 
 def _count_stored(samples: StoredSamples, requests: Sequence[TableRequest]) -> list[IntArray]:
     # so few rows are counted here in less time than workers take to be asked
-    return count_stored_tables(samples.blocks, samples.schema, requests).tables
+    return count_stored_tables(samples.blocks, samples.schema, requests).to_samples()[0]

@@ -37,10 +37,10 @@ def draft_schema(
 ) -> DraftedSchema:
     """Draft a schema from raw files, in memory that does not grow with them.
 
-    Wide: every column of the first file but the sample column may be a variable. Long: every distinct value of the
-    variable column may be one, in natural order ("2" before "10"); those whose values are all numbers, few enough to be
-    levels, get the union of their levels, as long as it has at most max_levels, so that products rated 1 to 5
-    share these levels even where one has no rating of 1.
+    Wide: every column of the first file but those of samples and weights may be a variable. Long: every distinct value
+    of the variable column may be one, in natural order ("2" before "10"); those whose values are all numbers, few
+    enough to be levels, get the union of their levels, as long as it has at most max_levels, so that products rated 1
+    to 5 share these levels even where one has no rating of 1.
 
     Parameters
     ----------

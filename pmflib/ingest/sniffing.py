@@ -86,7 +86,7 @@ def _name_columns(
     source: Source, split: SplitRows, config: SourceConfig, notes: list[str]
 ) -> SourceConfig:
     has_header, alike = find_header(split, config)
-    configured = {config.sample, config.variable, config.value, config.time} - {None}
+    configured = {config.sample, config.weight, config.variable, config.value, config.time} - {None}
     names = [field.strip() for field in split.rows[0]] if split.rows else []
     if configured & set(names):
         # whoever names columns has seen the header

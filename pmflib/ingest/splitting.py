@@ -202,7 +202,7 @@ def _find_splits(
     items: list[tuple[Source, int, int]] = []
     missing: list[tuple[Source, Reference, list[tuple[int, int]]]] = []
     for source, raw in files:
-        known = store.find(identify(SPLITS, {"source": raw}, options, VERSION))
+        known = store.find_before(identify(SPLITS, {"source": raw}, options, VERSION))
         if known is not None:
             found[source.name] = known
             continue

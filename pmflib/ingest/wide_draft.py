@@ -36,16 +36,15 @@ def _count_columns(
 ) -> dict[str, ValueCounts]:
     header = read_columns(sources[0], config)
     _check_delimiter(sources[0], config, header)
-    columns = [name for name in header if name != config.sample]
-    if config.sample is not None:
-        # an absent sample column is found here, not when the first row is ingested
-        columns.append(config.sample)
+    named = [name for name in (config.sample, config.weight) if name is not None]
+    # those that are absent are found here, not when the first row is ingested
+    columns = [*(name for name in header if name not in named), *named]
     for source in sources[1:]:
         if extra := sorted(set(read_columns(source, config)) - set(columns)):
             notes.append(
                 f"{source.name}: columns {abridge_names(extra)} are not in {sources[0].name}: left out"
             )
-    value_counts = {name: ValueCounts() for name in columns if name != config.sample}
+    value_counts = {name: ValueCounts() for name in columns if name not in named}
     for raw in read_all(sources, config, columns, notes):
         for name, counted in value_counts.items():
             counted.add(raw.batch.column(name))

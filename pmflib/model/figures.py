@@ -1,4 +1,4 @@
-"""Figures and summaries of a model: states, associations, a variable's PMF, traits of people, forests."""
+"""Figures of a model: states, associations, a variable's PMF, traits of people, forests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray, check_whole
-from pmflib.core.comparison import name_setting
 from pmflib.core.errors import PmfError
-from pmflib.core.texts import show_text
 from pmflib.display.drawing import (
     DIVERGING,
     DIVERGING_EDGES,
@@ -24,29 +22,16 @@ from pmflib.display.drawing import (
     clear_frame,
     colour_cells,
     label_rows,
+    name_marks,
     open_axes,
+    write_cell,
     write_text,
-)
-from pmflib.display.summary import (
-    MOST_ROWS,
-    Summary,
-    SummaryTable,
-    cut,
-    decimal,
-    format_count,
-    percent,
 )
 from pmflib.model.associations import Associations, measure_associations
 from pmflib.model.conditions import Given, describe_conditions, encode_conditions
 from pmflib.model.mixture import Mixture
-from pmflib.model.state_descriptions import (
-    StateDescription,
-    StateProfiles,
-    describe_states,
-    profile_states,
-)
+from pmflib.model.state_descriptions import StateDescription, describe_states
 from pmflib.model.traits.level_scores import read_values
-from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
 
 MOST_STATE_ROWS = 36
@@ -115,15 +100,8 @@ def plot_states(
     lifts = np.log2(np.maximum(given, 1e-12) / np.maximum(overall, 1e-12))
     colour_cells(ax, lifts, DIVERGING_EDGES, DIVERGING)
     for row, column in np.ndindex(given.shape):
-        ax.text(
-            column,
-            row,
-            f"{100 * given[row, column]:.0f}",
-            ha="center",
-            va="center",
-            fontsize=8,
-            color=PAPER if abs(lifts[row, column]) >= DIVERGING_EDGES[-1] else INK,
-        )
+        is_dark = abs(lifts[row, column]) >= DIVERGING_EDGES[-1]
+        write_cell(ax, row, column, f"{100 * given[row, column]:.0f}", is_dark)
     label_rows(ax, [f"{write_text(name, 26)} = {write_text(level, 22)}" for name, level in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
     heads = [f"{each.state}\n{100 * each.prior:.0f} %" for each in descriptions]
@@ -276,9 +254,7 @@ def _draw_profiles(
         ax.axhline(row - 0.5, color=FAINT, linewidth=0.3)
     label_rows(ax, [name for name, _ in rows])
     ax.set_xlim(-2, 102)
-    legend = ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    name_marks(ax, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return clear_frame(ax)
 
 
@@ -369,8 +345,7 @@ def plot_marginal(
             label=write_text(f"given {condition}", 60),
         )
         ax.barh(positions + 0.2, pmf, 0.4, color=FAINT, label="of all samples")
-        for text in ax.legend(frameon=False).get_texts():
-            text.set_parse_math(False)
+        name_marks(ax)
     else:
         ax.barh(positions, pmf, color=MAIN)
     label_rows(ax, known.levels)
@@ -535,98 +510,3 @@ def _lay_out(
             waiting += [(each, depth + 1) for each in reversed(children)]
             row += not children
     return positions, inner
-
-
-SHOWN_LEVELS = 4
-"""Levels of a state that are listed."""
-
-
-NAMED_FACTS = {"best": "best of, models", "mean": "mean of, models", "final": "fitted to all rows"}
-"""Facts on the origin of a model whose keys do not speak for themselves."""
-
-
-def summarise_model(model: Mixture) -> Summary:
-    """Latent states by size with what distinguishes each, and how the model was fitted."""
-    facts = [
-        (
-            "variables",
-            f"{format_count(model.schema.n_variables)}, of {format_count(model.schema.n_levels)} levels",
-        ),
-        ("latent states", format_count(model.rank)),
-        ("free parameters", format_count(model.n_parameters)),
-    ]
-    facts += [
-        (cut(NAMED_FACTS.get(name, name_setting(str(name)))), cut(_format_fact(value)))
-        for name, value in list(model.origin.items())[:12]
-        if isinstance(value, str | int | float)
-    ]
-    n_variables, rank = format_count(model.schema.n_variables), format_count(model.rank)
-    headline = f"Joint PMF of {n_variables} variables, {rank} latent states"
-    return Summary(headline, tuple(facts), (), (tabulate_states(model),))
-
-
-def _format_fact(value: str | int | float) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value if isinstance(value, str) else f"{value:,.6g}"
-
-
-def tabulate_states(model: Mixture) -> SummaryTable:
-    """List the states by size, each with the levels that distinguish it and how much likelier they are there.
-
-    Of states that are points of traits the variables are listed, with what the traits move.
-    """
-    if model.trait_model is not None and model.folding is None:
-        return _tabulate_traits(model.trait_model)
-    profiles = profile_states(
-        model.prior, model.factors, model.schema.offsets, n_shown=SHOWN_LEVELS
-    )
-    rows = [
-        (
-            str(profiles.states[row]),
-            percent(float(profiles.sizes[row])),
-            _describe_levels(model.schema, profiles, row),
-        )
-        for row in range(min(model.rank, MOST_ROWS))
-    ]
-    return SummaryTable(
-        "Latent states by size, with the levels that are likelier there (times as likely as in all)",
-        (">state", ">share", "what distinguishes it"),
-        rows,
-        model.rank,
-        "model.prior, model.factor(name)",
-    )
-
-
-def _tabulate_traits(traits: TraitModel) -> SummaryTable:
-    """List the variables, each with the two levels that a trait moves apart most, and by how many logits."""
-    rows = []
-    for position, variable in enumerate(traits.schema):
-        slopes, cells = traits.slopes[traits.schema.rows_of(position)], [variable.name]
-        for own in slopes.T:
-            high, low = int(own.argmax()), int(own.argmin())
-            names = f"{show_text(variable.levels[high])} over {show_text(variable.levels[low])}"
-            cells.append(f"{own[high] - own[low]:.2f} ({names})")
-        rows.append(tuple(cells))
-    return SummaryTable(
-        "Logits between two levels that a standard deviation of a trait adds",
-        ("variable", *(f"trait {f}" for f in range(traits.n_traits))),
-        rows,
-        len(rows),
-        "model.trait_model.slopes",
-    )
-
-
-def _describe_levels(schema: Schema, profiles: StateProfiles, row: int) -> str:
-    """Levels of a state, as in "smokes=yes 83 % (2.1 times)"."""
-    parts = []
-    for column, level in enumerate(profiles.levels[row].tolist()):
-        if level < 0:
-            break
-        position = int(profiles.variables[row, column])
-        variable = schema[position]
-        label = variable.levels[level - int(schema.offsets[position])]
-        share = percent(float(profiles.probabilities[row, column]))
-        lift = decimal(float(profiles.lifts[row, column]), 2)
-        parts.append(f"{cut(variable.name, 24)}={cut(label, 24)} {share} ({lift} times)")
-    return ", ".join(parts) or "nothing: as all are"

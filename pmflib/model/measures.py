@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -163,13 +164,15 @@ def count_confusion(pmf: FloatArray, truth: IntArray) -> IntArray:
     return np.bincount(truth * n + pmf.argmax(axis=1), minlength=n * n).reshape(n, n)
 
 
-def sum_bins(pmf: FloatArray, truth: IntArray) -> FloatArray:
+def sum_bins(pmf: FloatArray, truth: IntArray, weights: FloatArray | None = None) -> FloatArray:
     """Sums for the calibration, by bin of the probability of the most probable level; they add up over rows.
 
     Parameters
     ----------
     pmf, truth
         As for `measure_all`; there may be no row.
+    weights
+        float64 of shape (n_rows,): number of samples that each row counts for; None is one each.
 
     Returns
     -------
@@ -177,7 +180,9 @@ def sum_bins(pmf: FloatArray, truth: IntArray) -> FloatArray:
     """
     confidence, correct = pmf.max(axis=1), pmf.argmax(axis=1) == truth
     bins = _find_bins(confidence)
-    parts = (None, confidence, correct)
+    parts: tuple[Any, ...] = (None, confidence, correct)
+    if weights is not None:
+        parts = (weights, weights * confidence, weights * correct)
     return np.stack([np.bincount(bins, each, N_BINS).astype(np.float64) for each in parts], axis=1)
 
 

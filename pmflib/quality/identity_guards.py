@@ -124,11 +124,17 @@ def _check_agreement(night: Night, history: Sequence[Night], config: QualityConf
     what = f"{night.agreeing:,} of {night.repeated:,} rows about what other files hold as well say the same"
     if night.repeated < LEAST_COMPARED:
         return abstain("agreement", "all new files", f"{what}: too few to compare")
-    shares = _list_shares([(each.agreeing, each.repeated) for each in history])
+    counts = [(each.agreeing, each.repeated) for each in history]
+    shares = _list_shares(counts)
     lost = None
     if shares.size >= LEAST_SIBLINGS:
         most = 1 - bound_share(night.repeated - night.agreeing, night.repeated)
-        lost = max(float(np.median(shares) - SPREAD_FACTOR * _find_spread(shares)) - most, 0.0)
+        usual = float(np.median(shares))
+        # what so few rows differ by from night to night anyhow is in the bound already
+        sizes = np.array([total for _, total in counts if total >= LEAST_COMPARED])
+        chance = usual * (1 - usual) * float(np.mean(1 / sizes))
+        spread = np.sqrt(max(_find_spread(shares) ** 2 - chance, 0.0))
+        lost = max(usual - SPREAD_FACTOR * float(spread) - most, 0.0)
     return _conclude("agreement", what, lost, shares, config)
 
 

@@ -334,7 +334,7 @@ def _compare_counts(
             f"pairs are not compared: {n_levels} levels are more than {MAX_PAIR_LEVELS}"
         )
         return
-    tables = [PairCounts.load_total(path).to_dense() for path in paths]
+    tables = [PairCounts.load_total(path).to_samples().to_dense() for path in paths]
     found.n_pairs, found.pairs = compare_pairs(levels, *tables, most=most_pairs)
 
 

@@ -441,6 +441,13 @@ def _load_pairs(
         merge_changes(folds).add_to(changes)
     else:
         changes = _load_table(store, now["counts"]) - before
+    if stored.weights is None:
+        return changes, reference, before
+    # a drift is beyond chance by the number of samples, not by the sum of their weights
+    scale = stored.weights.n_effective / sum(stored.weights.totals)
+    changes, reference, before = (
+        np.rint(table * scale).astype(np.int64) for table in (changes, reference, before)
+    )
     return changes, reference, before
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pmflib.core.arrays import IntArray, sum_blocks
-from pmflib.counting.pair_counts import load_shape, load_singles
+from pmflib.counting.folds import count_in_samples
+from pmflib.counting.stored_tables import StoredTables
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.schema import Schema
@@ -38,6 +39,8 @@ REASONS = {
     "no_sample": "no identifier of the sample",
     "unknown_variable": "a variable that the schema does not have",
     "bad_time": "a time that does not read",
+    "bad_weight": "a weight that is no number above 0",
+    "no_unit": "no stratum or sampling unit",
     "unknown_level": "a value that is no level of its variable",
     "duplicate": "superseded by another answer of the same sample",
 }
@@ -185,10 +188,10 @@ def gather_data(
     if "counts" not in stages:
         return DataReport(files, rows, examples)
     path = store.locate(stages["counts"]) / "pairs"
-    schema = load_shape(path)[0]
-    levels = load_singles(path)
-    support: IntArray = read_arrays(path, ["support"])[0]["support"]
-    n_samples = account.samples
+    stored, arrays = StoredTables(path), read_arrays(path, ["singles", "support"])[0]
+    schema, margins = stored.schema, [arrays["singles"].sum(axis=0), arrays["support"]]
+    counted, n_samples = count_in_samples(margins, account.samples, stored.weights)
+    levels, support = (np.rint(each).astype(np.int64) for each in counted)
     answers = sum_blocks(levels, schema.offsets)
     variables = []
     for index, variable in enumerate(schema.variables):

@@ -216,6 +216,12 @@ def _say_data(report: RunReport) -> Iterator[str]:
             f"They are the answers of {as_count(n_samples, 'sample')} to {as_count(n_variables, 'variable')}; "
             f"{as_percent(lacking)} of the answers are missing."
         )
+    if rows.weights is not None:
+        worth = rows.weights.n_effective
+        yield (
+            f"Their weights add up to {rows.weights.total:,.2f}; they are worth {worth:,.0f} samples of equal weights "
+            f"(Kish), a design effect of {rows.samples / max(worth, 1.0):.3g}."
+        )
 
 
 def _say_model(report: RunReport) -> Iterator[str]:

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
+from pmflib.core.process_usage import ProcessUsage
 from pmflib.running.membership import Membership, Requirement
 from pmflib.running.memory import ClusterMemory
 from pmflib.running.workers import ClusterOptions, find_scheduler, find_security, quieten
@@ -23,6 +25,8 @@ PATIENCE = 30.0
 """Seconds that a client waits for a scheduler and its first worker where nothing is configured."""
 CONNECT_SECONDS = 10.0
 """Seconds of one attempt to connect to a scheduler."""
+ANSWER_SECONDS = 5.0
+"""Seconds in which workers say what they have used, before and after a stage."""
 
 _members: WeakKeyDictionary[Any, Membership] = WeakKeyDictionary()
 """Workers of the clients that are open."""
@@ -258,6 +262,42 @@ def check_workers(client: Client, requirement: Requirement) -> None:
         _members[client].require(requirement)
         return
     requirement.refuse_unable(client.run(requirement.find_obstacle))
+
+
+@contextmanager
+def measure_workers(
+    client: Client, note: Callable[[Iterable[ProcessUsage]], None]
+) -> Iterator[None]:
+    """Measure what the processes of workers use while the context lasts.
+
+    Parameters
+    ----------
+    client
+        Client of `open_client`. Where there is none, or workers are threads of this process, it measures nothing.
+    note
+        Called at the end with the usage of each worker that was there all the time; not called after an error.
+    """
+    if client is None or client.scheduler.address.startswith("inproc"):
+        yield
+        return
+    before = _ask_workers(client, ProcessUsage.begin)
+    yield
+    after = _ask_workers(client, ProcessUsage.read)
+    note([after[each].since(before[each]) for each in sorted(before.keys() & after.keys())])
+
+
+def _ask_workers(client: Client, function: Callable[[], ProcessUsage]) -> dict[str, ProcessUsage]:
+    """Answer of each worker, by its address; none where one does not answer in time: what is asked is of no weight."""
+    found: dict[str, ProcessUsage] = {}
+
+    def ask() -> None:
+        with suppress(Exception):
+            found.update(client.run(function, on_error="ignore"))
+
+    thread = Thread(target=ask, name="pmf-usage", daemon=True)
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    return dict(found)
 
 
 def count_threads(client: Client) -> int:

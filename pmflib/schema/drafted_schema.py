@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from pmflib.core.errors import SchemaError
 from pmflib.core.json_files import read_json
 from pmflib.core.texts import abridge_names, list_near
-from pmflib.schema.drafting.inference import Proposal
+from pmflib.schema.drafting.inference import WEIGHT_NOTE, Proposal
 from pmflib.schema.schema import Schema
 from pmflib.schema.variable import Variable
 
@@ -100,6 +101,17 @@ class DraftedSchema:
     source: Mapping[str, Any] | None = None
     bins: int = 8
     max_levels: int = 32
+
+    @property
+    def likely_weight(self) -> str | None:
+        """Column that looks like the weight of samples; of several the first that is none of a numbered series.
+
+        A numbered series, as W_FSTR1, W_FSTR2, ..., are the replicates of a weight.
+        """
+        found = [name for name, each in self.columns.items() if each.note.startswith(WEIGHT_NOTE)]
+        stems = Counter(name.rstrip("0123456789") for name in found)
+        alone = (name for name in found if stems[name.rstrip("0123456789")] == 1)
+        return next(alone, None)
 
     def save(self, path: Path) -> Path:
         """Write the schema with its draft as JSON, and schema.md beside it, whose path is given back."""

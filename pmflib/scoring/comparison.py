@@ -19,7 +19,12 @@ from pmflib.running.clients import Client
 from pmflib.running.maps import run_blocks
 from pmflib.scoring.evaluation import make_partition_seed
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.sample_blocks import BlockReference, group_blocks, read_blocks
+from pmflib.store.sample_blocks import (
+    BlockReference,
+    group_blocks,
+    read_blocks,
+    scale_blocks,
+)
 
 N_SUMS = 6
 """Length of what `compare_hidden` returns: what `pmflib.core.comparison.estimate_gain_per_cell` takes."""
@@ -65,7 +70,12 @@ def assign_rounds(codes: IntArray, rows: IntArray, n_rounds: int, seed: int) -> 
 
 
 def compare_hidden(
-    codes: IntArray, rounds: IntArray, n_rounds: int, better: JointPMF, worse: JointPMF
+    codes: IntArray,
+    rounds: IntArray,
+    n_rounds: int,
+    better: JointPMF,
+    worse: JointPMF,
+    weights: FloatArray | None = None,
 ) -> FloatArray:
     """Predict the cells of each round from those of the others, by two models, and add up by how much the first gains.
 
@@ -80,6 +90,8 @@ def compare_hidden(
         Number of rounds to go through.
     better, worse
         Models of one schema; the gain is that of the first.
+    weights
+        float64 of shape (n_rows,): number of samples that each row counts for; None is one each.
 
     Returns
     -------
@@ -100,7 +112,9 @@ def compare_hidden(
         gains += np.bincount(samples, gain, len(codes))
         n_cells += np.bincount(samples, minlength=len(codes))
     parts = (n_cells > 0, n_cells, gains, n_cells**2, gains * n_cells, gains**2)
-    return np.array([part.sum() for part in parts], float)
+    if weights is None:
+        return np.array([part.sum() for part in parts], float)
+    return np.array([weights @ part for part in parts], float)
 
 
 def _score_cells(
@@ -173,7 +187,8 @@ def compare_stored(
     client
         Dask client, or None to work in this thread; the result is the same bits.
     blocks
-        Test samples, in the order of the dataset; there may be none.
+        Test samples, in the order of the dataset; there may be none. Weights are scaled to add up to Kish's effective
+        number of them, which the standard error is of.
     better, worse
         Models of the schema of the samples; the gain is that of the first.
     share
@@ -188,14 +203,14 @@ def compare_stored(
     The gain.
     """
     sums = np.zeros(N_SUMS)
-    if groups := group_blocks(blocks):
+    if groups := group_blocks(scale_blocks(blocks)):
         n_rounds = count_rounds(share)
         n_observed = sum(block.n_observed for block in blocks)
         n_scored = min(n_rounds, math.ceil(ENOUGH_CELLS * n_rounds / max(n_observed, 1)))
         shared = better, worse, n_rounds, n_scored, seed, target
         sums = run_blocks(client, compare_group, groups, merge_sums, *shared)
     gain, error = estimate_gain_per_cell(sums)
-    return PairedGain(gain, error, int(sums[1]), int(sums[0]))
+    return PairedGain(gain, error, round(sums[1]), round(sums[0]))
 
 
 def compare_group(
@@ -218,7 +233,7 @@ def compare_group(
         else:
             rounds = np.full(codes.shape, -1)
             rounds[codes[:, target] >= 0, target] = 0
-        parts.append(compare_hidden(codes, rounds, n_scored, better, worse))
+        parts.append(compare_hidden(codes, rounds, n_scored, better, worse, block.weights))
     return merge_sums(parts)
 
 

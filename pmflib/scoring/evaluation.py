@@ -18,7 +18,12 @@ from pmflib.running.clients import Client
 from pmflib.running.maps import run_blocks
 from pmflib.schema import Schema
 from pmflib.scoring.value_errors import ERRORS, describe_errors, find_scales
-from pmflib.store.sample_blocks import BlockReference, group_blocks, read_blocks
+from pmflib.store.sample_blocks import (
+    BlockReference,
+    group_blocks,
+    read_blocks,
+    scale_blocks,
+)
 
 MEASURES = (
     "cells",
@@ -49,7 +54,7 @@ class HeldOutScores:
     log_likelihood
         Sum over whole rows, before anything is hidden; nats.
     n_rows
-        Number of samples.
+        Number of samples; of those with weights, the number that these are worth.
     bins
         float64 of shape (N_BINS, len(BIN_SUMS)): sums over the hidden cells of all variables by bin of the probability
         of the most probable level.
@@ -57,7 +62,7 @@ class HeldOutScores:
 
     sums: FloatArray
     log_likelihood: float
-    n_rows: int
+    n_rows: float
     bins: FloatArray
 
     @classmethod
@@ -147,7 +152,11 @@ def choose_hidden(codes: IntArray, rows: IntArray, share: float, seed: int) -> B
 
 
 def score_hidden(
-    codes: IntArray, hidden: BoolArray, model: JointPMF, baseline: FloatArray
+    codes: IntArray,
+    hidden: BoolArray,
+    model: JointPMF,
+    baseline: FloatArray,
+    weights: FloatArray | None = None,
 ) -> HeldOutScores:
     """Predict hidden cells of some samples from their other cells.
 
@@ -161,6 +170,8 @@ def score_hidden(
         The model.
     baseline
         float64 of shape (n_levels,): PMF of each variable alone.
+    weights
+        float64 of shape (n_rows,): number of samples that each row counts for; None is one each.
 
     Returns
     -------
@@ -176,7 +187,8 @@ def score_hidden(
         if not rows.size:
             continue
         truth = codes[rows, position].astype(np.int64)
-        sums[position, 0] = rows.size
+        mine = np.ones(rows.size) if weights is None else weights[rows]
+        sums[position, 0] = mine.sum()
         own = baseline[model.schema.rows_of(position)]
         guesses = (
             predict(position, rows),
@@ -186,17 +198,20 @@ def score_hidden(
         for pmf, column in zip(guesses, (1, 3), strict=True):
             chances = pmf[np.arange(rows.size), truth]
             logs.append(np.log(np.maximum(chances, FLOOR)))
-            sums[position, column] = logs[-1].sum()
-            sums[position, column + 1] = np.count_nonzero(pmf.argmax(axis=1) == truth)
-        sums[position, -1] = ((logs[0] - logs[1]) ** 2).sum()
-        bins += sum_bins(guesses[0], truth)
+            sums[position, column] = (mine * logs[-1]).sum()
+            sums[position, column + 1] = mine[pmf.argmax(axis=1) == truth].sum()
+        sums[position, -1] = (mine * (logs[0] - logs[1]) ** 2).sum()
+        bins += sum_bins(guesses[0], truth, mine)
         if variable.values is not None:
             values = variable.numeric_values()
             for pmf, column in zip(guesses, (5, 7), strict=True):
                 error = (pmf * values).sum(axis=1) - values[truth]
-                sums[position, column] = (error**2).sum()
-                sums[position, column + 1] = np.abs(error).sum()
-    return HeldOutScores(sums, float(model.log_prob(codes).sum()), len(codes), bins)
+                sums[position, column] = (mine * error**2).sum()
+                sums[position, column + 1] = (mine * np.abs(error)).sum()
+    scores = model.log_prob(codes)
+    if weights is None:
+        return HeldOutScores(sums, float(scores.sum()), len(codes), bins)
+    return HeldOutScores(sums, float((weights * scores).sum()), float(weights.sum()), bins)
 
 
 def _predict_hidden(
@@ -231,7 +246,8 @@ def evaluate_stored(
     client
         Dask client, or None to work in this thread; the scores are the same bits.
     blocks
-        Test samples, in the order of the dataset; there may be none.
+        Test samples, in the order of the dataset; there may be none. Weights are scaled to add up to Kish's effective
+        number of them.
     model
         The model.
     baseline
@@ -245,7 +261,7 @@ def evaluate_stored(
     -------
     The scores.
     """
-    groups = group_blocks(blocks)
+    groups = group_blocks(scale_blocks(blocks))
     if not groups:
         return HeldOutScores.zero(model.schema.n_variables)
     shared = model, baseline, share, seed
@@ -260,7 +276,7 @@ def score_group(
     for reference, block in zip(group, read_blocks(group), strict=True):
         codes = block.to_codes(model.schema.offsets)
         hidden = choose_hidden(codes, reference.rows, share, make_partition_seed(reference, seed))
-        parts.append(score_hidden(codes, hidden, model, baseline))
+        parts.append(score_hidden(codes, hidden, model, baseline, block.weights))
     return HeldOutScores.merge(parts)
 
 

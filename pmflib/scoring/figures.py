@@ -10,7 +10,6 @@ from pmflib.display.drawing import (
     FAINT,
     INK,
     MAIN,
-    PAPER,
     SECOND,
     SEQUENTIAL,
     Axes,
@@ -19,6 +18,7 @@ from pmflib.display.drawing import (
     label_columns,
     label_rows,
     open_axes,
+    write_cell,
 )
 
 SHARES = (0.05, 0.2, 0.35, 0.5, 0.65, 0.8)
@@ -166,15 +166,8 @@ def plot_confusion_matrix(
     colour_cells(ax, shares, SHARES, SEQUENTIAL)
     if n_levels <= 15:
         for row, column in np.ndindex(shares.shape):
-            ax.text(
-                column,
-                row,
-                f"{100 * shares[row, column]:.0f}",
-                ha="center",
-                va="center",
-                fontsize=8,
-                color=PAPER if shares[row, column] >= SHARES[-1] else INK,
-            )
+            share = float(shares[row, column])
+            write_cell(ax, row, column, f"{100 * share:.0f}", share >= SHARES[-1])
     label_rows(ax, levels)
     label_columns(ax, levels)
     ax.set_ylim(n_levels - 0.5, -0.5)

@@ -219,12 +219,13 @@ def score_file(
     PmfError
         If the extra "pipeline" is not installed, which reads files.
     ConfigError
-        If the output is there and holds something else.
+        If the output is there and holds something else, or is among the files.
     SourceError, SchemaError
         As for `score_sources`; nothing is published then.
     """
     try:
         from pmflib.config import SchemaConfig, make_source
+        from pmflib.config.source_paths import check_output
         from pmflib.ingest.sniffing import sniff_source
         from pmflib.ingest.sources import digest_source, find_sources
     except ModuleNotFoundError as error:
@@ -236,6 +237,7 @@ def score_file(
     paths = [str(data)] if isinstance(data, str | Path) else [str(each) for each in data]
     given = {"path": paths, "layout": "wide", **reading}
     config = make_source(given)
+    check_output(paths, output, config.suffixes)
     sources = [
         replace(source, digest=digest_source(source))
         for source in find_sources(tuple(paths), config.suffixes)

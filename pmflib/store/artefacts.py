@@ -44,6 +44,7 @@ _UNWRITABLE = {
     errno.EACCES,
     errno.EPERM,
     errno.ENOTDIR,
+    errno.EISDIR,
 }
 
 
@@ -287,6 +288,13 @@ class Store:
             known[identity] = entry
         return known.get(identity)
 
+    def find_before(self, identity: str) -> Entry | None:
+        """Find an entry before the work that would make it: see `find`.
+
+        In a bucket, what another machine has published in the last half minute may be missed: it is made once more.
+        """
+        return None if self.objects.lacks(f"manifest/{identity}.json") else self.find(identity)
+
     def read_entry(self, identity: str) -> Entry | None:
         """Entry of an identity as the manifest has it, whether its content is there or not; it is not used by that.
 
@@ -360,7 +368,7 @@ class Store:
         The manifest entry.
         """
         identity = identify(kind, inputs, options, version)
-        if (found := self.find(identity)) is not None:
+        if (found := self.find_before(identity)) is not None:
             return found
 
         def resume() -> None:
@@ -424,9 +432,11 @@ class Store:
             *(self.root / "runs").glob("*/.*"),
         ]
         # what workers have written for a stage
-        received = self.objects.list_folders("tmp") if self.is_bucket else []
+        looks_there = self.is_bucket and not self.objects.lacks("tmp")
+        received = self.objects.list_folders("tmp") if looks_there else []
         # after the drafts: a lease is there before its drafts and until they are gone
-        alive = {lease.holder for lease in list_leases(self.objects) if lease.is_alive}
+        leases = list_leases(self.objects)
+        alive = {lease.holder for lease in leases if lease.is_alive}
         dropped = 0
         for path in drafts:
             if _is_left(path.name, alive):
@@ -446,7 +456,7 @@ class Store:
                     if self._cache is not None:
                         self._cache.drop_work(self.root / "work" / identity)
                     shutil.rmtree(self.root / "work" / identity, ignore_errors=True)
-        drop_leases(self.objects)
+        drop_leases(self.objects, leases)
         return dropped
 
     def publish(self, tmp: Path, reference: Reference) -> None:

@@ -23,7 +23,14 @@ from typing import Any
 from pmflib.core.errors import ConfigError, StoreError
 from pmflib.store.objects.addresses import call_in_parallel, is_bucket, open_objects
 from pmflib.store.objects.bucket import Bucket
-from pmflib.store.objects.local_folder import PRIVATE, make_folder, mark_draft, replace_file
+from pmflib.store.objects.local_folder import (
+    PRIVATE,
+    make_folder,
+    mark_draft,
+    read_file_ranges,
+    replace_file,
+)
+from pmflib.store.packs import choose_packed, pack, unpack
 
 IN_USE_SECONDS = 15 * 60.0
 """An artefact that was used by any process of this machine within this time is not dropped, seconds."""
@@ -178,7 +185,14 @@ class StoreCache:
             content, _ = self.objects.read(f"{self.name_objects(folder)}/{LIST_FILE}")
         except FileNotFoundError:
             return False
-        self._keep(folder / LIST_FILE, content)
+        listing, files = unpack(content)
+        digests = _read_digests(listing)
+        for name, each in files.items():
+            # the list is last: where it is, what was packed with it is here as well
+            if hashlib.sha256(each).hexdigest() == digests.get(name):
+                self._keep(folder / name, each)
+        self._keep(folder / LIST_FILE, listing)
+        self._make_room(len(content))
         return True
 
     def fetch_files(self, folder: Path, digests: Mapping[str, str], names: Iterable[str]) -> None:
@@ -206,15 +220,16 @@ class StoreCache:
         self._make_room(sum(sizes))
 
     def _fetch(self, folder: Path, name: str, expected: str) -> int:
-        draft = self.make_draft("fetched")
+        artefact, draft = self.name_objects(folder), self.make_draft("fetched")
         try:
             try:
-                found = self.objects.fetch_file(f"{self.name_objects(folder)}/{name}", draft)
-                problem = "" if found == expected else "its content has changed"
+                found = self.objects.fetch_file(f"{artefact}/{name}", draft)
             except FileNotFoundError:
-                problem = "No such object"
-            if problem:
-                artefact = self.name_objects(folder)
+                found = ""
+            if found != expected:
+                found = self._fetch_packed(artefact, name, draft) or found
+            if found != expected:
+                problem = "its content has changed" if found else "No such object"
                 raise StoreError(
                     f"file {name!r} of artefact {artefact} is not what was published ({problem}); to rebuild "
                     f"the artefact, delete folder {artefact} of store {self.address!r} and run again"
@@ -224,6 +239,17 @@ class StoreCache:
         finally:
             draft.unlink(missing_ok=True)
         return size
+
+    def _fetch_packed(self, artefact: str, name: str, draft: Path) -> str:
+        """Write a file that was packed with the list of its artefact; its SHA-256, or "" if it is not there."""
+        try:
+            packed = unpack(self.objects.read(f"{artefact}/{LIST_FILE}")[0])[1]
+        except FileNotFoundError:
+            return ""
+        if name not in packed:
+            return ""
+        draft.write_bytes(packed[name])
+        return hashlib.sha256(packed[name]).hexdigest()
 
     def _keep(self, path: Path, content: bytes) -> None:
         draft = self.make_draft("fetched")
@@ -246,24 +272,29 @@ class StoreCache:
             return
 
     def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read parts of a file that is not here; `FileNotFoundError` if the store has none."""
+        """Read parts of a file; `FileNotFoundError` if neither this machine nor the store has it, on its own."""
+        with suppress(FileNotFoundError):
+            # what was packed has come with the list of its artefact
+            return read_file_ranges(path, ranges)
         return self.objects.read_ranges(self.name_objects(path), ranges)
 
     def publish(self, draft: Path, folder: Path) -> None:
         """Upload the files of an artefact, its list last: from then on it is there. The files stay in the cache.
 
+        Small files are in one object with the list: see `pmflib.store.packs`.
         Where the store has the same content already, it is written once more: whatever was damaged is whole again.
         """
         prefix = self.name_objects(folder)
-        files = sorted(
-            path.relative_to(draft).as_posix() for path in draft.rglob("*") if path.is_file()
-        )
-        files.remove(LIST_FILE)
-        objects = self.objects
-        call_in_parallel(lambda name: objects.put_file(f"{prefix}/{name}", draft / name), files)
+        sizes = {
+            path.relative_to(draft).as_posix(): path.stat().st_size
+            for path in draft.rglob("*")
+            if path.is_file() and path != draft / LIST_FILE
+        }
+        packed = choose_packed(sizes)
+        objects, loose = self.objects, sorted(sizes.keys() - {*packed})
+        call_in_parallel(lambda name: objects.put_file(f"{prefix}/{name}", draft / name), loose)
         content = (draft / LIST_FILE).read_bytes()
-        objects.put(f"{prefix}/{LIST_FILE}", content)
-        size = sum((draft / name).stat().st_size for name in files)
+        objects.put(f"{prefix}/{LIST_FILE}", pack(content, draft, packed))
         make_folder(folder.parent)
         try:
             os.rename(draft, folder)
@@ -271,11 +302,12 @@ class StoreCache:
             # one that is here already has the same files, or some of them
             self._keep(folder / LIST_FILE, content)
         self.use(folder)
-        self._make_room(size)
+        self._make_room(sum(sizes.values()))
 
     def resume_work(self, identity: str, kind_file: str) -> None:
         """Fetch the checkpoints of work that was interrupted, here or on another machine."""
-        if not self.objects.exists(f"{_WORK}/{identity}/{kind_file}"):
+        mark = f"{_WORK}/{identity}/{kind_file}"
+        if self.objects.lacks(mark) or not self.objects.exists(mark):
             return
         self.fetch_loose(
             [metadata.name for metadata in self.objects.list_objects(f"{_WORK}/{identity}")]
@@ -345,6 +377,14 @@ class StoreCache:
                 return
             self._unmeasured = 0
         drop_unused(self.root, self._limit)
+
+
+def _read_digests(listing: bytes) -> dict[str, str]:
+    """Digests by name, as a list has them; none of one that does not read."""
+    try:
+        return dict(json.loads(listing))
+    except (ValueError, TypeError, RecursionError):
+        return {}
 
 
 def _read_if_there(path: Path) -> bytes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
@@ -19,11 +19,13 @@ from pmflib.store.caches import LIST_FILE
 from pmflib.store.collection import drop_unfinished
 from pmflib.store.copy_plans import CopyPlan, plan_copy, read_or_none
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
+from pmflib.store.exports import EXPORTS
 from pmflib.store.file_digests import digest_list
 from pmflib.store.leases import hold_lease
 from pmflib.store.locations import Amount, digest_location, drop_location, measure_bytes
 from pmflib.store.objects.local_folder import make_folder, mark_draft
-from pmflib.store.run_records import COLLECTIONS, HINT, RECORDS, append_record, list_stored
+from pmflib.store.packs import is_inner, unpack
+from pmflib.store.run_records import COLLECTIONS, HISTORIES, append_record, list_stored
 
 
 def copy_artefact(source: Store, target: Store, reference: Reference, verify: bool) -> int | None:
@@ -46,7 +48,7 @@ def copy_artefact(source: Store, target: Store, reference: Reference, verify: bo
     if not reference.path or is_there(target, reference, verify):
         return None
     ours = source.objects
-    digests = _read_list(source, reference)
+    digests, packed = _read_list(source, reference)
     draft = target.root / "tmp" / mark_draft(reference.kind)
     make_folder(draft)
     try:
@@ -54,10 +56,14 @@ def copy_artefact(source: Store, target: Store, reference: Reference, verify: bo
         for name, digest in digests.items():
             path = draft / name
             make_folder(path.parent)
-            try:
-                read = ours.fetch_file(f"{reference.path}/{name}", path)
-            except FileNotFoundError:
-                raise report_vanished(source, reference) from None
+            if name in packed:
+                path.write_bytes(packed[name])
+                read = hashlib.sha256(packed[name]).hexdigest()
+            else:
+                try:
+                    read = ours.fetch_file(f"{reference.path}/{name}", path)
+                except FileNotFoundError:
+                    raise report_vanished(source, reference) from None
             if read != digest:
                 raise StoreError(
                     f"file {name!r} of {reference.path} in store {source.name!r} is not what was published, and "
@@ -77,7 +83,7 @@ def is_there(target: Store, reference: Reference, verify: bool) -> bool:
     """Whether a store has an artefact: its list of digests, or also every byte."""
     content = read_or_none(target, f"{reference.path}/{LIST_FILE}")
     try:
-        digests = json.loads(content or b"{}")
+        digests = json.loads(unpack(content or b"{}")[0])
         if content is None or digest_list(digests) != reference.digest:
             return False
     except (ValueError, AttributeError, TypeError):
@@ -85,15 +91,16 @@ def is_there(target: Store, reference: Reference, verify: bool) -> bool:
     return not verify or digest_location(target, reference.path) == digests
 
 
-def _read_list(source: Store, reference: Reference) -> dict[str, str]:
-    """List of an artefact's files, authenticated by the entry."""
+def _read_list(source: Store, reference: Reference) -> tuple[dict[str, str], Mapping[str, bytes]]:
+    """List of an artefact's files, authenticated by the entry, and the files that are packed with it."""
     content = read_or_none(source, f"{reference.path}/{LIST_FILE}")
     if content is None:
         raise report_vanished(source, reference)
+    listing, packed = unpack(content)
     try:
-        digests = {str(name): str(digest) for name, digest in json.loads(content).items()}
-        if digest_list(digests) == reference.digest and all(map(_is_inner, digests)):
-            return digests
+        digests = {str(name): str(digest) for name, digest in json.loads(listing).items()}
+        if digest_list(digests) == reference.digest and all(map(is_inner, digests)):
+            return digests, packed
         problem = "it is not the one that was published"
     except (ValueError, AttributeError) as error:
         problem = str(error)
@@ -101,11 +108,6 @@ def _read_list(source: Store, reference: Reference) -> dict[str, str]:
         f"list of digests of {reference.path} in store {source.name!r} is damaged ({problem}); `pmf verify` "
         "lists all that is damaged there, and what to do"
     )
-
-
-def _is_inner(name: str) -> bool:
-    """Whether the name of a file stays in its folder, as every published one does."""
-    return not os.path.isabs(name) and ".." not in name.split("/")
 
 
 def report_vanished(source: Store, reference: Reference) -> StoreError:
@@ -223,10 +225,11 @@ def copy_store(
             append_record(target, COLLECTIONS, record)
             found.records += 1
         _copy_events(source, target)
+        _copy_objects(source, target, [each.name for each in source.objects.list_objects(EXPORTS)])
         if plan.follows_erasures:
             _follow_erasures(source, target, plan, found)
         _copy_records(source, target, plan, found)
-        found.pages = _copy_pages(source, target, plan)
+        found.pages = _copy_objects(source, target, plan.pages)
     return found
 
 
@@ -330,17 +333,15 @@ def _copy_records(source: Store, target: Store, plan: CopyPlan, found: StoreCopy
                 ) from None
         found.records += 1
         histories.add(name.split("/")[1])
-    if not target.objects.lists_cheaply:
-        for each in histories:
-            target.objects.put(
-                f"{RECORDS}/{each}/{HINT}", str(max(list_stored(target, each, ".json"))).encode()
-            )
+    for each in histories:
+        last = max([*list_stored(target, each, ".json"), *list_stored(target, each, ".lost")])
+        theirs.put(f"{HISTORIES}/{each}", str(last).encode())
 
 
-def _copy_pages(source: Store, target: Store, plan: CopyPlan) -> int:
+def _copy_objects(source: Store, target: Store, names: Iterable[str]) -> int:
     theirs = target.objects
     n_written = 0
-    for name in plan.pages:
+    for name in names:
         content = read_or_none(source, name)
         if content is not None and read_or_none(target, name) != content:
             theirs.put(name, content)

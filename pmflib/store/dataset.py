@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,14 +15,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import Block, DenseBlock, concatenate_blocks
 from pmflib.core.errors import StoreError
 from pmflib.core.json_files import parse_json
+from pmflib.core.weights import WeightSums
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import find_local_path, name_for_workers
 from pmflib.store.file_digests import read_checked
 from pmflib.store.run_records import InputFile
-from pmflib.store.sample_blocks import BlockReference, list_blocks, read_block, read_sample_counts
+from pmflib.store.sample_blocks import (
+    SUMS,
+    BlockReference,
+    list_blocks,
+    pack_sums,
+    read_block,
+    read_sample_counts,
+    read_units,
+    sum_units,
+    unpack_sums,
+)
 
 SAMPLES = "samples"
 """Zarr group of blocks in the folder of a partition."""
@@ -35,7 +48,10 @@ BLOCKS = "blocks.parquet"
 BLOCKS_SCHEMA = pa.schema(
     [(name, pa.int64()) for name in ("partition", "start", "stop", "fold", "observed", "nbytes")]
 )
-"""Columns of the table of blocks: index of the partition, then the fields of `BlockReference`."""
+"""Columns of the table of blocks: index of the partition, then the fields of `BlockReference`; `SUMS` follow where
+samples have weights."""
+WEIGHTED_SCHEMA = pa.schema([*BLOCKS_SCHEMA, *((name, pa.int64()) for name in SUMS)])
+"""The same with these."""
 SUPERSEDED = "superseded.parquet"
 """Rows of partitions that are no samples of the dataset, in its folder."""
 SUPERSEDED_SCHEMA = pa.schema([("partition", pa.int64()), ("row", pa.int64())])
@@ -95,12 +111,18 @@ class Layer:
         """Leave out some rows more, int64, sorted."""
         gone = np.union1d(self.superseded, rows)
         sample_counts = read_sample_counts(find_local_path(self.path))
+        units = np.empty(0, np.int64)
+        if any(block.weights is not None for block in self.blocks):
+            units = read_units(find_local_path(self.path))
         blocks = []
         for block in self.blocks:
             dropped = replace(block, superseded=_take_between(gone, block.start, block.stop))
             if dropped.n_rows:
                 observed = int(sample_counts[dropped.rows, 2].sum())
-                blocks.append(replace(dropped, n_observed=observed))
+                weights = dropped.weights
+                if weights is not None:
+                    weights = sum_units(units[dropped.rows], weights.decimals)
+                blocks.append(replace(dropped, n_observed=observed, weights=weights))
         return replace(self, blocks=tuple(blocks), superseded=gone)
 
 
@@ -193,12 +215,16 @@ def write_layers(
     (path / CONTENT).write_text(json.dumps(content, indent=1, sort_keys=True), "utf-8")
     # one table: stages that plan need not open every partition
     rows = [
-        (index, block.start, block.stop, block.fold, block.n_observed, block.nbytes)
+        (
+            *(index, block.start, block.stop, block.fold, block.n_observed, block.nbytes),
+            *(() if block.weights is None else pack_sums(block.weights)),
+        )
         for index, layer in enumerate(layers)
         for block in layer.blocks
     ]
-    columns = zip(BLOCKS_SCHEMA.names, zip(*rows, strict=True), strict=True) if rows else ()
-    table = pa.table(dict(columns), BLOCKS_SCHEMA) if rows else BLOCKS_SCHEMA.empty_table()
+    schema = WEIGHTED_SCHEMA if rows and len(rows[0]) > len(BLOCKS_SCHEMA) else BLOCKS_SCHEMA
+    columns = zip(schema.names, zip(*rows, strict=True), strict=True) if rows else ()
+    table = pa.table(dict(columns), schema) if rows else schema.empty_table()
     pq.write_table(table, path / BLOCKS, compression="zstd")
     gone = [layer.superseded for layer in layers]
     arrays = [
@@ -213,6 +239,17 @@ def write_layers(
         # sorted rows: their differences take about a byte
         column_encoding=dict.fromkeys(SUPERSEDED_SCHEMA.names, "DELTA_BINARY_PACKED"),
     )
+
+
+def sum_weights(path: Path) -> WeightSums | None:
+    """What the weights of the samples of a dataset add up to, from what was written to its folder; None without any."""
+    table = pq.ParquetFile(path / BLOCKS).read()
+    if not table.num_rows or SUMS[0] not in table.column_names:
+        return None
+    # a sum at a time: that of all may be all that can be held
+    rows = zip(*(table[name].to_pylist() for name in SUMS), strict=True)
+    parts = [unpack_sums(row) for row in rows]
+    return functools.reduce(WeightSums.add, [each for each in parts if each is not None])
 
 
 def list_layers(store: Store, dataset: Reference) -> list[Layer]:
@@ -386,9 +423,10 @@ def _list_blocks(
         chosen = chosen.filter(pc.is_in(chosen["fold"], pa.array(list(folds), pa.int64())))
     found = []
     columns = chosen.to_pydict().values()
-    for index, start, stop, fold, n_observed, nbytes in zip(*columns, strict=True):
+    for index, start, stop, fold, n_observed, nbytes, *sums in zip(*columns, strict=True):
         gone = _take_between(superseded.get(index), start, stop)
-        block = BlockReference(paths[index], start, stop, fold, n_observed, nbytes, gone)
+        sizes = start, stop, fold, n_observed, nbytes
+        block = BlockReference(paths[index], *sizes, gone, unpack_sums(sums))
         found.append((index, block))
     return found
 
@@ -413,6 +451,13 @@ N_BLOCKS = 16
 def take_samples(
     blocks: Sequence[BlockReference], schema: Schema, n_samples: int, n_blocks: int = N_BLOCKS
 ) -> IntArray:
+    """Codes of what `take_block` gives: shape (at most n_samples, n_variables), -1 missing."""
+    return take_block(blocks, schema, n_samples, n_blocks).codes
+
+
+def take_block(
+    blocks: Sequence[BlockReference], schema: Schema, n_samples: int, n_blocks: int = N_BLOCKS
+) -> DenseBlock:
     """Read some samples of a dataset, from blocks spread over it.
 
     Parameters
@@ -428,7 +473,7 @@ def take_samples(
 
     Returns
     -------
-    Codes of shape (at most n_samples, n_variables), -1 missing.
+    At most n_samples samples, with the weights that their blocks are read with.
     """
     filled = [block for block in blocks if block.n_rows]
     positions = np.linspace(0, len(filled) - 1, min(max(n_blocks, N_BLOCKS), len(filled)))
@@ -436,6 +481,10 @@ def take_samples(
     # a few blocks may be small: the others give more
     is_all = sum(block.n_rows for block in chosen) <= n_samples
     share = n_samples if is_all else n_samples // len(chosen)
-    samples = [np.empty((0, schema.n_variables), schema.code_dtype)]
-    samples += [read_block(block).to_codes(schema.offsets)[:share] for block in chosen]
-    return np.concatenate(samples)
+    samples: list[Block] = [
+        DenseBlock(np.empty((0, schema.n_variables), schema.code_dtype)),
+        *(read_block(block).cut(0, min(share, block.n_rows)) for block in chosen),
+    ]
+    taken = concatenate_blocks(samples, schema.offsets)
+    assert isinstance(taken, DenseBlock)
+    return taken

@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -166,6 +166,8 @@ def read_erasures(store: Store) -> ErasureList | None:
     StoreError
         If the list is damaged: without it, raw files would bring back whom they still hold.
     """
+    if store.objects.lacks(ERASURES):
+        return None
     try:
         content = unseal(store.objects.read(ERASURES)[0])
         erasures = [
@@ -225,7 +227,7 @@ def stay_alone(store: Store) -> Iterator[None]:
     """
     with _lock(store, fcntl.LOCK_EX, "something else is under way in it"):
         own = find_own_holder()
-        drop_leases(store.objects)
+        drop_leases(store.objects, list_leases(store.objects))
         leases = [lease for lease in list_leases(store.objects) if lease.holder != own]
         # an erasure that was killed leaves leases behind; this one is alone, and goes on with it
         killed = {lease.holder for lease in leases if lease.purpose == PURPOSE}
@@ -236,24 +238,33 @@ def stay_alone(store: Store) -> Iterator[None]:
 
 
 @contextmanager
-def keep_erasures_out(store: Store) -> Iterator[None]:
+def keep_erasures_out(store: Store, known: str = "") -> Iterator[None]:
     """Let no erasure begin in a store while the context lasts.
+
+    Parameters
+    ----------
+    store
+        The store.
+    known
+        Object of a bucket that has what an earlier run knew of it, for one that begins now: see `Objects.remember`.
 
     Raises
     ------
     StoreError
         If one is under way.
     """
-    with _lock(store, fcntl.LOCK_SH, "samples are being erased from it"):
+    with _lock(store, fcntl.LOCK_SH, "samples are being erased from it", known):
         yield
 
 
 @contextmanager
-def _lock(store: Store, kind: int, problem: str) -> Iterator[None]:
+def _lock(store: Store, kind: int, problem: str, known: str = "") -> Iterator[None]:
     """Hold a lock on the manifest, which ends with the process; on file systems without locks, leases must do."""
     if store.is_bucket:
         with (
-            _hold_alone(store, problem) if kind == fcntl.LOCK_EX else _hold_together(store, problem)
+            _hold_alone(store, problem)
+            if kind == fcntl.LOCK_EX
+            else _hold_together(store, problem, known)
         ):
             yield
         return
@@ -301,10 +312,13 @@ def _hold_alone(store: Store, problem: str) -> Iterator[None]:
 
 
 @contextmanager
-def _hold_together(store: Store, problem: str) -> Iterator[None]:
+def _hold_together(store: Store, problem: str, known: str) -> Iterator[None]:
     """Hold a lease, and see that nobody holds the lock of a bucket."""
-    with hold_lease(store.objects, "work"):
-        found = _read_lock(store)
+    with (
+        hold_lease(store.objects, "work"),
+        store.objects.remember(known) if known else nullcontext(),
+    ):
+        found = None if store.objects.lacks(LOCK) else _read_lock(store)
         if found is not None and found[1] < LEASE_SECONDS:
             raise StoreError(
                 f"store {store.name!r} is busy: {problem}; wait until it is done, then run this again"

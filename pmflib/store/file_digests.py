@@ -404,7 +404,10 @@ def read_fingerprint(objects: Objects, name: str) -> tuple[dict[str, object], st
     ValueError
         If they were edited, or are those of another file.
     """
-    content = unseal(objects.read(f"{FINGERPRINTS}/{name}.json")[0])
+    location = f"{FINGERPRINTS}/{name}.json"
+    if objects.lacks(location):
+        raise FileNotFoundError(location)
+    content = unseal(objects.read(location)[0])
     try:
         file, marks, digest = content["file"], dict(content["marks"]), content["digest"]
         if file == name and _DIGEST.fullmatch(digest):

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import threading
+import time
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -114,7 +115,10 @@ def list_leases(objects: Objects) -> list[Lease]:
         for metadata in objects.list_objects(FOLDER)
         if is_lease(metadata.name.rpartition("/")[2])
     ]
-    now = read_store_clock(objects, known) if known else 0.0
+    # nobody asks how old those of this process are: in a bucket, the clock costs requests
+    others = [metadata for metadata in known if not _heart.read(objects, metadata.name)]
+    newest = max((metadata.touched for metadata in known), default=0.0)
+    now = read_store_clock(objects, known) if others else newest
     found = call_in_parallel(lambda metadata: _read_lease(objects, metadata, now), known)
     return sorted((lease for lease in found if lease), key=lambda lease: lease.started)
 
@@ -131,9 +135,9 @@ def read_store_clock(objects: Objects, known: Sequence[ObjectMetadata] = ()) -> 
         return newest
 
 
-def drop_leases(objects: Objects) -> None:
-    """Delete the leases that are over; a `StoreWarning` names processes that have ended and did not do so."""
-    over = [lease for lease in list_leases(objects) if not lease.is_alive]
+def drop_leases(objects: Objects, leases: Sequence[Lease]) -> None:
+    """Delete those of some leases that are over; a `StoreWarning` names processes that ended and did not do so."""
+    over = [lease for lease in leases if not lease.is_alive]
     objects.delete([f"{FOLDER}/{lease.name}" for lease in over])
     if ended := [str(lease) for lease in over if lease.has_ended]:
         warnings.warn(
@@ -155,13 +159,14 @@ def _is_lease_name(name: str) -> bool:
 def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease | None:
     name, touched = metadata.name.rpartition("/")[2], metadata.touched
     try:
-        content = json.loads(objects.read(metadata.name)[0])
+        own = _heart.read(objects, metadata.name)
+        content = json.loads(own or objects.read(metadata.name)[0])
         return Lease(
             name,
             str(content["purpose"]),
             str(content["host"]),
             int(content["process"]),
-            float(content["started"]),
+            float(content.get("started", touched)),
             now - touched,
             _has_ended(content),
         )
@@ -212,7 +217,16 @@ class _OwnLease:
 
     objects: Objects
     content: bytes
+    held: float
     users: int = 1
+
+    def touch(self, name: str) -> None:
+        """Set its time; from the first time on it says when it was taken, which its own time was until then."""
+        if _is_lease_name(name) and b'"started"' not in self.content:
+            started = self.objects.read_clock() - (time.monotonic() - self.held)
+            written = {**json.loads(self.content), "started": started}
+            self.content = json.dumps(written, sort_keys=True, ensure_ascii=False).encode()
+        self.objects.touch(name, self.content)
 
 
 class _Heart:
@@ -240,8 +254,9 @@ class _Heart:
             "process": os.getpid(),
             "birth": _find_birth(str(os.getpid())),
             "space": find_process_space(),
-            "started": objects.read_clock(),
         }
+        if objects.lists_cheaply:
+            written["started"] = objects.read_clock()
         content = json.dumps(written, sort_keys=True, ensure_ascii=False).encode()
         objects.touch(name, content)
         self.hold(objects, name, content)
@@ -249,7 +264,7 @@ class _Heart:
 
     def hold(self, objects: Objects, name: str, content: bytes) -> None:
         with self._condition:
-            self._leases[objects.address, name] = _OwnLease(objects, content)
+            self._leases[objects.address, name] = _OwnLease(objects, content, time.monotonic())
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._touch_all, name="pmf-leases", daemon=True
@@ -260,6 +275,14 @@ class _Heart:
         with self._condition:
             names = [name for address, name in self._leases if address == objects.address]
         return next(filter(_is_lease_name, names), None)
+
+    def read(self, objects: Objects, name: str) -> bytes:
+        """What a lease of this process says; b"" of another, and where it costs nothing to look."""
+        if objects.lists_cheaply:
+            return b""
+        with self._condition:
+            lease = self._leases.get((objects.address, name))
+        return b"" if lease is None else lease.content
 
     def stop(self, objects: Objects, name: str) -> None:
         with self._condition:
@@ -280,7 +303,7 @@ class _Heart:
                 for (_, name), lease in self._leases.items():
                     # a disk that is full, or gone for a while, is for the work itself to report
                     with suppress(OSError, PmfError):
-                        lease.objects.touch(name, lease.content)
+                        lease.touch(name)
             self._thread = None
 
 

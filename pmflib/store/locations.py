@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -15,9 +16,13 @@ from pmflib.store.caches import LIST_FILE
 from pmflib.store.file_digests import FOLDER_DIGITS, digest_files
 from pmflib.store.objects.addresses import call_in_parallel
 from pmflib.store.objects.local_folder import mark_draft
+from pmflib.store.packs import unpack
 
 NO_KINDS = frozenset(
-    {"manifest", "tmp", "work", "runs", "leases", "fingerprints", "lineage", "reports"}
+    {
+        *("manifest", "tmp", "work", "runs", "histories", "leases"),
+        *("fingerprints", "lineage", "reports", "exports"),
+    }
 )
 """Folders of a store that hold no artefacts."""
 _FOLDER = re.compile(rf"[0-9a-f]{{{FOLDER_DIGITS}}}")
@@ -163,5 +168,9 @@ def digest_location(store: Store, name: str) -> dict[str, str]:
         finally:
             draft.unlink(missing_ok=True)
 
-    names = [metadata.name for metadata in store.objects.list_objects(name)]
-    return dict(call_in_parallel(digest, [each for each in names if each != f"{name}/{LIST_FILE}"]))
+    listed = f"{name}/{LIST_FILE}"
+    names = {metadata.name for metadata in store.objects.list_objects(name)}
+    packed = unpack(store.objects.read(listed)[0])[1] if listed in names else {}
+    elsewhere = {listed, *(f"{name}/{each}" for each in packed)}
+    digests = dict(call_in_parallel(digest, sorted(names - elsewhere)))
+    return digests | {each: hashlib.sha256(part).hexdigest() for each, part in packed.items()}

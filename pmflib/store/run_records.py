@@ -36,9 +36,14 @@ COLLECTIONS = "@gc"
 RECORDS = "runs"
 """Folder of a store with a folder of records for each pipeline."""
 
-HINT = "last"
-"""Object beside the records of a pipeline in a bucket: the number of a record that was the last when it was written. It
-may lag behind, and is a number to start from: a number is taken when its record is there, and not when this says so."""
+HISTORIES = "histories"
+"""Folder of a store with a file for each pipeline: the number of a record that was the last when it was written. It may
+lag behind, and is a number to start from: a number is taken when its record is there, and not when this says so. That
+records up to it are there is what `pmf verify` checks: a history that was deleted is missed."""
+
+KNOWN = "known"
+"""Object beside the records of a pipeline in a bucket: what its last run has read and written, for the next one, which
+saves as many requests. It is needed for nothing, and what it says of objects that have changed since is not used."""
 
 PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "prefect")
 """Packages whose versions a record holds."""
@@ -259,8 +264,7 @@ def append_record(
             with suppress(FileExistsError):
                 store.objects.create(_name_record(name, number), seal(numbered.to_json()))
                 break
-        if not store.objects.lists_cheaply:
-            store.objects.put(f"{RECORDS}/{name}/{HINT}", str(number).encode())
+        store.objects.put(f"{HISTORIES}/{name}", str(number).encode())
         return numbered
 
 
@@ -421,19 +425,26 @@ def list_stored(store: Store, name: str, suffix: str) -> list[int]:
 
 
 def _find_last(store: Store, name: str) -> int:
-    """Last number that is taken, by a record or one that is declared lost; 0 if none is."""
+    """Last number that is taken, by a record, one that is declared lost, or one that was deleted; 0 if none is."""
+    number = read_last_number(store, name) or 0
     if store.objects.lists_cheaply:
-        return max([*list_numbers(store, name), *list_stored(store, name, ".lost")], default=0)
-    try:
-        text = store.objects.read(f"{RECORDS}/{name}/{HINT}")[0]
-    except FileNotFoundError:
-        text = b""
-    number = int(text) if text.isdigit() else 0
+        return max(number, *list_numbers(store, name), *list_stored(store, name, ".lost"), 0)
     while True:
         after = [_name_record(name, number + 1, suffix) for suffix in (".json", ".lost")]
+        after = [each for each in after if not store.objects.lacks(each)]
         if not any(call_in_parallel(store.objects.exists, after)):
             return number
         number += 1
+
+
+def read_last_number(store: Store, name: str) -> int | None:
+    """Number of the last record, as ``HISTORIES`` has it; None where that says nothing, or does not read."""
+    path = f"{HISTORIES}/{name}"
+    try:
+        text = b"" if store.objects.lacks(path) else store.objects.read(path)[0]
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    return int(text) if text.isdigit() and len(text) <= 9 else None
 
 
 def _read_backwards(store: Store, name: str, before: int | None = None) -> Iterator[RunRecord]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import Block, DenseBlock, SparseBlock, concatenate_blocks
+from pmflib.core.weights import Weights, WeightSums
 from pmflib.schema import Schema
 from pmflib.store.caches import find_local_path, name_for_workers
 from pmflib.store.zarr_arrays import (
@@ -53,6 +54,11 @@ class BlockReference:
     superseded
         int64 of shape (n_superseded,), sorted: rows of the partition between start and stop that are no samples of the
         dataset any more, for it holds newer ones of the same identifiers; None where there are none.
+    weights
+        What the weights of its samples add up to, as of one fold; None where they have none.
+    scale
+        What weights in units are multiplied by when the block is read: 1 leaves whole numbers, which counts add up;
+        None leaves them out, and each row is one sample.
     """
 
     path: str
@@ -62,11 +68,20 @@ class BlockReference:
     n_observed: int
     nbytes: int
     superseded: IntArray | None = field(default=None, compare=False)
+    weights: WeightSums | None = field(default=None, compare=False)
+    scale: float | None = field(default=1.0, compare=False)
 
     @property
     def n_rows(self) -> int:
         """Number of samples."""
         return self.stop - self.start - (0 if self.superseded is None else self.superseded.size)
+
+    @property
+    def n_samples(self) -> float:
+        """Number of samples that they count for: the sum of their weights as they are read."""
+        if self.weights is None or self.scale is None:
+            return self.n_rows
+        return self.weights.totals[0] * self.scale
 
     @property
     def rows(self) -> IntArray:
@@ -86,6 +101,8 @@ class BlockReference:
             self.n_observed,
             self.nbytes,
             self.superseded,
+            self.weights,
+            self.scale,
         )
 
 
@@ -122,6 +139,8 @@ class SampleWriter:
         Kept in the group's attributes.
     sparse
         Whether to store level indices instead of codes.
+    weight_decimals
+        Decimals of the weights of the samples; None where they have none.
     attributes
         More attributes, plain JSON types.
     block_rows
@@ -134,11 +153,13 @@ class SampleWriter:
         schema: Schema,
         *,
         sparse: bool,
+        weight_decimals: int | None = None,
         attributes: Mapping[str, Any] | None = None,
         block_rows: int | None = None,
     ) -> None:
         self.schema = schema
         self.sparse = sparse
+        self._decimals = weight_decimals
         self.block_rows = block_rows or choose_block_rows(schema.n_variables)
         self._attributes = {
             **(attributes or {}),
@@ -147,9 +168,9 @@ class SampleWriter:
         }
         self._group = create_group(path, {})
         self._pending: dict[
-            int, list[tuple[Block, IntArray, IntArray, npt.NDArray[np.object_]]]
+            int, list[tuple[Block, IntArray, IntArray, npt.NDArray[np.object_], IntArray]]
         ] = {}
-        self._blocks: list[tuple[int, int, int, int, int]] = []
+        self._blocks: list[tuple[int, ...]] = []
         self._n_rows = 0
         self._n_observed = 0
         self._arrays: dict[str, Any] = {}
@@ -161,13 +182,15 @@ class SampleWriter:
         rows: IntArray,
         samples: npt.NDArray[np.object_] | None = None,
         sample_counts: IntArray | None = None,
+        units: IntArray | None = None,
     ) -> None:
         """Add samples.
 
         Parameters
         ----------
         block
-            Valid samples, dense or sparse; stored in the writer's layout.
+            Valid samples, dense or sparse; stored in the writer's layout. Their weights, where the writer has decimals
+            of them, are whole numbers of units, at most `pmflib.core.weights.LARGEST`.
         folds
             Fold of each sample, shape (n_rows,).
         rows
@@ -177,6 +200,9 @@ class SampleWriter:
         sample_counts
             int32 of shape (n_rows, 2): encoded rows of the sources that each sample was made of, and how many of these
             are duplicates; None is one row each.
+        units
+            int64 of shape (n_rows, 2): hashes of the stratum and of the sampling unit of each sample; None of all calls
+            where they are not known.
         """
         if samples is None:
             samples = np.full(block.n_rows, b"", object)
@@ -185,25 +211,29 @@ class SampleWriter:
         if self.sparse:
             block = block.to_sparse(self.schema.offsets)
         else:
-            block = DenseBlock(block.to_codes(self.schema.offsets))
+            block = DenseBlock(block.to_codes(self.schema.offsets), block.weights)
         for fold in np.unique(folds):
             mine = np.flatnonzero(folds == fold)
             waiting = self._pending.setdefault(int(fold), [])
-            waiting.append((block.take(mine), rows[mine], sample_counts[mine], samples[mine]))
+            drawn = np.empty((mine.size, 0), np.int64) if units is None else units[mine]
+            parts = rows[mine], sample_counts[mine], samples[mine], drawn
+            waiting.append((block.take(mine), *parts))
             if sum(part[0].n_rows for part in waiting) >= self.block_rows:
                 self._flush(int(fold), keep_rest=True)
 
     def _flush(self, fold: int, *, keep_rest: bool) -> None:
         blocks, *columns = zip(*self._pending.pop(fold), strict=True)
         whole = concatenate_blocks(blocks, self.schema.offsets)
-        row, counts, sample = map(np.concatenate, columns)
+        row, counts, sample, units = map(np.concatenate, columns)
         stop = whole.n_rows // self.block_rows * self.block_rows if keep_rest else whole.n_rows
         if stop:
             written = np.arange(stop)
-            self._write(fold, whole.take(written), row[:stop], counts[:stop], sample[:stop])
+            parts = row[:stop], counts[:stop], sample[:stop], units[:stop]
+            self._write(fold, whole.take(written), *parts)
         if stop < whole.n_rows:
             rest = np.arange(stop, whole.n_rows)
-            self._pending[fold] = [(whole.take(rest), row[stop:], counts[stop:], sample[stop:])]
+            left = row[stop:], counts[stop:], sample[stop:], units[stop:]
+            self._pending[fold] = [(whole.take(rest), *left)]
 
     def _write(
         self,
@@ -212,6 +242,7 @@ class SampleWriter:
         rows: IntArray,
         sample_counts: IntArray,
         identifiers: npt.NDArray[np.object_],
+        units: IntArray,
     ) -> None:
         """Write blocks of one fold: all at once, for every write of an array costs some milliseconds."""
         ends = [*range(self.block_rows, samples.n_rows, self.block_rows), samples.n_rows]
@@ -224,6 +255,11 @@ class SampleWriter:
             codes, chunk_rows = samples.codes, self.block_rows
             self._extend("codes", codes, ("sample", "variable"), chunk_rows=chunk_rows)
         self._extend("row", rows, ("sample",))
+        if self._decimals is not None:
+            assert samples.weights is not None
+            self._extend("weight", samples.weights.astype(np.int64), ("sample",))
+        if units.shape[1]:
+            self._extend("units", units, ("sample", "stratum unit"))
         whole = np.column_stack([sample_counts, observed]).astype(np.int32)
         self._extend("tally", whole, ("sample", "rows duplicates observed"))
         lengths = np.fromiter(map(len, identifiers), np.int32, len(identifiers))
@@ -234,7 +270,12 @@ class SampleWriter:
             first = self._n_rows
             self._n_rows += block.n_rows
             self._n_observed += block.n_observed
-            self._blocks.append((first, self._n_rows, fold, block.n_observed, block.nbytes))
+            sums: tuple[int, ...] = ()
+            if self._decimals is not None:
+                assert block.weights is not None
+                sums = pack_sums(sum_units(block.weights.astype(np.int64), self._decimals))
+            row = first, self._n_rows, fold, block.n_observed, block.nbytes, *sums
+            self._blocks.append(row)
 
     def _extend(
         self,
@@ -258,18 +299,26 @@ class SampleWriter:
             self._flush(fold, keep_rest=False)
         if not self._blocks:
             # an empty partition is legal: arrays of no rows
-            empty = DenseBlock(np.empty((0, self.schema.n_variables), self.schema.code_dtype))
+            codes = np.empty((0, self.schema.n_variables), self.schema.code_dtype)
+            empty = DenseBlock(codes, None if self._decimals is None else np.empty(0))
             block = empty.to_sparse(self.schema.offsets) if self.sparse else empty
-            nothing = np.empty(0, np.int64), np.empty((0, 2), np.int32), np.empty(0, object)
+            nothing = (
+                np.empty(0, np.int64),
+                np.empty((0, 2), np.int32),
+                np.empty(0, object),
+                np.empty((0, 0), np.int64),
+            )
             self._write(0, block, *nothing)
             self._blocks.clear()
-        table = np.array(self._blocks, np.int64).reshape(-1, 5)
+        names = "start stop fold observed nbytes"
+        names += "" if self._decimals is None else f" {' '.join(SUMS)}"
+        table = np.array(self._blocks, np.int64).reshape(-1, len(names.split()))
         blocks = create_array(
             self._group,
             "blocks",
             table.shape,
             table.dtype,
-            ("block", "start stop fold observed nbytes"),
+            ("block", names),
         )
         if table.size:
             blocks[...] = table
@@ -289,9 +338,90 @@ def list_blocks(path: Path) -> list[BlockReference]:
     arrays, _ = read_arrays(path, ["blocks"])
     rows, name = arrays["blocks"].tolist(), name_for_workers(path)
     return [
-        BlockReference(name, start, stop, fold, n_observed, nbytes)
-        for start, stop, fold, n_observed, nbytes in rows
+        BlockReference(name, start, stop, fold, n_observed, nbytes, None, unpack_sums(sums))
+        for start, stop, fold, n_observed, nbytes, *sums in rows
     ]
+
+
+SUMS = ("decimals", "weight", "squares_high", "squares_low")
+"""Columns of a table of blocks whose samples have weights: their unit, their sum, and the sum of their squares, which
+takes two integers."""
+HALF = 62
+"""Bits of the lower one of these two."""
+
+
+def sum_units(units: IntArray, decimals: int) -> WeightSums:
+    """What weights in units, int64, add up to, as of one fold."""
+    return Weights(units, decimals).sums
+
+
+def pack_sums(sums: WeightSums) -> tuple[int, ...]:
+    """Sums of one fold as the integers of `SUMS`."""
+    high, low = divmod(sums.squares[0], 1 << HALF)
+    return sums.decimals, sums.totals[0], high, low
+
+
+def unpack_sums(found: Sequence[int]) -> WeightSums | None:
+    """Sums of one fold from what `pack_sums` gave; None of nothing."""
+    if not found:
+        return None
+    decimals, total, high, low = found
+    return WeightSums(decimals, (total,), ((high << HALF) + low,))
+
+
+def add_sums(blocks: Iterable[BlockReference]) -> WeightSums | None:
+    """What the weights of the samples of blocks add up to, as of one fold; None where they have none, or of no block.
+
+    Raises
+    ------
+    PmfError
+        If the units differ, or the sum could not be held.
+    """
+    total: WeightSums | None = None
+    for block in blocks:
+        if block.weights is not None:
+            total = block.weights if total is None else total.add(block.weights)
+    return total
+
+
+def add_fold_sums(blocks: Iterable[BlockReference], n_folds: int) -> WeightSums | None:
+    """What the weights of the samples of each fold add up to; None where they have none, or of no block.
+
+    Raises
+    ------
+    PmfError
+        As `add_sums`.
+    """
+    by_fold: list[list[BlockReference]] = [[] for _ in range(n_folds)]
+    for block in blocks:
+        by_fold[block.fold].append(block)
+    found = [add_sums(mine) for mine in by_fold]
+    if not (known := [each for each in found if each is not None]):
+        return None
+    nothing = WeightSums(known[0].decimals, (0,), (0,))
+    stacked = WeightSums.stack([nothing if each is None else each for each in found])
+    # units and the sum of all folds are checked as they are added
+    return stacked.add(WeightSums(max(each.decimals for each in known), *[(0,) * n_folds] * 2))
+
+
+def restore_units(blocks: Iterable[BlockReference]) -> list[BlockReference]:
+    """The same blocks, whose weights are whole numbers of units once they are read: what counts add up."""
+    return [replace(block, scale=1.0) for block in blocks]
+
+
+def scale_blocks(blocks: Sequence[BlockReference]) -> list[BlockReference]:
+    """The same blocks, whose weights add up to Kish's effective number of samples, rounded, once they are read.
+
+    Equal weights are left out: a row is then one sample, as without any.
+    """
+    sums = add_sums(blocks)
+    if sums is None:
+        return list(blocks)
+    n_rows = sum(block.n_rows for block in blocks)
+    scale = None
+    if not sums.are_equal(n_rows):
+        scale = round(sums.n_effective) / sum(sums.totals)
+    return [replace(block, scale=scale) for block in blocks]
 
 
 def read_block(reference: BlockReference) -> Block:
@@ -314,7 +444,7 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
             if opened is None or opened[0] != path:
                 # a block is read in a few milliseconds, and opening its partition takes one of them
                 opened = path, open_group(find_local_path(path))
-            whole = _read_rows(opened[1], start, run[-1].stop)
+            whole = _read_rows(opened[1], start, run[-1])
         for reference in run:
             if len(run) == 1 and reference.superseded is None:
                 yield whole
@@ -343,13 +473,42 @@ def iterate_blocks(group: BlockGroup) -> Iterator[Block]:
     yield from (item for item in group if not isinstance(item, BlockReference))
 
 
-def _read_rows(group: zarr.Group, start: int, stop: int) -> Block:
+def _read_rows(group: zarr.Group, start: int, last: BlockReference) -> Block:
+    """Rows from one to the end of a block, with weights as that block is to have them."""
+    stop, weights = last.stop, None
+    if last.weights is not None and last.scale is not None:
+        weights = read_array_rows(group, "weight", start, stop) * last.scale
     if group.attrs["layout"] == "dense":
-        return DenseBlock(read_array_rows(group, "codes", start, stop))
+        return DenseBlock(read_array_rows(group, "codes", start, stop), weights)
     ends = read_array_rows(group, "indptr", max(start - 1, 0), stop).astype(np.int64)
     indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
     indices = read_array_rows(group, "indices", int(indptr[0]), int(indptr[-1]))
-    return SparseBlock(indptr - indptr[0], indices)
+    return SparseBlock(indptr - indptr[0], indices, weights)
+
+
+def read_sampling_units(reference: BlockReference) -> IntArray | None:
+    """Hashes of the stratum and the sampling unit of each sample of a block: int64 of shape (n_rows, 2).
+
+    None where they are not known.
+
+    Raises
+    ------
+    StoreError
+        If the partition is gone or damaged.
+    """
+    path = find_local_path(reference.path)
+    with refuse_damage(path):
+        group = open_group(path)
+        if "units" not in group:
+            return None
+        found: IntArray = read_array_rows(group, "units", reference.start, reference.stop)
+    return found[reference.rows - reference.start]
+
+
+def read_units(path: Path) -> IntArray:
+    """Weights of the samples of a partition that has some, in units: int64, in the order of its rows."""
+    units: IntArray = read_arrays(path, ["weight"])[0]["weight"]
+    return units
 
 
 def read_sample_counts(path: Path) -> IntArray:

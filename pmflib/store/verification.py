@@ -17,6 +17,7 @@ from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.caches import LIST_FILE
 from pmflib.store.copying import LINEAGE
 from pmflib.store.erasures import LOCK
+from pmflib.store.exports import EXPORTS, read_export
 from pmflib.store.file_digests import (
     CHECKSUM,
     FINGERPRINTS,
@@ -30,7 +31,15 @@ from pmflib.store.leases import is_lease, list_leases
 from pmflib.store.locations import NO_KINDS, digest_location
 from pmflib.store.objects.addresses import call_in_parallel
 from pmflib.store.objects.local_folder import find_holder
-from pmflib.store.run_records import HINT, RECORDS, list_stored, read_record
+from pmflib.store.packs import unpack
+from pmflib.store.run_records import (
+    HISTORIES,
+    KNOWN,
+    RECORDS,
+    list_stored,
+    read_last_number,
+    read_record,
+)
 
 Problem = Literal[
     "damaged content",
@@ -41,6 +50,8 @@ Problem = Literal[
     "missing record",
     "damaged fingerprint",
     "damaged events",
+    "damaged export",
+    "damaged count",
     "orphan folder",
     "foreign file",
 ]
@@ -58,6 +69,9 @@ REMEDIES: dict[Problem, str] = {
     "damaged fingerprint": "delete these files: what they are of is read once more by the next run",
     "damaged events": "take these files from a copy; without one, move them out of the store: the next run begins "
     "others, and what the lines that do not read said is lost",
+    "damaged export": "take these files from a copy; without one, delete them: no certificate of an erasure names then "
+    "what was written outside the store",
+    "damaged count": "delete these files, once no record is missing: the next run writes them anew",
     "orphan folder": "nothing refers to these folders: delete them, or let `pmf gc` do it",
     "foreign file": "pmf did not write these: move them out of the store",
 }
@@ -78,10 +92,12 @@ _EXPECTED: dict[str, Callable[[Path], bool]] = {
     FINGERPRINTS: lambda path: path.suffix == ".json" and _is_identity(path.stem),
     LINEAGE: lambda path: path.suffix == ".jsonl",
     "reports": lambda path: True,
+    EXPORTS: lambda path: path.suffix == ".json" and _is_identity(path.stem),
+    HISTORIES: lambda path: True,
 }
 """What folders of a store hold besides artefacts, by what is just below them."""
 
-_FILES = frozenset({"manifest", "leases", FINGERPRINTS, LINEAGE})
+_FILES = frozenset({"manifest", "leases", FINGERPRINTS, LINEAGE, EXPORTS, HISTORIES})
 """Folders of a store that hold files, and no folders."""
 
 _NO_DAMAGE = (RefusedStoreError, UnreachableStoreError)
@@ -164,6 +180,7 @@ def verify_store(
                 damages += _check_reference(reference, user, entries, files | {*erased})
     damages += _check_records(store, collected or {}, entries, files | {*erased})
     damages += [*_check_fingerprints(store), *_check_events(store, read_event)]
+    damages += _check_exports(store)
     with ThreadPoolExecutor(count_processors()) as pool:
         contents = list(
             pool.map(
@@ -221,14 +238,20 @@ def _check_records(
     store: Store, collected: Collected, entries: Mapping[str, Entry], files: set[str]
 ) -> Iterator[Damage]:
     """Check that the records of all runs are there, and that what they refer to is."""
-    for name in store.objects.list_folders(RECORDS):
+    counted = {Path(each.name).name for each in store.objects.list_objects(HISTORIES)}
+    for name in sorted({*store.objects.list_folders(RECORDS), *counted}):
         numbers, lost = (set(list_stored(store, name, suffix)) for suffix in (".json", ".lost"))
-        last = max(numbers, default=0)
-        for number in range(1, max(numbers | lost, default=0) + 1):
+        known = read_last_number(store, name)
+        count = f"{HISTORIES}/{_show(name)}"
+        if known is None and name in counted:
+            yield Damage("damaged count", count, "it is no number of a record")
+        last = max({known or 0, *numbers, *lost})
+        for number in range(1, last + 1):
             location = f"{RECORDS}/{_show(name)}/{number:06}.json"
             if number not in numbers:
                 if number not in lost:
-                    yield Damage("missing record", location, f"there are records up to {last}")
+                    problem = f"there were records up to {last}, as later ones or {count} say"
+                    yield Damage("missing record", location, problem)
                 continue
             try:
                 record = read_record(store, name, number)
@@ -239,7 +262,7 @@ def _check_records(
                 continue
             gone = number in collected.get(name, ())
             references = {} if gone else dict(record.stages)
-            if record.live is not None and (not gone or number == last):
+            if record.live is not None and (not gone or number == max(numbers)):
                 references["live"] = record.live
             for role, reference in references.items():
                 user = f"{role} of run {number} of {_show(name)}"
@@ -280,6 +303,15 @@ def _check_events(store: Store, read_event: Callable[[bytes], object]) -> Iterat
             yield Damage("damaged events", _show(metadata.name), problems[0] + more)
 
 
+def _check_exports(store: Store) -> Iterator[Damage]:
+    """Check what is remembered of files outside the store: certificates of erasures name these."""
+    for metadata in store.objects.list_objects(EXPORTS):
+        try:
+            read_export(store, metadata.name)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            yield Damage("damaged export", _show(metadata.name), str(error))
+
+
 def _check_content(store: Store, location: str, references: list[Reference]) -> Damage | None:
     """Check that a folder holds what it was published with."""
     folder = store.root / location
@@ -305,7 +337,7 @@ def _check_objects(
 ) -> Damage | None:
     """Check that a bucket holds what an artefact was published with, whatever the cache has."""
     try:
-        published = json.loads(store.objects.read(f"{location}/{LIST_FILE}")[0])
+        published = json.loads(unpack(store.objects.read(f"{location}/{LIST_FILE}")[0])[0])
         changes = []
         if {reference.digest for reference in references} != {digest_list(published)}:
             changes = [LIST_FILE]
@@ -382,7 +414,7 @@ def _list_strange_objects(
             inner = Path(location)
             if top == RECORDS:
                 known = path.suffix in (".json", ".lost") and path.stem.isdecimal()
-                known = len(path.parts) == 3 and (known or path.name == HINT)
+                known = len(path.parts) == 3 and (known or path.name == KNOWN)
             else:
                 known = find_holder(path.name) is not None or _EXPECTED[top](inner)
             if not known:

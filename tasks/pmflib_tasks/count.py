@@ -18,6 +18,7 @@ from pmflib.counting.increments import (
 from pmflib.counting.stored_pairs import choose_n_runs, count_stored_pairs, plan_counting
 from pmflib.counting.stored_tables import PAIRS, CountsWriter
 from pmflib.display.progress import report_progress
+from pmflib.ingest.dataset.sample_weights import name_unit
 from pmflib.running.clients import Client, count_threads
 from pmflib.running.memory import ClusterMemory
 from pmflib.schema import Schema
@@ -46,15 +47,13 @@ def count(
 
     Parameters
     ----------
-    config
-        The pipeline.
-    dataset
-        Reference from `ingest`.
+    config, dataset
+        The pipeline, and the reference from `ingest`.
     address
         Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
     base
-        Dataset of an earlier run and its counts, where there is one: if its schema and folds are the same, only the
-        difference of the two datasets is counted, unless that takes longer. The counts are the same.
+        Dataset of an earlier run and its counts, if any: of the same schema and folds, only the difference of the two
+        datasets is counted, unless that takes longer. The counts are the same.
 
     Returns
     -------
@@ -67,7 +66,8 @@ def count(
     """
     store, schema = open_store(config), load_schema(config)
     options = {"schema": schema.digest, "folds": config.store.folds}
-    if base and (known := find_counts(store, dataset, base, options, VERSION)) is not None:
+    options |= name_unit(schema, config.source)
+    if base and (known := find_counts(store, dataset, base, options, VERSION)):
         return publish_entry(lambda: known).reference
     increment = plan_increment(store, dataset, base, options, VERSION) if base else None
     entry = build_artefact(
@@ -103,7 +103,7 @@ def _write(
     )
     with workers as (client, memory):
         n_runs = choose_n_runs(n_folds, count_threads(client))
-        memory.check(lambda n_threads: plan_counting(schema.n_levels, n_threads, n_runs))
+        memory.check(lambda n: plan_counting(schema.n_levels, n, n_runs))
         report_progress("count", 0, n_folds)
 
         def on_fold(done: int, n_rows: int) -> None:

@@ -112,7 +112,7 @@ def _write(
     (folder / SCORES).write_text(json.dumps(scores.to_json(model.schema), indent=1), "utf-8")
     summary: dict[str, object] = {**scores.summarise(model.schema)}
     if model.schema.n_levels <= MAX_COMPARED_LEVELS:
-        summary["pairs"] = compare_pairs(model, PairCounts.load_total(path)).to_json()
+        summary["pairs"] = compare_pairs(model, PairCounts.load_total(path).to_samples()).to_json()
     if report_on_target is not None:
         summary["target"] = found = report_on_target.to_json()
         (folder / "target.json").write_text(json.dumps(found, indent=1), "utf-8")

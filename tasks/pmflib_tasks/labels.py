@@ -28,6 +28,7 @@ def find_labels(
     worker_model: Reference,
     address: str = "",
     known: Reference | None = None,
+    classifier: Reference | None = None,
 ) -> Reference:
     """Find the true labels of all tasks, and what is known of the workers.
 
@@ -43,6 +44,8 @@ def find_labels(
         Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
     known
         What `pmflib_tasks.known.find_known_labels` returned, where the labels of some tasks are known.
+    classifier
+        What `pmflib_tasks.classifier.find_predictions` returned, where there is a classifier beside the workers.
 
     Returns
     -------
@@ -57,7 +60,9 @@ def find_labels(
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         model = WorkerModel.load(store.locate(worker_model) / MODEL).fit_to(schema.names)
         with open_workers(config, address) as (client, memory):
-            labels = StoredLabels(client, store, dataset, schema, memory=memory, known=known)
+            labels = StoredLabels(
+                client, store, dataset, schema, memory=memory, known=known, classifier=classifier
+            )
             plan_worker = partial(labels.plan_passes, model.model.annotator_model.n_subclasses)
             labels.memory.check(plan_worker)
             labels.keep_in_memory(plan_worker)
@@ -68,11 +73,12 @@ def find_labels(
             summary, method=said.get("method"), em=said.get("em"), known=n_known
         ).to_json()
 
+    beside = {"known": known, "classifier": classifier}
     return build_artefact(
         store,
         "labels",
         inputs={"dataset": dataset, "worker_model": worker_model}
-        | ({} if known is None else {"known": known}),
+        | {role: each for role, each in beside.items() if each is not None},
         options={"schema": schema.digest},
         version=VERSION,
         write=write,

@@ -25,7 +25,7 @@ from pmflib.store.file_digests import read_checked
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
-VERSION = 3
+VERSION = 4
 COMPARED = ("dataset", "counts")
 """Stages of earlier runs that are compared with."""
 

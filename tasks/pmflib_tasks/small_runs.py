@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pmflib.config import PipelineConfig
 from pmflib.core.errors import SourceError
-from pmflib.ingest.sources import PACKED, find_sources
+from pmflib.ingest.sources import PACKED, Source, find_sources, recall_digest
+from pmflib.store.dataset import list_file_steps
 from pmflib.store.run_records import find_last_run, name_labelling
 from pmflib_tasks.stage import open_store
 
@@ -14,6 +15,8 @@ PACKED_BYTES = 8
 """Bytes that a byte of a packed file counts for."""
 SMALL_ROWS = 500_000
 """Rows of the dataset that a small run builds upon, at most."""
+SMALL_LABELS = 2_000_000
+"""Labels of the log that a small night adds to, at most: all its passes take as long as two workers need to start."""
 
 
 def is_small(config: PipelineConfig) -> bool:
@@ -21,21 +24,45 @@ def is_small(config: PipelineConfig) -> bool:
 
     The choice of a rank fits many models, which workers share: a run that makes it is not small.
     """
-    cluster = config.cluster
-    if cluster.workers or cluster.processes or config.model.rank == "auto":
+    if _has_work_for_workers(config) or config.model.rank == "auto":
         return False
-    paths = config.source_paths
-    if any("://" in path for path in paths):
+    sizes = [size for _, size in _list_sizes(config)]
+    return sum(sizes) <= SMALL_BYTES and _count_stored_rows(config) <= SMALL_ROWS
+
+
+def is_small_night(config: PipelineConfig) -> bool:
+    """Whether a run of a label log can: `is_small`, but for files that the last run has read, which it does not open.
+
+    A label costs a small part of what a row of a rating log does.
+    """
+    if _has_work_for_workers(config):
         return False
+    store = open_store(config)
+    last = find_last_run(store, name_labelling(config.name))
+    sizes = _list_sizes(config)
+    dataset = None if last is None else last.stages["dataset"]
+    entry = None if dataset is None else store.find(dataset.identity)
+    if dataset is None or entry is None:
+        return sum(size for _, size in sizes) <= SMALL_BYTES
+    read = {step.source.digest for step in list_file_steps(store, dataset)}
+    new = [size for source, size in sizes if recall_digest(source, store.address) not in read]
+    return sum(new) <= SMALL_BYTES and entry.summary.get("rows_encoded", 0) <= SMALL_LABELS
+
+
+def _has_work_for_workers(config: PipelineConfig) -> bool:
+    """Whether workers are asked for, or files lie elsewhere."""
+    cluster, paths = config.cluster, config.source_paths
+    return bool(cluster.workers or cluster.processes) or any("://" in path for path in paths)
+
+
+def _list_sizes(config: PipelineConfig) -> list[tuple[Source, int]]:
+    """Raw files, and the bytes that each counts for."""
     try:
-        sources = find_sources(tuple(paths), config.source.suffixes)
+        sources = find_sources(tuple(config.source_paths), config.source.suffixes)
     except SourceError:
         # the stage that reads them says what is wrong
-        return False
-    n_bytes = sum(
-        s.size * (PACKED_BYTES if s.name.lower().endswith(PACKED) else 1) for s in sources
-    )
-    return n_bytes <= SMALL_BYTES and _count_stored_rows(config) <= SMALL_ROWS
+        return []
+    return [(s, s.size * (PACKED_BYTES if s.name.lower().endswith(PACKED) else 1)) for s in sources]
 
 
 def _count_stored_rows(config: PipelineConfig) -> int:

@@ -16,7 +16,7 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.objects.addresses import StoreAccess
 from pmflib_tasks.prefect_runs import show_entry
-from pmflib_tasks.stage_events import note_artefact
+from pmflib_tasks.stage_events import note_artefact, note_workers
 from pmflib_tasks.stage_runs import Stage
 
 P = ParamSpec("P")
@@ -51,7 +51,8 @@ def open_workers(
         address = address or stack.enter_context(workers.use_workers(config.cluster))
         client = stack.enter_context(clients.open_client(address, config.cluster))
         clients.check_workers(client, StoreAccess(open_store(config).address))
-        yield client, clients.find_memory(client, config.cluster.memory_limit)
+        with clients.measure_workers(client, note_workers):
+            yield client, clients.find_memory(client, config.cluster.memory_limit)
 
 
 @contextmanager

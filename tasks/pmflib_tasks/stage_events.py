@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from pmflib.core.events import send_event
+from pmflib.core.process_usage import ProcessUsage
 from pmflib.store.artefacts import Entry
 
 
@@ -30,6 +31,8 @@ class StageRun:
         Whether it has ended.
     error
         The error by which it has ended, if any.
+    client, workers
+        What this process has used for it, and each of the processes of its workers, once it has ended.
     """
 
     stage: str
@@ -37,6 +40,8 @@ class StageRun:
     made: list[Entry] = field(default_factory=list)
     is_over: bool = False
     error: BaseException | None = None
+    client: ProcessUsage = field(default_factory=ProcessUsage)
+    workers: list[ProcessUsage] = field(default_factory=list)
 
 
 _under_way: ContextVar[StageRun | None] = ContextVar("_under_way", default=None)
@@ -48,6 +53,7 @@ def follow_stage(stage: str) -> Iterator[None]:
     run = StageRun(stage)
     token = _under_way.set(run)
     send_event(run)
+    before = ProcessUsage.begin()
     try:
         yield
     except BaseException as error:
@@ -55,8 +61,15 @@ def follow_stage(stage: str) -> Iterator[None]:
         raise
     finally:
         _under_way.reset(token)
+        run.client = ProcessUsage.read().since(before)
         run.is_over = True
         send_event(run)
+
+
+def note_workers(used: Iterable[ProcessUsage]) -> None:
+    """Note what workers have used for the stage under way, if any."""
+    if (run := _under_way.get()) is not None:
+        run.workers += used
 
 
 def note_artefact(entry: Entry) -> None:

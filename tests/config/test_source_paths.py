@@ -5,6 +5,7 @@ import pytest
 from pmflib.config import load_config
 from pmflib.config.data_sections import DATA_SUFFIXES
 from pmflib.config.source_paths import (
+    check_output,
     escape_text,
     make_absolute,
     split_wildcards,
@@ -122,3 +123,30 @@ def test_load_config__refuses_a_source_that_contains_the_store(tmp_path):
     file = write_config(tmp_path / "demo", ".")
     with pytest.raises(ConfigError, match=r"contains the store .*a folder of its own"):
         load_config(file)
+
+
+@pytest.mark.parametrize(
+    ("path", "output", "is_refused"),
+    [
+        ("logs", "logs/scores.csv", True),
+        ("logs", "logs/deep/scores.parquet", True),
+        ("logs", "logs/scores", True),
+        ("logs", "logs/_scores/night.csv", False),
+        ("logs", "scores.csv", False),
+        ("logs/*.csv", "logs/scores.csv", True),
+        ("logs/*.csv", "logs/scores.parquet", False),
+        ("logs/*.csv", "logs/scores", False),
+        ("logs/log.csv", "logs/log.csv", True),
+        ("logs/log.csv", "logs/scores.csv", False),
+        ("logs/log.csv", "logs/../logs/log.csv", True),
+    ],
+)
+def test_check_output__refuses_what_the_next_reading_takes_for_data(
+    projects, monkeypatch, path, output, is_refused
+):
+    monkeypatch.chdir(projects / ODD)
+    if not is_refused:
+        check_output([path], output, DATA_SUFFIXES)
+        return
+    with pytest.raises(ConfigError, match=r"is among the raw files of .*name an output elsewhere"):
+        check_output([path], output, DATA_SUFFIXES)

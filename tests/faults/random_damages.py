@@ -123,10 +123,17 @@ class Home:
         """The store as it was."""
         return self.folder / "kept"
 
-    def restore(self) -> None:
-        """Put the store back to what it was."""
-        shutil.rmtree(self.store, ignore_errors=True)
-        shutil.copytree(self.kept, self.store, symlinks=True)
+    def restore(self, inner: Path = Path()) -> None:
+        """Put the store, or one file or folder of it, back to what it was."""
+        damaged, whole = self.store / inner, self.kept / inner
+        if damaged.is_dir() and not damaged.is_symlink():
+            shutil.rmtree(damaged)
+        else:
+            damaged.unlink(missing_ok=True)
+        if whole.is_dir():
+            shutil.copytree(whole, damaged, symlinks=True)
+        else:
+            shutil.copy2(whole, damaged)
 
     def verify(self) -> tuple[int, str]:
         """What `pmf verify` says."""
@@ -298,14 +305,15 @@ class Outcome:
     kind, location, damage
         What was damaged, and how.
     is_named, changes
-        Whether `pmf verify` names it; and whether an answer or the next run is another, where it does not.
+        Whether `pmf verify` names it; and whether an answer or the next run is another, where it does not: None where
+        that was not looked into.
     """
 
     kind: str
     location: str
     damage: str
     is_named: bool
-    changes: bool
+    changes: bool | None
 
     @property
     def verdict(self) -> str:
@@ -313,7 +321,9 @@ class Outcome:
         return "named" if self.is_named else "UNSEEN" if self.changes else "without effect"
 
 
-def damage_stores(folder: Path, n_damages: int, seed: int) -> list[Outcome]:
+def damage_stores(
+    folder: Path, n_damages: int, seed: int, *, follows: bool = True
+) -> list[Outcome]:
     """Make the stores, and damage them: a kind of file after the other, until there are as many damages.
 
     Parameters
@@ -322,6 +332,8 @@ def damage_stores(folder: Path, n_damages: int, seed: int) -> list[Outcome]:
         Empty folder.
     n_damages, seed
         How many, and how they are drawn.
+    follows
+        Whether the next run is made where a damage is not named, which takes seconds.
     """
     # children that are forked have it all in memory
     import pmflib_flows.cli
@@ -335,19 +347,24 @@ def damage_stores(folder: Path, n_damages: int, seed: int) -> list[Outcome]:
         home.restore()
         code, said = home.verify()
         assert code == 0, said
-        expected[home.command] = home.follow()
+        if follows:
+            expected[home.command] = home.follow()
+            home.restore()
         plan += [(home, kind, found) for kind, found in list_subjects(home.kept).items()]
     outcomes = []
     for number in range(n_damages):
         home, kind, found = plan[number % len(plan)]
-        home.restore()
         inner = found[int(rng.integers(len(found)))]
         ways = FOLDER_DAMAGES if (home.store / inner).is_dir() else FILE_DAMAGES
         damage = ways[int(rng.integers(len(ways)))]
         damage(home.store / inner, rng)
         code, said = home.verify()
         is_named = code != 0 and inner.parts[0] in said
-        changes = not is_named and home.follow() != expected[home.command]
+        changes = None
+        if follows:
+            changes = not is_named and home.follow() != expected[home.command]
+        # what is verified is only read, and the next run writes in all places
+        home.restore(inner if is_named or not follows else Path())
         outcomes.append(Outcome(kind, inner.as_posix(), damage.__name__, is_named, changes))
     return outcomes
 

@@ -62,6 +62,25 @@ def test_bivariate_residuals__p_values_are_uniform_where_nothing_depends():
     assert 0.4 < np.mean(values) < 0.6
 
 
+@pytest.mark.parametrize("copied", [0.0, 0.3])
+def test_bivariate_residuals__levels_that_a_state_hardly_ever_has_hide_nothing(copied):
+    """Pseudo-counts hold their probabilities above 0: all p-values were next to 1, that of a dependent pair too."""
+    rng = np.random.default_rng(0)
+    chances = np.array([[0.5, 0.5, 0, 0, 0], [0, 0.3, 0.4, 0.3, 0], [0, 0, 0, 0.5, 0.5]])
+    states = rng.choice(3, 1500, p=[0.3, 0.3, 0.4])
+    ends = chances.cumsum(axis=1)[states][:, None, :-1]
+    codes = (rng.random((1500, 6, 1)) > ends).sum(axis=2)
+    codes[:, 1] = np.where(rng.random(1500) < copied, codes[:, 0], codes[:, 1])
+    schema = pmf.Schema.from_cardinalities([5] * 6)
+    model = pmf.fit_em(codes, rank=3, schema=schema, dependence="none", pseudo_count=1.0).model
+    found = pmf.bivariate_residuals(model, codes)
+    if copied:
+        assert found.pairs[0].variables == ("v0", "v1")
+        assert found.pairs[0].adjusted < 1e-6
+    else:
+        assert 0.2 < np.median([each.p_value for each in found.pairs]) < 0.8
+
+
 def test_bivariate_residuals__rows_without_one_of_the_two_say_nothing_of_them():
     codes, result = draw(2000, copied=0.1)
     found = pmf.bivariate_residuals(result.model, codes)

@@ -26,24 +26,27 @@ def test_grid_has_the_moments_of_a_normal() -> None:
         np.testing.assert_allclose((points.T * weights) @ points, np.eye(n_traits), atol=0.02)
 
 
-def test_derivatives_of_a_logit_are_those_of_its_likelihood() -> None:
+@pytest.mark.parametrize("nominal", [(), (0,)])
+def test_derivatives_of_a_logit_are_those_of_its_likelihood(nominal: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
-    expanded, mass = rng.normal(size=(3, 5, 4)), rng.uniform(0, 9, (3, 5))
-    totals, at = mass.sum(axis=0), rng.normal(size=4)
+    design = ItemDesign(make_schema([3], nominal), 2).open_variable(0)
+    expanded = design.expand()
+    mass = rng.uniform(0, 9, expanded.shape[:2])
+    totals, at = mass.sum(axis=0), rng.normal(size=expanded.shape[2])
 
     def score(coefficients: FloatArray) -> tuple[float, FloatArray]:
         sizes = np.exp(np.einsum("lqp,p->lq", expanded, coefficients))
         chances = sizes / sizes.sum(axis=0)
         return float((mass * np.log(chances)).sum()), chances
 
-    slopes, curvature = derive_logit(expanded, mass, totals, score(at)[1])
-    steps = 1e-5 * np.eye(4)
+    slopes, curvature = derive_logit(design, mass, totals, score(at)[1])
+    steps = 1e-5 * np.eye(at.size)
     numeric = [(score(at + step)[0] - score(at - step)[0]) / 2e-5 for step in steps]
     np.testing.assert_allclose(slopes, numeric, rtol=1e-5)
     second = [
         (
-            derive_logit(expanded, mass, totals, score(at - step)[1])[0]
-            - derive_logit(expanded, mass, totals, score(at + step)[1])[0]
+            derive_logit(design, mass, totals, score(at - step)[1])[0]
+            - derive_logit(design, mass, totals, score(at + step)[1])[0]
         )
         / 2e-5
         for step in steps

@@ -49,6 +49,12 @@ def test_crowd__configuration_is_written_once_and_then_used_as_it_is(call, tmp_p
     assert file.read_text() == edited
 
 
+def test_crowd__configuration_in_place_of_labels_is_refused(call, tmp_path):
+    code, err = call("nights/pipeline.toml")
+    assert (code, "pmf crowd --output 'nights'" in err) == (2, True)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.csv"]
+
+
 def test_crowd__encoding_and_delimiter_are_found_out(call, tmp_path):
     rows = "task;worker;label\n" + "1;Jürgen;süß\n2;Jürgen;böse\n" * 20
     (tmp_path / "a.csv").write_bytes(rows.encode("latin-1"))
@@ -125,3 +131,14 @@ def test_crowd__one_file_has_its_folder_beside_it(call, tmp_path):
     code, said = call("--output", "found.csv", "--on-repeated", "error")
     assert code == 2
     assert "--on-repeated is 'error', but schema.on_duplicate" in said
+
+
+def test_crowd__files_beside_the_labels_are_found_from_the_folder_of_the_configuration(
+    call, tmp_path
+):
+    assert call("a.csv", "--classifier", "said.parquet", "--known", "gold.csv") == (0, "")
+    crowd = load_config(tmp_path / "crowd" / "pipeline.toml").crowd
+    assert (crowd.classifier, crowd.known) == ("../said.parquet", "../gold.csv")
+    assert call("--classifier", "said.parquet") == (0, "")
+    code, err = call("--classifier", "other.parquet")
+    assert (code, "--classifier is" in err) == (2, True)

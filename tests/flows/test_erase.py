@@ -180,3 +180,68 @@ def test_erase__refuses_what_it_cannot_do(nights, call, tmp_path):  # noqa: F811
     pipeline.configure(source={"path": "log", "layout": "wide"}, **OPTIONS)
     code, _, err = call("erase", pipeline.path, "--sample", "u1")
     assert (code, "no identifiers" in err) == (2, True)
+
+
+def test_erase__names_what_was_written_outside_and_lines_of_others_that_mention_them(
+    nights,  # noqa: F811
+    call,  # noqa: F811
+    tmp_path,
+):
+    pipeline = nights(4, **OPTIONS)
+    deliver(pipeline, "0.csv", draw_ratings(40, 4), range(40))
+    spoil(pipeline.log / "0.csv", "u-person-005-x")
+    gone, other = "u-person-005-x", "u-person-009-x"
+    with (pipeline.log / "0.csv").open("a") as file:
+        file.write(f"{other},as {gone} said,1,1\n")
+    pipeline.run()
+    outputs = {"report": tmp_path / "r.html", "quarantine": tmp_path / "q.csv"}
+    for command, output in outputs.items():
+        assert call(command, pipeline.path, "--output", output)[0] == 0
+    code, found, err = call("erase", pipeline.path, "--find", "--sample", gone, "--json")
+    assert code == 0, err
+    before = json.loads(found)
+    # rows of one who is yet to be erased, and that of another
+    assert sum(other in each["text"] for each in before if "quarantine" in each["place"]) == 1
+    assert {each["place"] for each in before} >= {"quarantine, 0.csv", str(outputs["quarantine"])}
+    assert not (pipeline.store.root / "erasures.json").exists()
+    code, made, err = call("erase", pipeline.path, "--sample", gone, "--json")
+    assert code == 0, err
+    certificate = json.loads(made)
+    assert certificate["mentions_in_store"] == 1
+    outside = {each["kind"]: each for each in certificate["written_outside"]}
+    assert {kind: each["path"] for kind, each in outside.items()} == {
+        kind: str(path) for kind, path in outputs.items()
+    }
+    assert {each["state"] for each in outside.values()} == {"as written"}
+    assert outside["quarantine"]["mentions"] > 1
+    assert call("verify", pipeline.path)[0] == 0
+    # somebody deletes one: the next certificate says so
+    outputs["quarantine"].unlink()
+    text = " ".join(call("erase", pipeline.path, "--sample", "u-person-006-x")[1].split())
+    assert "quarantine, " in text
+    assert ", gone" in text
+    assert "Free text of others was searched: 0 lines" in text
+    found = json.loads(call("erase", pipeline.path, "--find", "--sample", gone, "--json")[1])
+    # the page shows the row as well
+    assert {each["place"] for each in found} == {"quarantine, 0.csv", str(outputs["report"])}
+
+
+def test_erase__that_goes_on_without_the_identifiers_says_that_texts_were_not_searched(
+    nights,  # noqa: F811
+    call,  # noqa: F811
+    monkeypatch,
+):
+    pipeline = nights(3, **OPTIONS)
+    deliver(pipeline, "0.csv", draw_ratings(30, 3), range(30))
+    pipeline.run()
+    with monkeypatch.context() as patch:
+
+        def stop(*arguments):
+            raise KeyboardInterrupt
+
+        patch.setattr("pmflib.operations.erasure.removal.find_holdings", stop)
+        assert call("erase", pipeline.path, "--sample", "u-person-005-x")[0] == 130
+    code, text, err = call("erase", pipeline.path)
+    assert code == 0, err
+    assert "was not searched: this call was not given all identifiers" in " ".join(text.split())
+    assert call("erase", pipeline.path, "--find")[0] == 2

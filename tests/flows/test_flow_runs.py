@@ -18,6 +18,7 @@ from prefect.client.schemas.filters import (
     LogFilterFlowRunId,
 )
 from prefect.logging.handlers import APILogWorker
+from prefect.states import Scheduled
 
 from pmflib.core.errors import ConfigError, QualityError
 from pmflib.store.artefacts import Store
@@ -25,6 +26,7 @@ from pmflib.store.run_records import list_records
 from pmflib_flows import etl as flows_etl
 from pmflib_flows.crowd import crowd_flow
 from pmflib_flows.etl import etl, fit_flow, ingest_flow, marginals_flow
+from pmflib_flows.scheduled_runs import name_scheduled_runs
 from pmflib_flows.score import score_flow
 from tests.pipelines import as_wide, draw_codes, make_schema
 from tests.prefect_server import serve_prefect, wait_until
@@ -225,3 +227,25 @@ def test_flow__every_stage_is_a_task(ran):
     stages = {"ingest", "count", "fit", "refine", "evaluate", "publish"}
     assert {task.name.split("-")[0] for task in tasks} >= stages
     assert {task.run_count for task in tasks} == {1}
+
+
+def test_name_scheduled_runs__after_deployment_pipeline_and_time(api, home):
+    with get_client(sync_client=True) as client:
+        flow_id = client.create_flow_from_name("etl")
+        runs = {}
+        for name, tags, config in (
+            ("nightly", ["pmf"], "nightly.toml"),
+            ("weekly", ["pmf"], "broken.toml"),
+            ("other", [], "nightly.toml"),
+        ):
+            deployment = client.create_deployment(
+                flow_id, name, tags=tags, parameters={"config": str(home / config)}
+            )
+            runs[name] = client.create_flow_run_from_deployment(
+                deployment, state=Scheduled(scheduled_time=datetime(2100, 1, 2, 3, 4, tzinfo=UTC))
+            )
+        expected = ["nightly-Nightly 2-2100-01-02-0304", "weekly-broken-2100-01-02-0304"]
+        assert name_scheduled_runs(client) == expected
+        assert name_scheduled_runs(client) == expected
+        names = {name: client.read_flow_run(run.id).name for name, run in runs.items()}
+    assert names == {"nightly": expected[0], "weekly": expected[1], "other": runs["other"].name}

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.stats
 
 import pmflib as pmf
 from pmflib.config import QualityConfig
@@ -187,6 +188,23 @@ def test_measure_dependence__is_the_mutual_information_of_samples_as_before_and_
     assert measure_dependence(schema, np.zeros_like(new), reference) is None
 
 
+def test_measure_dependence__of_pairs_that_hardly_anybody_has_is_not_chance():
+    schema = make_schema(*[5] * 12)
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 5, (800, 12))
+    codes[rng.random(codes.shape) < 0.7] = -1
+    reference, new = (
+        count_pairs(part, schema, n_folds=2).tables.sum(axis=0)
+        for part in (codes[:600], codes[600:])
+    )
+    found = measure_dependence(schema, new, reference)
+    assert found is not None
+    # answers are independent; two samples in a cell, as they are, would say that they exclude each other: -0.2 nats
+    assert abs(found) < 0.05
+    nobody = measure_dependence(schema, new, np.zeros_like(reference))
+    assert nobody == pytest.approx(0, abs=1e-12)
+
+
 def test_control_discoveries__holds_the_rate_over_all_families():
     rng = np.random.default_rng(0)
     files = [
@@ -202,6 +220,24 @@ def test_control_discoveries__holds_the_rate_over_all_families():
         r[t.comparison.tested].all()
         for t, r in zip(tests, control_discoveries(tests, 0.03), strict=True)
     )
+
+
+def test_control_discoveries__rejects_what_the_published_procedure_does():
+    rng = np.random.default_rng(1)
+    file = FileAccount("a", "a", Account(999, 999), rng.multinomial(99, np.full(24, 1 / 24)))
+    data = LiveData([file], file.level_counts[None])
+    tests = find_file_drift(SCALE, "long", data, [FileChange(file)])
+    for each in tests:
+        each.comparison.p_value[:] = np.round(
+            rng.uniform(size=each.comparison.p_value.size) ** 4, 3
+        )
+    tested = np.concatenate([each.comparison.tested for each in tests])
+    p_values = np.concatenate([each.comparison.p_value for each in tests])[tested]
+    for rate in (0.01, 0.05, 0.2):
+        found = np.concatenate(control_discoveries(tests, rate))
+        expected = scipy.stats.false_discovery_control(p_values) <= rate
+        np.testing.assert_array_equal(found[tested], expected)
+        assert not found[~tested].any()
 
 
 def test_list_families__unanswered_rows_of_wide_files_are_a_level():

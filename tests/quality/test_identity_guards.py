@@ -78,6 +78,15 @@ def test_check_night__answers_that_do_not_agree_with_what_is_stored():
     assert find(replace(night, repeated=9, agreeing=0), history) == {}
 
 
+def test_check_night__of_few_answers_given_again_what_chance_varies_by_is_counted_once():
+    shares = [(11, 11), (13, 13), (20, 20), (22, 19), (15, 14), (29, 25), (15, 14), (16, 15)]
+    history = [Night(100, 50, 500, repeated, agreeing) for repeated, agreeing in shares]
+    night = Night(100, 50, 500, 25, 7)
+    assert find(night, history) == {"agreement": "stop"}
+    for usual in history:
+        assert find(usual, history) == {}
+
+
 def test_check_night__pairs_that_do_not_hang_together_as_they_did():
     history = draw_history()
     assert find(replace(history[-1], dependence=-0.05), history) == {"joint_agreement": "stop"}

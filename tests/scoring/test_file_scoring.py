@@ -314,6 +314,21 @@ def test_score_file__goes_on_where_it_stopped(suffix, codes, tmp_path, monkeypat
         assert again | {"output": "", "quarantine": ""} == whole | {"output": "", "quarantine": ""}
 
 
+def test_score_file__refuses_to_write_among_the_files_that_it_reads(codes, tmp_path):
+    (tmp_path / "log").mkdir()
+    log = write_log(tmp_path / "log" / "log.csv", codes[:10])
+    before = log.read_bytes()
+    for data, output in ((log, log), (log.parent, log.with_name("scores.csv"))):
+        with pytest.raises(ConfigError, match="is among the raw files"):
+            pmf.score_file(MODEL, data, output, reference=REFERENCE)
+    assert [*log.parent.iterdir()] == [log]
+    assert log.read_bytes() == before
+    assert (
+        pmf.score_file(MODEL, log, log.with_name("scores.csv"), reference=REFERENCE)["samples"]
+        == 10
+    )
+
+
 def test_score_file__done_once(codes, tmp_path, monkeypatch):
     log = write_log(tmp_path / "log.csv", codes)
     for name in ("folder", "one.parquet", "one.csv"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pmflib.core.errors import StoreError
-from pmflib.store import leases
+from pmflib.store import leases, packs
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import UPLOAD_SECONDS, drop_unused, find_local_path, name_for_workers
 from pmflib.store.checkpoints import gather_in, hand_in, load_arrays, save_arrays
@@ -22,7 +22,7 @@ from pmflib.store.objects.local_folder import mark_draft
 from pmflib.store.run_records import RunRecord, append_record, find_live, find_record, list_records
 from pmflib.store.sample_blocks import BlockReference
 from pmflib.store.zarr_arrays import open_group, read_array_rows, read_arrays, write_arrays
-from tests.object_store import forget_cache, read_bucket
+from tests.object_store import forget_cache, read_bucket, replace_packed
 
 VALUES = np.arange(30_000).reshape(-1, 3)
 MODEL, OTHER = (Reference("model", digit * 64, digit * 64) for digit in "12")
@@ -61,7 +61,7 @@ def test_build__same_entry_as_on_a_disk(address, tmp_path, monkeypatch):
     assert read_bucket(address) == published
     forget_cache(monkeypatch, tmp_path / "elsewhere")
     folder = Store(address).locate(entry.reference)
-    assert [path.name for path in folder.iterdir()] == [".digests"]
+    assert {path.name for path in folder.iterdir()} == {".digests", "facts.json", "arrays"}
     arrays, attributes = read_arrays(folder / "arrays")
     assert np.array_equal(arrays["x"], VALUES)
     assert attributes == {"kind": "test"}
@@ -70,6 +70,7 @@ def test_build__same_entry_as_on_a_disk(address, tmp_path, monkeypatch):
 
 
 def test_build__cut_off_before_the_list_is_not_there(address, monkeypatch, tmp_path):
+    monkeypatch.setattr(packs, "PACK_BYTES", 0)
     there, put = Store(address), Bucket.put
 
     def fail(self, name, content):
@@ -108,11 +109,17 @@ def read(store, reference):
 
 @pytest.mark.parametrize("name", ["facts.json", "arrays/zarr.json", "arrays/x/c/0/0", ".digests"])
 @pytest.mark.parametrize("content", [None, b"damaged"])
-def test_read__damaged_objects_are_refused(address, monkeypatch, tmp_path, name, content):
+@pytest.mark.parametrize("pack_bytes", [0, packs.PACK_BYTES])
+def test_read__damaged_objects_are_refused(
+    address, monkeypatch, tmp_path, name, content, pack_bytes
+):
+    monkeypatch.setattr(packs, "PACK_BYTES", pack_bytes)
     there = Store(address)
     entry = build(there)
     object_name = f"{entry.reference.path}/{name}"
-    if content is None:
+    if pack_bytes and name != ".digests":
+        replace_packed(there.objects, entry.reference.path, name, content)
+    elif content is None:
         there.objects.delete([object_name])
     else:
         there.objects.put(object_name, content)
@@ -156,11 +163,32 @@ def test_read_rows__artefact_that_is_dropped_meanwhile(address, monkeypatch):
 
 
 def test_read_ranges__fetches_no_more(address, monkeypatch, tmp_path):
+    monkeypatch.setattr(packs, "PACK_BYTES", 0)
     entry = build(Store(address))
     forget_cache(monkeypatch, tmp_path / "elsewhere")
     file = Store(address).locate(entry.reference) / "facts.json"
     assert read_ranges(file, [(1, 4), (0, 1)]) == [b'"a"', b"{"]
     assert not file.exists()
+
+
+def test_pack__cut_off_anywhere_is_seen(address, monkeypatch, tmp_path):
+    there = Store(address)
+    entry = build(there)
+    listed = f"{entry.reference.path}/.digests"
+    whole = there.objects.read(listed)[0]
+    for number, stop in enumerate([1, whole.index(b"\0"), len(whole) // 2, len(whole) - 1]):
+        there.objects.put(listed, whole[:stop])
+        forget_cache(monkeypatch, tmp_path / f"machine {number}")
+        with pytest.raises(StoreError):
+            read(Store(address), entry.reference)
+    there.objects.put(listed, whole)
+    assert read(Store(address), entry.reference)[0] == b'{"a": 1}'
+
+
+def test_choose_packed__the_smallest_as_long_as_there_is_room():
+    sizes = {"large": packs.PACK_BYTES + 1, "b": packs.PACK_BYTES - 5, "a": 5, "c": 0}
+    assert packs.choose_packed(sizes) == ["a", "b", "c"]
+    assert packs.choose_packed({**sizes, "d": 1}) == ["a", "c", "d"]
 
 
 def test_find_local_path__of_another_machine(address, monkeypatch, tmp_path):
@@ -279,9 +307,9 @@ def test_find_live__hint_that_lags_behind(address, hint):
     there = Store(address)
     for live in (MODEL, MODEL, OTHER):
         append_record(there, "p", replace(RUN, live=live))
-    there.objects.delete(["runs/p/last"])
+    there.objects.delete(["histories/p"])
     if hint is not None:
-        there.objects.put("runs/p/last", hint)
+        there.objects.put("histories/p", hint)
     assert find_live(there, "p") == OTHER
     assert append_record(there, "p", RUN).number == 4
 

@@ -48,7 +48,9 @@ def list_files(store, *folders):
         path.relative_to(store.root).as_posix(): path.read_bytes()
         for path in sorted(store.root.rglob("*"))
         if path.is_file()
-        and not path.relative_to(store.root).as_posix().startswith(("leases/", "runs/@gc"))
+        and not path.relative_to(store.root)
+        .as_posix()
+        .startswith(("leases/", "runs/@gc", "histories/@gc"))
     }
 
 

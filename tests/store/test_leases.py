@@ -86,10 +86,10 @@ def test_list_leases__damaged_lease_counts_by_its_age(store, content):
     (lease,) = list_leases(store.objects)
     assert (lease.name, lease.holder, lease.purpose) == (name, "a" * 32, "")
     assert lease.is_alive
-    drop_leases(store.objects)
+    drop_leases(store.objects, list_leases(store.objects))
     assert len(list_leases(store.objects)) == 1
     age(store.root / "leases" / name, LEASE_SECONDS)
-    drop_leases(store.objects)
+    drop_leases(store.objects, list_leases(store.objects))
     assert [path.name for path in (store.root / "leases").iterdir()] == ["notes"]
 
 
@@ -168,7 +168,7 @@ def test_drop_leases__of_processes_that_were_killed_here_are_dropped_at_once(sto
         alive = [lease.purpose for lease in list_leases(store.objects) if lease.is_alive]
         assert alive == ["own"]
         with pytest.warns(StoreWarning, match="killed are dropped: first run.*; second run"):
-            drop_leases(store.objects)
+            drop_leases(store.objects, list_leases(store.objects))
         assert [lease.purpose for lease in list_leases(store.objects)] == ["own"]
     zombie.wait(60)
 

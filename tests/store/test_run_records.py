@@ -46,6 +46,7 @@ def test_append_record__numbers_the_runs_of_each_pipeline(store):
 def test_append_record__never_replaces_the_record_of_another_run(store, monkeypatch):
     append_record(store, "p", RUN)
     monkeypatch.setattr("pmflib.store.run_records.list_numbers", lambda store, name: [])
+    monkeypatch.setattr("pmflib.store.run_records.read_last_number", lambda store, name: None)
     assert append_record(store, "p", replace(RUN, reason="at the same time")).number == 2
     monkeypatch.undo()
     assert [record.reason for record in list_records(store, "p")] == ["better", "at the same time"]

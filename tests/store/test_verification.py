@@ -8,6 +8,7 @@ import pytest
 from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import LIST_FILE
+from pmflib.store.exports import remember_export
 from pmflib.store.file_digests import digest_file, seal, unseal, write_fingerprint
 from pmflib.store.leases import hold_lease
 from pmflib.store.objects.local_folder import mark_draft
@@ -168,6 +169,35 @@ def test_verify_store__entry_of_another_content(store, stages):
     ]
 
 
+def test_verify_store__newest_records_and_whole_histories_are_missed(store):
+    folder, missing = store.root / "runs" / "p", [f"runs/p/00000{n}.json" for n in (1, 2)]
+    (folder / "000002.json").unlink()
+    assert list_damages(store) == [("missing record", missing[1])]
+    # its number is not given again: the hole stays until somebody says that the record is lost
+    assert append_record(store, "p", RUN).number == 3
+    assert list_damages(store) == [("missing record", missing[1])]
+    (folder / "000002.lost").write_text("")
+    assert list_damages(store) == []
+    for gone in (folder, folder.parent):
+        shutil.rmtree(gone, ignore_errors=True)
+        assert ("missing record", missing[0]) in list_damages(store)
+        assert ("missing record", missing[1]) in list_damages(store)
+    store.objects.put("histories/p", b"x")
+    assert list_damages(store) == [("damaged count", "histories/p")]
+    store.objects.delete(["histories/p"])
+    assert list_damages(store) == []
+
+
+def test_verify_store__what_is_remembered_of_files_outside(store, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("a page")
+    remember_export(store, "report", page, [page])
+    assert list_damages(store) == []
+    (path,) = (store.root / "exports").iterdir()
+    path.write_text(path.read_text().replace("page.html", "else.html"))
+    assert list_damages(store) == [("damaged export", f"exports/{path.name}")]
+
+
 def test_verify_store__records(store):
     folder = store.root / "runs" / "p"
     whole = (folder / "000001.json").read_text()
@@ -178,7 +208,10 @@ def test_verify_store__records(store):
     (folder / "000001.lost").write_text("")
     assert list_damages(store) == []
     (folder / "000002.json").rename(folder / "000001.json")
-    assert list_damages(store) == [("damaged record", "runs/p/000001.json")]
+    assert list_damages(store) == [
+        ("damaged record", "runs/p/000001.json"),
+        ("missing record", "runs/p/000002.json"),
+    ]
     (folder / "000001.json").rename(folder / "000001.lost")
     (folder / "000002.lost").write_text("")
     assert list_damages(store) == []

@@ -13,6 +13,7 @@ import typer
 
 from pmflib.core.errors import ConfigError
 from pmflib.core.methods import CROWD_METHODS, select_methods
+from pmflib_flows.commands.crowd_tags import label_tags
 from pmflib_flows.console import (
     AsJson,
     load_pipeline,
@@ -39,13 +40,14 @@ OPTIONS = {
     "crowd.classes": "--classes",
     "crowd.ordinal": "--ordinal/--nominal",
     "crowd.known": "--known",
+    "crowd.classifier": "--classifier",
     "schema_.on_duplicate": "--on-repeated",
     "seed": "--seed",
 }
 """Option of the command for each of the configuration."""
 
 
-PATHS = ("source.path", "crowd.known")
+PATHS = ("source.path", "crowd.known", "crowd.classifier")
 """Options that are paths: in the configuration they start from its folder."""
 
 
@@ -109,6 +111,13 @@ def crowd(
             show_default="none",
         ),
     ] = None,
+    classifier: Annotated[
+        str | None,
+        typer.Option(
+            help="File of class probabilities of a model, Parquet or CSV: the column for tasks, and one a class.",
+            show_default="none",
+        ),
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -144,6 +153,13 @@ def crowd(
     columns: Annotated[
         str | None, typer.Option(help="Names of the columns of files without a header: a,b,c.")
     ] = None,
+    tags: Annotated[
+        bool,
+        typer.Option(
+            "--tags",
+            help="A task has several labels: a row for each tag that a worker gave. In one go, without a pipeline.",
+        ),
+    ] = False,
     accept_quality: Annotated[
         bool,
         typer.Option(
@@ -160,6 +176,12 @@ def crowd(
     """
     from pmflib.config.source_paths import make_absolute
 
+    if path is not None and path.endswith(".toml"):
+        folder = Path(path).parent
+        raise ConfigError(
+            f"PATH is {path!r}, a configuration; give a log of labels, or leave it out and name the folder that "
+            f"holds the configuration: pmf crowd --output {str(folder)!r}"
+        )
     given: dict[str, Any] = {
         "source.path": None if path is None else make_absolute(path),
         "source.sample": task,
@@ -169,6 +191,7 @@ def crowd(
         "source.encoding": encoding,
         "source.columns": None if columns is None else tuple(columns.split(",")),
         "crowd.known": None if known is None else make_absolute(known),
+        "crowd.classifier": None if classifier is None else make_absolute(classifier),
         "crowd.ordinal": ordinal,
         "crowd.method": method,
         "crowd.em": em,
@@ -177,6 +200,12 @@ def crowd(
         "seed": seed,
     }
     given = {field: value for field, value in given.items() if value is not None}
+    if tags:
+        if accept_quality:
+            raise ConfigError("--tags has no guards, and no use for --accept-quality; leave it out")
+        source = {"layout": "long", **COLUMNS, **_take(given, "source")}
+        label_tags(given, source, output, OPTIONS, as_json)
+        return
     from pmflib.store.table_files import SUFFIXES
 
     folder = output.with_suffix("") if output.suffix.lower() in SUFFIXES else output
@@ -190,11 +219,16 @@ def crowd(
                 out.print(f"review: {note}")
     from pmflib.crowd.pipeline.summaries import KnownSummary, LabelSummary
     from pmflib.store.caches import find_local_path
+    from pmflib.store.exports import remember_export
     from pmflib_flows.crowd import crowd_flow
+    from pmflib_tasks.stage import open_store
 
     with progress_shown(as_json):
         facts = crowd_flow(str(file), accept_quality=accept_quality)
     written = hand_over(find_local_path(facts["path"]), output, folder)
+    paths = sorted(written.glob("*.parquet")) if written.is_dir() else [written]
+    store = open_store(load_pipeline(file))
+    remember_export(store, "labels", output, [*paths, folder / "workers.parquet"])
     if as_json:
         print_json(facts)
         return
@@ -224,8 +258,9 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
         )
     source = make_source({"layout": "long", **COLUMNS, **_take(given, "source")})
     crowd = make_crowd(_take(given, "crowd"))
-    if crowd.known is not None:
-        crowd = crowd.model_copy(update={"known": relate_path(crowd.known, file.parent)})
+    beside = {"known": crowd.known, "classifier": crowd.classifier}
+    related = {key: relate_path(each, file.parent) for key, each in beside.items() if each}
+    crowd = crowd.model_copy(update=related)
     # columns are named by the user, or have their usual names: nothing is to be found out about a header
     known = {*_take(given, "source"), "columns", "decimal"}
     source, notes = sniff_source(find_sources(source.path), source, known)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pmflib.core.errors import ConfigError
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
+
+if TYPE_CHECKING:
+    from pmflib.store.artefacts import Store
 
 
 def erase(
@@ -34,6 +37,13 @@ def erase(
             "--forget", help="Take them off the list of erased samples: raw rows are read again."
         ),
     ] = False,
+    find: Annotated[
+        bool,
+        typer.Option(
+            "--find",
+            help="Erase nothing: list the lines in quarantine, on pages and in files outside that mention them.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Take samples, tasks or workers out of all that the store holds, and keep them out.
@@ -56,6 +66,11 @@ def erase(
     of_labels = [*(task or []), *(worker or [])]
     if samples and of_labels:
         raise ConfigError("--sample and --file go without --task and --worker: one store, one log")
+    if find and forget:
+        raise ConfigError("--find and --forget are two things to do; give one of them")
+    if find:
+        _find(store, [*samples, *of_labels], as_json)
+        return
     if forget:
         samples += of_labels
         n_known = removal.forget(store, samples)
@@ -74,6 +89,22 @@ def erase(
         print_json(asdict(certificate))
     else:
         show_certificate(certificate, str(config))
+
+
+def _find(store: Store, identifiers: list[str], as_json: bool) -> None:
+    """List the lines that mention some identifiers."""
+    from pmflib.operations.erasure.mentions import find_mentions
+    from pmflib_flows.erasure_tables import show_mentions
+
+    if not any(each.strip() for each in identifiers):
+        raise ConfigError(
+            "nothing to find; give --sample or --file, of a label log --task or --worker"
+        )
+    found = find_mentions(store, identifiers)
+    if as_json:
+        print_json([asdict(each) for each in found])
+    else:
+        show_mentions(found)
 
 
 def _read_lines(path: Path) -> list[str]:

@@ -34,7 +34,7 @@ def impute(
     as_json: AsJson = False,
 ) -> None:
     """Fill what is missing with draws from the live model: every row once for each draw, as Parquet."""
-    from pmflib.config.source_paths import make_absolute
+    from pmflib.config.source_paths import check_output, make_absolute
     from pmflib.scoring.score_outputs import check_output_folder
     from pmflib.scoring.unknown_levels import describe_unknown
     from pmflib.store.table_files import check_suffix
@@ -45,6 +45,9 @@ def impute(
         check_suffix(output)
     elif output is not None:
         check_output_folder(output)
+    if output is not None:
+        paths = [*checked.source_paths, data] if data else checked.source_paths
+        check_output(paths, output, checked.source.suffixes)
     if keep and not (checked.source.layout == "wide" and checked.source.sample is None):
         raise ConfigError(
             "--keep is for columns of wide files whose rows have no identifiers; samples of others have 'sample'"

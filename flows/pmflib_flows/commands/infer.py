@@ -22,6 +22,9 @@ NOTES_SHOWN = 20
 def infer(
     path: Annotated[str, typer.Argument(help="File, folder, glob or URL.")],
     sample: Annotated[str | None, typer.Option(help="Column that identifies the sample.")] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Column with the weight of each sample.")
+    ] = None,
     variable: Annotated[
         str | None, typer.Option(help="Long logs: column that names the variable.")
     ] = None,
@@ -116,6 +119,7 @@ def infer(
         "path": absolute,
         "layout": "wide" if variable is None and value is None and time is None else "long",
         "sample": sample,
+        "weight": weight,
         "variable": variable,
         "value": value,
         "time": time,
@@ -157,10 +161,14 @@ def infer(
     # a target is predicted by latent classes alone
     suits_traits = source.layout == "long" and target is None and are_ratings(schema)
     method = "compare" if suits_traits else "auto"
-    # states of a target's levels predict it better than forests; of traits and classes, these have none
-    dependence = "auto" if method == "auto" and target is None else "none"
+    # states of a target's levels predict it better than forests; of traits and classes, these have none; forests are
+    # not fitted with weights
+    is_open = method == "auto" and target is None and weight is None
+    dependence = "auto" if is_open else "none"
     options: dict[str, Any] = {"rank": chosen, "method": method, "dependence": dependence}
-    text = draft_config(related, **options, notes=notes, target=target, quick=quick)
+    likely = drafted.likely_weight if weight is None else None
+    options |= {"target": target, "likely_weight": likely, "quick": quick}
+    text = draft_config(related, **options, notes=notes)
     targets[1].write_text(text, "utf-8")
     if as_json:
         print_json(

@@ -129,7 +129,7 @@ def _score_live(
     as_json: bool,
 ) -> dict[str, Any]:
     """Score samples with the live model of a pipeline, or answer questions about them."""
-    from pmflib.config.source_paths import make_absolute
+    from pmflib.config.source_paths import check_output, make_absolute
     from pmflib.scoring.score_outputs import check_output_folder
     from pmflib.store.table_files import check_suffix
     from pmflib_flows.score import score_flow
@@ -141,6 +141,9 @@ def _score_live(
         check_suffix(output)
     elif output is not None and not output.suffix:
         check_output_folder(output)
+    if output is not None:
+        read = [path for path in (data, questions) if path]
+        check_output([*checked.source_paths, *read], output, checked.source.suffixes)
     columns: list[str] = []
     if checked.source.layout == "wide" and checked.source.sample is None and names:
         known = load_schema(checked).names
@@ -185,7 +188,8 @@ def publish_answer(
     -------
     The account, and where the parts and the output are.
     """
-    from pmflib.scoring.score_outputs import publish_parts
+    from pmflib.scoring.score_outputs import mark_files, publish_parts
+    from pmflib.store.exports import remember_export
     from pmflib.store.file_digests import fetch_all
     from pmflib.store.table_files import hold_output, join_files
     from pmflib_tasks.stage import open_store
@@ -201,6 +205,8 @@ def publish_answer(
                 join_files(folder, output)
             else:
                 answer |= publish_parts(folder, output, entry.summary["samples"] * rows_per_sample)
+            paths = [output.parent / name for name in mark_files(output)]
+            remember_export(store, reference.kind, output, paths)
         answer["output"] = str(output)
     return answer
 

@@ -162,16 +162,9 @@ def plan(
 def look_at_pipeline(
     path: Path, speeds: Speeds, *, calibrated: bool
 ) -> tuple[LogSize, FitSize, list[str], Speeds]:
-    """Sizes of a pipeline, notes on where they are from, and speeds corrected by its last run."""
-    from pmflib.core.machine import count_processors
-    from pmflib.operations.planning.pipeline_sizes import (
-        correct_speeds,
-        measure_fit,
-        measure_log,
-        read_last_run,
-    )
-    from pmflib.operations.planning.sizes import ClusterSize
-    from pmflib.operations.planning.whole_run import RunPlan
+    """Sizes of a pipeline, notes on where they are from, and speeds as its runs have shown them."""
+    from pmflib.operations.planning.pipeline_sizes import measure_fit, measure_log, read_last_run
+    from pmflib.operations.planning.speeds import TLS_TIMES, Learnt
     from pmflib_tasks.stage import load_schema
 
     config = load_pipeline(path)
@@ -180,12 +173,13 @@ def look_at_pipeline(
     log, notes = measure_log(config, schema, last)
     fit, more = measure_fit(config, schema, last)
     notes += more
-    if last.seconds and not calibrated and not config.cluster.address:
-        then = log.scale_to(max(1, last.rows))
-        n_workers = config.cluster.workers or count_processors()
-        before = RunPlan(then, fit, ClusterSize(n_workers), speeds)
-        speeds, corrections = correct_speeds(before, last.seconds)
-        notes += corrections
+    if not config.cluster.address or config.cluster.address.startswith("tls:"):
+        # workers that a run starts itself have keys
+        speeds = replace(speeds, task_seconds=TLS_TIMES * speeds.task_seconds)
+    if not calibrated and (learnt := last.learnt) != Learnt():
+        speeds = learnt.apply(speeds)
+        names = ", ".join(sorted({*learnt.speeds, *learnt.starting}))
+        notes.append(f"speeds: {names} as runs of this pipeline have shown them")
     return log, fit, notes, speeds
 
 
@@ -279,7 +273,9 @@ def show_speeds(speeds: Speeds, as_json: bool) -> None:
     from pmflib_flows.tables import make_table
 
     values: dict[str, object] = {
-        name: value for name, value in asdict(speeds).items() if value != float("inf")
+        name: value
+        for name, value in asdict(speeds).items()
+        if value != float("inf") and name != "starting"
     }
     if as_json:
         print_json(values)

@@ -19,13 +19,16 @@ def quarantine(
     as_json: AsJson = False,
 ) -> None:
     """Write the rows that did not fit to a file, Parquet or CSV: file, row, reason, column, raw text."""
+    from pmflib.config.source_paths import check_output
     from pmflib.ingest.dataset.quarantine import export_quarantine
+    from pmflib.store.exports import remember_export
     from pmflib.store.run_records import find_last_run, name_labelling
     from pmflib.store.table_files import check_suffix, hold_output
     from pmflib_tasks.stage import open_store
 
     check_suffix(output)
     checked = load_pipeline(config)
+    check_output(checked.source_paths, output, checked.source.suffixes)
     store = open_store(checked)
     runs = [find_last_run(store, name) for name in (checked.name, name_labelling(checked.name))]
     datasets = [run.stages["dataset"] for run in runs if run is not None]
@@ -33,6 +36,7 @@ def quarantine(
         raise StoreError(f"pipeline {checked.name!r} has no complete run yet; `pmf run` makes one")
     with hold_output(output):
         n_rows = export_quarantine(store, datasets[0], output)
+        remember_export(store, "quarantine", output, [output])
     if as_json:
         print_json({"rows": n_rows, "path": str(output)})
     else:

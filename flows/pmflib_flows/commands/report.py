@@ -33,6 +33,7 @@ def report(
     from pmflib.report.figures import save_figures
     from pmflib.report.page import write_page
     from pmflib.report.run_report import choose_run, gather_report
+    from pmflib.store.exports import remember_export
     from pmflib.store.run_records import list_records
     from pmflib_tasks.stage import open_store
 
@@ -49,7 +50,10 @@ def report(
         chosen = find_run(store, name, run)
     found = gather_report(store, name, chosen.number)
     n_bytes = write_page(found, output)
+    remember_export(store, "report", output, [output])
     paths = [] if figures is None else save_figures(found, figures)
+    if figures is not None:
+        remember_export(store, "figures", figures, paths)
     if as_json:
         written = {"run": chosen.number, "path": str(output), "bytes": n_bytes}
         print_json(written | {"figures": [str(each) for each in paths]})

@@ -163,7 +163,10 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         out.print(make_labels_table(found))
         out.print(f"  {labels['path']}")
     if facts:
+        from pmflib_flows.plan_tables import make_usage_table
+
         show_run(facts, as_json=False)
+        out.print(make_usage_table(facts))
     if facts and became_live is not None:
         out.print(f"  live since {became_live.since}, run {became_live.run}: {became_live.why}")
         out.print(f"  in answers it is worth {worth['text']}")

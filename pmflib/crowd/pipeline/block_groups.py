@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pmflib.counting.worker_pair_counts import (
     count_label_pairs,
     count_worker_pairs,
 )
+from pmflib.crowd.classifiers import ClassifierWorth
 from pmflib.crowd.confidence import Calibration
 from pmflib.crowd.copied_labels import drop_repeated
 from pmflib.crowd.e_step import (
@@ -33,6 +35,7 @@ from pmflib.crowd.e_step import (
 )
 from pmflib.crowd.known_intercepts import KnownScores, score_known
 from pmflib.crowd.label_counts import LabelCounts
+from pmflib.crowd.pipeline.classifier_files import read_predictions
 from pmflib.crowd.pipeline.known_files import read_known_codes
 from pmflib.crowd.pipeline.label_blocks import join_neighbours, read_task_names, read_tasks
 from pmflib.crowd.pipeline.label_tables import (
@@ -238,20 +241,12 @@ def _load_group(
     return [block for block in group if isinstance(block, VotedBlock)]
 
 
-def label_fold(
-    part: tuple[Sequence[BlockReference], str],
-    classes: Sequence[str],
-    known: str,
-    weights: LogWeights,
-    calibration: Calibration,
-    copied_groups: Sequence[Sequence[int]],
-) -> tuple[LabelCounts, pa.Table]:
-    """Label the tasks of a fold.
+@dataclass(frozen=True, eq=False)
+class LabelRule:
+    """How tasks of a stored log are labelled, and how sure that is.
 
     Parameters
     ----------
-    part
-        Blocks of the fold, and the Parquet file to write.
     classes
         Names of the classes.
     known
@@ -262,34 +257,106 @@ def label_fold(
         How confidence is found.
     copied_groups
         Workers whose labels repeat each other's, and count once in that.
+    predictions
+        Folder of the predictions of a classifier, as for `read_predictions`; empty without one.
+    worth
+        What the classifier is worth; None without one, or while it is not known.
+    """
+
+    classes: Sequence[str]
+    known: str
+    weights: LogWeights
+    calibration: Calibration
+    copied_groups: Sequence[Sequence[int]]
+    predictions: str = ""
+    worth: ClassifierWorth | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredTasks:
+    """Tasks of a block with their posterior, (n_tasks, n_classes), and what is made of it: see `score_fold`."""
+
+    block: VotedBlock
+    names: pa.StringArray
+    posterior: FloatArray
+    probabilities: FloatArray
+    predictions: FloatArray | None
+
+
+def score_fold(blocks: Sequence[BlockReference], rule: LabelRule) -> Iterator[ScoredTasks]:
+    """Find the probabilities of the tasks of a fold, some after the other, in the order of their hashes.
+
+    Without the worth of a classifier they are by the labels alone; its predictions are there all the same.
+
+    Parameters
+    ----------
+    blocks
+        Blocks of the fold, at least one.
+    rule
+        How tasks are labelled.
+    """
+    group, n_classes = join_neighbours(blocks), len(rule.classes)
+    n_workers = len(rule.weights.labels) // n_classes
+    parts, order = _read_voted(group, n_workers, n_classes, rule.known)
+    names, at = read_task_names(group, order), 0
+    said = read_predictions(rule.predictions, blocks[0].fold) if rule.predictions else None
+    for block in parts:
+        rows = slice(at, at + block.labels.n_rows)
+        at = rows.stop
+        posterior = score_tasks(block, rule.weights)
+        counted = drop_repeated(block.labels, rule.copied_groups, n_classes)
+        probabilities = rule.calibration.apply(counted, posterior, block.codes)
+        mine = None if said is None else said[rows]
+        if mine is not None and rule.worth is not None:
+            probabilities = rule.worth.add(mine, probabilities)
+        yield ScoredTasks(
+            block, names.slice(rows.start, block.labels.n_rows), posterior, probabilities, mine
+        )
+
+
+def take_predicted(
+    blocks: Sequence[BlockReference], rule: LabelRule, every: int
+) -> tuple[FloatArray, FloatArray]:
+    """Predictions of a classifier, and probabilities by the labels alone, of one task of so many of a fold."""
+    parts = [*score_fold(blocks, rule)]
+    predictions = np.concatenate(
+        [part.predictions for part in parts if part.predictions is not None]
+    )
+    probabilities = np.concatenate([part.probabilities for part in parts])
+    return predictions[::every], probabilities[::every]
+
+
+def label_fold(
+    part: tuple[Sequence[BlockReference], str], rule: LabelRule
+) -> tuple[LabelCounts, pa.Table]:
+    """Label the tasks of a fold.
+
+    Parameters
+    ----------
+    part
+        Blocks of the fold, and the Parquet file to write.
+    rule
+        How.
 
     Returns
     -------
     Sums over these tasks, and those that are least certain, as from `list_questions`.
     """
-    group, out = join_neighbours(part[0]), find_out(part[1])
-    n_classes = len(classes)
-    n_workers = len(weights.labels) // n_classes
-    blocks, order = _read_voted(group, n_workers, n_classes, known)
-    names, at = read_task_names(group, order), 0
-    vote_counts = [LabelCounts.zero(n_workers, n_classes)]
+    out, classes = find_out(part[1]), rule.classes
+    n_workers = len(rule.weights.labels) // len(classes)
+    vote_counts = [LabelCounts.zero(n_workers, len(classes))]
     uncertain = make_question_fields(classes).empty_table()
     with pq.ParquetWriter(out, make_label_fields(classes), compression="zstd") as writer:
-        for block in blocks:
-            labels = block.labels
-            posterior = score_tasks(block, weights)
-            tasks = names[at : at + labels.n_rows]
-            at += labels.n_rows
+        for scored in score_fold(part[0], rule):
+            labels, is_known = scored.block.labels, scored.block.is_known
+            chosen = scored.probabilities.argmax(axis=1)
             n_labels = np.diff(labels.indptr)
-            counted = drop_repeated(labels, copied_groups, n_classes)
-            probabilities = calibration.apply(counted, posterior, block.codes)
-            chosen = probabilities.argmax(axis=1)
             table = make_label_table(
-                tasks, chosen, probabilities, n_labels, block.is_known, classes
+                scored.names, chosen, scored.probabilities, n_labels, is_known, classes
             )
             writer.write_table(table)
             vote_counts.append(
-                LabelCounts.from_labels(labels, posterior, chosen, n_workers, block.is_known)
+                LabelCounts.from_labels(labels, scored.posterior, chosen, n_workers, is_known)
             )
             uncertain = pick_uncertain([uncertain, list_questions(table, labels)])
     hand_in(out)

@@ -335,7 +335,8 @@ def write_labels(
     """
     (folder / LABELS).mkdir()
     calibration = labels.calibrate(fit.model)
-    counts, uncertain = labels.label(fit.model, calibration, folder / LABELS, on_fold)
+    rule = labels.make_rule(fit.model, calibration)
+    counts, uncertain = labels.label(rule, folder / LABELS, on_fold)
     copies = labels.find_copies(fit.model, calibration)
     n_labels = counts.given.sum(axis=1)
     table = make_worker_table(
@@ -360,6 +361,7 @@ def write_labels(
         power=calibration.power,
         left_out_power=calibration.left_out_power,
         shared_error=calibration.shared_error,
+        classifier_power=None if rule.worth is None else rule.worth.power,
         alpha=counts.alpha,
         compared_labels=round(float(counts.coincidences.sum())),
         majority_agreement=counts.majority_agreement,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import Block, SparseBlock, concatenate_blocks
@@ -34,7 +35,7 @@ from pmflib.store.sample_blocks import (
     BlockReference,
     list_blocks,
     read_blocks,
-    read_origins,
+    read_identifier_texts,
 )
 from pmflib.store.zarr_arrays import read_arrays
 
@@ -99,7 +100,7 @@ def list_label_blocks(
                 block.n_observed,
                 block.nbytes,
                 block.superseded,
-                levels,
+                levels=levels,
             )
             for block in layer.blocks
             if chosen is None or block.fold in chosen
@@ -209,9 +210,16 @@ def _remember_partition(path: Path) -> tuple[Block, HashArray]:
 
 
 @lru_cache(maxsize=32)
-def _remember_names(path: Path) -> list[str]:
+def _remember_names(path: Path) -> pa.StringArray:
     """Tasks of a small partition, in the order of its rows."""
-    return read_origins(path)[1]
+    return _read_names_of_tasks(path)
+
+
+def _read_names_of_tasks(path: Path) -> pa.StringArray:
+    """Tasks of a partition, in the order of its rows."""
+    texts, lengths = read_identifier_texts(path)
+    ends = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+    return pa.StringArray.from_buffers(lengths.size, pa.py_buffer(ends), pa.py_buffer(texts))
 
 
 def _drop_unknown(indptr: IntArray, levels: IntArray) -> SparseBlock:
@@ -240,12 +248,12 @@ def join_neighbours(group: Sequence[B]) -> list[B]:
     return joined
 
 
-def read_task_names(group: Sequence[BlockReference], order: IntArray) -> list[str]:
+def read_task_names(group: Sequence[BlockReference], order: IntArray) -> pa.StringArray:
     """Identifiers of the tasks of a group, in the order that `read_tasks` has found."""
-    names: list[str] = []
+    names = []
     for reference in group:
         path = find_local_path(reference.path)
         is_small = _count_labels(path) <= MOST_REMEMBERED
-        mine = _remember_names(path) if is_small else read_origins(path)[1]
-        names += [mine[row] for row in reference.rows.tolist()]
-    return [names[row] for row in order.tolist()]
+        mine = _remember_names(path) if is_small else _read_names_of_tasks(path)
+        names.append(mine.take(pa.array(reference.rows)))
+    return pa.concat_arrays(names).take(pa.array(order))

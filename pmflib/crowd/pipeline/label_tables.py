@@ -23,6 +23,11 @@ N_UNCERTAIN = 10
 """Tasks that are worth another label, and are named in a summary."""
 
 
+def name_labels(folder: str, fold: int) -> str:
+    """File of the labels of a fold."""
+    return f"{folder}/part-{fold:05}.parquet"
+
+
 def make_label_fields(classes: Sequence[str]) -> pa.Schema:
     """Columns of `make_label_table`."""
     fields = [
@@ -38,7 +43,7 @@ def make_label_fields(classes: Sequence[str]) -> pa.Schema:
 
 
 def make_label_table(
-    tasks: Sequence[str],
+    tasks: pa.StringArray,
     chosen: IntArray,
     probabilities: FloatArray,
     n_labels: IntArray,
@@ -63,7 +68,7 @@ def make_label_table(
         Names of the classes.
     """
     columns = [
-        pa.array(list(tasks), pa.string()),
+        tasks,
         pa.array(list(classes), pa.string()).take(pa.array(chosen)),
         pa.array(probabilities[np.arange(chosen.size), chosen]),
         pa.array(n_labels, pa.int64()),

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pmflib.core.blocks import SparseBlock, concatenate_blocks
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
+from pmflib.crowd.classifiers import MOST_LEARNT, ClassifierWorth
 from pmflib.crowd.confidence import Calibration, find_calibration
 from pmflib.crowd.e_step import CalibrationRound, LeftOutSums, LogWeights, start_sums
 from pmflib.crowd.held_out_labels import choose_model, space_tasks
@@ -25,6 +26,7 @@ from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.passes import CrowdPassPlan
 from pmflib.crowd.pipeline.block_groups import (
     MOST_CELLS,
+    LabelRule,
     compare_fold,
     count_group_label_pairs,
     count_worker_pairs_of_groups,
@@ -37,10 +39,21 @@ from pmflib.crowd.pipeline.block_groups import (
     score_known_group,
     sum_group,
     take_group_tasks,
+    take_predicted,
+)
+from pmflib.crowd.pipeline.classifier_files import (
+    PREDICTIONS,
+    Predictions,
+    name_predictions,
+    predict_fold,
 )
 from pmflib.crowd.pipeline.known_files import KNOWN
 from pmflib.crowd.pipeline.label_blocks import LabelReference, group_folds, list_label_blocks
-from pmflib.crowd.pipeline.label_tables import make_question_fields, pick_uncertain
+from pmflib.crowd.pipeline.label_tables import (
+    make_question_fields,
+    name_labels,
+    pick_uncertain,
+)
 from pmflib.crowd.pipeline.worker_models import (
     NO_GAIN,
     WorkerModel,
@@ -93,6 +106,9 @@ class StoredLabels:
         What plans may use.
     known
         Artefact of the known labels, as from `pmflib_tasks.known.find_known_labels`; None where there are none.
+    classifier
+        Artefact of the predictions of a classifier, as from `pmflib_tasks.classifier.find_predictions`; None without
+        one.
 
     Raises
     ------
@@ -109,12 +125,16 @@ class StoredLabels:
         *,
         memory: ClusterMemory,
         known: Reference | None = None,
+        classifier: Reference | None = None,
     ) -> None:
         self.client = client
         self.workers = schema.names
         self.classes = schema[0].levels
         self.memory = memory
         self.known = "" if known is None else f"{store.address_artefact(known)}/{KNOWN}"
+        self.predictions = (
+            "" if classifier is None else f"{store.address_artefact(classifier)}/{PREDICTIONS}"
+        )
         self._digests = schema.digest, "" if known is None else known.digest
         self.blocks = list_label_blocks(store, dataset, schema)
         self.source = LabelBlocks(self.blocks, schema.offsets, client)
@@ -380,14 +400,51 @@ class StoredLabels:
         )
         return found
 
-    def label(
-        self,
-        model: CrowdModel,
-        calibration: Calibration,
-        folder: Path,
-        on_fold: Callable[[int, int], None],
-    ) -> tuple[LabelCounts, pa.Table]:
-        """Write the true labels of all tasks, and their probabilities, to Parquet, a file for each fold.
+    def predict(self, table: Predictions, folder: Path, on_fold: Callable[[int, int], None]) -> int:
+        """Write what a classifier says of the tasks, a file for each fold.
+
+        Parameters
+        ----------
+        table
+            What it says.
+        folder, on_fold
+            As for `label`.
+
+        Returns
+        -------
+        Number of tasks of which it says something.
+        """
+        parts = self._name_files(folder, name_predictions)
+        found = map_items(
+            self.client,
+            predict_fold,
+            parts,
+            table,
+            self.source.offsets,
+            on_result=lambda n_done: on_fold(n_done, len(parts)),
+        )
+        drop_arrived(gather_in(folder))
+        return sum(found)
+
+    def learn_classifier(self, rule: LabelRule) -> ClassifierWorth:
+        """Find what a classifier is worth beside the labels, by one task of so many of a large log.
+
+        Parameters
+        ----------
+        rule
+            How tasks are labelled, by the labels alone.
+        """
+        every = max(1, self.n_tasks // MOST_LEARNT)
+        folds = [blocks for blocks, _ in self._name_files(Path(), name_predictions)]
+        found = map_items(self.client, take_predicted, folds, rule, every)
+        none = np.zeros((0, self.n_classes))
+        predictions, probabilities = (
+            np.concatenate([none, *(each[index] for each in found)]) for index in range(2)
+        )
+        return ClassifierWorth.learn(predictions, probabilities)
+
+    def make_rule(self, model: CrowdModel, calibration: Calibration) -> LabelRule:
+        """How tasks are labelled by a model of the workers, with what the classifier is worth where there is one.
 
         Parameters
         ----------
@@ -395,6 +452,21 @@ class StoredLabels:
             Prior and confusion matrices.
         calibration
             How confidence is found.
+        """
+        weights = LogWeights.from_model(model, with_votes=False)
+        groups = model.annotator_model.copied_groups
+        rule = LabelRule(self.classes, self.known, weights, calibration, groups, self.predictions)
+        return replace(rule, worth=self.learn_classifier(rule)) if self.predictions else rule
+
+    def label(
+        self, rule: LabelRule, folder: Path, on_fold: Callable[[int, int], None]
+    ) -> tuple[LabelCounts, pa.Table]:
+        """Write the true labels of all tasks, and their probabilities, to Parquet, a file for each fold.
+
+        Parameters
+        ----------
+        rule
+            How.
         folder
             Existing folder, for a file per fold that has tasks.
         on_fold
@@ -404,26 +476,29 @@ class StoredLabels:
         -------
         Sums over all tasks, and those that are least certain, as from `list_questions`.
         """
-        name = name_for_workers(folder)
-        by_fold = [[*blocks] for _, blocks in groupby(self.blocks, key=attrgetter("fold"))]
-        n_files = len(by_fold)
-        parts = [(blocks, f"{name}/part-{blocks[0].fold:05}.parquet") for blocks in by_fold]
+        parts = self._name_files(folder, name_labels)
         counted = map_items(
             self.client,
             label_fold,
             parts,
-            self.classes,
-            self.known,
-            LogWeights.from_model(model, with_votes=False),
-            calibration,
-            model.annotator_model.copied_groups,
-            on_result=lambda n_done: on_fold(n_done, n_files),
+            rule,
+            on_result=lambda n_done: on_fold(n_done, len(parts)),
         )
         drop_arrived(gather_in(folder))
         none = LabelCounts.zero(self.n_workers, self.n_classes)
         counts = LabelCounts.merge([none, *(each for each, _ in counted)])
         empty = make_question_fields(self.classes).empty_table()
         return counts, pick_uncertain([empty, *(table for _, table in counted)])
+
+    def _name_files(
+        self, folder: Path, name: Callable[[str, int], str]
+    ) -> list[tuple[list[LabelReference], str]]:
+        """Blocks of each fold, and the file of the fold in a folder."""
+        address = name_for_workers(folder)
+        return [
+            ([*blocks], name(address, fold))
+            for fold, blocks in groupby(self.blocks, key=attrgetter("fold"))
+        ]
 
 
 def _join_lists(parts: Sequence[list[SparseBlock]]) -> list[SparseBlock]:

@@ -65,6 +65,9 @@ class LabelSummary:
         The power by which left-out labels are predicted; None where that is not known.
     shared_error
         Share of shared errors; None where that is not known.
+    classifier_power
+        Power of the probabilities of a classifier: 0 where they say nothing, 1 where they need no change; None without
+        one.
     alpha
         Krippendorff's alpha; None where it is not defined.
     compared_labels
@@ -94,6 +97,7 @@ class LabelSummary:
     power: float | None = None
     left_out_power: float | None = None
     shared_error: float | None = None
+    classifier_power: float | None = None
     alpha: float | None = None
     compared_labels: int | None = None
     majority_agreement: float | None = None

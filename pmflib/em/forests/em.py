@@ -292,21 +292,14 @@ def find_forest(samples: TreeSamples, parameters: TreeParameters, options: TreeO
     if options.shared:
         parents[:] = grow_forest(np.asarray(total))
     forest = Forest(parents, offsets)
-    counts = np.zeros(forest.n_entries)
-    levels = parameters.forest.sum_levels(singles.mass)
+    counts = forest.spread_levels(parameters.forest.sum_levels(singles.mass))
     for chunk in chunks:
         if len(chunks) > 1:
             mass = samples.count_pairs(parameters, chunk.start, len(chunk))
-        for state in chunk:
-            for position, parent in enumerate(parents[state].tolist()):
-                mine = slice(int(offsets[position]), int(offsets[position + 1]))
-                if parent < 0:
-                    forest.view_table(counts, state, position)[:] = levels[mine, state]
-                else:
-                    above = slice(int(offsets[parent]), int(offsets[parent + 1]))
-                    forest.view_table(counts, state, position)[:] = mass[
-                        state - chunk.start, above, mine
-                    ]
+        is_in = (forest.states >= chunk.start) & (forest.states < chunk.stop)
+        own = np.flatnonzero(forest.has_parent & is_in)
+        place = forest.states[own] - chunk.start, forest.levels_above[own], forest.levels[own]
+        counts[own] = mass[place]
     # without mass, variables keep the PMF that they have
     own = parameters.forest.find_marginals(parameters.tables)
     adopted = TreeParameters(parameters.prior, forest, forest.spread_levels(own))

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pmflib.core.arrays import Arrays, FloatArray, Parameters, sum_blocks
+from pmflib.core.arrays import Arrays, FloatArray, IntArray, Parameters, sum_blocks
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.driver import is_near_limit, run_em
 from pmflib.model.statistics import EMStatistics, Evaluate
@@ -50,6 +50,47 @@ def make_grid(n_traits: int) -> tuple[FloatArray, FloatArray]:
     points = points.reshape(-1, n_traits)
     weights = np.exp(-0.5 * (points**2).sum(axis=1))
     return points, weights / weights.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class LogitDesign:
+    """How the logits of one variable's levels at all points follow from its coefficients.
+
+    Parameters
+    ----------
+    tables
+        float64 of shape (1 + n_traits, n_levels, n_coefficients): what coefficients add to the logits where traits are
+        0, and to the slopes on each of them.
+    points
+        float64 of shape (n_points, 1 + n_traits): a column of ones, and the traits.
+    """
+
+    tables: FloatArray
+    points: FloatArray
+
+    @cached_property
+    def products(self) -> FloatArray:
+        """Products of two columns of the points, for all two: (n_pairs, n_points)."""
+        rows, columns = np.triu_indices(len(self.tables))
+        return np.ascontiguousarray((self.points[:, rows] * self.points[:, columns]).T)
+
+    @cached_property
+    def places(self) -> IntArray:
+        """Where the product of two columns is among all: (1 + n_traits, 1 + n_traits)."""
+        size = len(self.tables)
+        places = np.zeros((size, size), np.int64)
+        rows, columns = np.triu_indices(size)
+        places[rows, columns] = places[columns, rows] = np.arange(rows.size)
+        return places
+
+    def expand(self) -> FloatArray:
+        """What each coefficient adds to the logits: (n_levels, n_points, n_coefficients)."""
+        return np.asarray(np.einsum("klp,qk->lqp", self.tables, self.points))
+
+    def find_logits(self, coefficients: FloatArray) -> FloatArray:
+        """Logits of all levels at all points, (n_levels, n_points)."""
+        lines = np.einsum("klp,p->lk", self.tables, coefficients)
+        return np.asarray(np.einsum("lk,qk->lq", lines, self.points))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,20 +152,20 @@ class ItemDesign:
     @property
     def update_work(self) -> int:
         """Products that a Newton step of all variables takes."""
-        sizes = np.diff(self.starts)
-        return int((self.schema.cardinalities * sizes**2).sum()) * len(self.grid[0])
+        n_pairs = (self.n_traits + 1) * (self.n_traits + 2) // 2
+        at_points = n_pairs * len(self.grid[0]) * self.schema.cardinalities**2
+        return int((at_points + np.diff(self.starts) ** 3).sum())
 
-    def expand(self, position: int) -> FloatArray:
-        """What each coefficient of a variable adds to its logits: (cardinality, n_points, n_coefficients)."""
-        points, intercepts, directions = (
-            self.grid[0],
-            self.intercepts[position],
-            self.directions[position],
-        )
-        shape = len(intercepts), len(points)
-        base = np.broadcast_to(intercepts[:, None, :], (*shape, intercepts.shape[1]))
-        slopes = [points[None, :, f, None] * directions[:, None, :] for f in range(self.n_traits)]
-        return np.concatenate([base, *slopes], axis=2)
+    def open_variable(self, position: int) -> LogitDesign:
+        """The part of a variable."""
+        parts = [self.intercepts[position], *[self.directions[position]] * self.n_traits]
+        size = self.starts[position + 1] - self.starts[position]
+        tables, first = np.zeros((len(parts), len(parts[0]), size)), 0
+        for table, part in zip(tables, parts, strict=True):
+            table[:, first : first + part.shape[1]] = part
+            first += part.shape[1]
+        points = self.grid[0]
+        return LogitDesign(tables, np.concatenate([np.ones((len(points), 1)), points], axis=1))
 
     def project(self, base: FloatArray, slopes: FloatArray) -> FloatArray:
         """Coefficients whose logits are nearest to these, (n_levels,) and (n_levels, n_traits)."""
@@ -251,7 +292,7 @@ def run_item_em(
     """
     points, weights = design.grid
     added = level_pseudo_counts[:, None] * weights
-    designs = [design.expand(position) for position in range(design.schema.n_variables)]
+    designs = [design.open_variable(k) for k in range(design.schema.n_variables)]
 
     def find_statistics(coefficients: FloatArray) -> tuple[FloatArray, EMStatistics]:
         factors = design.make_model(coefficients).find_factors(points)
@@ -293,13 +334,13 @@ def run_item_em(
     return end, has_converged(end)
 
 
-def _fit_variable(expanded: FloatArray, mass: FloatArray, coefficients: FloatArray) -> FloatArray:
+def _fit_variable(design: LogitDesign, mass: FloatArray, coefficients: FloatArray) -> FloatArray:
     """Raise the likelihood of a multinomial logit by Newton's steps, which are halved until they gain.
 
     Parameters
     ----------
-    expanded
-        float64 of shape (n_levels, n_points, n_coefficients).
+    design
+        What coefficients are.
     mass
         float64 of shape (n_levels, n_points): samples.
     coefficients
@@ -308,15 +349,15 @@ def _fit_variable(expanded: FloatArray, mass: FloatArray, coefficients: FloatArr
     if not coefficients.size:
         return coefficients
     totals = mass.sum(axis=0)
-    value, chances = _score_logit(expanded, mass, totals, coefficients)
+    value, chances = _score_logit(design, mass, totals, coefficients)
     for _ in range(NEWTON_STEPS):
-        slopes, curvature = derive_logit(expanded, mass, totals, chances)
+        slopes, curvature = derive_logit(design, mass, totals, chances)
         # a ridge that is nothing beside the samples: where there are none, nothing moves
         ridge = 1e-10 * (1.0 + np.trace(curvature))
         step = np.linalg.solve(curvature + ridge * np.eye(slopes.size), slopes)
         for _ in range(HALVINGS):
             tried = coefficients + step
-            reached, moved = _score_logit(expanded, mass, totals, tried)
+            reached, moved = _score_logit(design, mass, totals, tried)
             if reached >= value:
                 break
             step = step / 2
@@ -329,10 +370,10 @@ def _fit_variable(expanded: FloatArray, mass: FloatArray, coefficients: FloatArr
 
 
 def _score_logit(
-    expanded: FloatArray, mass: FloatArray, totals: FloatArray, coefficients: FloatArray
+    design: LogitDesign, mass: FloatArray, totals: FloatArray, coefficients: FloatArray
 ) -> tuple[float, FloatArray]:
     """Log-likelihood of samples under a multinomial logit, nats, and its probabilities (n_levels, n_points)."""
-    logits = np.einsum("lqp,p->lq", expanded, coefficients)
+    logits = design.find_logits(coefficients)
     top = logits.max(axis=0)
     sizes = np.exp(logits - top)
     scale = sizes.sum(axis=0)
@@ -341,25 +382,35 @@ def _score_logit(
 
 
 def derive_logit(
-    expanded: FloatArray, mass: FloatArray, totals: FloatArray, chances: FloatArray
+    design: LogitDesign, mass: FloatArray, totals: FloatArray, chances: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Gradient of the log-likelihood of a multinomial logit in its coefficients, and its negative Hessian.
 
+    Both are sums over points of products of levels and of traits, so that each product of two traits is summed once,
+    whatever the number of coefficients.
+
     Parameters
     ----------
-    expanded, mass
-        As for the M-step: (n_levels, n_points, n_coefficients) and (n_levels, n_points).
+    design
+        What coefficients are.
+    mass
+        float64 of shape (n_levels, n_points): samples.
     totals
         float64 of shape (n_points,): samples of all levels.
     chances
         float64 of shape (n_levels, n_points): probabilities of the levels.
     """
-    slopes = np.einsum("lqp,lq->p", expanded, mass - totals * chances)
-    weighted = expanded * (totals * chances)[:, :, None]
-    means = np.einsum("lqp,lq->qp", expanded, chances)
-    curvature = np.einsum("lqp,lqr->pr", weighted, expanded)
-    curvature -= np.einsum("qp,qr->pr", means * totals[:, None], means)
-    return slopes, curvature
+    expected = totals * chances
+    off = np.einsum("lq,qk->kl", mass - expected, design.points)
+    slopes = np.einsum("klp,kl->p", design.tables, off)
+    weighted = design.products[:, None, :] * expected
+    crossed = -np.einsum("clq,mq->clm", weighted, chances)
+    diagonal = np.arange(len(mass))
+    crossed[:, diagonal, diagonal] += weighted.sum(axis=2)
+    size = design.tables.shape[0] * len(mass)
+    whole = crossed[design.places].transpose(0, 2, 1, 3).reshape(size, size)
+    spread = design.tables.reshape(size, -1)
+    return slopes, spread.T @ whole @ spread
 
 
 def weigh_levels(schema: Schema, singles: FloatArray, pseudo_count: float) -> FloatArray:

@@ -46,15 +46,18 @@ FEW = 16
 """Latent classes up to which they are doubled before forests are tried."""
 MAX_FORESTS = 64
 """States with forests that are tried at most."""
-PATIENCE = 1
-"""Doublings with forests without gain that end their search: their passes are dear, and the next is twice as dear."""
+SPLITS_TO_TELL = 2
+"""Splits after which more states with forests are given up where they are behind by a standard error."""
+FOREST_RESOLUTION = 6
+"""States with forests are compared to one part in so many, and to one at least."""
 PSEUDO_COUNT = 1.0
 """Pseudo-count of all fits with forests that are compared: the best shrinkage is chosen once the rank is."""
 HOPELESS = 3.0
-"""Standard errors below the best classes at which forests of nearly as many states leave none of fewer to be tried."""
+"""Standard errors below the best classes at which forests of nearly as many states leave none of fewer to be tried, and
+traits, with what further ones may gain, leave none of more."""
 MAX_UPDATE_WORK = 20_000_000
-"""Products that a Newton step of all variables takes, up to which so many traits are tried: levels without values have
-a slope each in every trait."""
+"""Products that a Newton step of all variables takes, in all splits, up to which so many traits are tried: levels
+without values have a slope each in every trait."""
 MAX_TRAIT_WORK = 600_000_000
 """Observed cells times points of a grid, of all splits, up to which so many traits are tried: some seconds."""
 TRAIT_PASSES, TRAIT_TOL = 100, 1e-6
@@ -197,7 +200,9 @@ def choose_kind(
     # where one class leaves nothing but noise between the variables, forests were not tried either
     is_noise = not forests.candidates and classes is not None and classes.find_least() == 1
     if with_traits and classes is not None and members == 1 and not is_noise:
-        traits = fit_traits_of_splits(splits, seed, on_progress)
+        known = list_classes(classes, splits[0])
+        best = max((*known, *forests.candidates), key=lambda each: float(each.scores.mean()))
+        traits = fit_traits_of_splits(splits, seed, on_progress, known[0].scores, best.scores)
     while True:
         of_classes = given if classes is None else list_classes(classes, splits[0])
         candidates = sorted(
@@ -294,14 +299,24 @@ def _goes_on(classes: SampleSearch, chosen: Candidate, samples: RankSamples) -> 
 
 
 def fit_traits_of_splits(
-    splits: Sequence[RankSamples], seed: int, on_progress: OnRankProgress | None
+    splits: Sequence[RankSamples],
+    seed: int,
+    on_progress: OnRankProgress | None,
+    alone: FloatArray,
+    best: FloatArray,
 ) -> list[Candidate]:
     """Fit one trait, two and three, as long as another one makes held-out samples likelier by more than chance.
+
+    Where people differ in kind, traits are far behind, and their fits are dear: what the first split shows is enough
+    where traits that gain as much as the last one would not bring them near to the best.
 
     Parameters
     ----------
     splits, seed, on_progress
         As for `choose_kind`.
+    alone, best
+        float64, log-likelihood of each held-out sample, of all splits, under variables alone, and under the best
+        candidate so far.
 
     Returns
     -------
@@ -309,33 +324,47 @@ def fit_traits_of_splits(
     """
     schema, found = splits[0].schema, list[Candidate]()
     n_cells = sum(each.n_observed for each in splits)
+    before = alone
     for n_traits, (n_points, _) in GRIDS.items():
-        design, scores = ItemDesign(schema, n_traits), []
+        design = ItemDesign(schema, n_traits)
         if n_cells * n_points**n_traits > MAX_TRAIT_WORK or n_traits > schema.n_variables // 3:
             break
-        if design.update_work > MAX_UPDATE_WORK:
+        if len(splits) * design.update_work > MAX_UPDATE_WORK:
             break
         if on_progress is not None:
             doing, tried = f"{n_traits} traits", tuple(range(1, n_traits + 1))
             on_progress(RankProgress("samples", doing, tried, n_traits - 1, n_traits, None))
-        for each in splits:
-            fitted, _, _ = fit_items(
-                SamplesInMemory(each.block, schema.offsets, n_points**n_traits),
-                design,
-                each.counts if each.variables.size == schema.n_variables else None,
-                pseudo_count=PSEUDO_COUNT,
-                max_passes=TRAIT_PASSES,
-                tol=TRAIT_TOL,
-                seed=seed,
-            )
-            scores.append(each.score(fitted))
-        reached = Candidate("traits", n_traits, design.n_parameters, np.concatenate(scores))
+        first = _fit_traits(splits[0], design, seed)
+        gain = max(float((first - before[: first.size]).mean()), 0.0)
+        gap = compare_samples(best[: first.size], first)
+        if gap.mean - (max(GRIDS) - n_traits) * gain > HOPELESS * gap.error:
+            break
+        others = [_fit_traits(each, design, seed) for each in splits[1:]]
+        reached = Candidate(
+            "traits", n_traits, design.n_parameters, np.concatenate([first, *others])
+        )
         found.append(reached)
         if n_traits > 1:
-            gain = compare_samples(reached.scores, found[-2].scores)
-            if gain.mean <= gain.error:
+            more = compare_samples(reached.scores, before)
+            if more.mean <= more.error:
                 break
+        before = reached.scores
     return found
+
+
+def _fit_traits(samples: RankSamples, design: ItemDesign, seed: int) -> FloatArray:
+    """Log-likelihood of what a split holds out under traits fitted to the rest of it, nats."""
+    schema = samples.schema
+    fitted, _, _ = fit_items(
+        SamplesInMemory(samples.block, schema.offsets, len(design.grid[0])),
+        design,
+        samples.counts if samples.variables.size == schema.n_variables else None,
+        pseudo_count=PSEUDO_COUNT,
+        max_passes=TRAIT_PASSES,
+        tol=TRAIT_TOL,
+        seed=seed,
+    )
+    return samples.score(fitted)
 
 
 class _ForestFits:
@@ -382,28 +411,42 @@ class _ForestFits:
                 "forests",
                 rank,
                 self._found[rank, 0][1],
-                np.concatenate([self.score(rank, split) for split in range(n_splits)]),
+                self._join(rank, n_splits),
             )
             for rank in complete
         ]
 
     def double(self, most: int) -> None:
-        """Double the rank from one on until it has not gained `PATIENCE` times, up to a limit."""
-        rank, n_worse, best = 1, 0, -np.inf
-        offsets = self.splits[0].schema.offsets
-        while rank <= most and n_worse < PATIENCE and are_modest(offsets, rank):
-            mean = self._fit(rank)
-            n_worse = 0 if mean > best else n_worse + 1
-            best = max(best, mean)
+        """Double the rank from one on as long as it gains, up to a limit: the next is twice as dear."""
+        rank, offsets = 1, self.splits[0].schema.offsets
+        while rank <= most and are_modest(offsets, rank):
+            if not self._gains(rank, rank // 2):
+                break
             rank *= 2
 
+    def _gains(self, rank: int, less: int) -> bool:
+        """Whether a rank is better than one of fewer states, fitted to one split after the other; than none it is."""
+        scores: list[FloatArray] = []
+        for split in range(len(self.splits)):
+            scores.append(self.score(rank, split))
+            if less and SPLITS_TO_TELL <= len(scores) < len(self.splits):
+                behind = compare_samples(self._join(less, len(scores)), np.concatenate(scores))
+                if behind.is_distinct:
+                    return False
+        mine = np.concatenate(scores)
+        return not less or bool(mine.mean() > self._join(less, len(self.splits)).mean())
+
+    def _join(self, rank: int, n_splits: int) -> FloatArray:
+        """Log-likelihoods of the held-out samples of the first splits, nats."""
+        return np.concatenate([self.score(rank, split) for split in range(n_splits)])
+
     def fill_in(self, rank: int) -> bool:
-        """Fit the rank half way from one to the next less; whether there is one."""
+        """Fit the rank half way from one to the next less; whether there is one that is worth it."""
         below = max((each.rank for each in self.candidates if each.rank < rank), default=0)
         middle = (rank + below) // 2
-        if middle in (0, rank, below):
+        if middle in (0, rank, below) or rank - below <= max(1, rank // FOREST_RESOLUTION):
             return False
-        self._fit(middle)
+        self._join(middle, len(self.splits))
         return True
 
     def score(self, rank: int, split: int) -> FloatArray:
@@ -411,10 +454,6 @@ class _ForestFits:
         if (rank, split) not in self._found:
             self._found[rank, split] = self._fit_split(rank, split)
         return self._found[rank, split][0]
-
-    def _fit(self, rank: int) -> float:
-        """Mean score of a rank over all splits."""
-        return float(np.concatenate([self.score(rank, k) for k in range(len(self.splits))]).mean())
 
     def _fit_split(self, rank: int, split: int) -> tuple[FloatArray, int]:
         """Scores of a rank on what a split holds out, and its number of free parameters.

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from pmflib.core.arrays import IntArray
-from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison
 from pmflib.core.defaults import FIT_SAMPLES, RANKS_BY_SAMPLES
 from pmflib.counting.groups import count_some, load_groups, pick_variables
@@ -29,8 +28,8 @@ from pmflib.fitting.ranks.sample_fits import (
     split_samples,
 )
 from pmflib.schema import Schema
-from pmflib.store.dataset import take_samples
-from pmflib.store.sample_blocks import BlockReference
+from pmflib.store.dataset import take_block
+from pmflib.store.sample_blocks import BlockReference, scale_blocks
 
 PAIRS_SHARE = 1 / 3
 """Share of the budget that the search by pairs may take: it only says where to begin, where samples decide."""
@@ -173,9 +172,10 @@ def select_stored_rank(
     schema = load_shape(counts)[0]
     position = None if target is None else schema.position(target)
     level_counts = load_singles(counts, folds=training_folds)
-    validation = take_samples(held_out, schema, MOST_HELD_OUT)
-    some = take_samples(training, schema, MOST_SAMPLES) if len(validation) else validation
-    block, held_out_block = DenseBlock(some), DenseBlock(validation)
+    validation = take_block(scale_blocks(held_out), schema, MOST_HELD_OUT)
+    block = validation
+    if len(validation):
+        block = take_block(scale_blocks(training), schema, MOST_SAMPLES)
     shared: dict[str, Any] = {
         "client": client,
         "checkpoint": checkpoint,
@@ -183,7 +183,7 @@ def select_stored_rank(
     }
     kinds, is_forced = None, dependence == "tree"
     if dependence != "none" and len(validation):
-        splits = split_samples(block, held_out_block, schema, position, pools=True)
+        splits = split_samples(block, validation, schema, position, pools=True)
         kinds = choose_kind(
             splits, is_forced=is_forced, members=members, seed=seed, budget=budget, **shared
         )
@@ -199,6 +199,7 @@ def select_stored_rank(
             f"pairs of the {kept.size} variables that are observed most, of {schema.n_variables}",
         )
     folds = _find_counts(counts, training_folds, training, schema, kept if notes else None)
+    folds = folds.to_samples()
     by_pairs = select_rank(folds, rng=seed, budget=for_pairs, **shared)
     by_pairs = replace(by_pairs, notes=(*notes, *by_pairs.notes))
     if not len(validation):
@@ -211,7 +212,7 @@ def select_stored_rank(
     samples = RankSamples(
         schema,
         block,
-        held_out_block,
+        validation,
         total,
         kept,
         normalise_singles(level_counts, schema.offsets),

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from pmflib.config.data_sections import REASONS
 from pmflib.core.errors import StoreError
+from pmflib.core.weights import WeightSums
 from pmflib.store.sample_blocks import WrittenSamples
 
 TimeFormat: TypeAlias = Literal["number", "instant"]
@@ -227,6 +228,8 @@ class DatasetAccount(Account):
         Its samples, their observed cells, and their blocks.
     files_skipped
         Files that cannot be read and were passed over, each with the reason.
+    weights
+        What the weights of its samples add up to; None where they have none.
     """
 
     rows_outside: int = 0
@@ -234,6 +237,7 @@ class DatasetAccount(Account):
     observed: int = 0
     blocks: int = 0
     files_skipped: Mapping[str, str] = field(default_factory=dict)
+    weights: WeightSums | None = None
 
     @classmethod
     def from_json(cls, summary: Mapping[str, Any]) -> DatasetAccount:
@@ -244,6 +248,7 @@ class DatasetAccount(Account):
             reasons=Counter(summary.get("reasons", {})),
             cells_made_missing=Counter(summary.get("cells_made_missing", {})),
             files_skipped=summary.get("files_skipped", {}),
+            weights=WeightSums.from_json(summary["weights"]) if "weights" in summary else None,
         )
 
     @classmethod
@@ -266,6 +271,11 @@ class DatasetAccount(Account):
 
 
 _WRITTEN = ("samples", "observed", "blocks")
+
+
+def add_weights(content: Mapping[str, Any], weights: WeightSums | None) -> dict[str, Any]:
+    """Account of a dataset in plain JSON types, with what the weights of its samples add up to, if they have any."""
+    return {**content, **({} if weights is None else {"weights": weights.to_json()})}
 
 
 def combine_accounts(

@@ -29,8 +29,9 @@ from pmflib.ingest.dataset.quarantine import (
     QuarantineWriter,
     raw_text,
 )
+from pmflib.ingest.dataset.sample_weights import assign_unit_folds, find_decimals
 from pmflib.ingest.dataset.spill_lists import find_levels
-from pmflib.ingest.dataset.spills import Spill
+from pmflib.ingest.dataset.spills import UNITS, WEIGHT, Spill
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import SampleWriter
 
@@ -64,7 +65,8 @@ def assemble_buckets(
     schema, source_config, policy
         The same as for the spills; a spill that names its levels may have been encoded with a part of the schema.
     n_buckets, n_folds
-        Buckets that the files were spilled to, and folds: samples of bucket b belong to fold b % n_folds.
+        Buckets that the files were spilled to, and folds: samples of bucket b belong to fold b % n_folds, or to that of
+        their sampling unit.
     folder
         Folder, made if need be; ``samples`` (sparse where less than ``SPARSE_BELOW`` is observed) and
         ``quarantine.parquet`` are written into it.
@@ -150,7 +152,7 @@ def _assemble(
         block = _join_answers(rows, rank, kept, len(identifiers))
     else:
         kept, lost, winners, keys = _choose(np.arange(rank.size), [rank], policy)
-        block = DenseBlock(rows.values[kept])
+        block = DenseBlock(rows.values[kept], None if rows.weights is None else rows.weights[kept])
 
     def describe(indices: IntArray) -> list[str]:
         write = _describe_answers if rows.values.ndim == 1 else _describe_rows
@@ -184,11 +186,14 @@ def _assemble(
         len(block.indices) if isinstance(block, SparseBlock) else int((block.codes >= 0).sum())
     )
     sparse = observed < SPARSE_BELOW * block.n_rows * schema.n_variables
-    samples = SampleWriter(folder / "samples", schema, sparse=sparse)
+    decimals = find_decimals(schema, source_config)
+    samples = SampleWriter(folder / "samples", schema, sparse=sparse, weight_decimals=decimals)
     if block.n_rows:
-        folds = find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)
-        counts = np.column_stack(sizes)
-        samples.append(block, folds.astype(np.int64), origins, identifiers, counts)
+        units = None if rows.units is None else rows.units[kept]
+        folds = (find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)).astype(np.int64)
+        if units is not None:
+            folds = assign_unit_folds(units, n_folds)
+        samples.append(block, folds, origins, identifiers, np.column_stack(sizes), units)
     return StepSummary(account, written=samples.close())
 
 
@@ -198,7 +203,8 @@ class _Rows:
 
     ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
     (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's spill and
-    its number in the file; ``time_format`` says how times are written.
+    its number in the file; ``time_format`` says how times are written; ``weights`` are float64, whole numbers of units,
+    and ``units`` hashes of strata and sampling units, int64 of shape (n_rows, 2); or None.
     """
 
     samples: pa.BinaryArray
@@ -208,6 +214,8 @@ class _Rows:
     numbers: IntArray
     names: Sequence[str]
     time_format: str = ""
+    weights: FloatArray | None = None
+    units: IntArray | None = None
 
     def name_rows(self, indices: IntArray) -> list[tuple[str, int]]:
         """File of each row, and its number there."""
@@ -259,6 +267,10 @@ def _read_rows(
         whole["row"].to_numpy(),
         names,
         next(iter(formats), ""),
+        whole[WEIGHT].to_numpy().astype(np.float64) if WEIGHT in whole.column_names else None,
+        np.column_stack([whole[name].to_numpy() for name in UNITS])
+        if UNITS[0] in whole.column_names
+        else None,
     )
 
 

@@ -17,6 +17,7 @@ from pmflib.ingest.dataset.assembly import assemble_buckets, assemble_samples
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.log_names import NAMES_FILE, LogNames, narrow_schema
 from pmflib.ingest.dataset.long import spill_long
+from pmflib.ingest.dataset.sample_weights import name_unit
 from pmflib.ingest.dataset.spill_lists import read_spill_list, write_levels
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
 from pmflib.ingest.sources import find_digest
@@ -89,6 +90,7 @@ class BuildJob:
             "left_out": self.schema.left_out_digest,
             "source": self.source.reading,
             "policy": self.policy.model_dump(mode="json", exclude={"file"}),
+            **name_unit(self.schema, self.source),
             **({} if self.erased is None else {ERASURES: self.erased.digest}),
             **(
                 {}
@@ -132,7 +134,7 @@ class BuildJob:
             return store.build(
                 kind, inputs=inputs, options=options, version=self.version, write=write
             )
-        entry = store.find(identify(kind, inputs, options, self.version))
+        entry = store.find_before(identify(kind, inputs, options, self.version))
         if entry is None:
             raise _NotBuiltError
         return entry

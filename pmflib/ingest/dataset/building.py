@@ -15,6 +15,7 @@ from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import (
     DatasetAccount,
     StepSummary,
+    add_weights,
     carry_account,
     combine_accounts,
 )
@@ -59,7 +60,7 @@ from pmflib.running.maps import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
 from pmflib.store.caches import find_local_path
-from pmflib.store.dataset import FileStep, open_layer, write_dataset, write_layers
+from pmflib.store.dataset import FileStep, open_layer, sum_weights, write_dataset, write_layers
 from pmflib.store.objects.addresses import StoreAccess
 
 DAY = {"number": 86_400.0, "instant": 86_400e6}
@@ -336,10 +337,9 @@ def _build_upon(
     content = account.to_json()
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        write_layers(
-            folder, layers, content, steps, {**job.origin, **job.window, "buckets": job.n_buckets}
-        )
-        return content
+        origin = {**job.origin, **job.window, "buckets": job.n_buckets}
+        write_layers(folder, layers, content, steps, origin)
+        return add_weights(content, sum_weights(folder))
 
     return store.build(
         "dataset",
@@ -453,7 +453,7 @@ def _publish_fresh(
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         origin = {**job.origin, **job.window, "buckets": job.n_buckets}
         write_dataset(folder, store, references, content, keys=keys, files=steps, origin=origin)
-        return content
+        return add_weights(content, sum_weights(folder))
 
     return store.build(
         "dataset",

@@ -29,6 +29,8 @@ PROBLEMS = {
     "no_sample": "is no sample identifier: it is empty",
     "unknown_variable": "is no variable of the schema",
     "bad_time": "is no time in the format of this column: a number, or ISO 8601",
+    "no_unit": "names no stratum or sampling unit: it is empty",
+    "bad_weight": "is no weight: a number above 0, of which at least half a unit and less than 2**53 units are kept",
 }
 """What is wrong with a row, by reason; of an unknown level, its variable says it."""
 

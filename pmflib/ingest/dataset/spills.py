@@ -42,6 +42,12 @@ MOST_SECTIONS = 64
 """Sections of an index, at most: each has the pages of about as many buckets. Who reads some buckets reads their
 sections alone."""
 
+WEIGHT = "weight"
+"""Column of rows whose samples have weights: int64, in units."""
+
+UNITS = ("stratum", "unit")
+"""Columns of rows whose samples were drawn in units: int64, hashes of the stratum and of the unit within it."""
+
 PAGE = np.dtype(
     [
         ("bucket", "<i8"),

@@ -23,7 +23,14 @@ from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.dataset.identifiers import as_binary, count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
-from pmflib.ingest.dataset.spills import SpillWriter
+from pmflib.ingest.dataset.sample_weights import (
+    assign_unit_folds,
+    find_decimals,
+    list_design_columns,
+    read_units,
+    read_weight_column,
+)
+from pmflib.ingest.dataset.spills import UNITS, WEIGHT, SpillWriter
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema
@@ -88,18 +95,27 @@ def encode_wide(
     folder.mkdir(parents=True, exist_ok=True)
     ignored = list_ignored(source, schema, source_config)
     encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
-    samples = SampleWriter(folder / "samples", schema, sparse=False)
+    decimals, names = find_decimals(schema, source_config), schema.names
+    columns = list(dict.fromkeys([*names, *list_design_columns(source_config)]))
+    samples = SampleWriter(folder / "samples", schema, sparse=False, weight_decimals=decimals)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
         screen = Screen(source, source_config, policy, quarantine)
-        names = schema.names
         for raw in read_rows(
-            source, source_config, names, on_rows=on_rows, chunk=chunk, coded=names
+            source, source_config, columns, on_rows=on_rows, chunk=chunk, coded=names
         ):
-            kept, codes = encoder.encode(raw, RowDecisions(raw.batch.num_rows), screen)
+            decisions = RowDecisions(raw.batch.num_rows)
+            weights = read_weight_column(raw, decimals, decisions)
+            units = read_units(raw, columns, source_config, decisions)
+            kept, codes = encoder.encode(raw, decisions, screen)
             level_counts += encoder.count_levels(codes)
             if kept.size:
                 rows = raw.rows[kept]
-                samples.append(DenseBlock(codes), assign_folds(rows, n_folds, seed), rows)
+                folds = assign_folds(rows, n_folds, seed)
+                if units is not None:
+                    units = units[kept]
+                    folds = assign_unit_folds(units, n_folds)
+                block = DenseBlock(codes, None if weights is None else weights[kept])
+                samples.append(block, folds, rows, units=units)
     np.save(folder / LEVEL_COUNTS, level_counts)
     return StepSummary(screen.account, source.name, ignored, written=samples.close())
 
@@ -151,10 +167,14 @@ def spill_wide(
     ignored = list_ignored(source, schema, source_config)
     encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
     forms = Counter[str]()
-    columns = list(dict.fromkeys([*schema.names, source_config.sample]))
+    design = list_design_columns(source_config)
+    columns = list(dict.fromkeys([*schema.names, source_config.sample, *design]))
     index = columns.index(source_config.sample)
+    decimals = find_decimals(schema, source_config)
     width = schema.n_variables * schema.code_dtype.itemsize
     fields = [("sample", pa.binary()), ("codes", pa.binary(width)), ("row", pa.int64())]
+    fields += [] if decimals is None else [(WEIGHT, pa.int64())]
+    fields += [] if source_config.psu is None else [(name, pa.int64()) for name in UNITS]
     spill = SpillWriter(folder, pa.schema(fields), n_buckets)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
@@ -168,13 +188,18 @@ def spill_wide(
             decisions = RowDecisions(raw.batch.num_rows)
             decisions.mark(identifiers.undecodable, "undecodable", index)
             decisions.mark(identifiers.absent, "no_sample", index)
+            weights = read_weight_column(raw, decimals, decisions)
+            units = read_units(raw, columns, source_config, decisions)
             kept, codes = encoder.encode(raw, decisions, screen)
             level_counts += encoder.count_levels(codes)
             texts = identifiers.texts.take(pa.array(kept))
             forms.update(count_forms(texts))
             arrays = [texts, _pack(codes, width), pa.array(raw.rows[kept])]
+            arrays += [] if weights is None else [pa.array(weights[kept].astype(np.int64))]
+            if units is not None:
+                arrays += [pa.array(np.ascontiguousarray(part)) for part in units[kept].T]
             if kept.size:
-                rows = pa.RecordBatch.from_arrays(arrays, names=["sample", "codes", "row"])
+                rows = pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
                 spill.append(identifiers.hashes[kept], rows)
     np.save(folder / LEVEL_COUNTS, level_counts)
     return StepSummary(screen.account, source.name, ignored, forms=forms)
@@ -183,7 +208,7 @@ def spill_wide(
 def list_ignored(
     source: Source, schema: Schema, config: SourceConfig, optional: Sequence[str] = ()
 ) -> list[str]:
-    """Columns of a wide file that are neither variables nor identifiers.
+    """Columns of a wide file that are neither variables, identifiers nor weights.
 
     Parameters
     ----------
@@ -211,7 +236,7 @@ def list_ignored(
                 + (f"; did you mean {close}?" if close else ".")
                 + " Rename the column or the variable, or take the variable out of the schema"
             )
-    used = {*schema.names, config.sample}
+    used = {*schema.names, config.sample, *list_design_columns(config)}
     return [name for name in header if name not in used]
 
 

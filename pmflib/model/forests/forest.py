@@ -142,6 +142,14 @@ class Forest:
         return owners + np.arange(self.n_entries) - np.repeat(self.rows, self.row_sizes)
 
     @cached_property
+    def levels_above(self) -> IntArray:
+        """Level of the parent that each entry is of, in [0, n_levels), -1 at a root: int64 of shape (n_entries,)."""
+        above = np.where(self.parents >= 0, self.offsets[np.maximum(self.parents, 0)], -1)
+        within = np.arange(self.n_entries) - np.repeat(self.starts.ravel(), self._n_entries.ravel())
+        size = np.repeat(np.tile(np.diff(self.offsets), self.rank), self._n_entries.ravel())
+        return np.asarray(np.repeat(above.ravel(), self._n_entries.ravel()) + within // size)
+
+    @cached_property
     def states(self) -> IntArray:
         """State that each entry is of: int64 of shape (n_entries,)."""
         return np.repeat(np.arange(self.rank), self._n_entries.sum(axis=1))
@@ -160,13 +168,8 @@ class Forest:
     @cached_property
     def _pairs(self) -> IntArray:
         """Number of the pair of levels, the parent's and the own, that each entry is of, alike in all states."""
-        sizes = np.diff(self.offsets)
-        above = np.where(self.parents >= 0, self.offsets[np.maximum(self.parents, 0)], -1)
-        within = np.arange(self.n_entries) - np.repeat(self.starts.ravel(), self._n_entries.ravel())
-        size = np.repeat(np.tile(sizes, self.rank), self._n_entries.ravel())
-        levels_above = np.repeat(above.ravel(), self._n_entries.ravel()) + within // size
-        flat = (levels_above + 1) * int(self.offsets[-1]) + self.levels
-        return np.unique(flat, return_inverse=True)[1]
+        flat = (self.levels_above + 1) * int(self.offsets[-1]) + self.levels
+        return np.asarray(np.unique(flat, return_inverse=True)[1])
 
     def pool_states(self, entries: FloatArray) -> FloatArray:
         """Sum entries over the states in which the variable has the same parent: (n_entries,)."""

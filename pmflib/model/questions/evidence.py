@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,22 +16,25 @@ from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError, StoreError
 from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.weights import WeightSums
 from pmflib.counting.conditional_tables import (
     StoredTableCounts,
     TableRequest,
+    WeightedTables,
     count_stored_tables,
     count_tables,
     plan_stored_tables,
 )
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
+from pmflib.counting.unit_tables import find_unit_sizes
 from pmflib.model.mixture import Mixture
 from pmflib.running.clients import Client
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import holds
 from pmflib.store.run_records import find_run_of
-from pmflib.store.sample_blocks import BlockReference
+from pmflib.store.sample_blocks import BlockReference, add_sums
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 CountSamples: TypeAlias = Callable[[Sequence[TableRequest]], tuple[Sequence[IntArray], int]]
@@ -249,20 +252,37 @@ def open_evidence(
         stored = StoredTables(store.locate(counts) / PAIRS)
         if stored.schema == schema:
             n_rows = int(stored.n_rows.sum())
-            if schema.n_levels <= MAX_LEVELS:
+            is_weighted = stored.weights is not None and (
+                not stored.weights.are_equal(n_rows) or _has_units(store, dataset)
+            )
+            if stored.weights is not None:
+                n_rows = round(stored.weights.n_effective)
+            # with weights, each table has an effective number of its own, which pairs do not have
+            if schema.n_levels <= MAX_LEVELS and not is_weighted:
                 read_pairs = cache(partial(_read_pairs, stored))
     if dataset is not None and (entry := store.find(dataset.identity)) is not None:
+        counted = _StoredCounts(store, dataset, schema, client, budget)
         if n_rows is None:
             n_rows = int(entry.summary["samples"])
-        counted = _StoredCounts(store, dataset, schema, client, budget)
+            weights = add_sums(counted.blocks)
+            n_rows = n_rows if weights is None else round(weights.n_effective)
     if n_rows is None:
         return None
     plan = None if counted is None else counted.plan
     return Evidence(schema, n_rows, read_pairs, counted, plan)
 
 
+def _has_units(store: Store, dataset: Reference | None) -> bool:
+    """Whether samples of a dataset were drawn in units."""
+    from pmflib.store.dataset import read_content
+
+    if dataset is None or store.find(dataset.identity) is None:
+        return False
+    return "psu" in read_content(store, dataset)["origin"].get("source", {})
+
+
 def _read_pairs(stored: StoredTables) -> IntArray:
-    table: IntArray = PairCounts.add_up(stored).tables[0]
+    table: IntArray = PairCounts.add_up(stored).to_samples().tables[0]
     return table
 
 
@@ -279,11 +299,17 @@ class _StoredCounts:
     def __call__(self, requests: Sequence[TableRequest]) -> tuple[list[IntArray], int]:
         def write(folder: Path, work: Path) -> dict[str, Any]:
             found = self._count(requests)
-            cells = np.concatenate([table.ravel() for table in found.tables])
+            weighted = found.weighted
+            parts = [] if weighted is None else [*weighted.sums, *weighted.squares]
+            cells = np.concatenate([table.ravel() for table in (*found.tables, *parts)])
             write_arrays(
                 folder / "tables", {"cells": (cells, ("cell",))}, {"kind": KIND, "units": "samples"}
             )
-            return {"samples": found.n_rows}
+            facts: dict[str, Any] = {"samples": found.n_rows}
+            if (known := found.weighted) is not None:
+                facts |= {"weights": known.totals.to_json(), "shift": known.shift}
+                facts |= {"sizes": _list_known(known.sizes)}
+            return facts
 
         try:
             entry = self.store.build(
@@ -296,16 +322,28 @@ class _StoredCounts:
         except StoreError:
             # a store that may only be read keeps nothing
             found = self._count(requests)
-            return found.tables, found.n_rows
+            return found.to_samples()
         folder = self.store.locate(entry.reference)
         cells = read_arrays(folder / "tables", ["cells"], kind=KIND)[0]["cells"]
         sizes = self.schema.cardinalities
         shapes = [tuple(int(sizes[j]) for j in each.targets) for each in requests]
+        facts = entry.summary
+        if "weights" in facts:
+            shapes *= 3
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         tables = [
             part.reshape(shape) for part, shape in zip(np.split(cells, ends), shapes, strict=True)
         ]
-        return tables, int(entry.summary["samples"])
+        n = int(facts["samples"])
+        if "weights" not in facts:
+            return tables, n
+        size = len(requests)
+        counted, sums, squares = (tables[k * size : (k + 1) * size] for k in range(3))
+        totals = WeightSums.from_json(facts["weights"])
+        known = facts["sizes"]
+        worth = None if known is None else [math.inf if each is None else each for each in known]
+        weighted = WeightedTables(sums, squares, facts["shift"], totals, worth)
+        return weighted.to_samples(counted, n)
 
     def plan(self, requests: Sequence[TableRequest]) -> float:
         """Seconds that counting takes one core, about; 0 of what was counted before."""
@@ -317,7 +355,7 @@ class _StoredCounts:
     def _plan(self, requests: Sequence[TableRequest]) -> float:
         digest = self.dataset.digest
         return plan_stored_tables(
-            self._blocks, self.schema, requests, budget=self.budget, digest=digest
+            self.blocks, self.schema, requests, budget=self.budget, digest=digest
         )
 
     def _list_options(self, requests: Sequence[TableRequest]) -> dict[str, Any]:
@@ -325,7 +363,8 @@ class _StoredCounts:
         return {"requests": asked, "budget": self.budget}
 
     @cached_property
-    def _blocks(self) -> list[BlockReference]:
+    def blocks(self) -> list[BlockReference]:
+        """Blocks of the dataset."""
         # with it comes pyarrow.compute, which takes longer to load than pairs to answer
         from pmflib.store.dataset import list_dataset_blocks
 
@@ -335,7 +374,17 @@ class _StoredCounts:
         client = self.client
         if client is not None and self._plan(requests) <= LOCAL_SECONDS:
             client = None
-        blocks, digest = self._blocks, self.dataset.digest
-        return count_stored_tables(
+        blocks, digest = self.blocks, self.dataset.digest
+        found = count_stored_tables(
             blocks, self.schema, requests, client=client, budget=self.budget, digest=digest
         )
+        # some of the blocks do not hold all of a unit
+        if found.weighted is None or found.n_rows < found.n_rows_of_all:
+            return found
+        sizes = find_unit_sizes(blocks, self.schema, requests)
+        return replace(found, weighted=replace(found.weighted, sizes=sizes))
+
+
+def _list_known(sizes: Sequence[float] | None) -> list[float | None] | None:
+    """Sizes as plain JSON types: one that is infinite is None."""
+    return None if sizes is None else [each if math.isfinite(each) else None for each in sizes]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from pmflib.ingest.dataset.erased_samples import ErasedSamples
+from pmflib.operations.erasure.mentions import SEARCHED, Names, find_in_export, find_in_store
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps
 from pmflib.store.erasures import Erasure, ErasureList, read_erasures
+from pmflib.store.exports import Export, State, list_exports
 from pmflib.store.run_records import find_last_run, find_live, list_histories, list_records
 
 
@@ -47,6 +51,30 @@ class EarlierModel:
     model: str
     live: bool
     runs: list[int]
+
+
+@dataclass(frozen=True)
+class WrittenOutside:
+    """An output that the pipelines of a store wrote outside it.
+
+    Parameters
+    ----------
+    kind, path, host, written, files
+        As in `pmflib.store.exports.Export`: ``files`` has the SHA-256 of each file as it was written.
+    state
+        What has become of it.
+    mentions
+        Lines of it that mention an erased identifier; None where that was not looked for, is out of reach, or
+        holds no text.
+    """
+
+    kind: str
+    path: str
+    host: str
+    written: str
+    files: dict[str, str]
+    state: State
+    mentions: int | None
 
 
 @dataclass
@@ -108,6 +136,11 @@ class Certificate:
         Raw files that still hold erased samples.
     erased_in_all
         Samples, or tasks and workers, that the store remembers as erased.
+    written_outside
+        What the store knows to have been written outside it: report pages, tables, labels, exports of the quarantine.
+    mentions_in_store
+        Lines of others, of rows in quarantine, that mention an erased identifier and stay; None where free text was not
+        searched, because the erasure was finished by a call that did not have all identifiers.
     """
 
     erasure: int
@@ -119,6 +152,8 @@ class Certificate:
     models_fitted_before: list[EarlierModel]
     raw_files: list[RawFile]
     erased_in_all: int
+    written_outside: list[WrittenOutside]
+    mentions_in_store: int | None
 
 
 @dataclass(frozen=True)
@@ -149,7 +184,9 @@ def describe_erasures(store: Store) -> ErasureState:
     return ErasureState(number, bool(erasures.unfinished), list_raw_files(store))
 
 
-def certify(store: Store, erasures: ErasureList, act: Erasure) -> Certificate:
+def certify(
+    store: Store, erasures: ErasureList, act: Erasure, identifiers: Sequence[str]
+) -> Certificate:
     """Certify an erasure: what was touched, and what remains; without identifiers.
 
     Parameters
@@ -158,7 +195,14 @@ def certify(store: Store, erasures: ErasureList, act: Erasure) -> Certificate:
         The store.
     erasures, act
         All erasures, and the one to certify.
+    identifiers
+        Those that are erased, as far as this call was given them.
     """
+    erased = ErasedSamples.of_list(erasures) or ErasedSamples.of_list(erasures, "workers")
+    assert erased is not None
+    given = {erased.digest_identifier(each.encode()) for each in identifiers}
+    # free text is searched for all of them, or is said not to have been
+    names = Names(tuple(sorted(identifiers))) if given >= {*act.samples} else None
     kinds: dict[str, TouchedArtefacts] = {}
     replaced = []
     for each in act.replaced:
@@ -179,7 +223,19 @@ def certify(store: Store, erasures: ErasureList, act: Erasure) -> Certificate:
         models_fitted_before=list_models_before(store),
         raw_files=list_raw_files(store),
         erased_in_all=len(erasures.samples) + len(erasures.workers),
+        written_outside=[_describe_export(each, names) for each in list_exports(store)],
+        mentions_in_store=None if names is None else len(find_in_store(store, names)),
     )
+
+
+def _describe_export(export: Export, names: Names | None) -> WrittenOutside:
+    """Say what has become of an output, and how many of its lines mention an identifier."""
+    state = export.find_state()
+    mentions = None
+    if names is not None and state in ("as written", "changed"):
+        holds_text = any(path.endswith(SEARCHED) for path in export.files)
+        mentions = len(find_in_export(export, names)) if holds_text else None
+    return WrittenOutside(**asdict(export), state=state, mentions=mentions)
 
 
 def list_models_before(store: Store) -> list[EarlierModel]:

@@ -38,6 +38,7 @@ OF_ROWS = (
     "samples",
     "dataset",
     "known-labels",
+    "classifier",
     "worker-pairs",
     "crowd-model",
     "comparison",

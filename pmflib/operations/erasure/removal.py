@@ -36,6 +36,8 @@ from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import order_by_need
 from pmflib.store.locations import Amount, drop_location
 from pmflib.store.run_records import (
+    KNOWN,
+    RECORDS,
     RunRecord,
     append_record,
     describe_environment,
@@ -81,7 +83,7 @@ def erase_samples(store: Store, identifiers: Sequence[str]) -> Certificate:
     with stay_alone(store), hold_lease(store.objects, PURPOSE):
         erasures = read_erasures(store) or new_list()
         begin(store, erasures, names)
-        return _finish(store, erasures)
+        return _finish(store, erasures, [name.decode() for name in names])
 
 
 def erase_labels(store: Store, tasks: Sequence[str], workers: Sequence[str]) -> Certificate:
@@ -123,7 +125,8 @@ def erase_labels(store: Store, tasks: Sequence[str], workers: Sequence[str]) -> 
         found = find_label_holdings(store, erasures)
         rewrite_label_logs(store, erasures, act, found)
         write_erasures(store, erasures)
-        return _conclude(store, erasures, act, found.entries, found.raw_files)
+        given = [name.decode() for each in names.values() for name in each]
+        return _conclude(store, erasures, act, found.entries, given, found.raw_files)
 
 
 def begin(
@@ -181,7 +184,7 @@ def _refuse_label_logs(store: Store) -> None:
         )
 
 
-def _finish(store: Store, erasures: ErasureList) -> Certificate:
+def _finish(store: Store, erasures: ErasureList, identifiers: Sequence[str]) -> Certificate:
     """Rewrite, delete, and record; every step can be repeated."""
     erased = ErasedSamples.of_list(erasures)
     assert erased is not None
@@ -195,7 +198,7 @@ def _finish(store: Store, erasures: ErasureList) -> Certificate:
     act.replaced += [each for each in replaced if each.old.identity not in known]
     # the history is forwarded from here on; only then is anything deleted
     write_erasures(store, erasures)
-    return _conclude(store, erasures, act, found.entries)
+    return _conclude(store, erasures, act, found.entries, identifiers)
 
 
 def _conclude(
@@ -203,11 +206,12 @@ def _conclude(
     erasures: ErasureList,
     act: Erasure,
     entries: Mapping[str, Entry],
+    identifiers: Sequence[str],
     raw_files: Sequence[RawFile] | None = None,
 ) -> Certificate:
     """Delete what was replaced, and certify: every step can be repeated."""
     _delete(store, entries, act)
-    certificate = certify(store, erasures, act)
+    certificate = certify(store, erasures, act, identifiers)
     if raw_files is not None:
         certificate = replace(certificate, raw_files=[*raw_files])
     for name in list_histories(store):
@@ -251,14 +255,17 @@ def _rewrite(store: Store, rewriter: Rewriter) -> list[Replacement]:
 
 def _list_needed_stages(store: Store) -> list[dict[str, Reference]]:
     """Stages that coming runs build upon or compare with: of the last runs, and of those that made live models."""
-    stages = []
+    runs = {}
     for name in list_histories(store):
         live = find_live(store, name)
         made = None if live is None else find_run_of(store, name, live)
-        for run in (find_last_run(store, name), made):
-            if run is not None and "dataset" in run.stages:
-                stages.append(run.stages)
-    return stages
+        # the last run is as a rule the one that made the live model
+        runs |= {
+            (name, run.number): run
+            for run in (find_last_run(store, name), made)
+            if run is not None and "dataset" in run.stages
+        }
+    return [run.stages for run in runs.values()]
 
 
 def _delete(store: Store, entries: Mapping[str, Entry], act: Erasure) -> None:
@@ -268,6 +275,8 @@ def _delete(store: Store, entries: Mapping[str, Entry], act: Erasure) -> None:
     with refuse_unwritable(store.root):
         for identity in [*order, *sorted(doomed.keys() - {*order})]:
             store.objects.delete([f"manifest/{identity}.json"])
+        if store.is_bucket:
+            store.objects.delete([f"{RECORDS}/{name}/{KNOWN}" for name in list_histories(store)])
         # counts may be the same without samples that had no answers
         used = {entry.reference.path for entry in store.entries()}
         for path in sorted({each.path for each in doomed.values()} - used):

@@ -23,6 +23,7 @@ from pmflib.ingest.dataset.accounts import (
     Account,
     DatasetAccount,
     StepSummary,
+    add_weights,
     carry_account,
     combine_accounts,
 )
@@ -58,16 +59,19 @@ from pmflib.store.dataset import (
     list_layers,
     open_layer,
     read_content,
+    sum_weights,
     write_layers,
 )
 from pmflib.store.file_digests import check_file
 from pmflib.store.sample_blocks import (
     BlockReference,
     SampleWriter,
+    add_sums,
     list_blocks,
     read_blocks,
     read_identifier_texts,
     read_sample_counts,
+    read_sampling_units,
 )
 from pmflib.store.zarr_arrays import read_arrays
 
@@ -147,15 +151,23 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
     counts, samples = read_sample_counts(path), _read_samples(path)
     sizes, observed = counts[gone, :2].sum(axis=0, dtype=np.int64), int(counts[kept, 2].sum())
     sparse = observed < SPARSE_BELOW * int(kept.sum()) * schema.n_variables
-    writer = SampleWriter(folder / SAMPLES, schema, sparse=sparse)
     references = list_blocks(path)
+    sums = add_sums(references)
+    decimals = None if sums is None else sums.decimals
+    writer = SampleWriter(folder / SAMPLES, schema, sparse=sparse, weight_decimals=decimals)
     for reference, block in zip(references, read_blocks(references), strict=True):
         here = np.flatnonzero(kept[reference.start : reference.stop])
         if here.size:
             rows_here = here + reference.start
             folds = np.full(here.size, reference.fold, np.int64)
+            units = read_sampling_units(reference)
             writer.append(
-                block.take(here), folds, rows[rows_here], samples[rows_here], counts[rows_here, :2]
+                block.take(here),
+                folds,
+                rows[rows_here],
+                samples[rows_here],
+                counts[rows_here, :2],
+                None if units is None else units[here],
             )
     hashes = np.load(old / QUARANTINE_HASHES, allow_pickle=False)
     # the rejected rows of a partition are duplicates: each is of a sample that it holds
@@ -297,7 +309,7 @@ class Rewriter:
 
         def write(folder: Path, work: Path) -> Mapping[str, Any]:
             write_layers(folder, new_layers, account, steps, origin)
-            return account
+            return add_weights(account, sum_weights(folder))
 
         return store.build(
             "dataset",

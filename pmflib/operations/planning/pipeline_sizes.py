@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,24 +15,26 @@ from pmflib.fitting.candidates import Options
 from pmflib.fitting.fit_specifications import count_compared
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.traits.level_scores import LevelScores
+from pmflib.operations.planning.looks import look_at_log
 from pmflib.operations.planning.sizes import FitSize, ForestSize, LogSize, TraitSize
-from pmflib.operations.planning.speeds import Speeds
+from pmflib.operations.planning.speeds import Learnt, Speeds
 from pmflib.operations.planning.trait_stages import list_class_counts
 from pmflib.operations.planning.whole_run import RunPlan
 from pmflib.schema import Schema
 
 if TYPE_CHECKING:
     from pmflib.config import PipelineConfig
-    from pmflib.ingest.sources import Source
+    from pmflib.store.artefacts import Store
+    from pmflib.store.run_records import RunRecord
 
-SAMPLED_BYTES = 1 << 20
-"""Bytes of the first file that are looked at."""
 ASSUMED_RANK = 20
 """Rank where it is yet to be chosen."""
-ASSUMED_PASSES = 50
-"""Passes of a run of EM where no run has been made."""
-LEAST_SECONDS = 5.0
-"""Seconds of a stage from which its time says something of its speed: below, it is starting and compiling."""
+ASSUMED_PASSES = 15
+"""Passes of a run of EM where no run has been made: extrapolated ones took 7 to 17 on rating logs and surveys."""
+EARLIER_RUNS = 10
+"""Runs whose passes say how many the next one makes."""
+LEAST_SECONDS = 3.0
+"""Processor time of a stage from which it says something of its speed, seconds: below, it is starting and compiling."""
 MOST_FACTOR = 5.0
 """Largest correction: what is beyond it has other reasons than speed."""
 CORRECTED = {
@@ -62,8 +62,8 @@ class LastRun:
         Those of its latent classes; None where it has fitted none. Of the model that was not chosen, as of the other.
     n_traits, trait_passes
         Traits of its trait model, the biases of people included, and passes; None where it has fitted none.
-    seconds
-        Seconds of its stages, by name.
+    learnt
+        What it and the runs before it have shown of their machines.
     """
 
     rows: int = 0
@@ -74,11 +74,11 @@ class LastRun:
     passes: int | None = None
     n_traits: int | None = None
     trait_passes: int | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    learnt: Learnt = field(default_factory=Learnt)
 
 
 def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[LogSize, list[str]]:
-    """Measure the log of a pipeline: its files, and rows by the last run or else by the first rows.
+    """Measure the log of a pipeline: its files, and rows by the last run or else by pieces of the files.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[
     Raises
     ------
     SourceError
-        If there are no files, or the first cannot be read.
+        If there are no files, or one cannot be read.
     """
     from pmflib.ingest.dataset.identifiers import estimate_csv_bytes
     from pmflib.ingest.readers import count_group_rows, is_parquet
@@ -119,13 +119,15 @@ def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[
         rows = round(sum(count_group_rows(first)) * raw_bytes / first.size)
         observed, notes = 1.0, ["rows: of the first file; all cells are assumed to be observed"]
     else:
-        n_read, n_rows, observed, per_sample = _look_at_rows(first, config, schema)
-        rows = round(csv_bytes / n_read * n_rows)
-        samples = round(rows / per_sample)
-        notes = [f"rows: by the first {n_rows:,} rows of {first.name}"]
-        if source.layout == "long":
+        look = look_at_log(found, csv_bytes, config, schema)
+        rows, samples = round(csv_bytes / look.row_bytes), look.samples or 0
+        observed = look.observed
+        notes = [f"rows: by {look.seen:,} rows of pieces that are spread over the files"]
+        if samples:
+            observed = rows / samples / n_cells
             notes.append(
-                f"samples: {per_sample:.3g} rows each, as there; --samples gives another number"
+                f"samples: {rows / samples:.3g} rows each, by those that come again in other pieces; --samples gives "
+                "another number"
             )
     log = LogSize(
         rows=max(rows, 1),
@@ -226,7 +228,7 @@ def measure_traits(
 def read_last_run(config: PipelineConfig) -> LastRun:
     """Read what the last complete run has recorded: nothing where there is none, or no store yet."""
     from pmflib.store.artefacts import Store
-    from pmflib.store.run_records import find_last_run
+    from pmflib.store.run_records import find_last_run, list_records
 
     root = config.resolve(config.store.path)
     if "://" not in root and not Path(root).is_dir():
@@ -235,6 +237,24 @@ def read_last_run(config: PipelineConfig) -> LastRun:
     record = find_last_run(store, config.name)
     if record is None:
         return LastRun()
+    earlier = [each.facts for each in list_records(store, config.name)[-EARLIER_RUNS:]]
+    return summarize_run(store, record, earlier)
+
+
+def summarize_run(
+    store: Store, record: RunRecord, earlier: Sequence[Mapping[str, Any]] = ()
+) -> LastRun:
+    """What a run says to those that plan the next one.
+
+    Parameters
+    ----------
+    store
+        Its store.
+    record
+        Its record.
+    earlier
+        Facts of runs up to it: the passes of a fit are the median of those of their fits from scratch.
+    """
     fitted: dict[str, Mapping[str, int]] = {}
     for stage in ("model", "classes", "traits"):
         entry = store.find(record.stages[stage].identity) if stage in record.stages else None
@@ -242,6 +262,9 @@ def read_last_run(config: PipelineConfig) -> LastRun:
             kind = "traits" if "n_traits" in entry.summary else "classes"
             fitted[kind] = entry.summary
     classes, traits = fitted.get("classes", {}), fitted.get("traits", {})
+    passes = classes.get("passes")
+    if made := [each for facts in earlier if (each := _find_passes(facts))]:
+        passes = round(float(np.median(made)))
     rows = DatasetAccount.find(record.facts) or DatasetAccount()
     return LastRun(
         rows=rows.rows_in,
@@ -249,36 +272,38 @@ def read_last_run(config: PipelineConfig) -> LastRun:
         observed=rows.observed,
         input_bytes=sum(file.bytes or 0 for file in record.inputs),
         rank=classes.get("rank"),
-        passes=classes.get("passes"),
+        passes=passes,
         n_traits=traits.get("n_traits"),
         trait_passes=traits.get("passes"),
-        seconds=record.seconds,
+        learnt=Learnt.find(record.facts),
     )
 
 
-def correct_speeds(plan: RunPlan, seconds: Mapping[str, float]) -> tuple[Speeds, list[str]]:
-    """Correct speeds by the times of a run.
+def _find_passes(facts: Mapping[str, Any]) -> int:
+    """Passes of the classes that a run has fitted from scratch; 0 of another run."""
+    fit = facts.get("classes") or facts.get("model") or {}
+    return 0 if (facts.get("refit") or {}).get("start") else int(fit.get("passes", 0))
+
+
+def correct_speeds(plan: RunPlan, seconds: Mapping[str, float]) -> Speeds:
+    """Correct speeds by the processor times of a run, which depend less than others on what else a machine does.
 
     Parameters
     ----------
     plan
         Plan of that run on the machine that made it.
     seconds
-        Seconds that its stages took, by name: ingest, count, fit, refine, fit_traits, evaluate. Stages that found their
-        result already made took next to none, and say nothing.
-
-    Returns
-    -------
-    The speeds, and a note for each correction.
+        Processor seconds that its stages took, by name: ingest, count, fit, refine, fit_traits, evaluate. Stages that
+        found their result already made took next to none, and say nothing.
     """
     # of what depends on what a run found, no time was planned
-    planned = {stage.stage: stage.wall_seconds for stage in plan.stages if stage.least is None}
+    planned = {stage.stage: stage.processor_seconds for stage in plan.stages if stage.least is None}
     planned["ingest"] = planned.pop("read") + planned.pop("sort")
     planned["fit_traits"] = planned.pop("traits", 0.0)
     if plan.planner.forest_memory is not None:
         # the stage of EM took what forests took as well
         planned.pop("refine", None)
-    speeds, notes = plan.speeds, []
+    speeds = plan.speeds
     for stage, fields in CORRECTED.items():
         measured = seconds.get(stage, 0.0)
         if measured < LEAST_SECONDS or planned.get(stage, 0.0) <= 0:
@@ -286,56 +311,10 @@ def correct_speeds(plan: RunPlan, seconds: Mapping[str, float]) -> tuple[Speeds,
         factor = min(MOST_FACTOR, max(1 / MOST_FACTOR, measured / planned[stage]))
         for name, power in fields.items():
             speeds = replace(speeds, **{name: getattr(speeds, name) * factor**power})
-        limited = "" if factor == measured / planned[stage] else f", {MOST_FACTOR:g} times at most"
-        notes.append(
-            f"speeds: {stage} took {measured:.0f} s in the last run, where {planned[stage]:.0f} s were planned; "
-            f"its speed is corrected by that{limited}"
-        )
-    return speeds, notes
+    return speeds
 
 
 def with_samples(log: LogSize, samples: int) -> LogSize:
     """The same long log with another number of samples."""
     observed = min(1.0, log.rows / samples / log.variables)
     return replace(log, samples=samples, observed=observed)
-
-
-def _look_at_rows(
-    source: Source, config: PipelineConfig, schema: Schema
-) -> tuple[int, int, float, float]:
-    """Bytes and rows at the beginning of a CSV file, share of observed cells, and rows of a sample."""
-    from pmflib.config.data_sections import WHITESPACE
-    from pmflib.ingest.sources import open_source
-
-    options = config.source
-    with open_source(source) as stream:
-        content = stream.read(SAMPLED_BYTES)
-    if (end := content.rfind(b"\n")) > 0:
-        content = content[: end + 1]
-    text = content.decode(options.encoding, "replace")
-    lines: Sequence[Sequence[str]]
-    if options.delimiter == WHITESPACE:
-        lines = [line.split() for line in text.splitlines()]
-    elif len(options.delimiter) == 1:
-        lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter))
-    else:
-        lines = [line.split(options.delimiter) for line in text.splitlines()]
-    if options.columns is None and lines:
-        names, lines = lines[0], lines[1:]
-    else:
-        names = options.columns or ()
-    n_rows = max(1, len(lines))
-    indices = {name.strip("\ufeff "): index for index, name in enumerate(names)}
-    if options.layout == "long":
-        index = indices.get(options.sample or "", 0)
-        n_samples = len({line[index] for line in lines if len(line) > index})
-        per_sample = n_rows / max(1, n_samples)
-        return len(content), n_rows, per_sample / schema.n_variables, per_sample
-    n_given = 0
-    for variable in schema.variables:
-        missing = {*variable.missing, ""}
-        if (index := indices.get(variable.name, -1)) >= 0:
-            n_given += sum(
-                len(line) > index and line[index].strip() not in missing for line in lines
-            )
-    return len(content), n_rows, n_given / (n_rows * schema.n_variables), 1.0

@@ -23,7 +23,6 @@ from pmflib.operations.planning.sizes import (
 from pmflib.operations.planning.speeds import (
     BLOCK_RECORD,
     BLOCK_SENT,
-    CLIENT_BYTES,
     RESIDENT_SENT,
     SCORED_SHARE,
     Speeds,
@@ -191,7 +190,7 @@ class PlannedRun:
     def client_bytes(self, plan: MemoryPlan) -> int:
         """Memory of the client in a stage that works on blocks."""
         own = sum(plan.client_parts.values())
-        return CLIENT_BYTES + own + self.n_blocks * BLOCK_RECORD
+        return self.speeds.client_bytes + own + self.n_blocks * BLOCK_RECORD
 
     def count_row_seconds(self) -> float:
         """Seconds of counting a sample, by the rule that chooses the kernel."""

@@ -8,7 +8,9 @@ Everything else that a plan needs is asked of the code that decides it in a run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 FIT_SECONDS = 0.5
 """Seconds of a first model, however small."""
@@ -30,6 +32,9 @@ SAVED_BYTES = 2e8
 """Bytes of tables and states that the client saves in a second."""
 UPDATED_BYTES = 1e8
 """Bytes of the sums of a pass of traits that the client makes new coefficients of in a second."""
+TLS_TIMES = 1.1
+"""Seconds of a task of the scheduler whose connections are encrypted, as a multiple of those without:
+`python -m benchmarks.pipeline.scheduler_tls`."""
 COUNT_NS = 5.0
 """Nanoseconds of counting the level of an observed cell."""
 RESIDUAL_NS = 200.0
@@ -43,7 +48,7 @@ FOLD_TIMES = 2.0
 """Seconds of folding a sample in and predicting what is hidden of it, as a multiple of those of a pass."""
 VARIED_PASSES = 120
 """Passes of a search for forests by which the shrinkage of the best run is varied, in all."""
-CLIENT_BYTES = 250 << 20
+CLIENT_BYTES = 320 << 20
 """Bytes of a client that has imported what it needs."""
 READING_BYTES = 192 << 20
 """Bytes that a thread holds while it reads a file, or a chunk of one."""
@@ -133,6 +138,10 @@ class Speeds:
         Client: seconds of looking up and listing one artefact.
     spread
         Standard deviation of the workers' speeds, as a share of their mean.
+    client_bytes
+        Bytes of a client that has imported what it needs, without data.
+    starting
+        Seconds that stages of a run take besides, by their names: what runs have shown, none before the first.
     """
 
     read_bytes: float = 60e6
@@ -160,3 +169,37 @@ class Speeds:
     request_seconds: float = 0.0
     artefact_seconds: float = 2e-3
     spread: float = 0.05
+    client_bytes: int = CLIENT_BYTES
+    starting: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What runs of a pipeline have shown of its machines.
+
+    Parameters
+    ----------
+    speeds
+        Speeds by name, as they were corrected: see `Speeds`.
+    starting
+        Seconds that each stage takes besides what is planned: workers start, kernels load.
+    """
+
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    starting: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def find(cls, facts: Mapping[str, Any]) -> Learnt:
+        """Read what the facts of a run hold; nothing of a run before which nothing was learnt."""
+        found = facts.get("learnt") or {}
+        return cls(dict(found.get("speeds", {})), dict(found.get("starting", {})))
+
+    def to_json(self) -> dict[str, object]:
+        """Plain JSON types."""
+        return asdict(self)
+
+    def apply(self, speeds: Speeds) -> Speeds:
+        """Speeds with what was learnt."""
+        numbers = {each.name for each in fields(Speeds)} - {"starting"}
+        known: dict[str, Any] = {n: each for n, each in self.speeds.items() if n in numbers}
+        return replace(speeds, **known, starting=tuple(sorted(self.starting.items())))

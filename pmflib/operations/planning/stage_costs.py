@@ -74,6 +74,24 @@ class StageCost:
         """Time that it takes at least."""
         return self.wall_seconds if self.least is None else self.least.wall_seconds
 
+    def start_later(self, seconds: float) -> StageCost:
+        """The same stage, which takes so many seconds for starting."""
+        if not seconds:
+            return self
+        whole = self.wall_seconds + seconds
+        return replace(
+            self,
+            wall_seconds=whole,
+            efficiency=self.efficiency * self.wall_seconds / whole,
+            parts={**self.parts, "starting": seconds},
+            least=None if self.least is None else self.least.start_later(seconds),
+        )
+
+    @property
+    def processor_seconds(self) -> float:
+        """Processor time of all."""
+        return self.worker_seconds + self.scheduler_seconds + self.client_seconds
+
     @property
     def messages(self) -> int:
         """Messages between scheduler and workers."""

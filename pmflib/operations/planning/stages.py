@@ -13,7 +13,6 @@ from pmflib.operations.planning.run_basis import PlannedRun
 from pmflib.operations.planning.sizes import SPILL_FILES, block_disk_bytes, table_disk_bytes
 from pmflib.operations.planning.speeds import (
     BLOCK_RECORD,
-    CLIENT_BYTES,
     ENTRY_BYTES,
     FIT_SECONDS,
     FIT_TABLES,
@@ -56,7 +55,15 @@ class Planner(PlannedRun):
     """
 
     def plan(self) -> list[StageCost]:
-        """Costs of all stages, in order."""
+        """Costs of all stages, in order, with what runs have shown that each takes for starting."""
+        starting = dict(self.speeds.starting)
+        named = {"read": "ingest", "traits": "fit_traits"}
+        return [
+            stage.start_later(starting.get(named.get(stage.stage, stage.stage), 0.0))
+            for stage in self._plan_work()
+        ]
+
+    def _plan_work(self) -> list[StageCost]:
         stages = [*self.plan_ingest(), self.plan_counts()]
         if self.fit.has_classes:
             stages += [self.plan_start(), self.plan_refine()]
@@ -124,7 +131,7 @@ class Planner(PlannedRun):
             files=n_files,
             client_seconds=entries * speeds.artefact_seconds,
             worker_memory=OWN_BYTES + READING_BYTES * cluster.threads,
-            client_memory=CLIENT_BYTES + entries * ENTRY_BYTES,
+            client_memory=self.speeds.client_bytes + entries * ENTRY_BYTES,
         )
         if not log.identified:
             return read, StageCost("sort")
@@ -151,7 +158,10 @@ class Planner(PlannedRun):
             client_seconds=2 * n_parts * speeds.artefact_seconds + listed / SAVED_BYTES,
             worker_memory=OWN_BYTES + round(SORTED_TIMES * spill_bytes / n_parts) * cluster.threads,
             client_memory=round(
-                CLIENT_BYTES + n_parts * ENTRY_BYTES + 2 * listed + self.n_blocks * BLOCK_RECORD
+                self.speeds.client_bytes
+                + n_parts * ENTRY_BYTES
+                + 2 * listed
+                + self.n_blocks * BLOCK_RECORD
             ),
         )
         return read, sort
@@ -225,7 +235,7 @@ class Planner(PlannedRun):
             requests=8.0 + fit.train,
             client_seconds=seconds,
             wall_seconds=seconds,
-            client_memory=CLIENT_BYTES + FIT_TABLES * table,
+            client_memory=self.speeds.client_bytes + FIT_TABLES * table,
             parts={"client": seconds},
         )
 

@@ -240,6 +240,7 @@ class RunPlan:
         speeds = {
             name: value for name, value in asdict(self.speeds).items() if value != float("inf")
         }
+        speeds["starting"] = dict(self.speeds.starting)
         return {
             "log": asdict(self.log),
             "fit": self.fit.to_json(),
@@ -263,6 +264,7 @@ LIMITS = {
     "idle": "threads wait for the slowest, or have nothing to do: fewer workers do nearly as well",
     "scheduler": "the scheduler of Dask hands out tasks one by one: fewer workers of more memory do as well",
     "merges": "results are merged level by level: fewer workers, or a quicker network, shorten it",
+    "starting": "workers start and kernels load: of more data it is a smaller share",
     "client": "the client works alone: a quicker core there shortens it, more workers do not",
 }
 """What to say of each limit."""

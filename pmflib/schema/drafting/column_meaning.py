@@ -107,6 +107,10 @@ def find_identifier(name: str, value_counts: ValueCounts, numbers: Numbers, n_di
     return ""
 
 
+LEAST_POSITIVE = 0.9
+"""Share of the numbers in a column of weights that are above 0."""
+
+
 def find_weight(name: str, value_counts: ValueCounts, numbers: Numbers) -> str:
     """Reason why a column holds the weights of samples, and is no answer of theirs; empty where it is not.
 
@@ -116,16 +120,18 @@ def find_weight(name: str, value_counts: ValueCounts, numbers: Numbers) -> str:
     their replicates (``wgt``, ``W_FSTUWT``, ``sample_weight``), or the name ``weight`` and numbers that are not whole
     and have a mean of about 1, which nobody weighs.
     """
-    if len(numbers) < LEAST_DISTINCT or min(numbers.values()) <= 0:
-        return ""
-    at_least = "at least " if value_counts.overflowed else ""
-    shown = f"{at_least}{len(numbers)} distinct positive numbers"
-    if _WEIGHT_NAMES.search(name.lower()):
-        return f"{shown}, and a name like a weight's"
-    if name.lower() not in ("weight", "weights", "wt"):
+    if len(numbers) < LEAST_DISTINCT:
         return ""
     counts = np.array([value_counts.counts[text] for text in numbers], np.float64)
     values = np.array(list(numbers.values()))
+    at_least = "at least " if value_counts.overflowed else ""
+    shown = f"{at_least}{np.count_nonzero(values > 0)} distinct positive numbers"
+    # a few that are 0 or below are mistakes, which go to quarantine
+    is_positive = counts[values > 0].sum() >= LEAST_POSITIVE * counts.sum()
+    if is_positive and _WEIGHT_NAMES.search(name.lower()):
+        return f"{shown}, and a name like a weight's"
+    if name.lower() not in ("weight", "weights", "wt") or min(values) <= 0:
+        return ""
     is_one = 0.9 <= np.average(values, weights=counts) <= 1.1
     return f"{shown} of mean 1" if is_one and (values != np.round(values)).any() else ""
 

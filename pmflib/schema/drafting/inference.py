@@ -76,7 +76,7 @@ CHANGE = "pmf schema set schema.json COLUMN"
 """Command that changes the draft of a column."""
 COMMANDS = Remedies(
     f"name it as source.sample, or keep it: {CHANGE} --role nominal",
-    f"pipelines take no weights, pmflib.fit_em(rows, weight=...) does; keep it: {CHANGE} --role continuous",
+    f"name it as source.weight (pmf infer --weight COLUMN), or keep it: {CHANGE} --role continuous",
     f"keep it: {CHANGE} --other 30",
     f"{CHANGE} --other K keeps K, --other none keeps all",
     "if they are numbers: --role ordinal",
@@ -95,6 +95,8 @@ PYTHON = Remedies(
     "to refuse, put it into the levels of a Variable",
 )
 """Remedies of a draft in memory."""
+WEIGHT_NOTE = "left out: a weight of samples"
+"""How the note on a column begins that looks like one of weights."""
 
 RoleWish = Role | Literal["identifier"]
 
@@ -251,7 +253,7 @@ def propose_variable(
             return propose(None, "identifier", note, why)
     if wishes.role is None and not (is_answer or is_scale or wishes.is_kept):
         if why := find_weight(name, value_counts, all_numbers):
-            note = f"left out: a weight of samples, {why}; {remedies.keep_weight}"
+            note = f"{WEIGHT_NOTE}, {why}; {remedies.keep_weight}"
             return propose(None, "left out", note, why)
     if all_numbers and wishes.role != "nominal" and not draft.has_own_order:
         return propose(*draft.propose_numeric())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 import uuid
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from pmflib.core.errors import ConfigError, PmfError, RefusedStoreError, UnreachableStoreError
 from pmflib.core.events import Notice, send_event
 from pmflib.store.objects.interface import ObjectChangedError, ObjectMetadata, Objects
+from pmflib.store.objects.listing import LISTED_OBJECTS, Listing
 from pmflib.store.objects.local_folder import mark_draft
 
 R = TypeVar("R")
@@ -86,18 +88,76 @@ class Bucket(Objects):
                 bucket, prefix=prefix or None, client_options=options, retry_config=RETRIES
             )
         self._clock: tuple[float, float] | None = None
+        self._listing: Listing | None = None
+
+    def lacks(self, name: str) -> bool:
+        """Whether the listing of a run that has just begun has nothing of a name."""
+        return self._listing is not None and self._listing.lacks(name)
+
+    @contextmanager
+    def remember(self, known: str) -> Iterator[None]:
+        """Answer from a listing: see `Listing`. What is known of it at the end is written for the next run."""
+        listing = self._listing = self._list_all()
+        if listing is None:
+            yield
+            return
+        with suppress(FileNotFoundError, ValueError, TypeError, AttributeError):
+            content = self.read(known)[0] if known in listing.tags else b"{}"
+            for name, (tag, text) in json.loads(content).items():
+                listing.contents.setdefault(name, (text.encode(), tag))
+        listing.contents.pop(known, None)
+        try:
+            yield
+        finally:
+            if self._listing is listing:
+                self._listing = None
+            kept = {
+                name: (tag, content.decode())
+                for name, (content, tag) in listing.take_current().items()
+            }
+            # it saves requests, and is needed for nothing
+            with suppress(PmfError, OSError):
+                self.put(known, json.dumps(kept, ensure_ascii=False).encode())
+
+    def _list_all(self) -> Listing | None:
+        """List all objects; None where there are too many."""
+
+        def look() -> Listing | None:
+            tags: dict[str, str] = {}
+            for chunk in self._store.list(None, chunk_size=1000):
+                tags |= {each["path"]: str(each["e_tag"]) for each in chunk}
+                if len(tags) > LISTED_OBJECTS:
+                    return None
+            return Listing(tags)
+
+        return self._insist("", look)
+
+    def _write(self, name: str, content: bytes, **options: Any) -> None:
+        """Write an object by one request, and note it."""
+        if self._listing is not None:
+            self._listing.forget(name)
+        done = self._insist(name, lambda: self._store.put(name, content, **options))
+        if self._listing is not None:
+            self._listing.keep(name, content, str(done["e_tag"]))
 
     def read(self, name: str) -> tuple[bytes, str]:
         """Read an object; its tag is the server's."""
+        if self._listing is not None and (known := self._listing.read(name)):
+            return known
 
         def get() -> tuple[bytes, str]:
             found = self._store.get(name)
             return bytes(found.bytes()), str(found.meta["e_tag"])
 
-        return self._insist(name, get)
+        found = self._insist(name, get)
+        if self._listing is not None:
+            self._listing.keep(name, *found)
+        return found
 
     def exists(self, name: str) -> bool:
         """Whether there is such an object."""
+        if self._listing is not None and name in self._listing.tags:
+            return True
         try:
             self._insist(name, lambda: self._store.head(name))
         except FileNotFoundError:
@@ -108,24 +168,23 @@ class Bucket(Objects):
         """Write an object if there is none (If-None-Match)."""
         token = uuid.uuid4().hex
         try:
-            self._insist(
-                name,
-                lambda: self._store.put(name, content, mode="create", attributes={_TOKEN: token}),
-            )
+            self._write(name, content, mode="create", attributes={_TOKEN: token})
         except FileExistsError:
             # a request whose answer was lost is sent again, and finds what it has written itself
             found = self._insist(name, lambda: self._store.get(name).attributes.get(_TOKEN))
+            if self._listing is not None:
+                self._listing.note(name)
             if found != token:
                 raise FileExistsError(name) from None
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object."""
-        self._insist(name, lambda: self._store.put(name, content, use_multipart=False))
+        self._write(name, content, use_multipart=False)
 
     def replace(self, name: str, content: bytes, tag: str) -> None:
         """Write an object in place of the one with a tag (If-Match)."""
         try:
-            self._insist(name, lambda: self._store.put(name, content, mode={"e_tag": tag}))
+            self._write(name, content, mode={"e_tag": tag})
         except ObjectChangedError:
             # as for `create`: what this has written itself is no other's
             with suppress(FileNotFoundError):
@@ -139,6 +198,9 @@ class Bucket(Objects):
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete objects, many by one request."""
+        if self._listing is not None:
+            for name in names:
+                self._listing.forget(name)
         if names:
             self._insist(names[0], lambda: self._store.delete(list(names)))
 

@@ -7,7 +7,8 @@ that has returned is seen by all that read afterwards, from every machine.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +66,21 @@ class Objects(ABC):
     @abstractmethod
     def create(self, name: str, content: bytes) -> None:
         """Write a new object; `FileExistsError` if there is one already: of several that create it, one does."""
+
+    def lacks(self, name: str) -> bool:
+        """Whether all names were looked at a moment ago, and nothing was there of this one, nor below it."""
+        return False
+
+    @contextmanager
+    def remember(self, known: str) -> Iterator[None]:
+        """Answer from one listing, as long as the context lasts, what is there; whoever does so holds a lease.
+
+        Parameters
+        ----------
+        known
+            Name of an object that has what the last such context has read and written, for this one.
+        """
+        yield
 
     @abstractmethod
     def put(self, name: str, content: bytes) -> None:

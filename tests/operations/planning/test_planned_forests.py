@@ -100,9 +100,9 @@ def test_plan__forests_that_are_too_large_are_not_tried_unless_asked_for():
 
 def test_correct_speeds__says_nothing_of_em_where_its_stage_had_forests():
     plain, forced = make_plan(None), make_plan(FORCED)
-    seconds = {"refine": 2 * find_stage(plain, "refine").wall_seconds}
-    assert correct_speeds(plain, seconds)[0].em_ns > plain.speeds.em_ns
-    assert correct_speeds(forced, seconds) == (forced.speeds, [])
+    seconds = {"refine": 2 * find_stage(plain, "refine").processor_seconds}
+    assert correct_speeds(plain, seconds).em_ns > plain.speeds.em_ns
+    assert correct_speeds(forced, seconds) == forced.speeds
 
 
 def test_count_searches__their_distances_double():

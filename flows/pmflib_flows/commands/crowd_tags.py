@@ -1,0 +1,95 @@
+"""What ``pmf crowd --tags`` does: several labels per task, from files to a folder, in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pmflib.core.errors import ConfigError
+from pmflib_flows.console import out, print_json, progress_shown
+
+TAKEN = (
+    "source.path",
+    "source.sample",
+    "source.variable",
+    "source.value",
+    "source.delimiter",
+    "source.encoding",
+    "source.columns",
+    "crowd.classes",
+    "seed",
+)
+"""Options of a label log that tags have as well."""
+
+
+def label_tags(
+    given: Mapping[str, Any],
+    source_options: Mapping[str, Any],
+    output: Path,
+    options: Mapping[str, str],
+    as_json: bool,
+) -> None:
+    """Find the tags of tasks that many workers have tagged.
+
+    Parameters
+    ----------
+    given
+        Options that were given, by their names in a configuration.
+    source_options
+        Those of the source, with their usual values.
+    output
+        Folder for tags, workers and the joint PMF of the tags.
+    options
+        What the options are called on the command line.
+    as_json
+        Whether facts are printed as JSON.
+
+    Raises
+    ------
+    ConfigError
+        If an option is none of tags, or the folder is that of a pipeline.
+    """
+    from pmflib.config import make_source
+    from pmflib.crowd.pipeline.tag_files import read_tag_files, write_tags
+    from pmflib.crowd.tags import aggregate_tags
+    from pmflib.ingest.sniffing import sniff_source
+    from pmflib.ingest.sources import find_sources
+
+    if strange := [options[name] for name in given if name not in TAKEN]:
+        raise ConfigError(
+            f"--tags finds several labels per task, and has no use for {', '.join(strange)}; leave them out"
+        )
+    if "source.path" not in given:
+        raise ConfigError(
+            "no PATH is given; say where the tags are: with --tags no pipeline is kept"
+        )
+    if output.suffix or (output / "pipeline.toml").exists():
+        raise ConfigError(
+            f"--output is {str(output)!r}; tags, workers and their joint PMF need a folder, and not that of a "
+            "pipeline: name another"
+        )
+    source = make_source(dict(source_options))
+    sources = find_sources(source.path, source.suffixes)
+    source, _ = sniff_source(sources, source, {*source_options, "columns", "decimal"})
+    with progress_shown(as_json):
+        log = read_tag_files(sources, source, given.get("crowd.classes"))
+        found = aggregate_tags(log, rng=given.get("seed", 0))
+    write_tags(found, output)
+    facts = {
+        "tasks": log.n_tasks,
+        "workers": log.n_workers,
+        "tags": [str(name) for name in log.tags.to_pylist()],
+        "answers": len(log.answers),
+        "latent_classes": found.model.rank,
+        "reason": found.reason,
+        "set_aside": log.quarantine.num_rows,
+        "path": str(output),
+    }
+    if as_json:
+        print_json(facts)
+        return
+    for key in ("tasks", "workers", "answers", "latent_classes", "set_aside"):
+        out.print(f"{key}: {facts[key]}")
+    out.print(f"latent classes: {found.reason}")
+    out.print(f"Tags, workers and the joint PMF of the tags: {output}")

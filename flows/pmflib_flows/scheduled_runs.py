@@ -1,0 +1,69 @@
+"""Names of flow runs before they start: Prefect's scheduler gives them names of animals, and a flow names only its own.
+
+Whoever deploys names what is scheduled by then (``deploy/name_runs.py``), and each run what is scheduled after it, so
+that no run waits for its time without a name that says what it is.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterTags,
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import StateType
+
+from pmflib.config import load_config
+
+TAG = "pmf"
+"""Tag of the deployments of this package."""
+
+
+def name_pipeline(path: str) -> str:
+    """Name of the pipeline of a configuration file; of one that does not read, the file's."""
+    with suppress(Exception):
+        return load_config(path).name
+    return Path(path).stem or "unnamed"
+
+
+def name_scheduled_runs(client: SyncPrefectClient) -> list[str]:
+    """Name the runs that are scheduled after their deployment, pipeline and time; names of all that are scheduled.
+
+    Parameters
+    ----------
+    client
+        Client of the server. Runs of deployments without the tag ``pmf`` are left alone.
+    """
+    deployments = {
+        each.id: each.name
+        for each in client.read_deployments(
+            deployment_filter=DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
+        )
+    }
+    scheduled = FlowRunFilter(
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED]))
+    )
+    names = []
+    for run in client.read_flow_runs(flow_run_filter=scheduled):
+        start: Any = run.expected_start_time
+        if run.deployment_id not in deployments or start is None:
+            continue
+        pipeline = name_pipeline(str(run.parameters.get("config", "")))
+        name = f"{deployments[run.deployment_id]}-{pipeline}-{start:%Y-%m-%d-%H%M}"
+        if run.name != name:
+            client.set_flow_run_name(run.id, name)
+        names.append(name)
+    return sorted(names)
+
+
+def name_next_runs() -> None:
+    """Name what is scheduled on the server of the flow run under way: names are no reason for it to fail."""
+    with suppress(Exception), get_client(sync_client=True) as client:
+        name_scheduled_runs(client)

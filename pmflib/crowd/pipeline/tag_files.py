@@ -1,0 +1,78 @@
+"""Files of tags: a log of tags read from files, and what was found written into a folder, without a store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from pmflib.config import SourceConfig
+from pmflib.core.errors import SourceError
+from pmflib.crowd.tag_log import TagLog, read_tags
+from pmflib.crowd.tags import TagAggregation
+from pmflib.ingest.dataset.wide import read_texts
+from pmflib.ingest.readers import check_type, read_rows, simplify
+from pmflib.ingest.sources import Source
+from pmflib.store.table_files import hold_output, write_file
+
+TAGS = "tags.parquet"
+"""Table of the tasks with their tags."""
+WORKERS = "workers.parquet"
+"""Table of the workers, beside it."""
+MODEL = "model"
+"""Joint PMF of the tags, beside it: for `pmflib.JointPMF.load`."""
+
+
+def read_tag_files(
+    sources: Sequence[Source], config: SourceConfig, tags: Sequence[str] | None
+) -> TagLog:
+    """Read a log of tags from files, in memory.
+
+    Parameters
+    ----------
+    sources
+        The files.
+    config
+        How they are read, and which columns are the task, the worker and the tag.
+    tags
+        Tags that there are; None takes all that were given.
+
+    Raises
+    ------
+    SourceError, SchemaError
+        If a file cannot be read, or does not fit.
+    """
+    columns = [config.sample, config.variable, config.value]
+    parts: list[list[pa.Array]] = [[], [], []]
+    for source in sources:
+        for raw in read_rows(source, config, [name for name in columns if name is not None]):
+            if raw.ragged:
+                row, text = raw.ragged[0]
+                raise SourceError(
+                    f"{source.name}: row {row} has other columns than the header: {text!r}; correct it"
+                )
+            for part, name, column in zip(parts, columns, raw.batch.columns, strict=True):
+                check_type(str(name), column.type)
+                part.append(read_texts(simplify(column)).cast(pa.string()))
+    names = ("task", "worker", "label")
+    table = pa.table(
+        {name: pa.chunked_array(part, pa.string()) for name, part in zip(names, parts, strict=True)}
+    )
+    return read_tags(table, tags=tags)
+
+
+def write_tags(found: TagAggregation, folder: Path) -> None:
+    """Write tags, workers and the joint PMF into a folder, in place of what was found before.
+
+    Raises
+    ------
+    ConfigError
+        If another process writes there.
+    """
+    with hold_output(folder):
+        for name, table in ((TAGS, found.labels), (WORKERS, found.workers)):
+            write_file(folder / name, table.schema, [table])
+        shutil.rmtree(folder / MODEL, ignore_errors=True)
+        found.model.save(folder / MODEL)

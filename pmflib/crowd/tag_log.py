@@ -1,0 +1,127 @@
+"""Logs of tags: workers who give a task as many labels as apply, as answers of yes and no to every tag.
+
+A worker who has answered a task has looked at all tags: those not given are answers of no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import SchemaError
+from pmflib.crowd.label_log import (
+    encode_labels,
+    encode_values,
+    find_unfit,
+    list_rejected,
+    pick_columns,
+)
+from pmflib.schema.tables import as_arrow
+
+
+@dataclass(frozen=True, eq=False)
+class TagLog:
+    """Tags as codes.
+
+    Parameters
+    ----------
+    answers
+        int64 of shape (n_answers, 2): task and worker of each answer, sorted, no two alike.
+    given
+        int64 of shape (n_given, 2): answer and tag of each tag that was given, sorted, no two alike.
+    tasks, workers, tags
+        Arrow arrays: what they are called.
+    quarantine
+        Arrow table of the rows set aside: row (from 0), task, worker, label, reason.
+    """
+
+    answers: IntArray
+    given: IntArray
+    tasks: pa.Array
+    workers: pa.Array
+    tags: pa.Array
+    quarantine: pa.Table
+
+    def __repr__(self) -> str:
+        """Sizes."""
+        return (
+            f"TagLog({self.n_tasks:,} tasks, {self.n_workers:,} workers, {self.n_tags} tags, {len(self.answers):,} "
+            f"answers with {len(self.given):,} tags, {self.quarantine.num_rows:,} rows set aside)"
+        )
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks."""
+        return len(self.tasks)
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers."""
+        return len(self.workers)
+
+    @property
+    def n_tags(self) -> int:
+        """Number of tags."""
+        return len(self.tags)
+
+
+def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
+    """Encode a table of tags.
+
+    Parameters
+    ----------
+    table
+        Columns task, worker and label: a pandas or polars frame, an Arrow table, or a mapping of columns. A row for
+        each tag that a worker gave a task, or lists of them; an answer without a tag is a row without a label, or an
+        empty list. Texts are read as by `pmflib.crowd.read_labels`, and a tag that is given twice counts once.
+    tags
+        Tags that there are, in their order; None takes all that were given, sorted.
+
+    Raises
+    ------
+    SchemaError
+        If a column is absent, or there is no tag or no answer.
+    """
+    columns = pick_columns(_unroll(as_arrow(table)))
+    (tasks, task_names), (workers, worker_names) = (
+        encode_values(columns[name]) for name in ("task", "worker")
+    )
+    (labels, names), _ = encode_labels(columns["label"], tags)
+    reason = find_unfit(tasks, workers, labels)
+    rows = np.flatnonzero(reason == 0)
+    if not len(names) or not rows.size:
+        raise SchemaError(
+            "no row has a task, a worker and a tag: pass rows of them, or the tags that there are"
+        )
+    pairs = tasks[rows] * len(worker_names) + workers[rows]
+    distinct, answer = np.unique(pairs, return_inverse=True)
+    answers = np.stack(np.divmod(distinct, len(worker_names)), axis=1)
+    has_tag = labels[rows] >= 0
+    cells = np.unique(answer[has_tag] * len(names) + labels[rows][has_tag])
+    given = np.stack(np.divmod(cells, len(names)), axis=1)
+    rejected = list_rejected(columns, reason)
+    return TagLog(answers, given, task_names, worker_names, names, rejected)
+
+
+def _unroll(table: pa.Table) -> pa.Table:
+    """The table with a row for each tag of a list, and one for an empty list."""
+    index = table.schema.get_field_index("label")
+    if index < 0 or not isinstance(table.schema.field(index).type, pa.ListType | pa.LargeListType):
+        return table
+    lists = table.column(index).combine_chunks()
+    sizes = pc.list_value_length(lists).fill_null(0)
+    empty = np.flatnonzero(sizes.to_numpy(zero_copy_only=False) == 0)
+    values = pc.list_flatten(lists)
+    parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+    order = np.argsort(np.concatenate([parents, empty]), kind="stable")
+    rows = pa.array(np.concatenate([parents, empty])[order])
+    none = pa.nulls(empty.size, values.type)
+    return table.take(rows).set_column(
+        index, "label", pa.concat_arrays([values, none]).take(pa.array(order))
+    )

@@ -1,0 +1,236 @@
+"""Several labels per task: tags of many workers in, true tags, their joint PMF and the workers out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from pmflib.core.arrays import BoolArray, FloatArray
+from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
+from pmflib.core.errors import PmfError
+from pmflib.crowd.tag_log import TagLog, read_tags
+from pmflib.crowd.tag_model import (
+    Answers,
+    TagFit,
+    TagModel,
+    fit_tags,
+    predict_hidden,
+    score_tags,
+    split_classes,
+    start_tags,
+)
+from pmflib.display.progress import report_step, reports_progress
+from pmflib.model.joint_pmf import JointPMF
+from pmflib.schema import Schema, Variable
+
+RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Numbers of latent classes that are compared."""
+HIDDEN_SHARE = 0.2
+"""Share of the tags of tasks that are hidden while numbers of latent classes are compared."""
+MOST_COMPARED = 20_000
+"""Tasks by which they are compared, about; of more, tasks are taken evenly."""
+SEARCH_PASSES = 40
+"""Passes of a fit that is compared, at most."""
+MAX_PASSES = 200
+"""Passes at most, unless given."""
+LEVELS = ("no", "yes")
+"""Levels of a tag as a variable of the joint PMF."""
+
+
+@dataclass(frozen=True, eq=False)
+class TagAggregation:
+    """A log of tags, aggregated.
+
+    Parameters
+    ----------
+    log
+        The tags that workers gave.
+    probabilities
+        float64 of shape (n_tasks, n_tags): probability that each tag is true.
+    model
+        Joint PMF of the tags, each a variable with levels "no" and "yes": ask it which tags go together.
+    confusion
+        float64 of shape (n_workers, n_tags, 2, 2): PMF of a worker's answer (third axis) by the truth (fourth).
+    n_passes
+        Passes made.
+    comparison
+        Numbers of latent classes by how well they predict hidden tags; None where the number was given.
+    """
+
+    log: TagLog
+    probabilities: FloatArray
+    model: JointPMF
+    confusion: FloatArray
+    n_passes: int
+    comparison: Comparison | None
+
+    def __repr__(self) -> str:
+        """The log, and how its tags were found."""
+        return f"TagAggregation({self.log!r}, {self.model.rank} latent classes, {self.n_passes} passes)"
+
+    @property
+    def reason(self) -> str:
+        """Why there are so many latent classes; empty where their number was given."""
+        return "" if self.comparison is None else self.comparison.reason
+
+    @property
+    def codes(self) -> BoolArray:
+        """Which tags are more probable than not, bool of shape (n_tasks, n_tags)."""
+        return np.asarray(self.probabilities > 0.5)
+
+    @cached_property
+    def labels(self) -> pa.Table:
+        """A row per task: task, tags as a list, n_answers, and the probability of every tag."""
+        rows, tags = np.nonzero(self.codes)
+        ends = np.searchsorted(rows, np.arange(self.log.n_tasks + 1)).astype(np.int32)
+        names = self.log.tags.take(pa.array(tags))
+        columns = {
+            "task": self.log.tasks,
+            "tags": pa.ListArray.from_arrays(pa.array(ends), names),
+            "n_answers": np.bincount(self.log.answers[:, 0], minlength=self.log.n_tasks),
+        }
+        shares = zip(self.log.tags.to_pylist(), self.probabilities.T, strict=True)
+        return pa.table({**columns, **{f"probability.{name}": column for name, column in shares}})
+
+    @cached_property
+    def workers(self) -> pa.Table:
+        """A row per worker: worker, n_answers, and sensitivity and specificity, of all tags by how frequent they are.
+
+        Sensitivity is the probability that a tag that is true is given, specificity that one that is not is not.
+        """
+        true = self.probabilities.mean(axis=0)
+        sensitivity = self.confusion[:, :, 1, 1] @ (true / max(true.sum(), 1e-300))
+        specificity = self.confusion[:, :, 0, 0] @ ((1 - true) / max((1 - true).sum(), 1e-300))
+        return pa.table(
+            {
+                "worker": self.log.workers,
+                "n_answers": np.bincount(self.log.answers[:, 1], minlength=self.log.n_workers),
+                "sensitivity": sensitivity,
+                "specificity": specificity,
+            }
+        )
+
+
+@reports_progress
+def aggregate_tags(
+    labels: object,
+    *,
+    rank: int | Literal["auto"] = "auto",
+    tags: Sequence[Any] | None = None,
+    rng: int = 0,
+    max_passes: int = MAX_PASSES,
+) -> TagAggregation:
+    """Find the true tags of tasks, of which each may have several, and how good the workers are.
+
+    Latent classes of tasks say which tags go together, a joint PMF of all tags; workers have a confusion matrix for
+    each tag, shrunk towards what they do with all tags. So a tag is more probable where others are that it goes with,
+    which one aggregation per tag does not see; with one latent class, the tags of a task are independent.
+
+    Parameters
+    ----------
+    labels
+        Columns task, worker, label, a row for each tag that a worker gave, or lists of tags: see
+        `pmflib.crowd.tag_log.read_tags`; or a `TagLog`.
+    rank
+        Number of latent classes; "auto" takes the smallest that predicts tags that were hidden as well as the best, but
+        for a standard error.
+    tags
+        Tags that there are; None takes all that were given.
+    rng
+        Seed of the starts of latent classes, and of which tags are hidden.
+    max_passes
+        Limit of passes of a fit.
+
+    Returns
+    -------
+    The aggregation.
+
+    Raises
+    ------
+    SchemaError, PmfError
+        If the table does not fit, or an argument is out of range.
+
+    References
+    ----------
+    Dawid, Skene (1979), Applied Statistics 28; Duan, Oyama, Sato, Kurihara (2014), Expert Systems with Applications 41,
+    for labels of several classes that are estimated together.
+
+    Examples
+    --------
+    >>> rows = {"task": [1, 1, 1, 2, 2], "worker": list("aabab"), "label": ["sea", "sky", "sea", "sky", None]}
+    >>> aggregate_tags(rows).log
+    TagLog(2 tasks, 2 workers, 2 tags, 4 answers with 4 tags, 0 rows set aside)
+    """
+    if rank != "auto" and not (isinstance(rank, int) and rank >= 1):
+        raise PmfError(f"rank is {rank!r}; give 'auto', or at least 1")
+    if max_passes < 1:
+        raise PmfError(f"max_passes is {max_passes}; give at least 1")
+    log = labels if isinstance(labels, TagLog) else read_tags(labels, tags=tags)
+    sizes = log.n_tasks, log.n_workers, log.n_tags
+    comparison = _compare_ranks(log, rng) if rank == "auto" else None
+    chosen = rank if comparison is None else comparison.chosen.settings["rank"]
+    answers = Answers(log.answers, log.given, *sizes)
+    fit = _fit(answers, int(chosen), rng, max_passes)
+    found = score_tags(answers, fit.model)
+    return TagAggregation(
+        log, found.shares, _make_pmf(log, fit.model), fit.model.confusion, fit.n_passes, comparison
+    )
+
+
+def _fit(answers: Answers, rank: int, seed: int, max_passes: int) -> TagFit:
+    """Latent classes from tags that were found one by one."""
+    single = fit_tags(answers, start_tags(answers), max_passes)
+    if rank == 1:
+        return single
+    return _split(answers, single, rank, seed, max_passes)
+
+
+def _split(answers: Answers, single: TagFit, rank: int, seed: int, max_passes: int) -> TagFit:
+    shares = score_tags(answers, single.model).shares
+    return fit_tags(answers, split_classes(single.model, shares, rank, seed), max_passes)
+
+
+def _compare_ranks(log: TagLog, seed: int) -> Comparison:
+    """Numbers of latent classes, until more of them predict hidden tags worse twice."""
+    kept, given = log.answers, log.given
+    every = max(1, log.n_tasks // MOST_COMPARED)
+    if every > 1:
+        rows = kept[:, 0] % every == 0
+        numbers = np.cumsum(rows) - 1
+        mine = rows[given[:, 0]]
+        kept = np.stack([kept[rows, 0] // every, kept[rows, 1]], axis=1)
+        given = np.stack([numbers[given[mine, 0]], given[mine, 1]], axis=1)
+    n_tasks = -(-log.n_tasks // every)
+    hidden = np.random.default_rng([seed, n_tasks]).random((n_tasks, log.n_tags)) < HIDDEN_SHARE
+    answers = Answers(kept, given, n_tasks, log.n_workers, log.n_tags, hidden)
+    single = fit_tags(answers, start_tags(answers), SEARCH_PASSES)
+    found: list[FloatArray] = []
+    ranks = [each for each in RANKS if each == 1 or each < min(n_tasks, 2.0 ** min(log.n_tags, 9))]
+    for rank in ranks:
+        fit = single if rank == 1 else _split(answers, single, rank, seed, SEARCH_PASSES)
+        found.append(predict_hidden(answers, hidden, fit.model))
+        report_step(len(found), len(ranks), f"{rank} latent classes")
+        best = max(range(len(found)), key=lambda index: float(found[index].mean()))
+        if len(found) > best + 2:
+            break
+    return compare_candidates(
+        "task",
+        [{"rank": each} for each in ranks[: len(found)]],
+        [float(each.mean()) for each in found],
+        subtract=lambda one, other: compare_samples(found[one], found[other]),
+        rule="first",
+    )
+
+
+def _make_pmf(log: TagLog, model: TagModel) -> JointPMF:
+    """Joint PMF of the tags, largest class first."""
+    order = np.argsort(-model.prior, kind="stable")
+    chances = model.chances[:, order]
+    factors = np.stack([1 - chances, chances], axis=1).reshape(-1, order.size)
+    schema = Schema(tuple(Variable(str(name), LEVELS) for name in log.tags.to_pylist()))
+    return JointPMF(model.prior[order], factors, schema, {"method": "tags"})

@@ -1,0 +1,188 @@
+"""Lines that mention some identifiers: of rows in quarantine, of report pages, and of files written outside a store.
+
+An erasure takes the rows of a sample out of a store. Rows of others, and texts, may name it all the same: nobody but a
+person can say whether a line with a "17" in it means sample 17. These lines are therefore found, and left.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pmflib.ingest.dataset.quarantine import QUARANTINE, read_part
+from pmflib.store.artefacts import Store
+from pmflib.store.copy_plans import list_pages
+from pmflib.store.exports import Export, list_exports
+
+NAMES_AT_ONCE = 200
+"""Identifiers that are looked for in one pass: more make an automaton that RE2 has no memory for."""
+SEARCHED = (".parquet", ".html", ".csv")
+"""Ends of the names of files outside a store that hold texts; others are pictures."""
+AROUND = 60
+"""Characters that are shown before and after an identifier."""
+ROWS_AT_ONCE = 1 << 14
+"""Lines that are searched at a time."""
+_OUTSIDE = r"[^\p{L}\p{N}_]"
+"""What is before and after an identifier: no letter, digit or underscore, so that 7 is not found in 17."""
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A line that mentions an identifier.
+
+    Parameters
+    ----------
+    place
+        Where it is: quarantine and its raw file; a page of the store; or a file outside it, absolute.
+    row
+        Number of the row of data, or of the line; the first is 1.
+    text
+        What stands around the identifier.
+    """
+
+    place: str
+    row: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Names:
+    """Identifiers that are looked for.
+
+    Parameters
+    ----------
+    texts
+        As they were given.
+    """
+
+    texts: tuple[str, ...]
+
+    def find(self, lines: Sequence[str]) -> list[int]:
+        """Indices of the lines that mention one."""
+        found = pa.array([False] * len(lines), pa.bool_())
+        column = pa.array(lines, pa.string())
+        for start in range(0, len(self.texts), NAMES_AT_ONCE):
+            some = "|".join(map(re.escape, self.texts[start : start + NAMES_AT_ONCE]))
+            pattern = rf"(?:^|{_OUTSIDE})(?:{some})(?:$|{_OUTSIDE})"
+            found = pc.or_(found, pc.match_substring_regex(column, pattern))
+        return [row for row, is_found in enumerate(found.to_pylist()) if is_found]
+
+    def cut(self, line: str) -> str:
+        """What stands around the first identifier that a line mentions."""
+        starts = [line.find(text) for text in self.texts if text in line]
+        start = max(min(starts, default=0) - AROUND, 0)
+        longest = max(map(len, self.texts))
+        return line[start : start + longest + 2 * AROUND]
+
+
+def find_mentions(store: Store, identifiers: Sequence[str]) -> list[Mention]:
+    """Find the lines in quarantine, on report pages and in files written outside that mention some identifiers.
+
+    Parameters
+    ----------
+    store
+        The store, which is only read.
+    identifiers
+        Of samples, tasks or workers.
+
+    Returns
+    -------
+    The lines: those of the store first.
+
+    Raises
+    ------
+    StoreError
+        If a quarantine, or what is remembered of files outside, is damaged.
+    """
+    names = Names(tuple(sorted({each.strip() for each in identifiers} - {""})))
+    if not names.texts:
+        return []
+    found = find_in_store(store, names)
+    for export in list_exports(store):
+        found += find_in_export(export, names)
+    return found
+
+
+def find_in_store(store: Store, names: Names) -> list[Mention]:
+    """Find mentions in the quarantines and on the pages of a store."""
+    found: dict[Mention, None] = {}
+    for entry in store.entries():
+        if entry.reference.kind not in ("spill", "samples"):
+            continue
+        folder = store.locate(entry.reference)
+        for batch in read_part(folder / QUARANTINE, None):
+            lines = batch["raw"].to_pylist()
+            for index in names.find(lines):
+                place = f"quarantine, {batch['file'][index].as_py()}"
+                row = batch["row"][index].as_py()
+                # the same row is in what was made of it, night after night
+                found[Mention(place, row, names.cut(lines[index]))] = None
+    for name in list_pages(store):
+        text = store.objects.read(name)[0].decode("utf-8", "replace")
+        found |= dict.fromkeys(_search(name, enumerate(_split_page(text), 1), names))
+    return list(found)
+
+
+def find_in_export(export: Export, names: Names) -> list[Mention]:
+    """Find mentions in the files of an output that are within reach; those that do not read are passed over."""
+    found: list[Mention] = []
+    for path in map(Path, export.files):
+        try:
+            if path.suffix == ".parquet":
+                found += _search(str(path), _read_rows(path), names)
+            elif path.suffix in SEARCHED:
+                text = path.read_text("utf-8", "replace")
+                lines = _split_page(text) if path.suffix == ".html" else text.splitlines()
+                # the first line of a table is its header
+                found += _search(str(path), enumerate(lines, int(path.suffix == ".html")), names)
+        except (OSError, pa.ArrowInvalid):
+            continue
+    return found
+
+
+def _split_page(text: str) -> list[str]:
+    """Lines of a page, as they are read on it."""
+    return html.unescape(text).splitlines()
+
+
+def _read_rows(path: Path) -> Iterator[tuple[int, str]]:
+    """Texts of each row of a table."""
+    number = 0
+    for batch in pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE, use_threads=False):
+        columns = [
+            column.cast(pa.string()).to_pylist()
+            for column in batch.columns
+            if _holds_text(column.type)
+        ]
+        for row in zip(*columns, strict=True):
+            number += 1
+            yield number, ",".join(text for text in row if text is not None)
+
+
+def _holds_text(dtype: pa.DataType) -> bool:
+    inner = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    return bool(pa.types.is_string(inner) or pa.types.is_large_string(inner))
+
+
+def _search(place: str, lines: Iterable[tuple[int, str]], names: Names) -> list[Mention]:
+    found, waiting = [], list[tuple[int, str]]()
+
+    def look() -> None:
+        texts = [text for _, text in waiting]
+        for index in names.find(texts):
+            found.append(Mention(place, waiting[index][0], names.cut(texts[index])))
+        waiting.clear()
+
+    for line in lines:
+        waiting.append(line)
+        if len(waiting) >= ROWS_AT_ONCE:
+            look()
+    look()
+    return found
