@@ -285,8 +285,8 @@ def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> N
     waiting: list[SparseBlock] = []
     for block in blocks:
         if block.weights is not None:
-            rows = DenseBlock(block.to_codes(offsets))
-            add_weighted_rows(rows, block.weights.astype(np.int64), offsets, table)
+            dense, units = DenseBlock(block.to_codes(offsets)), block.weights.astype(np.int64)
+            add_weighted_rows(dense, np.arange(block.n_rows), units, offsets, table)
             continue
         method = choose_method(block, offsets)
         if method == "scatter":

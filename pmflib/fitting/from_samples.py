@@ -14,6 +14,7 @@ from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, LIMITS, Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS
 from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.weights import note_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import reports_progress
@@ -33,7 +34,7 @@ from pmflib.fitting.fit_result import FitResult, SettledRank, warn_if_stopped
 from pmflib.fitting.item_responses import fit_item_responses
 from pmflib.fitting.ranks.in_memory import choose_fit_kind, settle_rank
 from pmflib.fitting.starts import StoredCounts, load_counts
-from pmflib.fitting.weighted_samples import note_worth, weigh_samples
+from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.running.memory import MemoryPlan
@@ -230,7 +231,7 @@ def fit_em(
             on_pass=on_pass,
         )
         settled = SettledRank(result.model.rank, kind.comparisons, kind.reasons)
-        return note_worth(settled.explain(result), training)
+        return _note_weights(settled.explain(result), training)
     if kind is not None:
         dependence = "tree" if kind.kind == "forests" else "none"
     if kind is not None and kind.is_final:
@@ -247,7 +248,7 @@ def fit_em(
         if model is None and not isinstance(training, StoredSamples):
             warn_of_rank(settled.rank, round(training.n_samples))
     if settled.result is not None and dependence == "none":
-        return note_worth(settled.explain(settled.result), training)
+        return _note_weights(settled.explain(settled.result), training)
     fit = make_fit(settled.rank)
     if model is not None:
         fit = fit.refining(model)
@@ -263,7 +264,7 @@ def fit_em(
         if dependence != "none":
             is_forced = dependence == "tree"
             result = fit_dependence(fit, result, training, validation, counts, is_forced=is_forced)
-    result = note_worth(settled.explain(result), training)
+    result = _note_weights(settled.explain(result), training)
     warn_if_stopped(result, max_passes)
     return result
 
@@ -459,6 +460,19 @@ def _read_samples(samples: object, schema: Schema) -> StoredSamples | DenseBlock
     if not len(codes):
         raise PmfError("codes has no rows; EM needs at least one sample")
     return DenseBlock(codes)
+
+
+def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> FitResult:
+    """A result that says how many samples those with weights are worth."""
+    if isinstance(samples, StoredSamples):
+        if not samples.is_weighted:
+            return result
+        note = note_weights(samples.n_rows, samples.n_samples)
+    elif samples.weights is None:
+        return result
+    else:
+        note = note_weights(len(samples), samples.n_samples)
+    return replace(result, notes=(note, *result.notes))
 
 
 def _read_rank(rank: int | Literal["auto"] | None, model: JointPMF | None) -> int:

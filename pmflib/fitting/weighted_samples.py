@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pmflib.core.arrays import IntArray, name_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import SurveyDesign
-from pmflib.core.weights import note_weights, read_weights
+from pmflib.core.weights import read_weights
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.fit_result import FitResult
 from pmflib.schema import Schema
 
 
@@ -55,16 +52,3 @@ def weigh_block(codes: IntArray, design: SurveyDesign) -> DenseBlock:
             f"samples has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"
         )
     return DenseBlock(codes, design.weights.scale(), design.dealt)
-
-
-def note_worth(result: FitResult, samples: StoredSamples | DenseBlock) -> FitResult:
-    """A result that says how many samples those with weights are worth."""
-    if isinstance(samples, StoredSamples):
-        if not samples.is_weighted:
-            return result
-        note = note_weights(samples.n_rows, samples.n_samples)
-    elif samples.weights is None:
-        return result
-    else:
-        note = note_weights(len(samples), samples.n_samples)
-    return replace(result, notes=(note, *result.notes))

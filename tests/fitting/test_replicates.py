@@ -44,6 +44,24 @@ def test_standard_errors__of_independent_rows_agree_with_the_information():
     assert np.sqrt((ratio**2).mean()) == pytest.approx(1.0, abs=0.15)
 
 
+def test_fit_replicates__errors_of_many_people_are_not_cut_short_by_the_end_of_passes(monkeypatch):
+    rng = np.random.default_rng(1)
+    state = rng.integers(2, size=(20_000, 1))
+    codes = (rng.random((20_000, 12)) < np.where(state, 0.6, 0.4)).astype(np.int8)
+    weight = rng.uniform(0.5, 1.5, 20_000)
+    kept = np.repeat(rng.random((100, 4)) < 0.5, 200, axis=0)
+    replicates = np.where(kept, 1.5, 0.5) * weight[:, None]
+    design = pmf.SurveyDesign(weight, replicates=replicates, method="Fay", fay=0.5)
+    yes = np.where(np.arange(2) == 1, 0.6, 0.4)
+    factors = np.tile(np.stack([1 - yes, yes]), (12, 1))
+    start = pmf.JointPMF(np.full(2, 0.5), factors, pmf.Schema.from_cardinalities([2] * 12))
+    model = pmf.fit_em(codes, start, weight=weight, pseudo_count=0.0, max_passes=3000).model
+    found = pmf.fit_replicates(model, codes, design).find_errors(lambda model: model.prior)[1]
+    monkeypatch.setattr("pmflib.fitting.replicates.GAIN", 1e-8)
+    exact = pmf.fit_replicates(model, codes, design).find_errors(lambda model: model.prior)[1]
+    np.testing.assert_allclose(found, exact, rtol=0.02)
+
+
 def test_fit_replicates__a_replicate_that_empties_a_level_and_one_that_is_the_whole():
     codes, weight, *_ = draw(n_units=2)
     codes[:, 0] = 0
