@@ -4,7 +4,7 @@
     python -m benchmarks.pipeline.page_pictures http://127.0.0.1:4200/runs/flow-run/ID flow-run.webp --seconds 20
 
 Needed is chromium. The dashboard of Dask gets its figures through a socket, and Prefect's page asks its server, after
-the page itself is there: the browser is told by its own protocol to wait.
+the page itself is there: its own protocol lets the browser wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from tornado.websocket import websocket_connect
 
 PORT = 9333
-"""Port on loopback at which the browser is told what to do."""
+"""Port on loopback at which the browser takes orders."""
 
 
 def find_tab() -> str:
