@@ -434,6 +434,12 @@ class Store:
         # what workers have written for a stage
         looks_there = self.is_bucket and not self.objects.lacks("tmp")
         received = self.objects.list_folders("tmp") if looks_there else []
+        if (
+            not drafts
+            and not received
+            and self.objects.lacks("leases", find_own_lease(self.objects))
+        ):
+            return 0
         # after the drafts: a lease is there before its drafts and until they are gone
         leases = list_leases(self.objects)
         alive = {lease.holder for lease in leases if lease.is_alive}

@@ -298,8 +298,13 @@ class _Heart:
 
     def _touch_all(self) -> None:
         with self._condition:
+            due = time.monotonic() + HEARTBEAT_SECONDS
             while self._leases:
-                self._condition.wait(HEARTBEAT_SECONDS)
+                self._condition.wait(max(0.0, due - time.monotonic()))
+                if time.monotonic() < due:
+                    # a lease has ended: the others are young enough
+                    continue
+                due = time.monotonic() + HEARTBEAT_SECONDS
                 for (_, name), lease in self._leases.items():
                     # a disk that is full, or gone for a while, is for the work itself to report
                     with suppress(OSError, PmfError):

@@ -1,4 +1,4 @@
-"""Rows and samples of a CSV log, estimated from pieces that are spread over its files."""
+"""Rows and samples of a CSV log, estimated from excerpts that are spread over its files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from pmflib.config.data_sections import SourceConfig
     from pmflib.ingest.sources import Source
 
-PIECES, PIECE_BYTES = 16, 256 << 10
+EXCERPTS, EXCERPT_BYTES = 16, 256 << 10
 """Pieces that are looked at, and bytes of each."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What pieces of a log say of all of it.
+    """What excerpts of a log say of all of it.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Look:
 def look_at_log(
     sources: Sequence[Source], csv_bytes: int, config: PipelineConfig, schema: Schema
 ) -> Look:
-    """Look at pieces of the files of a log.
+    """Look at excerpts of the files of a log.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def look_at_log(
         Variables of a wide log.
     """
     options = config.source
-    names = options.columns or next(_read_lines(sources[0], 0, PIECE_BYTES, options), ([], 0))[0]
+    names = options.columns or next(_read_lines(sources[0], 0, EXCERPT_BYTES, options), ([], 0))[0]
     indices = {name.strip("\ufeff "): index for index, name in enumerate(names)}
     variables = [
         (index, {*variable.missing, ""})
@@ -68,16 +68,16 @@ def look_at_log(
     ]
     sample = indices.get(options.sample or "", 0)
     n_rows, n_bytes, n_given = 0, 0, 0
-    pieces: list[set[str]] = []
-    for source, start, size in choose_pieces(sources):
-        pieces.append(set())
+    excerpts: list[set[str]] = []
+    for source, start, size in choose_excerpts(sources):
+        excerpts.append(set())
         for number, (line, length) in enumerate(_read_lines(source, start, size, options)):
             if not number and (start or options.columns is None):
                 # what is left of a row that began before, or names
                 continue
             n_rows, n_bytes = n_rows + 1, n_bytes + length
             if options.layout == "long":
-                pieces[-1].update(line[sample : sample + 1])
+                excerpts[-1].update(line[sample : sample + 1])
             else:
                 n_given += sum(
                     len(line) > index and line[index].strip() not in missing
@@ -87,49 +87,49 @@ def look_at_log(
     samples = 0
     if options.layout == "long":
         share = min(1.0, n_bytes / max(csv_bytes, 1))
-        samples = estimate_samples(pieces, share)
+        samples = estimate_samples(excerpts, share)
     observed = n_given / (n_rows * schema.n_variables)
     return Look(n_rows, n_bytes / n_rows, observed, samples)
 
 
-def choose_pieces(sources: Sequence[Source]) -> list[tuple[Source, int, int]]:
-    """File, position and length of each piece, bytes: evenly spread; no two of the same place."""
+def choose_excerpts(sources: Sequence[Source]) -> list[tuple[Source, int, int]]:
+    """File, position and length of each excerpt, bytes: evenly spread; no two of the same place."""
     from pmflib.ingest.sources import PACKED
 
     total = sum(each.size for each in sources)
-    size = min(PIECE_BYTES, -(-total // PIECES))
+    size = min(EXCERPT_BYTES, -(-total // EXCERPTS))
     found: dict[tuple[str, int], tuple[Source, int, int]] = {}
-    for number in range(PIECES):
-        position = number * total // PIECES
+    for number in range(EXCERPTS):
+        position = number * total // EXCERPTS
         for source in sources:
             if position < source.size:
                 break
             position -= source.size
         if source.name.lower().endswith(PACKED):
-            found[source.name, 0] = source, 0, PIECE_BYTES
+            found[source.name, 0] = source, 0, EXCERPT_BYTES
         else:
             found[source.name, position] = source, position, size
     return list(found.values())
 
 
-def estimate_samples(pieces: Sequence[set[str]], share: float) -> int:
-    """Estimate how many samples a log has from the identifiers in some of its pieces.
+def estimate_samples(excerpts: Sequence[set[str]], share: float) -> int:
+    """Estimate how many samples a log has from the identifiers in some of its excerpts.
 
     Where the rows of a sample lie together, as many more samples follow as rows. Where they lie scattered, samples come
-    again in other pieces: how many were seen in one piece, and in two, says how many in none (Chao, 1987, equation 12,
-    for unequal frequencies). That is a lower bound, and the first an upper one; taken is the lesser.
+    again in other excerpts: how many were seen in one, and in two, says how many in none (Chao, 1987, for unequal
+    frequencies). That is a lower bound, and the first an upper one; taken is the lesser.
 
     Parameters
     ----------
-    pieces
-        Identifiers in each piece.
+    excerpts
+        Identifiers in each excerpt.
     share
-        Share of the rows that the pieces have, in (0, 1].
+        Share of the rows that the excerpts have, in (0, 1].
     """
-    times = Counter(identifier for piece in pieces for identifier in piece)
+    times = Counter(identifier for excerpt in excerpts for identifier in excerpt)
     n_seen = len(times)
     most = n_seen / share
-    if len(pieces) < 2:
+    if len(excerpts) < 2:
         return max(1, round(most))
     once, twice = (sum(count == n for count in times.values()) for n in (1, 2))
     unseen = once * (once - 1) / (2 * (twice + 1))
@@ -139,7 +139,7 @@ def estimate_samples(pieces: Sequence[set[str]], share: float) -> int:
 def _read_lines(
     source: Source, start: int, size: int, options: SourceConfig
 ) -> Iterator[tuple[Sequence[str], int]]:
-    """Fields of the lines of a piece, the last one cut off, and the bytes of each."""
+    """Fields of the lines of an excerpt, the last one cut off, and the bytes of each."""
     from pmflib.config.data_sections import WHITESPACE
     from pmflib.ingest.sources import open_source
 

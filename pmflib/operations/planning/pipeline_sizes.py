@@ -78,7 +78,7 @@ class LastRun:
 
 
 def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[LogSize, list[str]]:
-    """Measure the log of a pipeline: its files, and rows by the last run or else by pieces of the files.
+    """Measure the log of a pipeline: its files, and rows by the last run or else by excerpts of the files.
 
     Parameters
     ----------
@@ -122,11 +122,11 @@ def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[
         look = look_at_log(found, csv_bytes, config, schema)
         rows, samples = round(csv_bytes / look.row_bytes), look.samples or 0
         observed = look.observed
-        notes = [f"rows: by {look.seen:,} rows of pieces that are spread over the files"]
+        notes = [f"rows: by {look.seen:,} rows of excerpts that are spread over the files"]
         if samples:
             observed = rows / samples / n_cells
             notes.append(
-                f"samples: {rows / samples:.3g} rows each, by those that come again in other pieces; --samples gives "
+                f"samples: {rows / samples:.3g} rows each, by those that come again in other excerpts; --samples gives "
                 "another number"
             )
     log = LogSize(

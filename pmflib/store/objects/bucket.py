@@ -90,9 +90,9 @@ class Bucket(Objects):
         self._clock: tuple[float, float] | None = None
         self._listing: Listing | None = None
 
-    def lacks(self, name: str) -> bool:
-        """Whether the listing of a run that has just begun has nothing of a name."""
-        return self._listing is not None and self._listing.lacks(name)
+    def lacks(self, name: str, but: str | None = None) -> bool:
+        """Whether the listing of a run that has just begun has nothing of a name, nor below it but one."""
+        return self._listing is not None and self._listing.lacks(name, but)
 
     @contextmanager
     def remember(self, known: str) -> Iterator[None]:

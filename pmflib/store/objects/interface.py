@@ -67,8 +67,8 @@ class Objects(ABC):
     def create(self, name: str, content: bytes) -> None:
         """Write a new object; `FileExistsError` if there is one already: of several that create it, one does."""
 
-    def lacks(self, name: str) -> bool:
-        """Whether all names were looked at a moment ago, and nothing was there of this one, nor below it."""
+    def lacks(self, name: str, but: str | None = None) -> bool:
+        """Whether all names were looked at a moment ago, and nothing was there of this one, nor below it but one."""
         return False
 
     @contextmanager

@@ -60,12 +60,14 @@ class Listing:
         """Note that an object is gone, or will be another."""
         self.tags.pop(name, None)
 
-    def lacks(self, name: str) -> bool:
-        """Whether there is nothing of a name, nor below it, for all that was known a moment ago."""
+    def lacks(self, name: str, but: str | None = None) -> bool:
+        """Whether there is nothing of a name, nor below it but one, for all that was known a moment ago."""
         if time.monotonic() - self.taken > LACKING_SECONDS:
             return False
         below = f"{name}/"
-        return name not in self.tags and not any(each.startswith(below) for each in self.tags)
+        return name not in self.tags and not any(
+            each.startswith(below) and each != but for each in self.tags
+        )
 
     def take_current(self) -> Mapping[str, tuple[bytes, str]]:
         """Contents that were asked for, and are those of the objects as they are now."""

@@ -41,13 +41,13 @@ def run_plan(*words):
     return CliRunner().invoke(app, ["plan", *map(str, words)])
 
 
-def test_plan__pieces_of_the_files_say_how_many_rows_there_are(wide):
+def test_plan__excerpts_of_the_files_say_how_many_rows_there_are(wide):
     config = load_config(wide)
     log, notes = measure_log(config, pmf.Schema.load(wide.parent / "schema.json"), LastRun())
     assert log.rows == log.samples == pytest.approx(4000, rel=0.02)
     assert log.observed == pytest.approx(0.75, abs=0.03)
     assert (log.files, log.variables, log.levels, log.cut) == (2, 4, 14, "bytes")
-    assert "pieces" in notes[0]
+    assert "excerpts" in notes[0]
 
 
 def test_plan__packed_and_long(tmp_path):
@@ -74,7 +74,7 @@ def test_plan__packed_and_long(tmp_path):
 
 @pytest.mark.parametrize("order", ["together", "scattered"])
 def test_measure_log__samples_however_the_rows_are_ordered(tmp_path, monkeypatch, order):
-    monkeypatch.setattr(looks, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(looks, "EXCERPT_BYTES", 4096)
     rng = np.random.default_rng(3)
     n_users = 3000
     # some answer much more often than others

@@ -11,6 +11,7 @@ def test_lacks__for_a_moment_and_also_below(monkeypatch):
     assert not known.lacks("work/b")
     assert not known.lacks("work")
     assert known.lacks("wor")
+    assert known.lacks("work", but="work/b/.kind")
     known.keep("manifest/b.json", b"", "3")
     assert not known.lacks("manifest/b.json")
     known.forget("manifest/a.json")
