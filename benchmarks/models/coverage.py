@@ -14,7 +14,7 @@ an edge; the shares of parameters that are at an edge, and that are not determin
 FIT "answers" has intervals of answers instead: four fifths of each survey are fitted from the truth, the rest say how
 many rows the model counts for, and all are counted. Questions with no, one, two and three conditions are asked, whose
 levels are drawn at random, so that many are rare together; a line has the share of the true probabilities that are
-within the intervals, by number of conditions, and of the true E, H and MI.
+within the intervals, by number of conditions, and of the true E, H and MI. "answers-model" asks the model alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 import numpy as np
 
@@ -114,7 +115,7 @@ N_ASKED = 3
 """Questions of each kind to a survey."""
 
 
-def measure_answers(cell: Cell, seed: int) -> FloatArray:
+def measure_answers(cell: Cell, seed: int, source: Literal["both", "model"]) -> FloatArray:
     """True answers within intervals, and answers, of each kind of `ASKED`: (2, n_kinds)."""
     truth, codes = cell.draw(seed)
     seen, unseen = np.split(codes, [N_ROWS * 4 // 5])
@@ -130,7 +131,7 @@ def measure_answers(cell: Cell, seed: int) -> FloatArray:
             bar = f" | {', '.join(given[:n_given])}" if n_given else ""
             asked = f"{names[target]}; {names[others[0]]}" if measure == "MI" else names[target]
             answer, known = (
-                each.ask(f"{measure}({asked}{bar})", data)
+                each.ask(f"{measure}({asked}{bar})", data, source=source)
                 for each, data in ((model, codes), (truth, None))
             )
             assert answer.intervals is not None
@@ -140,7 +141,7 @@ def measure_answers(cell: Cell, seed: int) -> FloatArray:
     return found
 
 
-def print_answers(n_surveys: int, seed: int) -> None:
+def print_answers(n_surveys: int, seed: int, source: Literal["both", "model"]) -> None:
     """Print coverage of answers, by cell and kind."""
     print(
         f"{'N':>2} {'classes':7} {'missing':10}  {'  '.join(f'{each:>7}' for each in ASKED)}      all"
@@ -148,7 +149,8 @@ def print_answers(n_surveys: int, seed: int) -> None:
     totals = np.zeros((2, len(ASKED)))
     for size, sharpness, missing in product(SHAPES, CONCENTRATIONS, MISSING):
         cell = Cell(size, sharpness, missing)
-        sums = np.sum([measure_answers(cell, seed + each) for each in range(n_surveys)], axis=0)
+        found = [measure_answers(cell, seed + each, source) for each in range(n_surveys)]
+        sums = np.sum(found, axis=0)
         totals += sums
         shares = [*(sums[0] / sums[1]), sums[0].sum() / sums[1].sum()]
         print(
@@ -165,8 +167,8 @@ def main() -> None:
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
     fit = sys.argv[3] if len(sys.argv) > 3 else "maximum"
     warnings.simplefilter("ignore")
-    if fit == "answers":
-        print_answers(n_surveys, seed)
+    if fit.startswith("answers"):
+        print_answers(n_surveys, seed, "model" if fit == "answers-model" else "both")
         return
     print(
         f"{'N':>2} {'classes':7} {'missing':10}  {'prior':>15}  {'rms':>4}    {'factors':>15}  rms",

@@ -13,8 +13,9 @@ from that before, in standard deviations of the question, root mean square. 1, 1
 `cover` is the share of 95 % intervals that hold what is true of the model that the survey was drawn from, of means,
 of shares of the first level, and of correlations of the first question with the others (Fisher's z); with its standard
 error over surveys. `width` is that of intervals for means, as a multiple of those that the whole survey would have had.
-With one table the intervals are those that it would have were it observed; with several, they are pooled. Draws of
-columns are answers that others gave to the question, for each table from a bootstrap sample of them.
+With one table the intervals are those that it would have were it observed; with several, they are pooled. "the truth"
+draws from the model that the survey was drawn from, of which nothing is estimated. Draws of columns are answers that
+others gave to the question, for each table from a bootstrap sample of them.
 
 Seconds are of processor time for one survey.
 """
@@ -32,6 +33,7 @@ import numpy as np
 from scipy.stats import norm
 
 import pmflib as pmf
+from pmflib.model.imputing import draw_gaps, seed_rows
 from pmflib.synthetic.planted_models import planted_factors
 
 N_CLASSES, N_QUESTIONS, N_LEVELS = 3, 7, 4
@@ -44,8 +46,9 @@ Tables = Sequence[np.ndarray]
 
 @dataclass(frozen=True)
 class Survey:
-    """Answers (n_rows, n_questions + 1) as numbers, those that are known, NaN the others, and what is true."""
+    """Model, answers (n_rows, n_questions + 1) as numbers, those that are known, NaN the others, and what is true."""
 
+    model: pmf.JointPMF
     answers: np.ndarray
     known: np.ndarray
     truth: dict[str, np.ndarray]
@@ -75,6 +78,7 @@ def draw_survey(n_rows: int, rng: np.random.Generator) -> Survey:
         scores @ model.marginal([0, question]) @ scores for question in range(1, N_QUESTIONS)
     ]
     return Survey(
+        model,
         answers,
         known,
         {
@@ -112,6 +116,17 @@ def find_intervals(tables: Tables) -> dict[str, tuple[np.ndarray, np.ndarray]]:
             reach = norm.ppf((1 + LEVEL) / 2) * np.sqrt(variances[0])
             found[kind] = values[0] - reach, values[0] + reach
     return found
+
+
+def fill_by_truth(survey: Survey, draws: int, seed: int) -> Tables:
+    """Tables drawn from the model of the survey."""
+    is_missing = np.isnan(survey.known)
+    codes = np.where(is_missing, -1, survey.known).astype(np.int64)
+    rows = np.arange(len(codes))
+    return [
+        draw_gaps(survey.model, codes, is_missing, seed_rows(rows, seed, draw)).astype(float)
+        for draw in range(draws)
+    ]
 
 
 def fill_by_columns(known: np.ndarray, draws: int, rng: np.random.Generator) -> Tables:
@@ -218,6 +233,7 @@ def main() -> None:
     for number in range(given.surveys):
         survey = draw_survey(given.rows, np.random.default_rng([given.seed, 0, number]))
         ways = fill_by_model(survey.known, rank, given.draws)
+        ways[f"the truth, {given.draws} draws"] = fill_by_truth(survey, given.draws, number), 0.0
         by_columns = fill_by_columns(survey.known, given.draws, rng)
         ways[f"columns, {given.draws} draws"] = by_columns, 0.0
         ways["columns, mode"] = fill_by_modes(survey.known), 0.0

@@ -163,8 +163,9 @@ def test_fit_em__few_states_with_forests_and_many_without_are_one_choice(depende
     chosen = found.comparisons[0].chosen.settings
     assert (chosen["kind"], chosen["rank"]) == ("forests", found.model.rank)
     kinds = {point.settings["kind"] for point in found.comparisons[0].points}
-    every = {"classes", "forests"} if dependence == "auto" else {"classes", "forests", "traits"}
-    assert kinds == ({"forests"} if dependence == "tree" else every)
+    assert kinds == ({"forests"} if dependence == "tree" else {"classes", "forests"})
+    # traits are so far behind that one fold shows it
+    assert any("traits were given up at 1" in each for each in found.notes) == (dependence is None)
     fresh = truth.sample(2000, 2)
     assert found.model.log_prob(fresh).mean() > truth.log_prob(fresh).mean() - 0.05
 

@@ -32,7 +32,7 @@ def test_derivatives_of_a_logit_are_those_of_its_likelihood(nominal: tuple[int, 
     design = ItemDesign(make_schema([3], nominal), 2).open_variable(0)
     expanded = design.expand()
     mass = rng.uniform(0, 9, expanded.shape[:2])
-    totals, at = mass.sum(axis=0), rng.normal(size=expanded.shape[2])
+    totals, at = mass.sum(axis=0), rng.normal(size=expanded.shape[2:])
 
     def score(coefficients: FloatArray) -> tuple[float, FloatArray]:
         sizes = np.exp(np.einsum("lqp,p->lq", expanded, coefficients))

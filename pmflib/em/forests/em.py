@@ -297,9 +297,9 @@ def find_forest(samples: TreeSamples, parameters: TreeParameters, options: TreeO
         if len(chunks) > 1:
             mass = samples.count_pairs(parameters, chunk.start, len(chunk))
         is_in = (forest.states >= chunk.start) & (forest.states < chunk.stop)
-        own = np.flatnonzero(forest.has_parent & is_in)
-        place = forest.states[own] - chunk.start, forest.levels_above[own], forest.levels[own]
-        counts[own] = mass[place]
+        joined = np.flatnonzero(forest.has_parent & is_in)
+        states, above = forest.states[joined] - chunk.start, forest.levels_above[joined]
+        counts[joined] = mass[states, above, forest.levels[joined]]
     # without mass, variables keep the PMF that they have
     own = parameters.forest.find_marginals(parameters.tables)
     adopted = TreeParameters(parameters.prior, forest, forest.spread_levels(own))

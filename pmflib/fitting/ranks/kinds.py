@@ -196,13 +196,15 @@ def choose_kind(
     if classes is None and not is_forced:
         rank = max(forests.candidates, key=lambda each: float(each.scores.mean())).rank
         given = [fit_plain(splits[0], rank, seed)]
-    traits: list[Candidate] = []
+    traits, given_up = list[Candidate](), ""
     # where one class leaves nothing but noise between the variables, forests were not tried either
     is_noise = not forests.candidates and classes is not None and classes.find_least() == 1
     if with_traits and classes is not None and members == 1 and not is_noise:
         known = list_classes(classes, splits[0])
         best = max((*known, *forests.candidates), key=lambda each: float(each.scores.mean()))
-        traits = fit_traits_of_splits(splits, seed, on_progress, known[0].scores, best.scores)
+        traits, given_up = fit_traits_of_splits(
+            splits, seed, on_progress, known[0].scores, best.scores
+        )
     while True:
         of_classes = given if classes is None else list_classes(classes, splits[0])
         candidates = sorted(
@@ -215,6 +217,7 @@ def choose_kind(
         if chosen.kind != "forests" or not forests.fill_in(chosen.rank):
             break
     left_out = "" if classes is None or chosen.kind != "classes" else classes.left_out
+    left_out = "; ".join(filter(None, (left_out, given_up)))
     is_final = chosen.kind != "classes" or (classes is not None and members == 1)
     return KindChoice(chosen.kind, chosen.rank, compared, is_final, left_out)
 
@@ -304,7 +307,7 @@ def fit_traits_of_splits(
     on_progress: OnRankProgress | None,
     alone: FloatArray,
     best: FloatArray,
-) -> list[Candidate]:
+) -> tuple[list[Candidate], str]:
     """Fit one trait, two and three, as long as another one makes held-out samples likelier by more than chance.
 
     Where people differ in kind, traits are far behind, and their fits are dear: what the first split shows is enough
@@ -320,9 +323,9 @@ def fit_traits_of_splits(
 
     Returns
     -------
-    Candidates; none of fewer than three variables, or of many levels.
+    Candidates, none of fewer than three variables, or of many levels; and a sentence on what was given up, or "".
     """
-    schema, found = splits[0].schema, list[Candidate]()
+    schema, found, given_up = splits[0].schema, list[Candidate](), ""
     n_cells = sum(each.n_observed for each in splits)
     before = alone
     for n_traits, (n_points, _) in GRIDS.items():
@@ -338,6 +341,8 @@ def fit_traits_of_splits(
         gain = max(float((first - before[: first.size]).mean()), 0.0)
         gap = compare_samples(best[: first.size], first)
         if gap.mean - (max(GRIDS) - n_traits) * gain > HOPELESS * gap.error:
+            behind = f"{gap.mean:.2g} +- {gap.error:.2g} below the best"
+            given_up = f"traits were given up at {n_traits}, {behind} in the first of the folds"
             break
         others = [_fit_traits(each, design, seed) for each in splits[1:]]
         reached = Candidate(
@@ -349,7 +354,7 @@ def fit_traits_of_splits(
             if more.mean <= more.error:
                 break
         before = reached.scores
-    return found
+    return found, given_up
 
 
 def _fit_traits(samples: RankSamples, design: ItemDesign, seed: int) -> FloatArray:
