@@ -1,6 +1,6 @@
-"""Logs of tags: workers who give a task as many labels as apply, as taggings of yes and no to every tag.
+"""Logs of tags: workers who give a task as many labels as apply, as yes and no to every tag.
 
-A worker who has tagginged a task has looked at all tags: those not given are taggings of no.
+A worker who has tagged a task has looked at all tags: those not given are a no.
 """
 
 from __future__ import annotations

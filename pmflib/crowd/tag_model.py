@@ -1,4 +1,4 @@
-"""The joint PMF of true tags, from taggings of workers who may be wrong: latent classes over confusion matrices.
+"""The joint PMF of true tags, from tags of workers who may be wrong: latent classes over confusion matrices.
 
 A latent class of tasks has a probability of every tag, and given the class tags are independent: together they are a
 joint PMF of as many binary variables as there are tags (`pmflib.JointPMF`). Of every tag, each worker has a confusion
@@ -19,17 +19,17 @@ from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
 WORKERS = AnnotatorModel(votes=False)
 """How labels of workers are weighed: by means of logarithms."""
-PSEUDO_TAGGINGS = 30.0
-"""Taggings that what a worker does with all tags is worth beside those to one tag, true or not. Chosen on the tuned
+PSEUDO_WEIGHT = 30.0
+"""Votes that what a worker does with all tags is worth beside those to one tag, true or not. Chosen on the tuned
 seeds of benchmarks/crowd/tags.py, as the next."""
 PSEUDO_RIGHT = 10.0
-"""Taggings that what all workers do is worth beside those of one."""
+"""Votes that what all workers do is worth beside those of one."""
 PSEUDO_POOLED = 0.5
-"""Taggings of yes and of no of all workers to every tag, true or not: nothing is ruled out."""
+"""Votes of yes and of no of all workers to every tag, true or not: nothing is ruled out."""
 PSEUDO_TASKS = 1.0
 """Tasks of average tags in every latent class: nothing is ruled out."""
 PSEUDO_VOTES = 0.5
-"""Taggings of yes and of no that every tag of a task is given beforehand where passes begin."""
+"""Votes of yes and of no that every tag of a task is given beforehand where passes begin."""
 PATIENCE = 1e-4
 """Log-likelihood that a pass must gain for another to follow, nats per task."""
 CELLS = 1 << 22
@@ -46,7 +46,7 @@ class Taggings:
     n_tasks, n_workers, n_tags
         Numbers.
     hidden
-        bool of shape (n_tasks, n_tags): tags of tasks whose taggings are not looked at; None hides none.
+        bool of shape (n_tasks, n_tags): tags of tasks whose votes are not looked at; None hides none.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class Taggings:
 
     @cached_property
     def seen(self) -> FloatArray:
-        """Whether the taggings of a tag of a task are looked at, 1 or 0, (n_tasks, n_tags)."""
+        """Whether the votes on a tag of a task are looked at, 1 or 0, (n_tasks, n_tags)."""
         shape = self.n_tasks, self.n_tags
         return np.ones(shape) if self.hidden is None else (~self.hidden).astype(np.float64)
 
     @cached_property
     def votes(self) -> FloatArray:
-        """Share of the workers who gave each tag, of those who tagginged, (n_tasks, n_tags)."""
+        """Share of the workers who gave each tag, of those who tagged the task, (n_tasks, n_tags)."""
         yes = np.bincount(self.cells, minlength=self.n_tasks * self.n_tags)
         asked = np.asarray(self.asked.sum(axis=1))[:, None]
         return np.asarray(
@@ -84,12 +84,12 @@ class Taggings:
         )
 
     def weigh(self, logs: FloatArray) -> FloatArray:
-        """Sums of the log-weights of the taggings to each tag by its true value, (n_tasks, n_tags, 2), nats.
+        """Sums of the log-weights of the votes on each tag by its true value, (n_tasks, n_tags, 2), nats.
 
         Parameters
         ----------
         logs
-            float64 of shape (n_workers, n_tags, 2, 2): of a tagging (third axis) by the truth (fourth).
+            float64 of shape (n_workers, n_tags, 2, 2): of a vote (third axis) by the truth (fourth).
         """
         sums = self.asked @ logs[:, :, 0].reshape(self.n_workers, -1)
         sums = sums.reshape(-1, 2)
@@ -99,7 +99,7 @@ class Taggings:
         return sums.reshape(self.n_tasks, self.n_tags, 2)
 
     def count(self, shares: FloatArray) -> FloatArray:
-        """Expected taggings of each worker by tag, tagging and truth, (n_workers, n_tags, 2, 2).
+        """Expected votes of each worker by tag, vote and truth, (n_workers, n_tags, 2, 2).
 
         Parameters
         ----------
@@ -136,11 +136,11 @@ class TagModel:
 
     @property
     def confusion(self) -> FloatArray:
-        """PMF of a tagging (third axis) by the truth (fourth), (n_workers, n_tags, 2, 2)."""
+        """PMF of a vote (third axis) by the truth (fourth), (n_workers, n_tags, 2, 2)."""
         return np.stack([each.confusion for each in self.workers], axis=1)
 
     def take_logs(self) -> FloatArray:
-        """Log-weights of taggings by truth, (n_workers, n_tags, 2, 2), nats."""
+        """Log-weights of votes by truth, (n_workers, n_tags, 2, 2), nats."""
         logs = [each.take_logs()[1].reshape(-1, 2, 2) for each in self.workers]
         return np.stack(logs, axis=1)
 
@@ -304,7 +304,7 @@ def _update_workers(taggings: Taggings, shares: FloatArray) -> tuple[CrowdModel,
     """Confusion matrices by tag, of each worker shrunk towards what it does with all tags.
 
     A tag is true of few tasks, and a worker saw some of these: of one worker and one tag little is known. Of a worker
-    and all tags much is, and of a tag and all workers. So pseudo-taggings are those of all workers to the tag, moved by
+    and all tags much is, and of a tag and all workers. So pseudo-votes are those of all workers to the tag, moved by
     how much oftener the worker is right about all tags, in log odds: of tags that are true, and of those that are not.
     """
     from scipy.special import expit
@@ -313,7 +313,7 @@ def _update_workers(taggings: Taggings, shares: FloatArray) -> tuple[CrowdModel,
     pooled = counts.sum(axis=0) + PSEUDO_POOLED
     pooled /= pooled.sum(axis=1, keepdims=True)
     asked = counts.sum(axis=2)
-    # by truth: taggings of yes of each worker, and as many as all workers would have given
+    # by truth: votes of yes of each worker, and as many as all workers would have given
     yes = counts[:, :, 1].sum(axis=1)
     totals = asked.sum(axis=1)
     expected = (asked * pooled[:, 1]).sum(axis=1)
@@ -322,10 +322,10 @@ def _update_workers(taggings: Taggings, shares: FloatArray) -> tuple[CrowdModel,
     )
     offsets -= _take_log_odds(expected, totals)
     given = expit(np.log(pooled[:, 1] / pooled[:, 0]) + offsets[:, None, :])
-    mass = counts + PSEUDO_TAGGINGS * np.stack([1 - given, given], axis=2)
+    mass = counts + PSEUDO_WEIGHT * np.stack([1 - given, given], axis=2)
     states = np.stack([taggings.n_tasks - shares.sum(axis=0), shares.sum(axis=0)], axis=1)
     return tuple(
-        CrowdModel(states[tag], np.ascontiguousarray(mass[:, tag]), PSEUDO_TAGGINGS, WORKERS)
+        CrowdModel(states[tag], np.ascontiguousarray(mass[:, tag]), PSEUDO_WEIGHT, WORKERS)
         for tag in range(taggings.n_tags)
     )
 
@@ -336,7 +336,7 @@ def _take_log_odds(right: FloatArray, totals: FloatArray) -> FloatArray:
 
 
 def predict_hidden(taggings: Taggings, hidden: BoolArray, model: TagModel) -> FloatArray:
-    """Log-probability of the taggings to hidden tags of each task by its other tags, (n_tasks,), nats.
+    """Log-probability of the votes on hidden tags of each task by its other tags, (n_tasks,), nats.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class TagAggregation:
     model
         Joint PMF of the tags, each a variable with levels "no" and "yes": ask it which tags go together.
     confusion
-        float64 of shape (n_workers, n_tags, 2, 2): PMF of a worker's tagging (third axis) by the truth (fourth).
+        float64 of shape (n_workers, n_tags, 2, 2): PMF of a worker's vote (third axis) by the truth (fourth).
     n_passes
         Passes made.
     comparison
