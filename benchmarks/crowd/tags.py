@@ -2,7 +2,7 @@
 
     python -m benchmarks.crowd.tags [--seeds 8] [--first 100] [--tasks 1000]
 
-prints, by number of answers a task and by how many latent classes tags were drawn from (1: they do not go together),
+prints, by number of taggings a task and by how many latent classes tags were drawn from (1: they do not go together),
 wrong cells of tasks by tags in per cent: of the majority of the votes for each tag, of Dawid and Skene's method and the
 default of `aggregate` for each tag by itself, of `aggregate_tags` with one latent class, and of `aggregate_tags`; then
 the share of tasks whose tags are not all right, the calibration error of the two last (15 bins of as many cells), and
@@ -21,16 +21,16 @@ from scipy.special import expit, logit
 from benchmarks.crowd.calibration import measure_sizes
 from pmflib.crowd import aggregate, aggregate_tags, read_tags
 
-ANSWERS = (2, 3, 5)
+TAGGINGS = (2, 3, 5)
 RANKS = (1, 3, 6)
 N_TAGS, N_WORKERS = 12, 40
 HEADS = ("majority", "DS", "auto", "one class", "together", "majority", "DS", "together")
 
 
 def draw(
-    n_tasks: int, n_answers: int, rank: int, rng: np.random.Generator
+    n_tasks: int, n_taggings: int, rank: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Task and worker of each answer, which tags it has, (n_answers, n_tags), and the truth, (n_tasks, n_tags)."""
+    """Task and worker of each tagging, which tags it has, (n_taggings, n_tags), and the truth, (n_tasks, n_tags)."""
     frequent = rng.random((rank, N_TAGS)) < 0.3
     chances = np.where(
         frequent, rng.uniform(0.5, 0.95, frequent.shape), rng.uniform(0, 0.1, frequent.shape)
@@ -40,19 +40,19 @@ def draw(
     own = rng.uniform(0, 1) * rng.normal(size=(2, N_WORKERS, N_TAGS))
     given = logit(rng.uniform(0.5, 0.9, N_WORKERS))[:, None] + own[0]
     wrongly = -logit(rng.uniform(0.8, 0.98, N_WORKERS))[:, None] + own[1]
-    tasks = np.repeat(np.arange(n_tasks), n_answers)
+    tasks = np.repeat(np.arange(n_tasks), n_taggings)
     workers = np.concatenate(
-        [rng.choice(N_WORKERS, n_answers, replace=False) for _ in range(n_tasks)]
+        [rng.choice(N_WORKERS, n_taggings, replace=False) for _ in range(n_tasks)]
     )
     chance = expit(np.where(truth[tasks], given[workers], wrongly[workers]))
     return tasks, workers, rng.random(chance.shape) < chance, truth
 
 
 def list_rows(tasks: np.ndarray, workers: np.ndarray, said: np.ndarray) -> dict[str, list[object]]:
-    """Log of tags: a row for each, and one for each answer without any."""
-    answer, tag = np.nonzero(said)
+    """Log of tags: a row for each, and one for each tagging without any."""
+    tagging, tag = np.nonzero(said)
     none = np.flatnonzero(~said.any(axis=1))
-    rows = np.concatenate([answer, none])
+    rows = np.concatenate([tagging, none])
     labels: list[object] = [f"tag {each:02}" for each in tag.tolist()]
     return {
         "task": tasks[rows].tolist(),
@@ -61,13 +61,13 @@ def list_rows(tasks: np.ndarray, workers: np.ndarray, said: np.ndarray) -> dict[
     }
 
 
-def measure(n_tasks: int, n_answers: int, rank: int, seed: int) -> list[float]:
+def measure(n_tasks: int, n_taggings: int, rank: int, seed: int) -> list[float]:
     """A line of the table."""
-    rng = np.random.default_rng([seed, n_answers, rank])
-    tasks, workers, said, truth = draw(n_tasks, n_answers, rank, rng)
+    rng = np.random.default_rng([seed, n_taggings, rank])
+    tasks, workers, said, truth = draw(n_tasks, n_taggings, rank, rng)
     votes = np.zeros(truth.shape)
     np.add.at(votes, tasks, said)
-    majority = 2 * votes > n_answers
+    majority = 2 * votes > n_taggings
     single: dict[str, np.ndarray] = {}
     for method in ("dawid_skene", "auto"):
         columns = [
@@ -102,14 +102,14 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     heads = (*HEADS, "ECE one", "together", "found")
-    print(f"{'answers, classes':18}" + "".join(f"{head:>11}" for head in heads))
+    print(f"{'taggings, classes':18}" + "".join(f"{head:>11}" for head in heads))
     everything = []
-    for n_answers in ANSWERS:
+    for n_taggings in TAGGINGS:
         for rank in RANKS:
             seeds = range(options.first, options.first + options.seeds)
-            lines = [measure(options.tasks, n_answers, rank, seed) for seed in seeds]
+            lines = [measure(options.tasks, n_taggings, rank, seed) for seed in seeds]
             everything += lines
-            show(f"{n_answers} answers, {rank}", np.mean(lines, axis=0).tolist())
+            show(f"{n_taggings} taggings, {rank}", np.mean(lines, axis=0).tolist())
     show("all", np.mean(everything, axis=0).tolist())
 
 

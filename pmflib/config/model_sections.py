@@ -223,8 +223,9 @@ class CrowdConfig(Section):
     """Whether classes are in the order of ``classes``, or of numbers, and mistakes likelier the nearer they are, as far
     as the log says so; for the methods "auto" and "balanced"."""
     known: Annotated[str, Field(min_length=1)] | None = None
-    """File of tasks whose true label is known, with the columns for tasks and labels that the log has: they are certain
-    in the passes as in the result. Rows of other tasks or labels, or that contradict each other, are set aside."""
+    """File of tasks whose true label is known, with the columns for tasks and labels that the log has: they are
+    certain, and nearly so in the passes. Rows of other tasks or labels, or that contradict each other, are set
+    aside."""
     classifier: Annotated[str, Field(min_length=1)] | None = None
     """File of class probabilities of a model, Parquet or CSV: the column for tasks that the log has, and one for each
     class. They count beside the labels for what they are worth; rows of other tasks are left out."""

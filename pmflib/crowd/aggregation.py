@@ -73,8 +73,8 @@ def aggregate(
         A name of `pmflib.core.methods.CROWD_METHODS`:
         {methods}
     known
-        True labels of some tasks: a mapping, or a table with columns task and label. Their posterior is certain, in the
-        passes as in the result, so that prior and confusion matrices are learnt from them as well; of co-occurrences
+        True labels of some tasks: a mapping, or a table with columns task and label. Their posterior is certain, and
+        nearly so in the passes, so that prior and confusion matrices are learnt from them as well; of co-occurrences
         they are no part. They also give the classes intercepts, for mistakes that all workers share: see
         `pmflib.crowd.known_intercepts`. A row of a task that is not in the log, of a label that is no class, or that
         another row contradicts is set aside: see `Aggregation.known_quarantine`.

@@ -42,7 +42,7 @@ class LogWeights:
     votes
         float64 of shape (MOST_VOTES + 1,), of a class by its number of votes.
     with_known
-        Whether classes that are known are certain; else these tasks are scored as the others are.
+        Whether other classes than the known ones are all but ruled out; else these tasks are scored as the others are.
     """
 
     states: FloatArray
@@ -131,7 +131,7 @@ def score_tasks(block: VotedBlock, weights: LogWeights) -> FloatArray:
     """
     posteriors, n_classes = score_states(block, weights), block.n_classes
     by_class = posteriors.reshape(-1, weights.n_states // n_classes, n_classes)
-    return np.asarray(by_class.sum(axis=1))
+    return _fix_known(by_class.sum(axis=1), block.codes if weights.with_known else None)
 
 
 def score_states(block: VotedBlock, weights: LogWeights) -> FloatArray:

@@ -1,6 +1,6 @@
-"""Logs of tags: workers who give a task as many labels as apply, as answers of yes and no to every tag.
+"""Logs of tags: workers who give a task as many labels as apply, as yes and no to every tag.
 
-A worker who has answered a task has looked at all tags: those not given are answers of no.
+A worker who has tagged a task has looked at all tags: those not given are a no.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class TagLog:
 
     Parameters
     ----------
-    answers
-        int64 of shape (n_answers, 2): task and worker of each answer, sorted, no two alike.
+    taggings
+        int64 of shape (n_taggings, 2): task and worker of each tagging, sorted, no two alike.
     given
-        int64 of shape (n_given, 2): answer and tag of each tag that was given, sorted, no two alike.
+        int64 of shape (n_given, 2): tagging and tag of each tag that was given, sorted, no two alike.
     tasks, workers, tags
         Arrow arrays: what they are called.
     quarantine
         Arrow table of the rows set aside: row (from 0), task, worker, label, reason.
     """
 
-    answers: IntArray
+    taggings: IntArray
     given: IntArray
     tasks: pa.Array
     workers: pa.Array
@@ -51,8 +51,8 @@ class TagLog:
     def __repr__(self) -> str:
         """Sizes."""
         return (
-            f"TagLog({self.n_tasks:,} tasks, {self.n_workers:,} workers, {self.n_tags} tags, {len(self.answers):,} "
-            f"answers with {len(self.given):,} tags, {self.quarantine.num_rows:,} rows set aside)"
+            f"TagLog({self.n_tasks:,} tasks, {self.n_workers:,} workers, {self.n_tags} tags, {len(self.taggings):,} "
+            f"taggings with {len(self.given):,} tags, {self.quarantine.num_rows:,} rows set aside)"
         )
 
     @property
@@ -78,7 +78,7 @@ def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
     ----------
     table
         Columns task, worker and label: a pandas or polars frame, an Arrow table, or a mapping of columns. A row for
-        each tag that a worker gave a task, or lists of them; an answer without a tag is a row without a label, or an
+        each tag that a worker gave a task, or lists of them; a tagging without a tag is a row without a label, or an
         empty list. Texts are read as by `pmflib.crowd.read_labels`, and a tag that is given twice counts once.
     tags
         Tags that there are, in their order; None takes all that were given, sorted.
@@ -86,7 +86,7 @@ def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
     Raises
     ------
     SchemaError
-        If a column is absent, or there is no tag or no answer.
+        If a column is absent, or there is no tag or no tagging.
     """
     columns = pick_columns(_unroll(as_arrow(table)))
     (tasks, task_names), (workers, worker_names) = (
@@ -100,13 +100,13 @@ def read_tags(table: object, *, tags: Sequence[Any] | None = None) -> TagLog:
             "no row has a task, a worker and a tag: pass rows of them, or the tags that there are"
         )
     pairs = tasks[rows] * len(worker_names) + workers[rows]
-    distinct, answer = np.unique(pairs, return_inverse=True)
-    answers = np.stack(np.divmod(distinct, len(worker_names)), axis=1)
+    distinct, tagging = np.unique(pairs, return_inverse=True)
+    taggings = np.stack(np.divmod(distinct, len(worker_names)), axis=1)
     has_tag = labels[rows] >= 0
-    cells = np.unique(answer[has_tag] * len(names) + labels[rows][has_tag])
+    cells = np.unique(tagging[has_tag] * len(names) + labels[rows][has_tag])
     given = np.stack(np.divmod(cells, len(names)), axis=1)
     rejected = list_rejected(columns, reason)
-    return TagLog(answers, given, task_names, worker_names, names, rejected)
+    return TagLog(taggings, given, task_names, worker_names, names, rejected)
 
 
 def _unroll(table: pa.Table) -> pa.Table:

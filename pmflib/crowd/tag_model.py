@@ -1,4 +1,4 @@
-"""The joint PMF of true tags, from answers of workers who may be wrong: latent classes over confusion matrices.
+"""The joint PMF of true tags, from tags of workers who may be wrong: latent classes over confusion matrices.
 
 A latent class of tasks has a probability of every tag, and given the class tags are independent: together they are a
 joint PMF of as many binary variables as there are tags (`pmflib.JointPMF`). Of every tag, each worker has a confusion
@@ -19,39 +19,39 @@ from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
 WORKERS = AnnotatorModel(votes=False)
 """How labels of workers are weighed: by means of logarithms."""
-PSEUDO_ANSWERS = 30.0
-"""Answers that what a worker does with all tags is worth beside those to one tag, true or not. Chosen on the tuned
+PSEUDO_WEIGHT = 30.0
+"""Votes that what a worker does with all tags is worth beside those to one tag, true or not. Chosen on the tuned
 seeds of benchmarks/crowd/tags.py, as the next."""
 PSEUDO_RIGHT = 10.0
-"""Answers that what all workers do is worth beside those of one."""
+"""Votes that what all workers do is worth beside those of one."""
 PSEUDO_POOLED = 0.5
-"""Answers of yes and of no of all workers to every tag, true or not: nothing is ruled out."""
+"""Votes of yes and of no of all workers to every tag, true or not: nothing is ruled out."""
 PSEUDO_TASKS = 1.0
 """Tasks of average tags in every latent class: nothing is ruled out."""
 PSEUDO_VOTES = 0.5
-"""Answers of yes and of no that every tag of a task is given beforehand where passes begin."""
+"""Votes of yes and of no that every tag of a task is given beforehand where passes begin."""
 PATIENCE = 1e-4
 """Log-likelihood that a pass must gain for another to follow, nats per task."""
 CELLS = 1 << 22
 """Tasks times tags times latent classes that are worked on at a time."""
 
 
-class Answers:
-    """Answers of workers about tags of tasks, for passes over them.
+class Taggings:
+    """Taggings of workers about tags of tasks, for passes over them.
 
     Parameters
     ----------
-    answers, given
+    taggings, given
         As in `pmflib.crowd.tag_log.TagLog`.
     n_tasks, n_workers, n_tags
         Numbers.
     hidden
-        bool of shape (n_tasks, n_tags): tags of tasks whose answers are not looked at; None hides none.
+        bool of shape (n_tasks, n_tags): tags of tasks whose votes are not looked at; None hides none.
     """
 
     def __init__(
         self,
-        answers: IntArray,
+        taggings: IntArray,
         given: IntArray,
         n_tasks: int,
         n_workers: int,
@@ -61,8 +61,8 @@ class Answers:
         from scipy.sparse import csr_array
 
         self.n_tasks, self.n_workers, self.n_tags = n_tasks, n_workers, n_tags
-        tasks, workers = answers.T
-        self.asked = csr_array((np.ones(len(answers)), (tasks, workers)), (n_tasks, n_workers))
+        tasks, workers = taggings.T
+        self.asked = csr_array((np.ones(len(taggings)), (tasks, workers)), (n_tasks, n_workers))
         tags = given[:, 1]
         self.cells = tasks[given[:, 0]] * n_tags + tags
         self.levels = workers[given[:, 0]] * n_tags + tags
@@ -70,13 +70,13 @@ class Answers:
 
     @cached_property
     def seen(self) -> FloatArray:
-        """Whether the answers of a tag of a task are looked at, 1 or 0, (n_tasks, n_tags)."""
+        """Whether the votes on a tag of a task are looked at, 1 or 0, (n_tasks, n_tags)."""
         shape = self.n_tasks, self.n_tags
         return np.ones(shape) if self.hidden is None else (~self.hidden).astype(np.float64)
 
     @cached_property
     def votes(self) -> FloatArray:
-        """Share of the workers who gave each tag, of those who answered, (n_tasks, n_tags)."""
+        """Share of the workers who gave each tag, of those who tagged the task, (n_tasks, n_tags)."""
         yes = np.bincount(self.cells, minlength=self.n_tasks * self.n_tags)
         asked = np.asarray(self.asked.sum(axis=1))[:, None]
         return np.asarray(
@@ -84,12 +84,12 @@ class Answers:
         )
 
     def weigh(self, logs: FloatArray) -> FloatArray:
-        """Sums of the log-weights of the answers to each tag by its true value, (n_tasks, n_tags, 2), nats.
+        """Sums of the log-weights of the votes on each tag by its true value, (n_tasks, n_tags, 2), nats.
 
         Parameters
         ----------
         logs
-            float64 of shape (n_workers, n_tags, 2, 2): of an answer (third axis) by the truth (fourth).
+            float64 of shape (n_workers, n_tags, 2, 2): of a vote (third axis) by the truth (fourth).
         """
         sums = self.asked @ logs[:, :, 0].reshape(self.n_workers, -1)
         sums = sums.reshape(-1, 2)
@@ -99,7 +99,7 @@ class Answers:
         return sums.reshape(self.n_tasks, self.n_tags, 2)
 
     def count(self, shares: FloatArray) -> FloatArray:
-        """Expected answers of each worker by tag, answer and truth, (n_workers, n_tags, 2, 2).
+        """Expected votes of each worker by tag, vote and truth, (n_workers, n_tags, 2, 2).
 
         Parameters
         ----------
@@ -136,11 +136,11 @@ class TagModel:
 
     @property
     def confusion(self) -> FloatArray:
-        """PMF of an answer (third axis) by the truth (fourth), (n_workers, n_tags, 2, 2)."""
+        """PMF of a vote (third axis) by the truth (fourth), (n_workers, n_tags, 2, 2)."""
         return np.stack([each.confusion for each in self.workers], axis=1)
 
     def take_logs(self) -> FloatArray:
-        """Log-weights of answers by truth, (n_workers, n_tags, 2, 2), nats."""
+        """Log-weights of votes by truth, (n_workers, n_tags, 2, 2), nats."""
         logs = [each.take_logs()[1].reshape(-1, 2, 2) for each in self.workers]
         return np.stack(logs, axis=1)
 
@@ -167,23 +167,23 @@ class TagSums:
     log_likelihood: float
 
 
-def score_tags(answers: Answers, model: TagModel) -> TagSums:
+def score_tags(taggings: Taggings, model: TagModel) -> TagSums:
     """Find the probability of every tag of every task: the E-step.
 
     Parameters
     ----------
-    answers
+    taggings
         What workers said.
     model
         Under what.
     """
-    scores = answers.weigh(model.take_logs()) * answers.seen[:, :, None]
+    scores = taggings.weigh(model.take_logs()) * taggings.seen[:, :, None]
     rank, (n_tags, _) = model.prior.size, model.chances.shape
-    shares = np.empty((answers.n_tasks, n_tags))
+    shares = np.empty((taggings.n_tasks, n_tags))
     classes, tags, total = np.zeros(rank), np.zeros((n_tags, rank)), 0.0
     log_prior = np.log(np.maximum(model.prior, FLOOR))
     step = max(1, CELLS // (n_tags * rank))
-    for start in range(0, answers.n_tasks, step):
+    for start in range(0, taggings.n_tasks, step):
         part = scores[start : start + step]
         peaks = part.max(axis=2)
         no, yes = np.exp(part - peaks[:, :, None]).transpose(2, 0, 1)[:, :, :, None]
@@ -227,11 +227,11 @@ class TagFit:
         )
 
 
-def start_tags(answers: Answers) -> TagModel:
+def start_tags(taggings: Taggings) -> TagModel:
     """Model with one latent class, from the shares of the votes."""
-    shares = np.where(answers.seen > 0, answers.votes, answers.votes.mean(axis=0))
+    shares = np.where(taggings.seen > 0, taggings.votes, taggings.votes.mean(axis=0))
     chances = shares.mean(axis=0)[:, None]
-    return TagModel(np.ones(1), chances, _update_workers(answers, shares))
+    return TagModel(np.ones(1), chances, _update_workers(taggings, shares))
 
 
 def split_classes(model: TagModel, shares: FloatArray, rank: int, seed: int) -> TagModel:
@@ -246,7 +246,7 @@ def split_classes(model: TagModel, shares: FloatArray, rank: int, seed: int) -> 
     rank
         Number of latent classes.
     seed
-        Of the tasks that are drawn.
+        Seed of the tasks that are drawn.
 
     References
     ----------
@@ -265,12 +265,12 @@ def split_classes(model: TagModel, shares: FloatArray, rank: int, seed: int) -> 
     return replace(model, prior=np.full(rank, 1.0 / rank), chances=chances)
 
 
-def fit_tags(answers: Answers, start: TagModel, max_passes: int) -> TagFit:
-    """Estimate latent classes and workers by passes over the answers.
+def fit_tags(taggings: Taggings, start: TagModel, max_passes: int) -> TagFit:
+    """Estimate latent classes and workers by passes over the taggings.
 
     Parameters
     ----------
-    answers
+    taggings
         What workers said.
     start
         Model to start from.
@@ -282,38 +282,38 @@ def fit_tags(answers: Answers, start: TagModel, max_passes: int) -> TagFit:
     Dawid, Skene (1979), Applied Statistics 28; Goodman (1974), Biometrika 61, for latent classes.
     """
     return run_em(
-        partial(score_tags, answers),
-        partial(_update, answers),
+        partial(score_tags, taggings),
+        partial(_update, taggings),
         TagFit(start),
         has_converged=TagFit.has_converged,
         max_passes=max_passes,
     )
 
 
-def _update(answers: Answers, fit: TagFit, sums: TagSums) -> TagFit:
+def _update(taggings: Taggings, fit: TagFit, sums: TagSums) -> TagFit:
     """M-step."""
     usual = sums.shares.mean(axis=0)[:, None]
     chances = (sums.tags + PSEUDO_TASKS * usual) / (sums.classes + PSEUDO_TASKS)
     prior = (sums.classes + PSEUDO_TASKS) / (sums.classes + PSEUDO_TASKS).sum()
-    workers = _update_workers(answers, sums.shares)
-    per_task = sums.log_likelihood / max(answers.n_tasks, 1)
+    workers = _update_workers(taggings, sums.shares)
+    per_task = sums.log_likelihood / max(taggings.n_tasks, 1)
     return TagFit(TagModel(prior, chances, workers), (*fit.log_likelihoods, per_task))
 
 
-def _update_workers(answers: Answers, shares: FloatArray) -> tuple[CrowdModel, ...]:
+def _update_workers(taggings: Taggings, shares: FloatArray) -> tuple[CrowdModel, ...]:
     """Confusion matrices by tag, of each worker shrunk towards what it does with all tags.
 
     A tag is true of few tasks, and a worker saw some of these: of one worker and one tag little is known. Of a worker
-    and all tags much is, and of a tag and all workers. So pseudo-answers are those of all workers to the tag, moved by
+    and all tags much is, and of a tag and all workers. So pseudo-votes are those of all workers to the tag, moved by
     how much oftener the worker is right about all tags, in log odds: of tags that are true, and of those that are not.
     """
     from scipy.special import expit
 
-    counts = answers.count(shares)
+    counts = taggings.count(shares)
     pooled = counts.sum(axis=0) + PSEUDO_POOLED
     pooled /= pooled.sum(axis=1, keepdims=True)
     asked = counts.sum(axis=2)
-    # by truth: answers of yes of each worker, and as many as all workers would have given
+    # by truth: votes of yes of each worker, and as many as all workers would have given
     yes = counts[:, :, 1].sum(axis=1)
     totals = asked.sum(axis=1)
     expected = (asked * pooled[:, 1]).sum(axis=1)
@@ -322,11 +322,11 @@ def _update_workers(answers: Answers, shares: FloatArray) -> tuple[CrowdModel, .
     )
     offsets -= _take_log_odds(expected, totals)
     given = expit(np.log(pooled[:, 1] / pooled[:, 0]) + offsets[:, None, :])
-    mass = counts + PSEUDO_ANSWERS * np.stack([1 - given, given], axis=2)
-    states = np.stack([answers.n_tasks - shares.sum(axis=0), shares.sum(axis=0)], axis=1)
+    mass = counts + PSEUDO_WEIGHT * np.stack([1 - given, given], axis=2)
+    states = np.stack([taggings.n_tasks - shares.sum(axis=0), shares.sum(axis=0)], axis=1)
     return tuple(
-        CrowdModel(states[tag], np.ascontiguousarray(mass[:, tag]), PSEUDO_ANSWERS, WORKERS)
-        for tag in range(answers.n_tags)
+        CrowdModel(states[tag], np.ascontiguousarray(mass[:, tag]), PSEUDO_WEIGHT, WORKERS)
+        for tag in range(taggings.n_tags)
     )
 
 
@@ -335,20 +335,20 @@ def _take_log_odds(right: FloatArray, totals: FloatArray) -> FloatArray:
     return np.asarray(np.log(np.maximum(right, FLOOR) / np.maximum(totals - right, FLOOR)))
 
 
-def predict_hidden(answers: Answers, hidden: BoolArray, model: TagModel) -> FloatArray:
-    """Log-probability of the answers to hidden tags of each task by its other tags, (n_tasks,), nats.
+def predict_hidden(taggings: Taggings, hidden: BoolArray, model: TagModel) -> FloatArray:
+    """Log-probability of the votes on hidden tags of each task by its other tags, (n_tasks,), nats.
 
     Parameters
     ----------
-    answers
+    taggings
         With these tags hidden.
     hidden
-        As in `Answers`.
+        As in `Taggings`.
     model
-        From these answers.
+        From these taggings.
     """
-    scores = answers.weigh(np.log(np.maximum(model.confusion, FLOOR)))
-    shares = score_tags(answers, model).shares
+    scores = taggings.weigh(np.log(np.maximum(model.confusion, FLOOR)))
+    shares = score_tags(taggings, model).shares
     no, yes = (np.log(np.maximum(each, FLOOR)) for each in (1 - shares, shares))
     log_probs = np.logaddexp(no + scores[:, :, 0], yes + scores[:, :, 1])
     return np.asarray((log_probs * hidden).sum(axis=1))

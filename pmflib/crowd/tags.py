@@ -15,8 +15,8 @@ from pmflib.core.comparison import Comparison, compare_candidates, compare_sampl
 from pmflib.core.errors import PmfError
 from pmflib.crowd.tag_log import TagLog, read_tags
 from pmflib.crowd.tag_model import (
-    Answers,
     TagFit,
+    Taggings,
     TagModel,
     fit_tags,
     predict_hidden,
@@ -55,7 +55,7 @@ class TagAggregation:
     model
         Joint PMF of the tags, each a variable with levels "no" and "yes": ask it which tags go together.
     confusion
-        float64 of shape (n_workers, n_tags, 2, 2): PMF of a worker's answer (third axis) by the truth (fourth).
+        float64 of shape (n_workers, n_tags, 2, 2): PMF of a worker's vote (third axis) by the truth (fourth).
     n_passes
         Passes made.
     comparison
@@ -85,21 +85,21 @@ class TagAggregation:
 
     @cached_property
     def labels(self) -> pa.Table:
-        """A row per task: task, tags as a list, n_answers, and the probability of every tag."""
+        """A row per task: task, tags as a list, n_taggings, and the probability of every tag."""
         rows, tags = np.nonzero(self.codes)
         ends = np.searchsorted(rows, np.arange(self.log.n_tasks + 1)).astype(np.int32)
         names = self.log.tags.take(pa.array(tags))
         columns = {
             "task": self.log.tasks,
             "tags": pa.ListArray.from_arrays(pa.array(ends), names),
-            "n_answers": np.bincount(self.log.answers[:, 0], minlength=self.log.n_tasks),
+            "n_taggings": np.bincount(self.log.taggings[:, 0], minlength=self.log.n_tasks),
         }
         shares = zip(self.log.tags.to_pylist(), self.probabilities.T, strict=True)
         return pa.table({**columns, **{f"probability.{name}": column for name, column in shares}})
 
     @cached_property
     def workers(self) -> pa.Table:
-        """A row per worker: worker, n_answers, and sensitivity and specificity, of all tags by how frequent they are.
+        """A row per worker: worker, n_taggings, and sensitivity and specificity, of all tags by how frequent they are.
 
         Sensitivity is the probability that a tag that is true is given, specificity that one that is not is not.
         """
@@ -109,7 +109,7 @@ class TagAggregation:
         return pa.table(
             {
                 "worker": self.log.workers,
-                "n_answers": np.bincount(self.log.answers[:, 1], minlength=self.log.n_workers),
+                "n_taggings": np.bincount(self.log.taggings[:, 1], minlength=self.log.n_workers),
                 "sensitivity": sensitivity,
                 "specificity": specificity,
             }
@@ -164,7 +164,7 @@ def aggregate_tags(
     --------
     >>> rows = {"task": [1, 1, 1, 2, 2], "worker": list("aabab"), "label": ["sea", "sky", "sea", "sky", None]}
     >>> aggregate_tags(rows).log
-    TagLog(2 tasks, 2 workers, 2 tags, 4 answers with 4 tags, 0 rows set aside)
+    TagLog(2 tasks, 2 workers, 2 tags, 4 taggings with 4 tags, 0 rows set aside)
     """
     if rank != "auto" and not (isinstance(rank, int) and rank >= 1):
         raise PmfError(f"rank is {rank!r}; give 'auto', or at least 1")
@@ -174,30 +174,30 @@ def aggregate_tags(
     sizes = log.n_tasks, log.n_workers, log.n_tags
     comparison = _compare_ranks(log, rng) if rank == "auto" else None
     chosen = rank if comparison is None else comparison.chosen.settings["rank"]
-    answers = Answers(log.answers, log.given, *sizes)
-    fit = _fit(answers, int(chosen), rng, max_passes)
-    found = score_tags(answers, fit.model)
+    taggings = Taggings(log.taggings, log.given, *sizes)
+    fit = _fit(taggings, int(chosen), rng, max_passes)
+    found = score_tags(taggings, fit.model)
     return TagAggregation(
         log, found.shares, _make_pmf(log, fit.model), fit.model.confusion, fit.n_passes, comparison
     )
 
 
-def _fit(answers: Answers, rank: int, seed: int, max_passes: int) -> TagFit:
+def _fit(taggings: Taggings, rank: int, seed: int, max_passes: int) -> TagFit:
     """Latent classes from tags that were found one by one."""
-    single = fit_tags(answers, start_tags(answers), max_passes)
+    single = fit_tags(taggings, start_tags(taggings), max_passes)
     if rank == 1:
         return single
-    return _split(answers, single, rank, seed, max_passes)
+    return _split(taggings, single, rank, seed, max_passes)
 
 
-def _split(answers: Answers, single: TagFit, rank: int, seed: int, max_passes: int) -> TagFit:
-    shares = score_tags(answers, single.model).shares
-    return fit_tags(answers, split_classes(single.model, shares, rank, seed), max_passes)
+def _split(taggings: Taggings, single: TagFit, rank: int, seed: int, max_passes: int) -> TagFit:
+    shares = score_tags(taggings, single.model).shares
+    return fit_tags(taggings, split_classes(single.model, shares, rank, seed), max_passes)
 
 
 def _compare_ranks(log: TagLog, seed: int) -> Comparison:
     """Numbers of latent classes, until more of them predict hidden tags worse twice."""
-    kept, given = log.answers, log.given
+    kept, given = log.taggings, log.given
     every = max(1, log.n_tasks // MOST_COMPARED)
     if every > 1:
         rows = kept[:, 0] % every == 0
@@ -207,13 +207,13 @@ def _compare_ranks(log: TagLog, seed: int) -> Comparison:
         given = np.stack([numbers[given[mine, 0]], given[mine, 1]], axis=1)
     n_tasks = -(-log.n_tasks // every)
     hidden = np.random.default_rng([seed, n_tasks]).random((n_tasks, log.n_tags)) < HIDDEN_SHARE
-    answers = Answers(kept, given, n_tasks, log.n_workers, log.n_tags, hidden)
-    single = fit_tags(answers, start_tags(answers), SEARCH_PASSES)
+    taggings = Taggings(kept, given, n_tasks, log.n_workers, log.n_tags, hidden)
+    single = fit_tags(taggings, start_tags(taggings), SEARCH_PASSES)
     found: list[FloatArray] = []
     ranks = [each for each in RANKS if each == 1 or each < min(n_tasks, 2.0 ** min(log.n_tags, 9))]
     for rank in ranks:
-        fit = single if rank == 1 else _split(answers, single, rank, seed, SEARCH_PASSES)
-        found.append(predict_hidden(answers, hidden, fit.model))
+        fit = single if rank == 1 else _split(taggings, single, rank, seed, SEARCH_PASSES)
+        found.append(predict_hidden(taggings, hidden, fit.model))
         report_step(len(found), len(ranks), f"{rank} latent classes")
         best = max(range(len(found)), key=lambda index: float(found[index].mean()))
         if len(found) > best + 2:

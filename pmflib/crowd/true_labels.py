@@ -109,7 +109,7 @@ class Aggregation(Summarised):
 
     @cached_property
     def probabilities(self) -> FloatArray:
-        """Calibrated probability of each class, (n_tasks, n_classes): see `pmflib.crowd.confidence`.
+        """Calibrated probability of each class, (n_tasks, n_classes); see `pmflib.crowd.confidence`.
 
         The label of a task is the most probable class. Under majority vote it is the class with most votes, and so the
         probabilities are those of numbers of votes: see `pmflib.crowd.confidence.calibrate_votes`.

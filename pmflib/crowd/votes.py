@@ -17,8 +17,10 @@ PSEUDO_VOTES = 0.5
 """Votes that every class is given beforehand: half a vote, as Jeffreys' prior would."""
 VOTE_GAIN = 40.0
 """Nats by which a class with a vote is ahead of one without, in the shares of votes: more than rounding keeps."""
-RULED_OUT = -1e9
-"""Log-weight of a class that a task is known not to have, nats: more than any labels make up for."""
+RULED_OUT = -5.0
+"""Log-weight of a class that a task is known not to have, nats, in the passes. A task that all its workers mistake is
+left to them: were it certain, it would be taken for the way in which each of them labels. Chosen on other draws of
+known tasks of jn-product, labelme and dog than benchmarks/crowd/known_tasks.py makes."""
 PACKED_CLASSES = 4
 """Number of classes whose votes are packed into one integer at a time: each takes 7 bits of 64."""
 
@@ -76,7 +78,8 @@ class VotedBlock:
         gains
             Log-weight of a class by its number of votes, as from `weigh_votes`.
         with_known
-            Whether a stratum whose class is known has no other; else it is weighed as the others are.
+            Whether another class of a stratum whose class is known is all but ruled out; else it is weighed as the
+            others are.
         """
         weights = gains[self.vote_counts]
         known = np.flatnonzero((self.known >= 0) & with_known)

@@ -14,7 +14,7 @@ from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
-VERSION = 4
+VERSION = 5
 
 
 @stage(name="crowd model")

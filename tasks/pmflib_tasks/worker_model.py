@@ -19,7 +19,7 @@ from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.store.artefacts import Reference, Store
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
-VERSION = 1
+VERSION = 2
 
 
 @stage(name="worker model")

@@ -5,8 +5,9 @@ from scipy.special import digamma
 from benchmarks.crowd.scenarios import draw_crowd
 from pmflib.core.blocks import SparseBlock
 from pmflib.crowd import aggregate
+from pmflib.crowd.e_step import LogWeights, score_states
 from pmflib.crowd.known_intercepts import KnownScores, add_intercepts, find_intercepts, score_known
-from pmflib.crowd.votes import add_votes
+from pmflib.crowd.votes import RULED_OUT, add_votes
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
 
@@ -79,10 +80,13 @@ def test_score_known__a_task_has_no_share_in_its_score():
     model = CrowdModel(states, mass, 1.0, AnnotatorModel())
     found = score_known([add_votes(make_block(), 2, np.array([0, -1, -1]))], model)
     assert found.codes.tolist() == [0]
-    # both workers have called the task 0, and it is 0: one label less in that cell of each
+    # both workers have called the task 0, and it is 0 but for what is left: one label less in that row of each
+    known = add_votes(make_block().take(np.array([0])), 2, np.array([0]))
+    (share,) = score_states(known, LogWeights.from_model(model, with_votes=True))
+    assert 1 - np.exp(RULED_OUT) < share[0] < 1
     expected = np.log(states / 6)
     for cells in (mass[0], mass[1]):
-        cells = cells - np.array([[1.0, 0.0], [0.0, 0.0]])
+        cells = cells - np.array([share, [0.0, 0.0]])
         expected += digamma(cells[0]) - digamma(cells.sum(axis=0))
     np.testing.assert_allclose(found.scores[0], expected, atol=1e-9)
 

@@ -12,6 +12,7 @@ from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.crowd.e_step import LogWeights, evaluate_blocks, split_log
 from pmflib.crowd.known_labels import check_known_rows, find_known
 from pmflib.crowd.passes import ignore_known
+from pmflib.crowd.votes import RULED_OUT
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
 TASKS, CLASSES = pa.array([3, 5, 7]), pa.array(["cat", "dog"])
@@ -122,6 +123,17 @@ def test_aggregate__rows_that_do_not_fit_are_set_aside():
     ]
 
 
+def test_aggregate__a_task_that_all_workers_mistake_is_known_and_says_little_of_them():
+    # ten tasks, of which all workers call the last what it is not known to be
+    tasks, workers = np.repeat(np.arange(10), 4), np.tile(np.arange(4), 10)
+    log = {"task": tasks, "worker": workers, "label": tasks % 2}
+    found = aggregate(log, "dawid_skene", known={**{task: task % 2 for task in range(9)}, 9: 0})
+    assert found.codes.tolist() == [*[task % 2 for task in range(9)], 0]
+    np.testing.assert_array_equal(found.probabilities[9], [1.0, 0.0])
+    # were it certain, four of five labels "1" would be right
+    assert found.confusion[:, 1, 0].max() < 0.02
+
+
 def test_fit_crowd_model__all_known_is_what_is_counted():
     # all workers call the classes by each other's names
     log, truth, _ = draw(2, n_workers=12, n_classes=2)
@@ -134,7 +146,10 @@ def test_fit_crowd_model__all_known_is_what_is_counted():
     expected = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     for worker, label in zip(*np.nonzero(given), strict=True):
         np.testing.assert_allclose(
-            found.confusion[worker, :, label], expected[worker, :, label], atol=1e-9
+            # the passes all but rule out what is known to be wrong
+            found.confusion[worker, :, label],
+            expected[worker, :, label],
+            atol=np.exp(RULED_OUT),
         )
     assert found.accuracy.mean() < 0.5
 

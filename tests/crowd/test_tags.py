@@ -8,7 +8,7 @@ import pytest
 import pmflib as pmf
 from benchmarks.crowd.tags import draw, list_rows
 from pmflib.core.errors import PmfError, SchemaError
-from pmflib.crowd.tag_model import Answers, TagModel, score_tags, start_tags
+from pmflib.crowd.tag_model import Taggings, TagModel, score_tags, start_tags
 from tests.factories import call_command
 
 
@@ -35,7 +35,7 @@ def test_aggregate_tags__tags_that_go_together_are_found_better_than_one_by_one(
     labels = found.labels.to_pylist()
     names = found.log.tags.to_pylist()
     assert labels[7]["tags"] == [names[tag] for tag in np.flatnonzero(found.codes[7])]
-    assert found.labels["n_answers"].to_pylist() == [3] * 500
+    assert found.labels["n_taggings"].to_pylist() == [3] * 500
     again = pmf.crowd.aggregate_tags(rows)
     np.testing.assert_array_equal(again.probabilities, found.probabilities)
 
@@ -44,12 +44,12 @@ def test_score_tags__is_the_sum_over_all_sets_of_tags():
     rng = np.random.default_rng(3)
     rows = {"task": [0, 0, 0, 1, 1], "worker": [0, 0, 1, 0, 1], "label": ["a", "b", "b", None, "c"]}
     log = pmf.crowd.read_tags(rows)
-    answers = Answers(log.answers, log.given, 2, 2, 3)
-    workers = start_tags(answers).workers
+    taggings = Taggings(log.taggings, log.given, 2, 2, 3)
+    workers = start_tags(taggings).workers
     model = TagModel(rng.dirichlet(np.ones(2)), rng.uniform(size=(3, 2)), workers)
     logs = model.take_logs()
     said = np.array([[[1, 1, 0], [0, 1, 0]], [[0, 0, 0], [0, 0, 1]]])
-    sums = score_tags(answers, model)
+    sums = score_tags(taggings, model)
     for task in range(2):
         total, shares = 0.0, np.zeros(3)
         for truth in np.ndindex(2, 2, 2):
@@ -65,14 +65,14 @@ def test_score_tags__is_the_sum_over_all_sets_of_tags():
         np.testing.assert_allclose(sums.shares[task], shares / total, rtol=1e-12)
 
 
-def test_read_tags__rows_lists_and_answers_without_a_tag():
+def test_read_tags__rows_lists_and_taggings_without_a_tag():
     lists = {
         "task": ["x", "x", "y"],
         "worker": ["a", "b", "a"],
         "label": [["k", "l", "k"], [], [" l "]],
     }
     log = pmf.crowd.read_tags(lists)
-    assert repr(log).startswith("TagLog(2 tasks, 2 workers, 2 tags, 3 answers with 3 tags, 0 rows")
+    assert repr(log).startswith("TagLog(2 tasks, 2 workers, 2 tags, 3 taggings with 3 tags, 0 rows")
     rows = pa.table(
         {
             "task": ["x", "x", "x", "x", "y", None],
@@ -82,7 +82,7 @@ def test_read_tags__rows_lists_and_answers_without_a_tag():
     )
     same = pmf.crowd.read_tags(rows)
     np.testing.assert_array_equal(same.given, log.given)
-    np.testing.assert_array_equal(same.answers, log.answers)
+    np.testing.assert_array_equal(same.taggings, log.taggings)
     assert same.quarantine["reason"].to_pylist() == ["no_task"]
     named = pmf.crowd.read_tags(rows, tags=["l"])
     assert named.quarantine["reason"].to_pylist() == ["unknown_label"] * 2 + ["no_task"]

@@ -46,7 +46,16 @@ def test_label_summary__keys_that_the_manifest_has():
     found = LabelSummary(7, 20, 3, ["cat"], [1.0], 0.5, 9, converged=True, method="ds", known=2)
     assert list(found.to_json()) == [
         *("method", "known", "tasks", "labels", "workers", "classes", "prior", "pseudo_count"),
-        *("passes", "converged", "subclasses", "power", "left_out_power", "shared_error", "alpha"),
+        *(
+            "passes",
+            "converged",
+            "subclasses",
+            "power",
+            "left_out_power",
+            "shared_error",
+            "classifier_power",
+            "alpha",
+        ),
         *("compared_labels", "majority_agreement", "ask_again", "suspicious_workers"),
     ]
     assert LabelSummary.find(found.to_json()) == found

@@ -80,7 +80,7 @@ def label_tags(
         "tasks": log.n_tasks,
         "workers": log.n_workers,
         "tags": [str(name) for name in log.tags.to_pylist()],
-        "answers": len(log.answers),
+        "taggings": len(log.taggings),
         "latent_classes": found.model.rank,
         "reason": found.reason,
         "set_aside": log.quarantine.num_rows,
@@ -89,7 +89,7 @@ def label_tags(
     if as_json:
         print_json(facts)
         return
-    for key in ("tasks", "workers", "answers", "latent_classes", "set_aside"):
+    for key in ("tasks", "workers", "taggings", "latent_classes", "set_aside"):
         out.print(f"{key}: {facts[key]}")
     out.print(f"latent classes: {found.reason}")
     out.print(f"Tags, workers and the joint PMF of the tags: {output}")
