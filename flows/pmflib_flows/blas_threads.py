@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 
 LIBRARIES = ("OMP", "OPENBLAS", "MKL", "BLIS")
@@ -27,15 +26,3 @@ def use_one_thread() -> None:
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(1)
-
-
-def load_while_there_is_room() -> None:
-    """Load SciPy's linear algebra at once where the address space is limited.
-
-    Notes
-    -----
-    OpenBLAS asks for memory while it is loaded, and asks for ever where there is none: a run that came to need it late
-    would hang, and neither end nor say why.
-    """
-    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        import scipy.special  # noqa: F401
