@@ -3,6 +3,7 @@
 import atexit
 import sys
 
+from pmflib.core.machine import load_while_there_is_room
 from pmflib_flows.interruptions import ignore_signals, is_interruption, pass_signals
 
 READING_SECONDS = 10.0
@@ -16,6 +17,7 @@ def main() -> None:
     atexit.register(ignore_signals)
     try:
         try:
+            load_while_there_is_room()
             from pmflib_flows import cli
         except ModuleNotFoundError as error:
             # the library is installed without it; a module of ours that is absent is a defect, and has its traceback

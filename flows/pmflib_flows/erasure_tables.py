@@ -84,7 +84,7 @@ def describe_free_text(certificate: Certificate) -> str:
 
 def show_mentions(found: list[Mention]) -> None:
     """Print the lines that mention some identifiers."""
-    rows = [[each.place, each.row, each.text] for each in found[:MENTIONS_SHOWN]]
+    rows = [[each.location, each.row, each.text] for each in found[:MENTIONS_SHOWN]]
     if rows:
         title = "Lines that mention an identifier"
         out.print(make_table(title, ("where", "row or line", "text"), rows))

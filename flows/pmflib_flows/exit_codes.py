@@ -37,8 +37,9 @@ NO_MEMORY = (
     "annot allocate memory",
     "cannot create shared object descriptor",
     "can't start new thread",
+    "Failed to launch worker thread",
 )
-"""What the loader of libraries and Python say where the process may take no more memory, or no more threads."""
+"""What the loader of libraries, Python and Arrow say where the process may take no more memory, or no more threads."""
 
 EXIT_CODES: dict[type[PmfError], int] = {
     ConfigError: USAGE,
@@ -70,13 +71,15 @@ def explain(error: Exception) -> tuple[list[str], int]:
     -------
     Lines to print, as they are: secrets in them are not masked. And the exit code.
     """
-    if isinstance(error, PmfError):
+    # a store that could not be read for want of memory is not damaged, whatever its error says
+    is_whole = isinstance(error, StoreError) and _says_no_memory(error.__cause__)
+    if isinstance(error, PmfError) and not is_whole:
         message = f"error: {error}"
         # options that are wrong, findings, and the question and the carets under it, are lines of their own
         has_lines = isinstance(error, ConfigError | QuestionError | QualityError)
         lines = message.split("\n") if has_lines else [message]
         return lines, find_exit_code(type(error))
-    if _lacks_memory(error):
+    if is_whole or _lacks_memory(error):
         said = (
             "error: the memory is exhausted; give more (a limit of the shell, `ulimit -v`, or of the container counts "
             "as well), or set cluster.memory_limit"
@@ -92,8 +95,13 @@ def explain(error: Exception) -> tuple[list[str], int]:
 def _lacks_memory(error: BaseException | None) -> bool:
     """Whether the memory was exhausted: for data, or for a library or a thread, of which Python says so otherwise."""
     while error is not None:
-        said = isinstance(error, ImportError | OSError | RuntimeError) and str(error)
-        if isinstance(error, MemoryError) or (said and any(sign in said for sign in NO_MEMORY)):
+        if isinstance(error, MemoryError) or _says_no_memory(error):
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _says_no_memory(error: BaseException | None) -> bool:
+    """Whether a library says in its own words that there was no memory, or no thread."""
+    is_one = isinstance(error, ImportError | OSError | RuntimeError)
+    return is_one and any(sign in str(error) for sign in NO_MEMORY)

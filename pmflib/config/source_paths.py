@@ -98,10 +98,10 @@ def check_output(
             )
 
 
-def _would_find(path: str, place: str, inner: Sequence[str], suffixes: Sequence[str]) -> bool:
-    """Whether a path of raw files would find a file, which has some components below a place."""
+def _would_find(path: str, outer: str, inner: Sequence[str], suffixes: Sequence[str]) -> bool:
+    """Whether a path of raw files would find a file, which has some components below an outer path."""
     text, wildcards = split_wildcards(path)
-    folder, where = _follow(text), _follow(place)
+    folder, where = _follow(text), _follow(outer)
     if where != folder and not where.startswith(folder.rstrip("/") + "/"):
         return False
     below = [each for each in where[len(folder) :].split("/") if each]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 import sys
 import tempfile
@@ -163,3 +164,15 @@ def call_regularly(function: Callable[[], None] | None, seconds: float) -> Itera
     finally:
         over.set()
         thread.join()
+
+
+def load_while_there_is_room() -> None:
+    """Load SciPy's linear algebra at once where the address space is limited.
+
+    Notes
+    -----
+    OpenBLAS asks for memory while it is loaded, and asks for ever where there is none: a run that came to need it late
+    would hang, and neither end nor say why.
+    """
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        import scipy.special  # noqa: F401

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -29,10 +28,6 @@ MOST_LISTED = 50
 """Drifts of one guard that are listed one by one, the largest first; the others are counted."""
 MOST_TAKEN = 0.1
 """Pairs that were taken away, as a share of those that came, up to which what came is compared."""
-PSEUDO_PAIRS = 100.0
-"""Pairs of independent answers that are added to those of a pair of variables before: what few of them seem to say of
-each other is chance, and would hide what a night has in common with all. Of 12 to 200 (`python -m
-benchmarks.pipeline.shifted_columns`) the one that sees most shifts and leaves healthy nights alone."""
 MOST_LEVELS = 4096
 """Levels of the widest schema whose pairs are compared: four tables of 128 MiB are kept. In wider ones hardly a pair
 has enough new samples."""
@@ -303,8 +298,7 @@ def measure_dependence(
     It is the mean over all pairs of new answers of the pointwise mutual information that the reference gives their
     levels (Church and Hanks 1990). On average it is the mutual information where new samples are as those before, and
     falls to 0 and below where a column was shifted against its rows, or rows are of other samples: each pair of
-    variables may have too few new samples for a test of its own. What the reference gives is shrunk towards
-    independence, by ``PSEUDO_PAIRS``.
+    variables may have too few new samples for a test of its own.
 
     Parameters
     ----------
@@ -315,19 +309,16 @@ def measure_dependence(
     ----------
     Church, Hanks (1990), "Word association norms, mutual information, and lexicography", Computational Linguistics 16.
     """
-    offsets, totals, n_pairs = schema.offsets, list[float](), 0
+    offsets, total, n_pairs = schema.offsets, 0.0, 0
     some = sum_pairs(new, offsets) > 0
     for tile in iterate_pairs(offsets, (new, reference), selected=some, tile_cells=tile_cells):
         counts, earlier = tile.counts
-        rows, columns = (earlier.sum(axis=axis, keepdims=True) + HALF for axis in (2, 1))
-        independent = rows / rows.sum(axis=1, keepdims=True) * columns
-        independent /= columns.sum(axis=2, keepdims=True)
-        total_before = earlier.sum(axis=(1, 2), keepdims=True) + PSEUDO_PAIRS
-        shares = (earlier + PSEUDO_PAIRS * independent) / total_before
-        information = np.log(shares / independent)
-        totals += (counts * information).sum(axis=(1, 2)).tolist()
+        known = earlier + HALF
+        margins = known.sum(axis=1, keepdims=True) * known.sum(axis=2, keepdims=True)
+        information = np.log(known * known.sum(axis=(1, 2), keepdims=True) / margins)
+        total += float((counts * information).sum())
         n_pairs += int(counts.sum())
-    return math.fsum(totals) / n_pairs if n_pairs >= LEAST_COUNTED else None
+    return total / n_pairs if n_pairs >= LEAST_COUNTED else None
 
 
 def _name_pairs(schema: Schema, tile: PairTables) -> Callable[[int], str]:

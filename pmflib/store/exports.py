@@ -50,8 +50,11 @@ class Export:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Export:
         """Read what `asdict` gives."""
-        texts = (str(content[name]) for name in ("kind", "path", "host", "written"))
-        return cls(*texts, {str(path): str(each) for path, each in content["files"].items()})
+        kind, path, host, written = (
+            str(content[name]) for name in ("kind", "path", "host", "written")
+        )
+        files = {str(name): str(digest) for name, digest in content["files"].items()}
+        return cls(kind, path, host, written, files)
 
     def find_state(self) -> State:
         """Compare its files with what was written; each is read once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmflib.core.errors import StoreError
+from pmflib.core.machine import find_memory_limit
 from pmflib.core.texts import suggest_file
 from pmflib.store.caches import find_cache
 from pmflib.store.file_digests import check_files, fetch_all, fetch_files, find_artefact, read_list
@@ -249,9 +251,20 @@ def refuse_damage(path: Path) -> Iterator[None]:
         # of metadata that Zarr can make something of, where the caller makes warnings errors
         UserWarning,
     ) as error:
+        if _is_exhausted(error):
+            raise
         raise StoreError(
             f"arrays of {path.name!r} cannot be read ({error!s:.200}); rebuild the artefact"
         ) from error
+
+
+def _is_exhausted(error: Exception) -> bool:
+    """Whether the machine had too little memory, or threads, for what it could hold: nothing is damaged then."""
+    if not isinstance(error, MemoryError):
+        return "can't start new thread" in str(error)
+    # NumPy says what it was asked for
+    shape, dtype = getattr(error, "shape", ()), getattr(error, "dtype", np.dtype(np.uint8))
+    return math.prod(shape) * int(dtype.itemsize) <= find_memory_limit()
 
 
 def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:

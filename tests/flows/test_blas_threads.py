@@ -37,3 +37,17 @@ def test_use_one_thread(first, second, environment, expected):
         check=True,
     )
     assert found.stdout.strip() == expected
+
+
+@pytest.mark.parametrize("limit", [None, 2_000_000_000])
+def test_load_while_there_is_room__where_the_address_space_is_limited(limit):
+    code = (
+        "import resource, sys\n"
+        f"limit = {limit}\n"
+        "if limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
+        "from pmflib.core.machine import load_while_there_is_room\n"
+        "load_while_there_is_room()\n"
+        "print('scipy.special' in sys.modules)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(limit is not None)

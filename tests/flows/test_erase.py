@@ -201,8 +201,11 @@ def test_erase__names_what_was_written_outside_and_lines_of_others_that_mention_
     assert code == 0, err
     before = json.loads(found)
     # rows of one who is yet to be erased, and that of another
-    assert sum(other in each["text"] for each in before if "quarantine" in each["place"]) == 1
-    assert {each["place"] for each in before} >= {"quarantine, 0.csv", str(outputs["quarantine"])}
+    assert sum(other in each["text"] for each in before if "quarantine" in each["location"]) == 1
+    assert {each["location"] for each in before} >= {
+        "quarantine, 0.csv",
+        str(outputs["quarantine"]),
+    }
     assert not (pipeline.store.root / "erasures.json").exists()
     code, made, err = call("erase", pipeline.path, "--sample", gone, "--json")
     assert code == 0, err
@@ -223,7 +226,7 @@ def test_erase__names_what_was_written_outside_and_lines_of_others_that_mention_
     assert "Free text of others was searched: 0 lines" in text
     found = json.loads(call("erase", pipeline.path, "--find", "--sample", gone, "--json")[1])
     # the page shows the row as well
-    assert {each["place"] for each in found} == {"quarantine, 0.csv", str(outputs["report"])}
+    assert {each["location"] for each in found} == {"quarantine, 0.csv", str(outputs["report"])}
 
 
 def test_erase__that_goes_on_without_the_identifiers_says_that_texts_were_not_searched(

@@ -260,7 +260,7 @@ def test_erase__nothing_of_a_worker_and_a_task_is_left_and_nothing_comes_back(
     capsys.readouterr()
     assert call_command(monkeypatch, *words, "--find") == 0
     found = json.loads(capsys.readouterr().out)
-    assert [each["place"] for each in found] == ["quarantine, a.csv", str(rejected)]
+    assert [each["location"] for each in found] == ["quarantine, a.csv", str(rejected)]
     assert call_command(monkeypatch, *words) == 0
     certificate = json.loads(capsys.readouterr().out)
     assert certificate["samples_found"] == 2

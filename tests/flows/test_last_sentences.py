@@ -94,6 +94,17 @@ def make_caused(error, cause):
         return raised
 
 
+def test_explain__a_store_that_no_thread_could_read_is_not_damaged():
+    damage = StoreError("dataset 1 is damaged; run the pipeline again")
+    cause = OSError(
+        "Unknown error: Failed to launch worker thread: Resource temporarily unavailable"
+    )
+    assert explain(make_caused(damage, cause))[1] == 5
+    # metadata that were damaged may ask for any amount
+    other = StoreError("arrays of 'x' cannot be read")
+    assert explain(make_caused(other, MemoryError("Unable to allocate 8 EiB")))[1] == 4
+
+
 def test_explain__what_only_looks_like_it_is_a_defect():
     assert explain(RuntimeError("no memory of it"))[1] == 1
 

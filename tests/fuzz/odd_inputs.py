@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -103,11 +104,11 @@ def write_table(folder: Path, rng: random.Random, names: Sequence[str] = ()) -> 
     header = list(names) or draw_words(rng, rng.randint(1, 6))
     rows = [header, *zip(*(draw_column(rng, n_rows) for _ in header), strict=True)]
     text = io.StringIO()
-    styles = (csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC)
+    quotings: list[Literal[0, 1, 2]] = [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]
     writer = csv.writer(
         text,
         delimiter=rng.choice(",,,;\t|"),
-        quoting=rng.choice(styles),
+        quoting=rng.choice(quotings),
         lineterminator=rng.choice(("\n", "\r\n", "\r")),
     )
     for row in rows:

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from pmflib.core.errors import StoreError
-from pmflib.store.zarr_arrays import create_array, open_group, read_arrays, write_arrays
+from pmflib.store.zarr_arrays import (
+    create_array,
+    open_group,
+    read_arrays,
+    refuse_damage,
+    write_arrays,
+)
 
 
 @pytest.fixture
@@ -67,3 +73,13 @@ def test_read_arrays__tells_what_the_group_holds(path):
     assert read_arrays(path, [], kind="test")[1]["kind"] == "test"
     with pytest.raises(StoreError, match="holds 'test', not 'model'"):
         read_arrays(path, [], kind="model")
+
+
+def test_refuse_damage__memory_that_a_machine_could_have_is_no_damage(tmp_path):
+    with pytest.raises(MemoryError), refuse_damage(tmp_path):
+        raise MemoryError
+    with pytest.raises(RuntimeError), refuse_damage(tmp_path):
+        raise RuntimeError("can't start new thread")
+    # metadata that were damaged ask for more than there is
+    with pytest.raises(StoreError, match="rebuild the artefact"), refuse_damage(tmp_path):
+        np.ones(1 << 60, np.uint8)

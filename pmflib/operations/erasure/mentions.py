@@ -39,7 +39,7 @@ class Mention:
 
     Parameters
     ----------
-    place
+    location
         Where it is: quarantine and its raw file; a page of the store; or a file outside it, absolute.
     row
         Number of the row of data, or of the line; the first is 1.
@@ -47,7 +47,7 @@ class Mention:
         What stands around the identifier.
     """
 
-    place: str
+    location: str
     row: int
     text: str
 
@@ -90,7 +90,7 @@ def find_mentions(store: Store, identifiers: Sequence[str]) -> list[Mention]:
     store
         The store, which is only read.
     identifiers
-        Of samples, tasks or workers.
+        Names of samples, tasks or workers.
 
     Returns
     -------
@@ -120,10 +120,10 @@ def find_in_store(store: Store, names: Names) -> list[Mention]:
         for batch in read_part(folder / QUARANTINE, None):
             lines = batch["raw"].to_pylist()
             for index in names.find(lines):
-                place = f"quarantine, {batch['file'][index].as_py()}"
+                location = f"quarantine, {batch['file'][index].as_py()}"
                 row = batch["row"][index].as_py()
                 # the same row is in what was made of it, night after night
-                found[Mention(place, row, names.cut(lines[index]))] = None
+                found[Mention(location, row, names.cut(lines[index]))] = None
     for name in list_pages(store):
         text = store.objects.read(name)[0].decode("utf-8", "replace")
         found |= dict.fromkeys(_search(name, enumerate(_split_page(text), 1), names))
@@ -171,13 +171,13 @@ def _holds_text(dtype: pa.DataType) -> bool:
     return bool(pa.types.is_string(inner) or pa.types.is_large_string(inner))
 
 
-def _search(place: str, lines: Iterable[tuple[int, str]], names: Names) -> list[Mention]:
+def _search(location: str, lines: Iterable[tuple[int, str]], names: Names) -> list[Mention]:
     found, waiting = [], list[tuple[int, str]]()
 
     def look() -> None:
         texts = [text for _, text in waiting]
         for index in names.find(texts):
-            found.append(Mention(place, waiting[index][0], names.cut(texts[index])))
+            found.append(Mention(location, waiting[index][0], names.cut(texts[index])))
         waiting.clear()
 
     for line in lines:

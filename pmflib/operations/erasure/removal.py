@@ -255,7 +255,7 @@ def _rewrite(store: Store, rewriter: Rewriter) -> list[Replacement]:
 
 def _list_needed_stages(store: Store) -> list[dict[str, Reference]]:
     """Stages that coming runs build upon or compare with: of the last runs, and of those that made live models."""
-    runs = {}
+    runs: dict[tuple[str, int], RunRecord] = {}
     for name in list_histories(store):
         live = find_live(store, name)
         made = None if live is None else find_run_of(store, name, live)

@@ -52,7 +52,7 @@ def test_find_in_export__searches_pages_and_tables_with_their_rows(tmp_path, mon
     (tmp_path / "picture.png").write_bytes(name.encode())
     files = {str(path): "" for path in (page, table, rows, tmp_path / "picture.png")}
     found = find_in_export(Export("report", str(tmp_path), "", "", files), Names((name,)))
-    assert {(each.place, each.row) for each in found} == {
+    assert {(each.location, each.row) for each in found} == {
         (str(page), 2),
         (str(table), 2),
         (str(rows), 2),
@@ -66,7 +66,7 @@ def test_find_mentions__pages_of_the_store_come_before_files_outside(tmp_path):
     remember_export(store, "report", page, [page])
     keep_page(store, "p", 1, b"\nand u1 there")
     found = find_mentions(store, [" u1 "])
-    assert [(each.place, each.row) for each in found] == [
+    assert [(each.location, each.row) for each in found] == [
         ("reports/p/000001.html", 2),
         (str(page), 1),
     ]
