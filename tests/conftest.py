@@ -51,6 +51,7 @@ class Failures:
             )
 
 
+@pytest.hookimpl(trylast=True)  # the terminal is there by then
 def pytest_configure(config: pytest.Config) -> None:
     # reports of all processes come together in the first
     if hasattr(config, "workerinput"):
