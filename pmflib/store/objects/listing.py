@@ -14,7 +14,7 @@ LISTED_OBJECTS = 5_000
 """Most objects of a bucket that is listed: five requests. In a larger one, each name is asked for when it is needed."""
 LACKING_SECONDS = 30.0
 """How long a listing answers for what it does not name, seconds: others write, too."""
-KEPT_FOLDERS = ("manifest/", "runs/", "fingerprints/")
+KEPT_FOLDERS = ("manifest/", "runs/", "histories/", "fingerprints/")
 """Names whose content is kept: small objects that nobody replaces but knowingly."""
 
 
