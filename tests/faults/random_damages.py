@@ -75,6 +75,9 @@ def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
     there.close()
     try:
         return here.recv()
+    except BaseException:
+        child.kill()
+        raise
     finally:
         child.join()
 
