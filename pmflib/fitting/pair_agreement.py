@@ -144,7 +144,7 @@ class PairAgreement:
         if not reasons:
             return ()
         remedy = (
-            'a larger model.rank, or model.dependence = "auto" where it is "none", follows the counts '
+            'a larger model.rank, or without source.weight model.dependence = "auto", follows the counts '
             "more closely"
         )
         return (

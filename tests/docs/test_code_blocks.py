@@ -38,6 +38,7 @@ SLOW = (
     "docs/howto-nightly-labels.md",
     "docs/howto-object-store.md",
     "docs/runbook.md",
+    "docs/weights.md",
 )
 """Pages that take longest, but for what a new user reads first: they are among the slow tests."""
 COLD = ("README.md",)
