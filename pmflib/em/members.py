@@ -15,6 +15,7 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, IntArray, Parameters
 from pmflib.core.defaults import LIMITS
 from pmflib.em.checkpoint import Checkpoint, digest_fit
+from pmflib.em.driver import count_stale
 from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.em.samples import Samples
 from pmflib.model.statistics import EMStatistics
@@ -118,9 +119,9 @@ class Runs:
             If the folder for states holds those of another fit.
         """
         held_out = self.held_out if stop_early else None
-        # a model is evaluated while the next pass is made, under the same parameters; the last of these is dropped
+        # a model is evaluated and kept while the next pass is made, under the same parameters
         ahead: list[tuple[FloatArray, Callable[[], list[EMStatistics]]]] = []
-        n_made = 0
+        n_made, may_end = 0, False
 
         def evaluate(joined: Parameters) -> EMStatistics:
             nonlocal n_made
@@ -134,15 +135,19 @@ class Runs:
             models = split_members(joined, len(starts))
 
             def start_next() -> None:
-                if n_made < self.max_passes and (wait := self.training.start_ahead(models)):
-                    ahead[:] = [(joined[0], wait)]
+                # none that this score may show not to be needed
+                if n_made < self.max_passes and not may_end:
+                    wait = self.training.start_ahead(models)
+                    ahead[:] = [] if wait is None else [(joined[0], wait)]
 
             return held_out.score(models, start_next)
 
         def report(state: EMState) -> None:
-            nonlocal n_made
+            nonlocal n_made, may_end
             # those of a checkpoint are among them
             n_made = state.n_passes
+            is_scored = held_out is not None
+            may_end = is_scored and count_stale(state.held_out, self.tol) + 1 >= self.patience
             if self.on_pass is not None:
                 self.on_pass(name, state)
 

@@ -53,7 +53,7 @@ class Samples(ABC):
         return [statistics for share in found for statistics in share]
 
     def start_ahead(self, models: Sequence[Parameters]) -> Callable[[], list[EMStatistics]] | None:
-        """Start what `evaluate` would do, and return what waits for it; None where one work at a time is quickest."""
+        """Start what `evaluate` would do, and return what waits for it; None where it is done here."""
         return None
 
     def score(

@@ -219,8 +219,8 @@ class StoredSamples(Samples):
         return shares, step * plan.model_bytes
 
     def start_ahead(self, models: Sequence[Parameters]) -> Callable[[], list[EMStatistics]] | None:
-        """Start a pass while its models are evaluated, where there are many threads; returned is what waits for it."""
-        if self.n_side_by_side == 1:
+        """Start a pass on workers while its models are evaluated, or kept; returned is what waits for it."""
+        if self.client is None:
             return None
         shares, result_bytes = self.share_models(models)
         each = [(self.schema.offsets, share) for share in shares]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
 
+import numpy as np
+
 from pmflib.running.clients import Client, count_threads, list_addresses
 from pmflib.running.task_plans import (
     COPY_SHARE,
@@ -29,7 +31,8 @@ ALL_SENT_BYTES = 1 << 20
 def measure_shared(value: Any) -> int | None:
     """Bytes that a shared value takes where it is sent along with tasks, about; None where it may be large.
 
-    Numbers, None, and functions that workers import by their names, add nothing to what a task takes anyway.
+    Numbers, None, and functions that workers import by their names, add nothing to what a task takes anyway. Models
+    are lists of arrays, or of such lists.
     """
     if value is None or isinstance(value, bool | int | float):
         return 0
@@ -38,7 +41,14 @@ def measure_shared(value: Any) -> int | None:
     if isinstance(value, FunctionType):
         # others are sent with all that they refer to
         return 0 if value.__module__ != "__main__" and value.__qualname__.isidentifier() else None
+    if isinstance(value, list | tuple):
+        sizes = [measure_shared(each) if _is_of_arrays(each) else None for each in value]
+        return None if None in sizes else sum(filter(None, sizes))
     return getattr(value, "nbytes", None)
+
+
+def _is_of_arrays(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)
 
 
 def is_sent_along(n_bytes: int | None, n_tasks: int) -> bool:

@@ -1,3 +1,4 @@
+import functools
 import threading
 import time
 from typing import Any
@@ -86,36 +87,43 @@ def test_fit_em__same_bits_side_by_side(thread_client, split, fit_alone, monkeyp
 
 
 @pytest.mark.usefixtures("_large_fits_of_many_groups")
-@pytest.mark.parametrize("accelerate", [False, True])
+@pytest.mark.parametrize(("accelerate", "side_threads"), [(False, 32), (True, 32), (True, 2)])
 def test_fit_em__the_next_pass_is_made_while_a_model_is_scored(
-    thread_client, split, monkeypatch, accelerate
+    thread_client, split, monkeypatch, accelerate, side_threads
 ):
     options = {"pseudo_count": 0.5, "accelerate": accelerate, "max_passes": 40, "tol": 1e-4}
-    alone = fit_on(None, split, **options)
-    calls = {"evaluate": 0, "start_ahead": 0}
+    options["patience"] = 3
+    states = {}
+    alone = fit_on(None, split, **options, on_pass=lambda *pass_: states.update([pass_]))
+    n_passes = sum(state.n_passes for state in states.values())
+    n_early = sum(state.n_passes < 40 for state in states.values())
+    calls = {"evaluate": 0, "start_ahead": 0, "wait": 0}
 
-    def count(name):
-        original = getattr(pmf.StoredSamples, name)
+    def count(owner, name):
+        original = getattr(owner, name)
 
         def call(*arguments):
             calls[name] += 1
-            return original(*arguments)
+            found = original(*arguments)
+            return functools.partial(count_wait, found) if name == "start_ahead" else found
 
-        monkeypatch.setattr(pmf.StoredSamples, name, call)
+        monkeypatch.setattr(owner, name, call)
 
-    count("evaluate")
-    count("start_ahead")
-    after_each_other = fit_on(thread_client, split, **options)
-    assert calls["evaluate"] > 10
-    calls["evaluate"] = calls["start_ahead"] = 0
-    monkeypatch.setattr("pmflib.em.memory.SIDE_THREADS", 2)
+    def count_wait(wait):
+        calls["wait"] += 1
+        return wait()
+
+    count(pmf.StoredSamples, "evaluate")
+    count(pmf.StoredSamples, "start_ahead")
+    monkeypatch.setattr("pmflib.em.memory.SIDE_THREADS", side_threads)
     ahead = fit_on(thread_client, split, **options)
-    # of the model that is taken, how far one more pass would go is asked once, at the end
-    assert calls["evaluate"] == 1
-    # some runs stop early: what was started of their next pass is dropped
-    assert calls["start_ahead"] > 10
-    assert same_fit(alone, after_each_other)
     assert same_fit(alone, ahead)
+    if side_threads > 2:
+        assert n_early
+        # none is started in vain
+        assert calls["wait"] == calls["start_ahead"] > n_passes / 2
+        # those before which a run may have ended; and of the model that is taken, how far one more pass would go
+        assert calls["evaluate"] == n_passes - calls["wait"] + 1
 
 
 @pytest.mark.usefixtures("_large_fits_of_many_groups")

@@ -17,6 +17,8 @@ from pmflib.running.task_plans import name_range
         (np.zeros(10), 80),
         (lambda: None, None),
         ([1, 2], None),
+        ([[(np.zeros(2), np.zeros((3, 2)))]], 64),
+        ([(np.zeros(2), lambda: None)], None),
     ],
 )
 def test_measure_shared__small_values_are_sent_along(value, n_bytes):

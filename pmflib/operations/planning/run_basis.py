@@ -136,7 +136,7 @@ class PlannedRun:
     @property
     def scores_beside(self) -> bool:
         """Whether a model is scored while the next pass is made."""
-        return bool(self.fit.validation) and choose_side_by_side(self.cluster.n_threads) > 1
+        return self.gather(*self.parts[1]).n_rows > 0
 
     @cached_property
     def keeps(self) -> tuple[bool, bool]:

@@ -250,10 +250,10 @@ class Planner(PlannedRun):
         )
         training, held_out = (self.gather(*part) for part in self.parts)
         offsets = 8 * (log.variables + 1)
-        passing = MapTasks.of_plan(self.pass_plan.tasks, offsets, None)
+        passing = MapTasks.of_plan(self.pass_plan.tasks, offsets, model)
         plan = plan_tasks(held_out.costs or (0,), choose_tasks(held_out.costs, n_threads))
         # the function that scores, and the target, are sent along
-        scoring = MapTasks.of_plan(plan, offsets, 0, None, 0)
+        scoring = MapTasks.of_plan(plan, offsets, 0, model, 0)
         listed: list[list[MapWork]] = [[], []]
         read = 0.0
         for name, tasks, part, share, repeats, result in (
