@@ -10,7 +10,8 @@ default. A line per table and rank has the log-likelihood per row of the trainin
 of that fit; of the best of so many single random starts of `fit_em`; and of the best of so many starts of StepMix, each
 to its own tolerance; then CPU seconds of the fit, and of ten starts of StepMix. The best known one is the best of the
 three. The last lines say in how many cells a fit is below it by more than .001, for tables that the search was tuned on
-(votes, votes-level, car, planted-12) and for the others, and the largest share of StepMix's time.
+(votes, votes-level, car, planted-12) and for the others, and the largest share of StepMix's time. docs/design.md says
+what was tried on the cells that are missed.
 
 StepMix comes with `pip install stepmix` (the extra `bench` of pmflib has it); without it, or with --stepmix 0, its
 columns are left out, which is said. All of it takes hours; --most-rows takes so many rows of each table at most.

@@ -90,7 +90,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         schema: Schema | None = None,
         bins: int = 8,
         members: int = 8,
-        dependence: Literal["auto", "none", "tree"] = "none",
+        dependence: Literal["auto", "none", "tree"] | None = None,
         dimensions: int | Literal["auto"] = "auto",
         random_state: Any = 0,
     ) -> None:

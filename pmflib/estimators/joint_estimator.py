@@ -44,7 +44,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         Fits from independent starts to average, at least 1.
     dependence
         Whether columns may depend on each other within a latent state, along a forest: "none", "tree", or "auto", which
-        asks held-out rows; see `pmflib.fit_em`.
+        asks held-out rows; see `pmflib.fit_em`. None is "auto" where the rank is, and else "none".
     random_state
         Seed of the starts: the same seed gives the same bits.
 
@@ -65,7 +65,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         schema: Schema | None = None,
         bins: int = 8,
         members: int = 1,
-        dependence: Literal["auto", "none", "tree"] = "none",
+        dependence: Literal["auto", "none", "tree"] | None = "none",
         random_state: Any = 0,
     ) -> None:
         self.rank = rank
@@ -203,6 +203,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         sample_weight: Any = None,
     ) -> FitResult:
         """Fit latent classes."""
+        open_dependence: Literal["auto", "none"] = "auto" if self.rank == "auto" else "none"
         return fit_em(
             codes,
             weight=sample_weight,
@@ -210,7 +211,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
             schema=schema,
             members=self.members,
             target=target,
-            dependence=self.dependence,
+            dependence=self.dependence or open_dependence,
             rng=self._draw_seed(self.random_state),
         )
 
@@ -241,7 +242,7 @@ class TableEstimator(JointEstimator):
     method
         "classes": latent classes, for rows that are of kinds. "traits": continuous traits, for rows that differ by
         degree, such as people with their ratings; see `pmflib.fit_traits`. ``rank`` is then the number of states that
-        they are compiled into, ``members`` has no part, and ``dependence`` must be "none".
+        they are compiled into, ``members`` has no part, and there is no ``dependence``.
     dimensions
         Traits besides the biases of rows toward high and toward extreme levels, at least 0; "auto" chooses it on cells
         that are held out. Classes have none.
@@ -260,7 +261,7 @@ class TableEstimator(JointEstimator):
         schema: Schema | None = None,
         bins: int = 8,
         members: int = 1,
-        dependence: Literal["auto", "none", "tree"] = "none",
+        dependence: Literal["auto", "none", "tree"] | None = "none",
         dimensions: int | Literal["auto"] = "auto",
         random_state: Any = 0,
     ) -> None:
@@ -330,7 +331,7 @@ class TableEstimator(JointEstimator):
     def _check_method(self) -> None:
         if self.method not in METHODS:
             raise PmfError(f"method is {self.method!r}; give one of {METHODS}")
-        if self.method == "traits" and self.dependence != "none":
+        if self.method == "traits" and self.dependence not in (None, "none"):
             raise PmfError(
                 f"dependence is {self.dependence!r} and method is 'traits', which has no latent classes for variables "
                 "to depend on each other in; give method='classes', or leave dependence out"

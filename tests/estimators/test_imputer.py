@@ -6,6 +6,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import SchemaError
+from pmflib.model.forests.tree_pmf import TreePMF
 
 
 def draw_rows(n_rows=400, share_missing=0.2, seed=0):
@@ -266,3 +267,13 @@ def test_transform__shares_of_what_is_drawn_are_those_of_the_data():
     assert abs(within[1] - within[0]) < 0.04
     # the most probable levels follow the others more closely than the data do
     assert within[2] - within[0] > 0.06
+
+
+@pytest.mark.parametrize(("rank", "has_forests"), [("auto", True), (1, False)])
+def test_fit__forests_are_compared_where_the_rank_is_open(rank, has_forests):
+    rng = np.random.default_rng(3)
+    first = rng.integers(0, 4, (400, 3))
+    second = np.where(rng.random(first.shape) < 0.6, first, rng.integers(0, 4, first.shape))
+    table = np.concatenate([first, second], axis=1).astype(float)
+    fitted = pmf.PMFImputer(rank, members=2).fit(table)
+    assert isinstance(fitted.model_, TreePMF) is has_forests
