@@ -178,6 +178,8 @@ POWERS: FloatArray = np.exp(np.linspace(np.log(0.06), np.log(1.2), 13))
 """Powers that are compared."""
 KNOWN_POWERS: FloatArray = np.exp(np.linspace(np.log(0.02), np.log(1.5), 30))
 """Powers that known classes choose from."""
+HARD_SHARES: FloatArray = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5])
+"""Shares of tasks so hard that their labels are guesses, that are compared."""
 SHARED_ERRORS: FloatArray = np.array(
     [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2]
 )
@@ -201,10 +203,13 @@ class CalibrationRound:
         Crowd model with one subclass.
     power
         Power of the labels; None while it is not known.
+    hard_share
+        Share of the tasks whose labels are guesses: as each worker gives them to all tasks, whatever the class.
     """
 
     model: CrowdModel
     power: float | None = None
+    hard_share: float = 0.0
 
     @property
     def nbytes(self) -> int:
@@ -224,7 +229,8 @@ class LeftOutSums:
     class_mass
         float64 of shape (n_classes,): labelled tasks by posterior class.
     log_probs
-        float64 of shape (n_powers,): log-probability of left-out labels by power, nats.
+        float64 of shape (n_hard_shares, n_powers): log-probability of left-out labels by share of hard tasks and power,
+        nats.
     known_log_probs
         float64 of shape (n_known_powers, n_shared_errors): log-probability of known classes, nats.
     """
@@ -261,7 +267,7 @@ def start_sums(rounds: Sequence[CalibrationRound], n_workers: int, n_classes: in
     return LeftOutSums(
         np.zeros((n_levels, n_classes)),
         np.zeros(n_classes),
-        np.zeros(POWERS.size),
+        np.zeros((HARD_SHARES.size, POWERS.size)),
         np.zeros((KNOWN_POWERS.size, SHARED_ERRORS.size)),
     )
 
@@ -356,6 +362,46 @@ def follow_rounds(
     return shares
 
 
+def find_hard_tasks(
+    labels: SparseBlock,
+    posterior: FloatArray,
+    rounds: Sequence[CalibrationRound],
+    known: IntArray | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Posterior of every task if its labels are no guesses, as by `follow_rounds`, and probability that they are.
+
+    Parameters
+    ----------
+    labels, posterior, rounds, known
+        As for `follow_rounds`, with a round at least.
+
+    Returns
+    -------
+    float64 of shapes (n_rows, n_classes) and (n_rows, 1).
+    """
+    last = rounds[-1]
+    if not last.hard_share or last.power is None:
+        return follow_rounds(labels, posterior, rounds, known), np.zeros((labels.n_rows, 1))
+    shares = follow_rounds(labels, posterior, rounds[:-1], known)
+    own = _find_own_shares(labels, shares, known)
+    logs = last.power * _weigh_labels(labels, own, _add_guesses(last.model), each=False)[0]
+    logs[:, :-1] += np.log(last.model.prior)
+    even = _take_even_odds(logs)
+    shares = _fix_known(_normalise(np.ascontiguousarray(logs[:, :-1])), known)
+    return shares, _find_odds(even, last.hard_share)[:, None]
+
+
+def _take_even_odds(logs: FloatArray) -> FloatArray:
+    """Probability of the last state, (n_rows,), below 1: that labels are guesses if they are on every second task."""
+    most = 1 - np.finfo(np.float64).epsneg
+    return np.asarray(np.minimum(_normalise(logs.copy())[:, -1], most))
+
+
+def _find_odds(even: FloatArray, share: float) -> FloatArray:
+    """Probability that labels are guesses if they are on such a share of the tasks, from that at even odds."""
+    return np.asarray(share * even / (share * even + (1 - share) * (1 - even)))
+
+
 def _find_own_shares(labels: SparseBlock, shares: FloatArray, known: IntArray | None) -> FloatArray:
     """What each task has added to the confusion matrices of its workers, (n_rows, n_classes).
 
@@ -379,13 +425,13 @@ def score_labels(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> 
     model
         Crowd model; of one with two subclasses, the states are weighed.
     """
-    return _weigh_labels(labels, shares, model, each=False)[0]
+    return _weigh_labels(labels, shares, model.mass, each=False)[0]
 
 
 def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> FloatArray:
-    """Log-probability of each label given the others of its task, summed, by power: float64 of shape (n_powers,), nats.
+    """Log-probability of each label given the others of its task, summed: float64 of shape (n_hard_shares, n_powers).
 
-    Tasks with one label say nothing.
+    It is in nats, by the share of tasks whose labels are guesses, and by power. Tasks with one label say nothing.
 
     Parameters
     ----------
@@ -393,15 +439,25 @@ def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel)
         As for `score_labels`.
     """
     lengths = np.diff(labels.indptr)
-    scores, weights, means = _weigh_labels(labels, shares, model, each=True)
+    scores, weights, means = _weigh_labels(labels, shares, _add_guesses(model), each=True)
     several = np.repeat(lengths > 1, lengths)
     others = (np.repeat(scores, lengths, axis=0) - weights)[several]
-    means, log_prior = means[several], np.log(model.prior)
-    found = np.zeros(POWERS.size)
+    means, log_prior = means[several], np.append(np.log(model.prior), 0.0)
+    guessed = means[:, -1]
+    found = np.zeros((HARD_SHARES.size, POWERS.size))
     for index, power in enumerate(POWERS):
-        predicted = (_normalise(log_prior + power * others) * means).sum(axis=1)
-        found[index] = np.log(np.maximum(predicted, FLOOR)).sum()
+        logs = log_prior + power * others
+        even = _take_even_odds(logs)
+        by_class = (_normalise(np.ascontiguousarray(logs[:, :-1])) * means[:, :-1]).sum(axis=1)
+        for number, share in enumerate(HARD_SHARES):
+            predicted = by_class + _find_odds(even, share) * (guessed - by_class)
+            found[number, index] = np.log(np.maximum(predicted, FLOOR)).sum()
     return found
+
+
+def _add_guesses(model: CrowdModel) -> FloatArray:
+    """Labels of each worker by class, and in one more column of all classes, (n_workers, n_classes, n_states + 1)."""
+    return np.concatenate([model.mass, model.mass.sum(axis=2, keepdims=True)], axis=2)
 
 
 def _predict_known(
@@ -422,25 +478,28 @@ def _predict_known(
 
 
 def _weigh_labels(
-    labels: SparseBlock, shares: FloatArray, model: CrowdModel, *, each: bool
+    labels: SparseBlock, shares: FloatArray, mass: FloatArray, *, each: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Sums of the mean logarithms of each task's labels, (n_rows, n_states), and of each label, if they are asked for.
 
-    Those of each label, and the means of its probability, are of shape (n_labels, n_states).
+    Those of each label, and the means of its probability, are of shape (n_labels, n_states). Of mass with one state
+    more than shares, as from `_add_guesses`, all of a task's share is taken out there.
     """
     from pmflib.kernels.digamma import digamma
     from pmflib.kernels.left_out import LEAST, weigh_left_out
 
-    n_states = shares.shape[1]
-    cells = np.ascontiguousarray(np.maximum(model.mass.reshape(-1, n_states), LEAST))
-    totals = np.maximum(model.mass.sum(axis=1), LEAST)
+    n_classes, n_states = mass.shape[1:]
+    if n_states > shares.shape[1]:
+        shares = np.append(shares, shares.sum(axis=1, keepdims=True), axis=1)
+    cells = np.ascontiguousarray(np.maximum(mass.reshape(-1, n_states), LEAST))
+    totals = np.maximum(mass.sum(axis=1), LEAST)
     n_kept = labels.n_observed if each else 0
     scores, weights, means = np.empty(shares.shape), *np.empty((2, n_kept, n_states))
     tables = cells, totals, digamma(cells), digamma(totals)
     weigh_left_out(
         labels.indptr,
         labels.indices,
-        model.n_classes,
+        n_classes,
         np.ascontiguousarray(shares),
         *tables,
         scores,
