@@ -3,13 +3,13 @@
 Posteriors of all methods are too sure, for three reasons. Labels have gone into the confusion matrices that they are
 evaluated by; labels of a task depend on each other given its class; and matrices that were estimated from posteriors
 that are too sure take workers for better than they are. So every task is scored under matrices without its own share,
-with a power that predicts left-out labels best (`pmflib.crowd.e_step`), the matrices are estimated once more from the
-posteriors that result, and the power is chosen again, this time together with a share of tasks that are so hard that
-their labels are guesses: without it a few such tasks make all others look less sure than they are. What all workers of
-a task see alike, no label of it shows: a task that looks to everybody like one of another class is labelled as that.
-How many there are is assumed (`CalibrationPrior`), until a few known labels replace the assumption. The result is
-pooled with the method's own posterior, tempered alike, and the label of a task is the class that is then most
-probable.
+with a power that predicts left-out labels best (`pmflib.crowd.left_out_labels`), the matrices are estimated once more
+from the posteriors that result, and the power is chosen again, this time together with a share of tasks that are so
+hard that their labels are guesses: without it a few such tasks make all others look less sure than they are. What all
+workers of a task see alike, no label of it shows: a task that looks to everybody like one of another class is labelled
+as that. How many there are is assumed (`CalibrationPrior`), until a few known labels replace the assumption. The
+result is pooled with the method's own posterior, tempered alike, and the label of a task is the class that is then
+most probable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import PmfError
-from pmflib.crowd.e_step import (
+from pmflib.crowd.left_out_labels import (
     HARD_SHARES,
     KNOWN_POWERS,
     LEAST_LABELS,

@@ -7,7 +7,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.crowd.confidence import CALIBRATION_PRIOR, choose_power
-from pmflib.crowd.e_step import POWERS, LeftOutSums, add_block_sums, start_sums
+from pmflib.crowd.left_out_labels import POWERS, LeftOutSums, add_block_sums, start_sums
 from tests.crowd.label_logs import draw_log, read_real_log
 
 
@@ -168,7 +168,7 @@ def test_add_block_sums__parts_add_up_whatever_is_worked_on_at_a_time(monkeypatc
         whole = start_sums(some, 8, 3)
         add_block_sums(labels, posterior, some, whole)
         parts = [start_sums(some, 8, 3) for _ in range(2)]
-        monkeypatch.setattr("pmflib.crowd.e_step.CHUNK_CELLS", 40)
+        monkeypatch.setattr("pmflib.crowd.left_out_labels.CHUNK_CELLS", 40)
         add_block_sums(labels.cut(0, 41), posterior[:41], some, parts[0])
         add_block_sums(labels.cut(41, 90), posterior[41:], some, parts[1])
         monkeypatch.undo()
