@@ -17,18 +17,12 @@ from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.classifiers import read_classifier
 from pmflib.crowd.co_occurrence import fit_worker_pairs
-from pmflib.crowd.e_step import (
-    LEAST_LABELS,
-    LogWeights,
-    evaluate_blocks,
-    make_scorer,
-    score_blocks,
-    split_log,
-)
+from pmflib.crowd.e_step import LogWeights, evaluate_blocks, make_scorer, score_blocks, split_log
 from pmflib.crowd.held_out_labels import ModelChoice, choose_model, space_tasks
 from pmflib.crowd.known_intercepts import MOST_SCORED, add_intercepts, score_known
 from pmflib.crowd.known_labels import find_known
 from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_order, read_labels
+from pmflib.crowd.left_out_labels import LEAST_LABELS
 from pmflib.crowd.passes import (
     CrowdFit,
     CrowdPassPlan,

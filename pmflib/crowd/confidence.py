@@ -3,11 +3,13 @@
 Posteriors of all methods are too sure, for three reasons. Labels have gone into the confusion matrices that they are
 evaluated by; labels of a task depend on each other given its class; and matrices that were estimated from posteriors
 that are too sure take workers for better than they are. So every task is scored under matrices without its own share,
-with a power that predicts left-out labels best (`pmflib.crowd.e_step`), the matrices are estimated once more from the
-posteriors that result, and the power is chosen again. What all workers of a task see alike, no label of it shows: a
-task that looks to everybody like one of another class is labelled as that. How many there are is assumed
-(`CalibrationPrior`), until a few known labels replace the assumption. The result is pooled with the method's own
-posterior, tempered alike, and the label of a task is the class that is then most probable.
+with a power that predicts left-out labels best (`pmflib.crowd.left_out_labels`), the matrices are estimated once more
+from the posteriors that result, and the power is chosen again, this time together with a share of tasks that are so
+hard that their labels are guesses: without it a few such tasks make all others look less sure than they are. What all
+workers of a task see alike, no label of it shows: a task that looks to everybody like one of another class is labelled
+as that. How many there are is assumed (`CalibrationPrior`), until a few known labels replace the assumption. The
+result is pooled with the method's own posterior, tempered alike, and the label of a task is the class that is then
+most probable.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import numpy as np
 from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import PmfError
-from pmflib.crowd.e_step import (
+from pmflib.crowd.left_out_labels import (
+    HARD_SHARES,
     KNOWN_POWERS,
     LEAST_LABELS,
     POWERS,
@@ -30,7 +33,7 @@ from pmflib.crowd.e_step import (
     CalibrationRound,
     LeftOutSums,
     add_block_sums,
-    follow_rounds,
+    find_hard_tasks,
     start_sums,
     temper,
 )
@@ -47,6 +50,12 @@ with any other from 0.4 to 0.7, and on the public logs no less often than by the
 METHOD_POWER = 0.85
 """Power of the method's posterior beside that of the labels: its matrices are not without the task's own share. Chosen
 with the share."""
+HARD_POWER = 0.3
+"""Power of the evidence of tasks that are hard, beside that of others: guesses that agree are hardly chance alone.
+Chosen as the share of the method's posterior was."""
+LEAST_GAIN = 10.0
+"""Nats by which left-out labels must be predicted better if some tasks are hard than if none is: labels of one task are
+predicted from each other, and say less than their number. Chosen as the last."""
 PSEUDO_COUNT_UPDATES = 6
 """Updates in which the pseudo-count of a round settles."""
 
@@ -62,10 +71,13 @@ class CalibrationPrior:
         labels [drawn].
     margin
         Factor of the power that predicts left-out labels best: matrices that were estimated from posteriors remain
-        somewhat too sure. On drawn logs 0.8 does best; less is a choice, as the next.
+        somewhat too sure. On drawn logs 0.8 does best; less is a choice, as the shared errors.
+    hard_margin
+        The same where some tasks are hard: which share of them and which power predict best is chosen among many. It
+        and ``HARD_POWER`` were chosen as the share of the method's posterior was.
     shared_error
-        Share of the tasks whose labels say nothing, however many they are and however well they agree. Both together
-        cost a point of calibration error on drawn logs, where few tasks mislead everybody, and were set with the
+        Share of the tasks whose labels say nothing, however many they are and however well they agree. This and the
+        margin cost a point of calibration error on drawn logs, where few tasks mislead everybody, and were set with the
         figures of real logs known: see benchmarks/crowd/calibration.py.
     known_spread
         Standard deviation of the logarithm of the power around that without known labels, where there are some.
@@ -76,6 +88,7 @@ class CalibrationPrior:
     power: float = 0.7
     spread: float = 0.5
     margin: float = 0.75
+    hard_margin: float = 0.65
     shared_error: float = 0.04
     known_spread: float = 0.5
     known_tasks: float = 25.0
@@ -97,8 +110,8 @@ class Calibration:
     shared_error
         Share of the tasks whose labels say nothing.
     left_out_power
-        Power that predicts left-out labels best in the last round: about 1 where labels are independent given the
-        class.
+        Power that predicts left-out labels best in the last round, were no task hard: about 1 where labels are
+        independent given the class.
     method_share
         Share of the method's own posterior, tempered, in the probabilities.
     """
@@ -126,8 +139,9 @@ class Calibration:
         """Probability of each class of the tasks of a block, float64 of shape (n_rows, n_classes).
 
         It is a mean of two: of what the labels say under matrices without the task's own share, and of the method's
-        posterior, tempered. A task without a label has the prior, a known one is certain; of one with a
-        single label, which the posterior has no other to compare with, the first alone counts.
+        posterior, tempered; the likelier it is that the labels are guesses, the nearer it is to the prior. A task
+        without a label has the prior, a known one is certain; of one with a single label, which the posterior has no
+        other to compare with, the first alone counts.
 
         Parameters
         ----------
@@ -141,11 +155,13 @@ class Calibration:
         if not labels.n_rows:
             return posterior
         prior = self.rounds[-1].model.prior
-        shares = follow_rounds(labels, posterior, self.rounds, known)
+        shares, hard = find_hard_tasks(labels, posterior, self.rounds, known)
         several = self.method_share * (np.diff(labels.indptr) >= LEAST_LABELS)[:, None]
         mixed = (1 - several) * shares + several * temper(
             posterior, prior, METHOD_POWER * self.power
         )
+        if hard.any():
+            mixed += hard * (temper(mixed, prior, HARD_POWER) - mixed)
         mixed = (1 - self.shared_error) * mixed + self.shared_error * prior
         return mixed if known is None else np.where(known[:, None] >= 0, shares, mixed)
 
@@ -224,6 +240,9 @@ def find_calibration(
 ) -> Calibration:
     """Find powers without the truth, or by known classes where there are some, in four passes over the tasks.
 
+    How many tasks are hard is found where workers are told apart and no class is known: known ones show by themselves
+    how sure labels may be.
+
     Parameters
     ----------
     measure
@@ -235,20 +254,30 @@ def find_calibration(
     """
     every = max(1, n_tasks // MOST_PREDICTED)
     rounds: tuple[CalibrationRound, ...] = ()
-    power, known = CALIBRATION_PRIOR.power, np.zeros(0)
     for _ in range(2):
         unknown = _estimate(measure(rounds, every), annotator_model)
         sums = measure((*rounds, unknown), every)
-        power, known = choose_power(sums.log_probs), sums.known_log_probs
-        rounds = (*rounds, CalibrationRound(unknown.model, power))
-    kept, error = CALIBRATION_PRIOR.margin * power, CALIBRATION_PRIOR.shared_error
-    if known.any():
-        kept, error = choose_by_known(known, kept)
-    return Calibration((*rounds[:-1], CalibrationRound(rounds[-1].model, kept)), error, power)
+        rounds = (*rounds, CalibrationRound(unknown.model, choose_power(sums.log_probs[0])[0]))
+    model, power = rounds[-1].model, rounds[-1].power
+    assert power is not None
+    margin, error, hard = CALIBRATION_PRIOR.margin, CALIBRATION_PRIOR.shared_error, 0.0
+    if sums.known_log_probs.any():
+        kept, error = choose_by_known(sums.known_log_probs, margin * power)
+    elif annotator_model.one_coin:
+        kept = margin * power
+    else:
+        found = [choose_power(log_probs) for log_probs in sums.log_probs]
+        scores = np.array([score for _, score in found])
+        best = int(scores.argmax()) if scores.max() > scores[0] + LEAST_GAIN else 0
+        kept, hard = found[best][0], float(HARD_SHARES[best])
+        kept *= CALIBRATION_PRIOR.hard_margin if hard else margin
+    return Calibration((*rounds[:-1], CalibrationRound(model, kept, hard)), error, power)
 
 
-def choose_power(log_probs: FloatArray) -> float:
+def choose_power(log_probs: FloatArray) -> tuple[float, float]:
     """Power that predicts left-out labels best: the top of a parabola through the best of `POWERS` and its neighbours.
+
+    With it comes the best log-probability of those that were tried, with what is known of powers beforehand, nats.
 
     Parameters
     ----------
@@ -261,11 +290,12 @@ def choose_power(log_probs: FloatArray) -> float:
     )
     best = int(scores.argmax())
     if best in (0, logs.size - 1):
-        return float(POWERS[best])
+        return float(POWERS[best]), float(scores[best])
     before, top, after = scores[best - 1 : best + 2]
     # between the neighbours, for the best is above both, or equal to one
     shift = 0.5 * (before - after) / min(before - 2 * top + after, -FLOOR)
-    return float(np.exp(logs[best] + np.clip(shift, -0.5, 0.5) * (logs[1] - logs[0])))
+    power = np.exp(logs[best] + np.clip(shift, -0.5, 0.5) * (logs[1] - logs[0]))
+    return float(power), float(top)
 
 
 def choose_by_known(log_probs: FloatArray, power: float) -> tuple[float, float]:

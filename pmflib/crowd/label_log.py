@@ -126,35 +126,36 @@ def read_labels(
     if is_matrix(table, COLUMNS):
         table = list_labels(table)
     columns = pick_columns(as_arrow(table))
-    task, worker = (encode_values(columns[name]) for name in COLUMNS[:2])
-    label, is_ordered = encode_labels(columns["label"], classes)
-    reason = find_unfit(task[0], worker[0], label[0])
+    tasks, task_names = encode_values(columns["task"])
+    workers, worker_names = encode_values(columns["worker"])
+    (codes, class_names), is_ordered = encode_labels(columns["label"], classes)
+    reason = find_unfit(tasks, workers, codes)
     if on_unknown == "error" and (reason == _REASONS.index("unknown_label")).any():
         row = int(np.flatnonzero(reason == _REASONS.index("unknown_label"))[0])
         raise SchemaError(
             f"label {columns['label'][row].as_py()!r} of row {row} is none of the classes "
-            f"{label[1].to_pylist()}; add it, or pass on_unknown='quarantine'"
+            f"{class_names.to_pylist()}; add it, or pass on_unknown='quarantine'"
         )
-    n_workers, n_classes = len(worker[1]), len(label[1])
+    n_workers, n_classes = len(worker_names), len(class_names)
     if not n_classes:
         raise SchemaError("no row has a label: pass labels, or the classes that there are")
-    given = (reason == 0) & (label[0] >= 0)
-    labelled = np.flatnonzero(given)
-    tasks, levels = task[0], (worker[0] * n_classes + label[0]).astype(np.int32)
-    keys = tasks * n_workers + worker[0]
-    if labelled.size < given.size:
-        tasks, levels, keys = tasks[labelled], levels[labelled], keys[labelled]
+    given = (reason == 0) & (codes >= 0)
+    levels, keys = (workers * n_classes + codes).astype(np.int32), tasks * n_workers + workers
+    # sorting takes most memory of all: what it does not need is let go before
+    del workers, codes
+    if not given.all():
+        tasks, levels, keys = tasks[given], levels[given], keys[given]
     kept = _keep_one(keys, on_repeated)
     levels = levels[kept]
-    if kept.size < labelled.size:
-        repeated = np.ones(labelled.size, bool)
+    if kept.size < keys.size:
+        repeated = np.ones(keys.size, bool)
         repeated[kept] = False
-        _set_aside(reason, labelled[repeated], "repeated")
+        _set_aside(reason, np.flatnonzero(given)[repeated], "repeated")
         tasks = tasks[kept]
-    ends = np.cumsum(np.bincount(tasks, minlength=len(task[1])))
+    ends = np.cumsum(np.bincount(tasks, minlength=len(task_names)))
     block = SparseBlock(np.concatenate([[0], ends]).astype(np.int64), levels)
     rejected = list_rejected(columns, reason)
-    return LabelLog(block, task[1], worker[1], label[1], rejected, is_ordered=is_ordered)
+    return LabelLog(block, task_names, worker_names, class_names, rejected, is_ordered=is_ordered)
 
 
 def check_class_order(classes: Sequence[object], *, given: bool) -> None:
@@ -417,7 +418,7 @@ def _rank_categories(column: pa.ChunkedArray) -> dict[str, int] | None:
 
 def find_unfit(task: IntArray, worker: IntArray, label: IntArray) -> IntArray:
     """Reason by which each row is set aside, a number of ``_REASONS``: codes below 0 are of no task, no worker."""
-    reason = np.zeros(len(task), np.int64)
+    reason = np.zeros(len(task), np.int8)
     _set_aside(reason, label == UNKNOWN, "unknown_label")
     _set_aside(reason, worker < 0, "no_worker")
     _set_aside(reason, task < 0, "no_task")

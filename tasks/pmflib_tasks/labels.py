@@ -18,7 +18,7 @@ from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 # 15: a file for each fold, by a model of workers that is an artefact of its own
-VERSION = 15
+VERSION = 16
 
 
 @stage(name="labels")

@@ -1,11 +1,13 @@
 """Confidence against the truth, of drawn logs with and without dependence, and of real ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import pmflib as pmf
 from pmflib.crowd.confidence import CALIBRATION_PRIOR, choose_power
-from pmflib.crowd.e_step import POWERS, LeftOutSums, add_block_sums, start_sums
+from pmflib.crowd.left_out_labels import POWERS, LeftOutSums, add_block_sums, start_sums
 from tests.crowd.label_logs import draw_log, read_real_log
 
 
@@ -59,6 +61,28 @@ def test_calibrate__dependent_labels_count_for_less_and_confidence_is_believable
     plain = pmf.crowd.aggregate(log, "dawid_skene")
     before = measure_gap(plain.posterior.max(axis=1), plain.codes == truth)
     assert measure_gap(found.confidence, right) < 0.6 * before
+
+
+def test_calibrate__tasks_whose_labels_are_guesses_make_no_others_less_sure():
+    rng = np.random.default_rng(8)
+    log, truth = draw_dependent(rng, "independent", n_tasks=1000, n_labels=15)
+    right = np.where(rng.random(truth.size) < 0.3, 0.5, 0.85)[log["task"]]
+    said = rng.random(right.size) < right
+    log["label"] = np.where(said, truth[log["task"]], 1 - truth[log["task"]])
+    found = pmf.crowd.aggregate(log)
+    *before, last = found.calibration.rounds
+    assert 0.2 <= last.hard_share <= 0.4
+    power = CALIBRATION_PRIOR.margin * found.calibration.left_out_power
+    plain = replace(found.calibration, rounds=(*before, replace(last, power=power, hard_share=0.0)))
+    without = plain.apply(found.log.block, found.posterior)
+    rows = np.arange(truth.size)
+    gain = np.log(found.probabilities[rows, truth]) - np.log(without[rows, truth])
+    assert gain.mean() > 2 * gain.std() / truth.size**0.5
+    # where the class of some tasks is known, that says how sure labels may be
+    known = np.where(rows < 300, truth, -1)
+    assert (
+        not pmf.crowd.calibrate(found.log.block, found.posterior, 30, known).rounds[-1].hard_share
+    )
 
 
 @pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
@@ -144,7 +168,7 @@ def test_add_block_sums__parts_add_up_whatever_is_worked_on_at_a_time(monkeypatc
         whole = start_sums(some, 8, 3)
         add_block_sums(labels, posterior, some, whole)
         parts = [start_sums(some, 8, 3) for _ in range(2)]
-        monkeypatch.setattr("pmflib.crowd.e_step.CHUNK_CELLS", 40)
+        monkeypatch.setattr("pmflib.crowd.left_out_labels.CHUNK_CELLS", 40)
         add_block_sums(labels.cut(0, 41), posterior[:41], some, parts[0])
         add_block_sums(labels.cut(41, 90), posterior[41:], some, parts[1])
         monkeypatch.undo()
@@ -157,10 +181,11 @@ def test_add_block_sums__parts_add_up_whatever_is_worked_on_at_a_time(monkeypatc
 def test_choose_power__between_those_that_were_tried():
     logs = np.log(POWERS)
     sharp = -1e4 * (logs - np.log(0.33)) ** 2
-    assert choose_power(sharp) == pytest.approx(0.33, rel=1e-3)
+    assert choose_power(sharp)[0] == pytest.approx(0.33, rel=1e-3)
     # where left-out labels say nothing, what was known before
-    assert choose_power(np.zeros(POWERS.size)) == pytest.approx(CALIBRATION_PRIOR.power, rel=1e-6)
-    assert choose_power(1e4 * logs) == POWERS[-1]
+    nothing = choose_power(np.zeros(POWERS.size))[0]
+    assert nothing == pytest.approx(CALIBRATION_PRIOR.power, rel=1e-6)
+    assert choose_power(1e4 * logs)[0] == POWERS[-1]
 
 
 def test_calibrate__majority_keeps_the_order_of_the_votes_and_its_ties():

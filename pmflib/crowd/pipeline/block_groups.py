@@ -22,19 +22,16 @@ from pmflib.counting.worker_pair_counts import (
 from pmflib.crowd.classifiers import ClassifierWorth
 from pmflib.crowd.confidence import Calibration
 from pmflib.crowd.copied_labels import drop_repeated
-from pmflib.crowd.e_step import (
+from pmflib.crowd.e_step import LogWeights, evaluate_blocks, score_tasks, split_sparse_block
+from pmflib.crowd.known_intercepts import KnownScores, score_known
+from pmflib.crowd.label_counts import LabelCounts
+from pmflib.crowd.left_out_labels import (
     CHUNK_CELLS,
     CalibrationRound,
     LeftOutSums,
-    LogWeights,
     add_block_sums,
-    evaluate_blocks,
-    score_tasks,
-    split_sparse_block,
     start_sums,
 )
-from pmflib.crowd.known_intercepts import KnownScores, score_known
-from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.pipeline.classifier_files import read_predictions
 from pmflib.crowd.pipeline.known_files import read_known_codes
 from pmflib.crowd.pipeline.label_blocks import join_neighbours, read_task_names, read_tasks
@@ -161,7 +158,7 @@ def sum_group(
     every: int,
     copied_groups: Sequence[Sequence[int]],
 ) -> LeftOutSums:
-    """Sums of a group, loaded or not, to calibrate its posteriors: see `pmflib.crowd.e_step.add_block_sums`.
+    """Sums of a group, loaded or not, to calibrate its posteriors: see `pmflib.crowd.left_out_labels.add_block_sums`.
 
     Labels that repeat others are left out: see `pmflib.crowd.copied_labels`.
     """

@@ -19,10 +19,11 @@ from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.classifiers import MOST_LEARNT, ClassifierWorth
 from pmflib.crowd.confidence import Calibration, find_calibration
-from pmflib.crowd.e_step import CalibrationRound, LeftOutSums, LogWeights, start_sums
+from pmflib.crowd.e_step import LogWeights
 from pmflib.crowd.held_out_labels import choose_model, space_tasks
 from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, score_known
 from pmflib.crowd.label_counts import LabelCounts
+from pmflib.crowd.left_out_labels import CalibrationRound, LeftOutSums, start_sums
 from pmflib.crowd.passes import CrowdPassPlan
 from pmflib.crowd.pipeline.block_groups import (
     MOST_CELLS,

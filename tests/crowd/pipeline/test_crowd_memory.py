@@ -4,7 +4,7 @@ import pytest
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import count_worker_pairs
-from pmflib.crowd.e_step import CHUNK_CELLS
+from pmflib.crowd.left_out_labels import CHUNK_CELLS
 from pmflib.crowd.pipeline.block_groups import (
     plan_label_passes,
     plan_pair_method,

@@ -1,0 +1,379 @@
+"""Labels weighed by what others of their task say, without what each task itself has said.
+
+The labels of a task have gone into the confusion matrices of its workers, and would confirm themselves: a matrix is
+taken without the task's own share. Of each worker of the task, the label is predicted from the other workers' labels,
+which count with a power. Given the class, labels of one task may depend on each other, for what misleads one worker
+misleads another: of n labels whose errors correlate by c, n / (1 + (n - 1) c) are worth as much as independent ones.
+A power of one that is too sharp predicts left-out labels with too much certainty and pays for every surprise, one that
+is too flat is never certain: the log-probability of left-out labels is greatest in between, and at 1 if they are
+independent. Where a part of the tasks is so hard that their labels are guesses, no one power fits: guessing is a state
+of its own then, under which a worker's labels are as all of them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.core.blocks import SparseBlock
+from pmflib.crowd.e_step import fix_known
+from pmflib.solvers.crowd.annotator_model import CrowdModel
+
+POWERS: FloatArray = np.exp(np.linspace(np.log(0.06), np.log(1.2), 13))
+"""Powers that are compared."""
+KNOWN_POWERS: FloatArray = np.exp(np.linspace(np.log(0.02), np.log(1.5), 30))
+"""Powers that known classes choose from."""
+HARD_SHARES: FloatArray = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5])
+"""Shares of tasks so hard that their labels are guesses, that are compared."""
+SHARED_ERRORS: FloatArray = np.array(
+    [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2]
+)
+"""Shares of tasks whose labels say nothing that known classes choose from."""
+VOTES_SHARE = 0.5
+"""Share of the votes in the posterior that calibration begins with, beside the one that was found: what is found may
+have mistaken one class for another, and is sure of it [drawn]."""
+LEAST_LABELS = 2
+"""Labels of a task from which on they say how good workers are: a label alone is confirmed by nothing but itself."""
+CHUNK_CELLS = 1 << 18
+"""Most labels times classes that are worked on at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationRound:
+    """A crowd model that tasks are scored under, each without its own share, and the power of their labels.
+
+    Parameters
+    ----------
+    model
+        Crowd model with one subclass.
+    power
+        Power of the labels; None while it is not known.
+    hard_share
+        Share of the tasks whose labels are guesses: as each worker gives them to all tasks, whatever the class.
+    """
+
+    model: CrowdModel
+    power: float | None = None
+    hard_share: float = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.model.mass.nbytes + self.model.states.nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutSums:
+    """Sums over tasks, of which those of any parts of a log add up.
+
+    Parameters
+    ----------
+    label_mass
+        float64 of shape (n_workers * n_classes, n_classes): each worker's labels by posterior class; (0, n_classes)
+        while a power is to be chosen.
+    class_mass
+        float64 of shape (n_classes,): labelled tasks by posterior class.
+    log_probs
+        float64 of shape (n_hard_shares, n_powers): log-probability of left-out labels by share of hard tasks and power,
+        nats.
+    known_log_probs
+        float64 of shape (n_known_powers, n_shared_errors): log-probability of known classes, nats.
+    """
+
+    label_mass: FloatArray
+    class_mass: FloatArray
+    log_probs: FloatArray
+    known_log_probs: FloatArray
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return sum(array.nbytes for array in _list_arrays(self))
+
+    @staticmethod
+    def merge(parts: Sequence[LeftOutSums]) -> LeftOutSums:
+        """Add up sums, at least one, in the order given: equal order, equal bits."""
+        first = parts[0]
+        total = LeftOutSums(*(array.copy() for array in _list_arrays(first)))
+        for part in parts[1:]:
+            for mine, theirs in zip(_list_arrays(total), _list_arrays(part), strict=True):
+                mine += theirs
+        return total
+
+
+def _list_arrays(sums: LeftOutSums) -> tuple[FloatArray, ...]:
+    return sums.label_mass, sums.class_mass, sums.log_probs, sums.known_log_probs
+
+
+def start_sums(rounds: Sequence[CalibrationRound], n_workers: int, n_classes: int) -> LeftOutSums:
+    """Sums over no tasks, under rounds as for `add_block_sums`."""
+    chooses = bool(rounds) and rounds[-1].power is None
+    n_levels = 0 if chooses else n_workers * n_classes
+    return LeftOutSums(
+        np.zeros((n_levels, n_classes)),
+        np.zeros(n_classes),
+        np.zeros((HARD_SHARES.size, POWERS.size)),
+        np.zeros((KNOWN_POWERS.size, SHARED_ERRORS.size)),
+    )
+
+
+def add_block_sums(
+    labels: SparseBlock,
+    posterior: FloatArray,
+    rounds: Sequence[CalibrationRound],
+    sums: LeftOutSums,
+    *,
+    known: IntArray | None = None,
+    every: int = 1,
+) -> None:
+    """Add a block to sums: labels by posterior class, or, where the last round has no power, log-probabilities.
+
+    Parameters
+    ----------
+    labels
+        Tasks as rows, labels as levels ``worker * n_classes + class``.
+    posterior
+        float64 of shape (n_rows, n_classes): as it was found by a method.
+    rounds
+        Rounds so far, in order.
+    sums
+        As from `start_sums`; changed in place.
+    known
+        int64 of shape (n_rows,): class of each task, -1 where it is not known; None where none is.
+    every
+        Left-out labels are predicted of one task of so many.
+    """
+    from pmflib.kernels.left_out import add_shares
+
+    chooses = bool(rounds) and rounds[-1].power is None
+    if chooses and known is not None:
+        found = np.flatnonzero((known >= 0) & (np.diff(labels.indptr) > 0))
+        some = labels.take(found), posterior[found], known[found]
+        sums.known_log_probs[:] += _predict_known(*some, rounds)
+    step = every if chooses else 1
+    if step > 1:
+        rows = np.arange(0, labels.n_rows, step)
+        labels, posterior = labels.take(rows), posterior[rows]
+        known = None if known is None else known[rows]
+    for start, stop in _split_by_cells(labels, posterior.shape[1]):
+        part = labels.cut(start, stop)
+        codes = None if known is None else known[start:stop]
+        if not chooses:
+            shares = follow_rounds(part, posterior[start:stop], rounds, codes)
+            own = _find_own_shares(part, shares, codes)
+            add_shares(part.indptr, part.indices, own, sums.label_mass)
+            sums.class_mass[:] += shares[np.diff(part.indptr) > 0].sum(axis=0)
+            continue
+        shares = follow_rounds(part, posterior[start:stop], rounds[:-1], codes)
+        own = _find_own_shares(part, shares, codes)
+        sums.log_probs[:] += predict_left_out(part, own, rounds[-1].model)
+
+
+def _split_by_cells(labels: SparseBlock, n_classes: int) -> Iterator[tuple[int, int]]:
+    """Bounds of runs of rows that have at most ``CHUNK_CELLS`` labels times classes, or one row."""
+    start = 0
+    while start < labels.n_rows:
+        most = labels.indptr[start] + CHUNK_CELLS // n_classes
+        stop = int(np.searchsorted(labels.indptr, most, side="right")) - 1
+        stop = min(max(stop, start + 1), start + CHUNK_CELLS, labels.n_rows)
+        yield start, stop
+        start = stop
+
+
+def follow_rounds(
+    labels: SparseBlock,
+    posterior: FloatArray,
+    rounds: Sequence[CalibrationRound],
+    known: IntArray | None = None,
+) -> FloatArray:
+    """Posterior of every task of a block after some rounds, float64 of shape (n_rows, n_classes).
+
+    Parameters
+    ----------
+    labels, posterior, rounds, known
+        As for `add_block_sums`; all rounds have a power. Without a round it is the posterior that calibration begins
+        with.
+    """
+    from pmflib.kernels.left_out import mix_votes
+
+    shares = posterior.copy()
+    mix_votes(labels.indptr, labels.indices, VOTES_SHARE, shares)
+    shares = fix_known(shares, known)
+    for one in rounds:
+        if one.power is None:
+            raise ValueError("power is None")
+        scores = score_labels(labels, _find_own_shares(labels, shares, known), one.model)
+        shares = fix_known(_normalise(np.log(one.model.prior) + one.power * scores), known)
+    return shares
+
+
+def find_hard_tasks(
+    labels: SparseBlock,
+    posterior: FloatArray,
+    rounds: Sequence[CalibrationRound],
+    known: IntArray | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Posterior of every task if its labels are no guesses, as by `follow_rounds`, and probability that they are.
+
+    Parameters
+    ----------
+    labels, posterior, rounds, known
+        As for `follow_rounds`, with a round at least.
+
+    Returns
+    -------
+    float64 of shapes (n_rows, n_classes) and (n_rows, 1).
+    """
+    last = rounds[-1]
+    if not last.hard_share or last.power is None:
+        return follow_rounds(labels, posterior, rounds, known), np.zeros((labels.n_rows, 1))
+    shares = follow_rounds(labels, posterior, rounds[:-1], known)
+    own = _find_own_shares(labels, shares, known)
+    logs = last.power * _weigh_labels(labels, own, _add_guesses(last.model), each=False)[0]
+    logs[:, :-1] += np.log(last.model.prior)
+    even = _take_even_odds(logs)
+    shares = fix_known(_normalise(np.ascontiguousarray(logs[:, :-1])), known)
+    return shares, _find_odds(even, last.hard_share)[:, None]
+
+
+def _take_even_odds(logs: FloatArray) -> FloatArray:
+    """Probability of the last state, (n_rows,), below 1: that labels are guesses if they are on every second task."""
+    most = 1 - np.finfo(np.float64).epsneg
+    return np.asarray(np.minimum(_normalise(logs.copy())[:, -1], most))
+
+
+def _find_odds(even: FloatArray, share: float) -> FloatArray:
+    """Probability that labels are guesses if they are on such a share of the tasks, from that at even odds."""
+    return np.asarray(share * even / (share * even + (1 - share) * (1 - even)))
+
+
+def _find_own_shares(labels: SparseBlock, shares: FloatArray, known: IntArray | None) -> FloatArray:
+    """What each task has added to the confusion matrices of its workers, (n_rows, n_classes).
+
+    A task with fewer than ``LEAST_LABELS`` labels adds nothing, unless its class is known.
+    """
+    counted = np.diff(labels.indptr) >= LEAST_LABELS
+    if known is not None:
+        counted |= known >= 0
+    return shares if counted.all() else shares * counted[:, None]
+
+
+def score_labels(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> FloatArray:
+    """Log-weights of the classes of every task by its labels alone, (n_rows, n_states), nats.
+
+    Parameters
+    ----------
+    labels
+        As for `add_block_sums`.
+    shares
+        float64 of shape (n_rows, n_states): what each task has added to the model's counts, and is taken out.
+    model
+        Crowd model; of one with two subclasses, the states are weighed.
+    """
+    return _weigh_labels(labels, shares, model.mass, each=False)[0]
+
+
+def predict_left_out(labels: SparseBlock, shares: FloatArray, model: CrowdModel) -> FloatArray:
+    """Log-probability of each label given the others of its task, summed: float64 of shape (n_hard_shares, n_powers).
+
+    It is in nats, by the share of tasks whose labels are guesses, and by power. Tasks with one label say nothing.
+
+    Parameters
+    ----------
+    labels, shares, model
+        As for `score_labels`.
+    """
+    lengths = np.diff(labels.indptr)
+    scores, weights, means = _weigh_labels(labels, shares, _add_guesses(model), each=True)
+    several = np.repeat(lengths > 1, lengths)
+    others = (np.repeat(scores, lengths, axis=0) - weights)[several]
+    means, log_prior = means[several], np.append(np.log(model.prior), 0.0)
+    guessed = means[:, -1]
+    found = np.zeros((HARD_SHARES.size, POWERS.size))
+    for index, power in enumerate(POWERS):
+        logs = log_prior + power * others
+        even = _take_even_odds(logs)
+        by_class = (_normalise(np.ascontiguousarray(logs[:, :-1])) * means[:, :-1]).sum(axis=1)
+        for number, share in enumerate(HARD_SHARES):
+            predicted = by_class + _find_odds(even, share) * (guessed - by_class)
+            found[number, index] = np.log(np.maximum(predicted, FLOOR)).sum()
+    return found
+
+
+def _add_guesses(model: CrowdModel) -> FloatArray:
+    """Labels of each worker by class, and in one more column of all classes, (n_workers, n_classes, n_states + 1)."""
+    return np.concatenate([model.mass, model.mass.sum(axis=2, keepdims=True)], axis=2)
+
+
+def _predict_known(
+    labels: SparseBlock, posterior: FloatArray, known: IntArray, rounds: Sequence[CalibrationRound]
+) -> FloatArray:
+    """Log-probability of the classes of tasks that are all known, by power and shared error, nats."""
+    model = rounds[-1].model
+    shares = follow_rounds(labels, posterior, rounds[:-1], known)
+    scores = score_labels(labels, _find_own_shares(labels, shares, known), model)
+    log_prior = np.log(model.prior)
+    prior, rows = model.prior[known][:, None], np.arange(known.size)
+    found = np.zeros((KNOWN_POWERS.size, SHARED_ERRORS.size))
+    for index, power in enumerate(KNOWN_POWERS):
+        right = _normalise(log_prior + power * scores)[rows, known][:, None]
+        mixed = (1 - SHARED_ERRORS) * right + SHARED_ERRORS * prior
+        found[index] = np.log(np.maximum(mixed, FLOOR)).sum(axis=0)
+    return found
+
+
+def _weigh_labels(
+    labels: SparseBlock, shares: FloatArray, mass: FloatArray, *, each: bool
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sums of the mean logarithms of each task's labels, (n_rows, n_states), and of each label, if they are asked for.
+
+    Those of each label, and the means of its probability, are of shape (n_labels, n_states). Of mass with one state
+    more than shares, as from `_add_guesses`, all of a task's share is taken out there.
+    """
+    from pmflib.kernels.digamma import digamma
+    from pmflib.kernels.left_out import LEAST, weigh_left_out
+
+    n_classes, n_states = mass.shape[1:]
+    if n_states > shares.shape[1]:
+        shares = np.append(shares, shares.sum(axis=1, keepdims=True), axis=1)
+    cells = np.ascontiguousarray(np.maximum(mass.reshape(-1, n_states), LEAST))
+    totals = np.maximum(mass.sum(axis=1), LEAST)
+    n_kept = labels.n_observed if each else 0
+    scores, weights, means = np.empty(shares.shape), *np.empty((2, n_kept, n_states))
+    tables = cells, totals, digamma(cells), digamma(totals)
+    weigh_left_out(
+        labels.indptr,
+        labels.indices,
+        n_classes,
+        np.ascontiguousarray(shares),
+        *tables,
+        scores,
+        weights,
+        means,
+    )
+    return scores, weights, means
+
+
+def temper(posterior: FloatArray, prior: FloatArray, power: float) -> FloatArray:
+    """Posterior whose evidence beside the prior counts with a power, (n_rows, n_classes).
+
+    Parameters
+    ----------
+    posterior, prior
+        float64 of shapes (n_rows, n_classes) and (n_classes,).
+    power
+        Above 0.
+    """
+    least = np.finfo(np.float64).tiny
+    return _normalise(power * np.log(np.maximum(posterior, least)) + (1 - power) * np.log(prior))
+
+
+def _normalise(logs: FloatArray) -> FloatArray:
+    """Probabilities of log-weights, by row; overwrites what it is given."""
+    from pmflib.kernels.left_out import normalise_logs
+
+    normalise_logs(logs)
+    return logs
