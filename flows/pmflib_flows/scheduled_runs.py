@@ -1,11 +1,13 @@
 """Names of flow runs before they start: Prefect's scheduler gives them names of animals, and a flow names only its own.
 
-Whoever deploys names what is scheduled by then (``deploy/name_runs.py``), and each run what is scheduled after it, so
-that no run waits for its time without a name that says what it is.
+Whoever deploys names what is scheduled by then (``python -m pmflib_flows.scheduled_runs``), and each run what is
+scheduled after it, so that no run waits for its time without a name that says what it is.
 """
 
 from __future__ import annotations
 
+import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from pmflib.config import load_config
 
 TAG = "pmf"
 """Tag of the deployments of this package."""
+WAIT_SECONDS = 30.0
+"""How long to wait for the scheduler, which looks for new deployments every few seconds."""
 
 
 def name_pipeline(path: str) -> str:
@@ -67,3 +71,17 @@ def name_next_runs() -> None:
     """Name what is scheduled on the server of the flow run under way: names are no reason for it to fail."""
     with suppress(Exception), get_client(sync_client=True) as client:
         name_scheduled_runs(client)
+
+
+def main() -> None:
+    """Name the runs of new deployments as soon as the scheduler has seen them, and print the names."""
+    with get_client(sync_client=True) as client:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not (names := name_scheduled_runs(client)) and time.monotonic() < deadline:
+            time.sleep(1.0)
+    for name in names:
+        sys.stdout.write(f"scheduled: {name}\n")
+
+
+if __name__ == "__main__":
+    main()

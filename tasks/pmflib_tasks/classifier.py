@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.core.errors import ConfigError
 from pmflib.crowd.classifiers import refuse_strange_tasks
 from pmflib.crowd.pipeline.classifier_files import PREDICTIONS, read_class_probabilities
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
-from pmflib.ingest.sources import find_sources, identify_source
 from pmflib.store.artefacts import Reference
+from pmflib_tasks.known import record_file
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 1
@@ -46,15 +45,9 @@ def find_predictions(config: PipelineConfig, dataset: Reference, address: str = 
         If the file cannot be read, a row of it is no probabilities, or none is of a task of the log.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    if config.crowd.classifier is None:
-        raise ConfigError("crowd.classifier is not set; name the file of class probabilities")
-    found = find_sources(config.resolve_source(config.crowd.classifier), config.source.suffixes)
-    if len(found) > 1:
-        raise ConfigError(
-            f"crowd.classifier = {config.crowd.classifier!r} names {len(found)} files; name one, with a row per task"
-        )
-    source = identify_source(found[0], store.address)
-    raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
+    source, raw = record_file(
+        config, store, "crowd.classifier", config.crowd.classifier, "class probabilities"
+    )
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         table = read_class_probabilities(source, config.source, schema[0].levels)

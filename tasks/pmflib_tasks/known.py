@@ -13,8 +13,8 @@ from pmflib.core.errors import ConfigError
 from pmflib.crowd.pipeline.known_files import read_known_rows, write_known
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
-from pmflib.ingest.sources import find_sources, identify_source
-from pmflib.store.artefacts import Reference
+from pmflib.ingest.sources import Source, find_sources, identify_source
+from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_layers
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
@@ -46,15 +46,7 @@ def find_known_labels(config: PipelineConfig, dataset: Reference, address: str =
         If the file cannot be read, or none of its rows is of use.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
-    if config.crowd.known is None:
-        raise ConfigError("crowd.known is not set; name the file of known labels")
-    found = find_sources(config.resolve_source(config.crowd.known), config.source.suffixes)
-    if len(found) > 1:
-        raise ConfigError(
-            f"crowd.known = {config.crowd.known!r} names {len(found)} files; name one, with a row per task"
-        )
-    source = identify_source(found[0], store.address)
-    raw = store.record_source(source.name, source.digest, {"bytes": source.size}).reference
+    source, raw = record_file(config, store, "crowd.known", config.crowd.known, "known labels")
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         rows = read_known_rows(source, config.source, schema[0])
@@ -80,3 +72,24 @@ def find_known_labels(config: PipelineConfig, dataset: Reference, address: str =
         write=write,
     )
     return entry.reference
+
+
+def record_file(
+    config: PipelineConfig, store: Store, option: str, given: str | None, holds: str
+) -> tuple[Source, Reference]:
+    """Find the one file that an option names, and record it as an input.
+
+    Raises
+    ------
+    ConfigError
+        If no file is named, or several.
+    """
+    if given is None:
+        raise ConfigError(f"{option} is not set; name the file of {holds}")
+    found = find_sources(config.resolve_source(given), config.source.suffixes)
+    if len(found) > 1:
+        raise ConfigError(
+            f"{option} = {given!r} names {len(found)} files; name one, with a row per task"
+        )
+    source = identify_source(found[0], store.address)
+    return source, store.record_source(source.name, source.digest, {"bytes": source.size}).reference

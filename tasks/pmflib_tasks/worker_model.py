@@ -15,8 +15,7 @@ from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
-from pmflib.solvers.crowd.annotator_model import CrowdModel
-from pmflib.store.artefacts import Reference, Store
+from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 2
@@ -45,7 +44,6 @@ def worker_model(
         Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
     known
         What `pmflib_tasks.known.find_known_labels` returned, where the labels of some tasks are known.
-
     warm
         Live model that passes go on from; None for a full run.
 
@@ -85,7 +83,9 @@ def worker_model(
                 labels,
                 plan,
                 start=None if crowd_model is None else store.locate(crowd_model),
-                warm=None if warm is None else _find_start(store, warm, labels),
+                warm=None
+                if warm is None
+                else WorkerModel.load(store.locate(warm) / MODEL).fit_to(labels.workers).model,
                 em=crowd.em,
                 work=work,
                 on_pass=lambda fit: report_progress(
@@ -106,11 +106,6 @@ def worker_model(
         version=VERSION,
         write=write,
     ).reference
-
-
-def _find_start(store: Store, warm: Reference, labels: StoredLabels) -> CrowdModel:
-    """Live model, for the workers of today."""
-    return WorkerModel.load(store.locate(warm) / MODEL).fit_to(labels.workers).model
 
 
 def _show(fit: CrowdFit) -> str:

@@ -210,7 +210,7 @@ def test_nightly__is_scheduled(site: Site) -> None:
     assert site.query(scheduled)[0] > 0, (
         f"the server creates no scheduled runs, see its log:\n{site.read_logs()}"
     )
-    said = site.run(sys.executable, "deploy/name_runs.py")
+    said = site.run(sys.executable, "-m", "pmflib_flows.scheduled_runs")
     names = site.query(
         "SELECT name FROM flow_run WHERE auto_scheduled AND state_type = 'SCHEDULED'"
     )

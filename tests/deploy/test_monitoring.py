@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import dask
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -29,7 +30,13 @@ DISRUPTIONS = read_objects("kubernetes/disruptions.yaml")["PodDisruptionBudget"]
 def metrics():
     """Names and labels of what a scheduler and a worker serve after a task."""
     loopback = "127.0.0.1:0"
+    # workers that this library started in this process serve none as long as they last
+    pages = {
+        f"distributed.{each}.http.routes": [f"distributed.http.{each}.prometheus"]
+        for each in ("scheduler", "worker")
+    }
     with (
+        dask.config.set(pages),
         LocalCluster(
             n_workers=1,
             threads_per_worker=1,
