@@ -240,8 +240,8 @@ def find_calibration(
 ) -> Calibration:
     """Find powers without the truth, or by known classes where there are some, in four passes over the tasks.
 
-    How many tasks are hard is found where workers are distinguished and no class is known: known ones show by themselves
-    how sure labels may be.
+    How many tasks are hard is found where workers are distinguished and no class is known: known ones show by
+    themselves how sure labels may be.
 
     Parameters
     ----------
