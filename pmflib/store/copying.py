@@ -25,7 +25,14 @@ from pmflib.store.leases import hold_lease
 from pmflib.store.locations import Amount, digest_location, drop_location, measure_bytes
 from pmflib.store.objects.local_folder import make_folder, mark_draft
 from pmflib.store.packs import is_inner, unpack
-from pmflib.store.run_records import COLLECTIONS, HISTORIES, append_record, list_stored
+from pmflib.store.run_records import (
+    COLLECTIONS,
+    HISTORIES,
+    append_record,
+    list_histories,
+    list_stored,
+    read_last_number,
+)
 
 
 def copy_artefact(source: Store, target: Store, reference: Reference, verify: bool) -> int | None:
@@ -318,7 +325,7 @@ def _follow_erasures(source: Store, target: Store, plan: CopyPlan, found: StoreC
 
 
 def _copy_records(source: Store, target: Store, plan: CopyPlan, found: StoreCopy) -> None:
-    theirs, histories = target.objects, set[str]()
+    theirs = target.objects
     for name in plan.records:
         content = read_or_none(source, name)
         if content is None:
@@ -332,10 +339,11 @@ def _copy_records(source: Store, target: Store, plan: CopyPlan, found: StoreCopy
                     "the runs in it while it is copied to, and copy to an empty store"
                 ) from None
         found.records += 1
-        histories.add(name.split("/")[1])
-    for each in histories:
-        last = max([*list_stored(target, each, ".json"), *list_stored(target, each, ".lost")])
-        theirs.put(f"{HISTORIES}/{each}", str(last).encode())
+    # also of records that a copy before this one has written, and was stopped
+    for each in list_histories(target):
+        numbers = [*list_stored(target, each, ".json"), *list_stored(target, each, ".lost")]
+        if (last := max(numbers, default=0)) > (read_last_number(target, each) or 0):
+            theirs.put(f"{HISTORIES}/{each}", str(last).encode())
 
 
 def _copy_objects(source: Store, target: Store, names: Iterable[str]) -> int:
