@@ -107,6 +107,8 @@ def test_aggregate_tags__what_cannot_be_is_refused(options, message):
 def test_crowd_command__tags_in_and_a_joint_pmf_out(drawn, tmp_path, monkeypatch, capsys):
     rows = {name: [*map(str, each)] for name, each in drawn[0].items() if name != "label"}
     log = pa.table({**rows, "label": pa.array(drawn[0]["label"], pa.string())})
+    nameless = pa.table([pa.array([each]) for each in (None, "0", "t")], schema=log.schema)
+    log = pa.concat_tables([log, nameless])
     pq.write_table(log, tmp_path / "log.parquet")
     out = tmp_path / "out"
     assert (
@@ -116,6 +118,7 @@ def test_crowd_command__tags_in_and_a_joint_pmf_out(drawn, tmp_path, monkeypatch
     expected = pmf.crowd.aggregate_tags(log)
     assert pq.read_table(out / "tags.parquet").equals(expected.labels)
     assert pq.read_table(out / "workers.parquet").num_rows == 40
+    assert pq.read_table(out / "quarantine.parquet")["reason"].to_pylist() == ["no_task"]
     model = pmf.JointPMF.load(out / "model")
     np.testing.assert_array_equal(model.factors, expected.model.factors)
     for words, reason in (

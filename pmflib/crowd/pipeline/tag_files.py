@@ -21,6 +21,8 @@ TAGS = "tags.parquet"
 """Table of the tasks with their tags."""
 WORKERS = "workers.parquet"
 """Table of the workers, beside it."""
+REJECTED = "quarantine.parquet"
+"""Table of the rows that were set aside, with the reason of each; it may be empty."""
 MODEL = "model"
 """Joint PMF of the tags, beside it: for `pmflib.JointPMF.load`."""
 
@@ -64,7 +66,7 @@ def read_tag_files(
 
 
 def write_tags(found: TagAggregation, folder: Path) -> None:
-    """Write tags, workers and the joint PMF into a folder, in place of what was found before.
+    """Write tags, workers, rows set aside and the joint PMF into a folder, in place of what was found before.
 
     Raises
     ------
@@ -72,7 +74,8 @@ def write_tags(found: TagAggregation, folder: Path) -> None:
         If another process writes there.
     """
     with hold_output(folder):
-        for name, table in ((TAGS, found.labels), (WORKERS, found.workers)):
+        rejected = found.log.quarantine
+        for name, table in ((TAGS, found.labels), (WORKERS, found.workers), (REJECTED, rejected)):
             write_file(folder / name, table.schema, [table])
         shutil.rmtree(folder / MODEL, ignore_errors=True)
         found.model.save(folder / MODEL)
