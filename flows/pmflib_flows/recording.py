@@ -9,7 +9,7 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.core.errors import PmfError, QualityError, StoreError
-from pmflib.core.events import Notice, listen
+from pmflib.core.events import Notice, listen, send_event
 from pmflib.core.texts import mask_secrets
 from pmflib.operations.lineage.run_events import RunEvents
 from pmflib.operations.lineage.transports import open_transport
@@ -26,6 +26,7 @@ from pmflib.store.run_records import (
     RunRecord,
     append_record,
     describe_environment,
+    describe_loss,
     find_live,
     name_labelling,
     now,
@@ -157,6 +158,8 @@ def record_run(
         listen(usage.note, StageRun),
     ):
         draft.live = draft.before = find_live(store, name)
+        if loss := describe_loss(store, name):
+            send_event(Notice(loss))
         try:
             with refuse_unwritable(store.root):
                 yield draft

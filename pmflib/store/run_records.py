@@ -447,6 +447,18 @@ def read_last_number(store: Store, name: str) -> int | None:
     return int(text) if text.isdigit() and len(text) <= 9 else None
 
 
+def describe_loss(store: Store, name: str) -> str:
+    """Say that the newest records of a pipeline were deleted; empty where they were not."""
+    last = read_last_number(store, name)
+    found = [_name_record(name, last or 0, suffix) for suffix in (".json", ".lost")]
+    if not last or any(map(store.objects.exists, found)):
+        return ""
+    return (
+        f"record {last} of {name!r} was the last, and is gone: which model is live is read from older records, or from "
+        "none; `pmf verify` names what is missing, and `pmf copy` brings it back from a copy of the store"
+    )
+
+
 def _read_backwards(store: Store, name: str, before: int | None = None) -> Iterator[RunRecord]:
     """Records of a pipeline, the newest first; of those before a number, where one is given."""
     for number in sorted(list_numbers(store, name), reverse=True):

@@ -341,3 +341,17 @@ def test_gc__rolled_back_model_stays(copy, call):
         False, True, False, False, True,
     ]  # fmt: skip
     assert read_json(call("diff", copy, "live", 3, "--json"))["missing"] == []
+
+
+def test_record_run__says_that_the_newest_record_was_deleted(tmp_path):
+    config = write_config(tmp_path, 'layout = "wide"')
+    store, notices = Store(tmp_path / "store"), []
+    for number in (1, 2, 3, 4):
+        with record_run(config):
+            pass
+        record = find_record(store, config.name, number)
+        notices.append([each["text"] for each in record.facts.get("notices", [])])
+        if number == 2:
+            (tmp_path / "store" / "runs" / config.name / "000002.json").unlink()
+    assert [len(texts) for texts in notices] == [0, 0, 1, 0]
+    assert "record 2 of 'pipeline' was the last, and is gone" in notices[2][0]
