@@ -349,8 +349,8 @@ def test_record_run__says_that_the_newest_record_was_deleted(tmp_path):
     for number in (1, 2, 3, 4):
         with record_run(config):
             pass
-        record = find_record(store, config.name, number)
-        notices.append([each["text"] for each in record.facts.get("notices", [])])
+        facts: dict[str, Any] = dict(find_record(store, config.name, number).facts)
+        notices.append([each["text"] for each in facts.get("notices", [])])
         if number == 2:
             (tmp_path / "store" / "runs" / config.name / "000002.json").unlink()
     assert [len(texts) for texts in notices] == [0, 0, 1, 0]
