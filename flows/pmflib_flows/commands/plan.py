@@ -193,7 +193,7 @@ def look_at_pipeline(
         speeds = replace(speeds, task_seconds=TLS_TIMES * speeds.task_seconds)
     if not calibrated and (learnt := last.learnt) != Learnt():
         speeds = learnt.apply(speeds)
-        names = ", ".join(sorted({*learnt.speeds, *learnt.starting}))
+        names = ", ".join(sorted({*learnt.speeds, *learnt.loading, *learnt.starting}))
         notes.append(f"speeds: {names} as runs of this pipeline have shown them")
     return log, fit, notes, speeds
 
@@ -285,12 +285,13 @@ def describe_deadline(cheapest: RunPlan | None, limit: str) -> str:
 
 def show_speeds(speeds: Speeds, as_json: bool) -> None:
     """Print speeds of this machine."""
+    from pmflib.operations.planning.speeds import BY_STAGE
     from pmflib_flows.tables import make_table
 
     values: dict[str, object] = {
         name: value
         for name, value in asdict(speeds).items()
-        if value != float("inf") and name != "starting"
+        if value != float("inf") and name not in BY_STAGE
     }
     if as_json:
         print_json(values)

@@ -43,6 +43,9 @@ from pmflib.running.memory import OWN_BYTES, MemoryPlan, find_least_limit
 from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import COUNTING_COARSENESS
 
+RUN_STAGES = {"read": "ingest", "traits": "fit_traits"}
+"""Rows of a plan with which a stage of a run of another name begins."""
+
 
 @dataclass(frozen=True)
 class Planner(PlannedRun):
@@ -55,13 +58,14 @@ class Planner(PlannedRun):
     """
 
     def plan(self) -> list[StageCost]:
-        """Costs of all stages, in order, with what runs have shown that each takes for starting."""
-        starting = dict(self.speeds.starting)
-        named = {"read": "ingest", "traits": "fit_traits"}
-        return [
-            stage.start_later(starting.get(named.get(stage.stage, stage.stage), 0.0))
-            for stage in self._plan_work()
-        ]
+        """Costs of all stages, in order, with what each takes to load what it needs, and to start."""
+        speeds, starting = self.speeds, dict(self.speeds.starting)
+        found = []
+        for stage in self._plan_work():
+            name = RUN_STAGES.get(stage.stage, stage.stage)
+            loading = speeds.find_loading(name)
+            found.append(stage.start_later(starting.get(name, 0.0), loading, self.cluster.workers))
+        return found
 
     def _plan_work(self) -> list[StageCost]:
         stages = [*self.plan_ingest(), self.plan_counts()]
