@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pmflib.core.errors import StoreError
 from pmflib.core.machine import find_memory_limit
 from pmflib.core.texts import suggest_file
+from pmflib.store.array_chunks import ChunkedArray
 from pmflib.store.caches import find_cache
 from pmflib.store.file_digests import check_files, fetch_all, fetch_files, find_artefact, read_list
 
@@ -165,7 +166,14 @@ def _read_rows(
     find_lost: Callable[[Iterable[str]], str],
 ) -> Array:
     import zarr
+    from zarr.storage import LocalStore
 
+    assert isinstance(group.store, LocalStore)
+    known = ChunkedArray.find(group.store.root / group.path / name)
+    if known is not None:
+        stop = known.shape[0] if stop is None else stop
+        _refuse_lost(find_lost(known.list_keys(start, stop)), group, name)
+        return known.read(start, stop)
     array = group[name]
     if not isinstance(array, zarr.Array):
         raise StoreError(f"{name!r} of {str(group.store_path)!r} is no array; rebuild the artefact")
@@ -175,11 +183,15 @@ def _read_rows(
         positions = range(start // array.chunks[0], -(-stop // array.chunks[0]))
         # one by one: damaged metadata may name more chunks than there can be
         keys = (array.metadata.encode_chunk_key((position, *rest)) for position in positions)
-        if lost := find_lost(keys):
-            raise StoreError(
-                f"chunk {lost} of array {name!r} of {str(group.store_path)!r} is lost; rebuild the artefact"
-            )
+        _refuse_lost(find_lost(keys), group, name)
     return np.asarray(array[start:stop])
+
+
+def _refuse_lost(lost: str, group: zarr.Group, name: str) -> None:
+    if lost:
+        raise StoreError(
+            f"chunk {lost} of array {name!r} of {str(group.store_path)!r} is lost; rebuild the artefact"
+        )
 
 
 def _find_lost(folder: Path, keys: Iterable[str]) -> str:

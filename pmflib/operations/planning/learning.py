@@ -12,6 +12,7 @@ from typing import Any
 from pmflib.operations.planning.speeds import Learnt, Speeds
 from pmflib.operations.planning.stage_costs import StageCost
 from pmflib.operations.planning.whole_run import RunPlan
+from pmflib.running.memory import OWN_BYTES
 
 PLANNED = {
     "ingest": ("read", "sort"),
@@ -23,6 +24,8 @@ PLANNED = {
     "evaluate": ("evaluate",),
 }
 """Rows of a plan that each stage of a run is planned as."""
+MEMORY = "client_memory", "worker_memory"
+"""What rows of a plan hold at most."""
 CORRECTED = {
     "ingest": {"read_bytes": -1, "sort_bytes": -1},
     "count": {"count_share": 1},
@@ -64,13 +67,18 @@ class StageTotals:
     written_bytes: float
 
     @classmethod
-    def of_plan(cls, stages: Sequence[StageCost]) -> StageTotals:
-        """Totals of rows of a plan, which follow each other."""
+    def of_plan(cls, stages: Sequence[StageCost], *, is_shared: bool = False) -> StageTotals:
+        """Totals of rows of a plan, which follow each other; the client may have its workers among its threads."""
+        client, worker = (
+            max((getattr(each, name) for each in stages), default=0) for name in MEMORY
+        )
+        if is_shared:
+            client, worker = client + max(0, worker - OWN_BYTES), 0
         return cls(
             sum(each.wall_seconds for each in stages),
             sum(each.processor_seconds for each in stages),
-            max((each.client_memory for each in stages), default=0),
-            max((each.worker_memory for each in stages), default=0),
+            client,
+            worker,
             sum(each.read_bytes for each in stages),
             sum(each.written_bytes for each in stages),
         )
@@ -82,7 +90,7 @@ def list_planned(plan: RunPlan) -> dict[str, StageTotals]:
     found = {}
     for stage, names in PLANNED.items():
         if mine := [rows[name] for name in names if name in rows]:
-            found[stage] = StageTotals.of_plan(mine)
+            found[stage] = StageTotals.of_plan(mine, is_shared=plan.cluster.is_shared)
     return found
 
 
