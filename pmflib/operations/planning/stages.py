@@ -282,16 +282,6 @@ class Planner(PlannedRun):
             )
         return listed[0], listed[1], read
 
-    def _list_ends(self, passing: MapWork) -> list[MapWork]:
-        """Maps over the training samples at the end: likelihood of the model, and one more pass from it."""
-        log, fit = self.log, self.fit
-        row_seconds = (
-            log.variables * log.observed * fit.rank * fit.members * self.speeds.em_ns * 1e-9
-        )
-        works = [self.measure_fit(row_seconds, self.model_bytes)]
-        # an average is not the end of any passes
-        return works if fit.members > 1 else [*works, replace(passing, repeats=1)]
-
     def plan_refine(self) -> StageCost:
         """Make passes of EM over the training samples, each scored on the held-out ones."""
         log, fit, plan, model = self.log, self.fit, self.em_memory, self.model_bytes
@@ -305,7 +295,8 @@ class Planner(PlannedRun):
             works = [*assigning, *others, replace(made, beside=beside), left]
         else:
             works = [*passing, *scoring]
-        works += self._list_ends(passing[-1])
+        # a last pass says how likely the samples are, and how far another one would move the model
+        works.append(replace(passing[-1], repeats=1, side_by_side=1))
         passes = fit.passes * (fit.runs if fit.validation else 1)
         a_pass = PASS_SECONDS + 4 * model / SAVED_BYTES
         return self.make_stage(
