@@ -22,6 +22,10 @@ GROWN = 2.0
 """Times as many observed cells as at the last fit from scratch from which another is due: pseudo-count, rank and start
 were chosen for fewer, and the time of fits at every doubling adds up to less than twice that of the last."""
 
+WARM_PATIENCE = 2
+"""Passes without a rise of the held-out log-likelihood after which a warm refit of latent classes ends, at most: it
+begins where another fit has ended, and what more passes gain is below what held-out samples can tell."""
+
 
 @dataclass(frozen=True)
 class Refit:

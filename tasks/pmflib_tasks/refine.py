@@ -16,15 +16,16 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em
 from pmflib.fitting.recorded_errors import record_errors
+from pmflib.fitting.refit import WARM_PATIENCE
 from pmflib.fitting.starts import StoredCounts
-from pmflib.fitting.weighing import weigh_model
+from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model import JointPMF
 from pmflib.running.memory import MemoryPlan
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
-# 16: residuals of pairs are tested where states hardly ever have a level; 15: errors of parameters
-VERSION = 16
+# 17: warm refits end sooner and inherit the weight of their start; 16: residuals where states hardly ever have a level
+VERSION = 17
 
 
 @stage(name="refine")
@@ -62,11 +63,14 @@ def refine(
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         start_model = JointPMF.load(store.locate(start) / "model")
         schema, method, pseudo_count = start_model.schema, config.class_method, em.pseudo_count
+        patience, is_warm = em.patience, start.kind == "model"
         begin: dict[str, Any] = {"start_model": start_model, "dependence": config.model.dependence}
         begin["rank"] = start_model.rank
-        if start.kind == "model":
+        if is_warm:
             method, pseudo_count = "given", start_model.origin["pseudo_count"]
             dependence = start_model.origin.get("dependence", "none")
+            if dependence == "none":
+                patience = min(patience, WARM_PATIENCE)
             begin = {"model": start_model, "dependence": dependence}
         pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
         progress = PassReporter(partial(report_progress, "refine"), em.max_passes)
@@ -84,6 +88,7 @@ def refine(
             memory.check(plan_worker)
             kept, held_kept = memory.find_kept(plan_worker)
             options = em.model_dump(exclude={"members", "distil"}) | {"pseudo_count": pseudo_count}
+            options["patience"] = patience
             options |= {"validation": held_out.with_spare(held_kept), "on_pass": progress}
             report_progress("refine", 0, em.max_passes)
             begin |= {"start": method, "counts": pairs, "members": em.members}
@@ -96,7 +101,10 @@ def refine(
             report_progress("refine", len(result.loss_history), len(result.loss_history), text)
             hidden = [*folds.validation, *folds.test]
             unseen = StoredSamples.open(store, dataset, schema, hidden, client)
-            weigh_model(result.model, training, unseen).save(folder / "model")
+            model = None
+            if is_warm:
+                model = inherit_weight(result.model, start_model, training.n_samples)
+            (model or weigh_model(result.model, training, unseen)).save(folder / "model")
             errors = record_errors(result.model, training)
         return summarise_fit(result) | {"errors": errors}
 
