@@ -7,7 +7,7 @@ import pytest
 import zarr
 
 from pmflib.store.array_chunks import KINDS, ChunkedArray
-from pmflib.store.zarr_arrays import create_array, open_group, read_array_rows, write_arrays
+from pmflib.store.zarr_arrays import create_array, open_arrays, read_array_rows, write_arrays
 
 SLICES = [(0, 11), (0, 4), (3, 9), (8, 11), (4, 4), (10, 30)]
 
@@ -42,7 +42,7 @@ def test_find__leaves_arrays_of_other_kinds_to_zarr(tmp_path, other):
     group = zarr.create_group(tmp_path / "group")
     group.create_array("a", shape=values.shape, **options)[...] = values
     assert ChunkedArray.find(tmp_path / "group" / "a") is None
-    assert np.array_equal(read_array_rows(open_group(tmp_path / "group"), "a", 3, 9), values[3:9])
+    assert np.array_equal(read_array_rows(open_arrays(tmp_path / "group"), "a", 3, 9), values[3:9])
 
 
 @pytest.mark.parametrize(
