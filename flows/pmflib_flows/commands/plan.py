@@ -193,7 +193,7 @@ def look_at_pipeline(
         speeds = replace(speeds, task_seconds=TLS_TIMES * speeds.task_seconds)
     if not calibrated and (learnt := last.learnt) != Learnt():
         speeds = learnt.apply(speeds)
-        names = ", ".join(sorted({*learnt.speeds, *learnt.loading, *learnt.starting}))
+        names = ", ".join(sorted({*learnt.speeds, *learnt.loading}))
         notes.append(f"speeds: {names} as runs of this pipeline have shown them")
     return log, fit, notes, speeds
 

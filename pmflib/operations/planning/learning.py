@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pmflib.fitting.candidates import SMALL_WORK
 from pmflib.operations.planning.speeds import Learnt, Speeds
 from pmflib.operations.planning.stage_costs import StageCost
 from pmflib.operations.planning.whole_run import RunPlan
@@ -106,19 +107,20 @@ def learn(plan: RunPlan, timings: Sequence[Mapping[str, Any]], known: Learnt) ->
     known
         What was learnt before.
     """
-    bare = replace(plan, speeds=replace(plan.speeds, starting=()))
+    own_bytes = plan.speeds.client_bytes
+    bare = replace(plan, speeds=replace(plan.speeds, starting=(), client_held=()))
     took = {each["stage"]: each for each in timings if each["seconds"] >= LEARNT_SECONDS}
     speeds = correct_speeds(
         bare, {stage: each["processor_seconds"] for stage, each in took.items()}
     )
     planned = list_planned(bare)
-    own_bytes = 0
-    for each in timings:
-        if each["stage"] in planned and each["client_memory"]:
-            data = planned[each["stage"]].client_memory - plan.speeds.client_bytes
-            own_bytes = max(own_bytes, round(each["client_memory"] - data))
-    if own_bytes > 0:
-        speeds = replace(speeds, client_bytes=own_bytes)
+    held = {
+        each["stage"]: each["client_memory"] - planned[each["stage"]].client_memory + own_bytes
+        for each in timings
+        if each["stage"] in planned and each["client_memory"]
+    }
+    if held:
+        speeds = replace(speeds, client_bytes=round(max(held.values())))
     starting = dict(known.starting)
     for stage, totals in list_planned(replace(bare, speeds=speeds)).items():
         if stage in took:
@@ -131,7 +133,8 @@ def learn(plan: RunPlan, timings: Sequence[Mapping[str, Any]], known: Learnt) ->
         if getattr(speeds, name) != getattr(bare.speeds, name)
     }
     loading = {**known.loading, **dict(speeds.loading)}
-    return Learnt({**known.speeds, **changed}, loading, starting)
+    held = {**known.client_held, **held}
+    return Learnt({**known.speeds, **changed}, held, loading, starting)
 
 
 def correct_speeds(plan: RunPlan, seconds: Mapping[str, float]) -> Speeds:
@@ -158,8 +161,9 @@ def correct_speeds(plan: RunPlan, seconds: Mapping[str, float]) -> Speeds:
     planned = list_planned(plan)
     # of what depends on what a run found, no time was planned
     unknown = {stage.stage for stage in plan.stages if stage.least is not None}
-    if plan.planner.forest_memory is not None:
-        # the stage of EM took what forests took as well
+    is_small = plan.fit.members == 1 and plan.log.observed_cells * plan.fit.rank <= SMALL_WORK
+    if plan.planner.forest_memory is not None or is_small:
+        # the stage of EM took what forests, or a search for the best optimum, took as well
         unknown.add("refine")
     speeds, loading = plan.speeds, dict(plan.speeds.loading)
     for stage, names in CORRECTED.items():

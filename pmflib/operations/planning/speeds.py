@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-FIT_SECONDS = 0.5
+FIT_SECONDS = 0.2
 """Seconds of a first model, however small."""
 PASS_SECONDS = 0.015
 """Seconds of the client in a pass: the update, its checkpoint, progress."""
@@ -73,13 +73,16 @@ JOB_BYTES, LEVEL_BYTES = 2000, 40
 ROOT_BYTES = 100
 """Length of the address of a store."""
 LOADING = {
-    "ingest": (0.3, 0.4),
-    "count": (0.1, 0.2),
-    "fit": (0.3, 0.0),
-    "refine": (0.3, 0.3),
-    "evaluate": (0.1, 0.2),
+    "ingest": (1.0, 0.9),
+    "count": (0.1, 0.1),
+    "fit": (0.1, 0.0),
+    "refine": (0.1, 0.1),
+    "fit_traits": (0.1, 0.1),
+    "choose": (0.05, 0.05),
+    "evaluate": (0.02, 0.03),
 }
-"""Processor seconds that a stage takes whatever its data, of the client and of each worker: modules, kernels."""
+"""Processor seconds that a stage takes whatever its data, of the client and of each worker: modules, kernels:
+`python -m benchmarks.pipeline.planned_measured --loading` measures them."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,8 @@ class Speeds:
         Standard deviation of the workers' speeds, as a share of their mean.
     client_bytes
         Bytes of a client that has imported what it needs, without data.
+    client_held
+        The same by the names of stages, as runs have shown it: what later ones need is imported by them.
     loading
         Factors of ``LOADING``, by the names of stages: what runs have shown, 1 before the first.
     starting
@@ -180,6 +185,7 @@ class Speeds:
     artefact_seconds: float = 2e-3
     spread: float = 0.05
     client_bytes: int = CLIENT_BYTES
+    client_held: tuple[tuple[str, float], ...] = ()
     loading: tuple[tuple[str, float], ...] = ()
     starting: tuple[tuple[str, float], ...] = ()
 
@@ -190,7 +196,7 @@ class Speeds:
         return factor * client, factor * worker
 
 
-BY_STAGE = {"loading", "starting"}
+BY_STAGE = {"client_held", "loading", "starting"}
 """Fields of `Speeds` that have a number for each stage."""
 
 
@@ -202,6 +208,8 @@ class Learnt:
     ----------
     speeds
         Speeds by name, as they were corrected: see `Speeds`.
+    client_held
+        Bytes that the client holds in each stage besides its data.
     loading
         Processor time in which each stage loads what it needs, as a multiple of ``LOADING``.
     starting
@@ -209,6 +217,7 @@ class Learnt:
     """
 
     speeds: Mapping[str, float] = field(default_factory=dict)
+    client_held: Mapping[str, float] = field(default_factory=dict)
     loading: Mapping[str, float] = field(default_factory=dict)
     starting: Mapping[str, float] = field(default_factory=dict)
 

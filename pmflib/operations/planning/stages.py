@@ -43,8 +43,8 @@ from pmflib.running.memory import OWN_BYTES, MemoryPlan, find_least_limit
 from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import COUNTING_COARSENESS
 
-RUN_STAGES = {"read": "ingest", "traits": "fit_traits"}
-"""Rows of a plan with which a stage of a run of another name begins."""
+RUN_STAGES = {"read": "ingest", "sort": "ingest", "traits": "fit_traits", "forests": "refine"}
+"""Rows of a plan that are a stage of another name in a run, or a part of one."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,20 @@ class Planner(PlannedRun):
 
     def plan(self) -> list[StageCost]:
         """Costs of all stages, in order, with what each takes to load what it needs, and to start."""
-        speeds, starting = self.speeds, dict(self.speeds.starting)
-        found = []
+        speeds = self.speeds
+        starting, held = dict(speeds.starting), dict(speeds.client_held)
+        found: list[StageCost] = []
+        begun = set()
         for stage in self._plan_work():
             name = RUN_STAGES.get(stage.stage, stage.stage)
-            loading = speeds.find_loading(name)
-            found.append(stage.start_later(starting.get(name, 0.0), loading, self.cluster.workers))
+            own = round(held.get(name, speeds.client_bytes)) - speeds.client_bytes
+            if own and stage.client_memory:
+                stage = replace(stage, client_memory=stage.client_memory + own)
+            if name not in begun:
+                loading, later = speeds.find_loading(name), starting.get(name, 0.0)
+                stage = stage.start_later(later, loading, self.cluster.workers)
+            begun.add(name)
+            found.append(stage)
         return found
 
     def _plan_work(self) -> list[StageCost]:
@@ -335,7 +343,7 @@ class Planner(PlannedRun):
                 read_bytes=test.n_rows * block_disk_bytes(log),
                 written_bytes=2000.0 * log.variables,
                 files=3,
-                client_seconds=0.1,
+                client_seconds=0.05,
                 worker_memory=OWN_BYTES + memory.needed,
                 client_memory=self.client_bytes(memory),
             )
