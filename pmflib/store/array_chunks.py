@@ -66,7 +66,8 @@ class ChunkedArray:
         dtype, shape = KINDS[found["data_type"]], tuple(found["shape"])
         own = {"endian": "little"} if dtype.itemsize > 1 else None
         grid = found["chunk_grid"]
-        chunks, first, second = grid["configuration"]["chunk_shape"], *found["codecs"]
+        chunks: list[Any] = grid["configuration"]["chunk_shape"]
+        first, second = found["codecs"]
         sizes = [*shape, *chunks]
         is_known = (
             all(found[name] == value for name, value in SHAPED.items())
