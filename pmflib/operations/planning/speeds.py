@@ -235,5 +235,5 @@ class Learnt:
         """Speeds with what was learnt."""
         numbers = {each.name for each in fields(Speeds)} - BY_STAGE
         known: dict[str, Any] = {n: each for n, each in self.speeds.items() if n in numbers}
-        by_stage = {name: tuple(sorted(getattr(self, name).items())) for name in BY_STAGE}
-        return replace(speeds, **known, **by_stage)
+        known |= {name: tuple(sorted(getattr(self, name).items())) for name in BY_STAGE}
+        return replace(speeds, **known)
