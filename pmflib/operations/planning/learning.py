@@ -207,4 +207,5 @@ def find_factor(work: float, rest: float, measured: float) -> float:
             low = middle
         else:
             high = middle
-    return min(MOST_FACTOR, max(1 / MOST_FACTOR, low ** shares[0]))
+    factor: float = low ** shares[0]
+    return min(MOST_FACTOR, max(1 / MOST_FACTOR, factor))
