@@ -17,11 +17,12 @@ SLICES = [(0, 11), (0, 4), (3, 9), (8, 11), (4, 4), (10, 30)]
 def test_read__equals_zarr(tmp_path, kind, inner):
     values = np.random.default_rng(0).integers(0, 2, (11, *inner)).astype(kind)
     group = zarr.create_group(tmp_path / "group")
-    create_array(group, "a", values.shape, kind, ["x"] * values.ndim, chunk_rows=4)[...] = values
+    array = create_array(group, "a", values.shape, kind, ["x"] * values.ndim, chunk_rows=4)
+    array[...] = values
     found = ChunkedArray.find(tmp_path / "group" / "a")
     assert found is not None
     for start, stop in SLICES:
-        rows, expected = found.read(start, stop), np.asarray(group["a"][start:stop])
+        rows, expected = found.read(start, stop), np.asarray(array[start:stop])
         assert (rows.dtype, rows.shape) == (expected.dtype, expected.shape)
         assert np.array_equal(rows, expected)
         assert rows.flags.writeable
