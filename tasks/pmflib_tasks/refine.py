@@ -16,7 +16,7 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em
 from pmflib.fitting.recorded_errors import record_errors
-from pmflib.fitting.refit import WARM_PATIENCE
+from pmflib.fitting.refit import limit_patience
 from pmflib.fitting.starts import StoredCounts
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model import JointPMF
@@ -63,14 +63,12 @@ def refine(
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         start_model = JointPMF.load(store.locate(start) / "model")
         schema, method, pseudo_count = start_model.schema, config.class_method, em.pseudo_count
-        patience, is_warm = em.patience, start.kind == "model"
+        is_warm = start.kind == "model"
         begin: dict[str, Any] = {"start_model": start_model, "dependence": config.model.dependence}
         begin["rank"] = start_model.rank
         if is_warm:
             method, pseudo_count = "given", start_model.origin["pseudo_count"]
             dependence = start_model.origin.get("dependence", "none")
-            if dependence == "none":
-                patience = min(patience, WARM_PATIENCE)
             begin = {"model": start_model, "dependence": dependence}
         pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
         progress = PassReporter(partial(report_progress, "refine"), em.max_passes)
@@ -88,7 +86,8 @@ def refine(
             memory.check(plan_worker)
             kept, held_kept = memory.find_kept(plan_worker)
             options = em.model_dump(exclude={"members", "distil"}) | {"pseudo_count": pseudo_count}
-            options["patience"] = patience
+            if is_warm and begin["dependence"] == "none":
+                options["patience"] = limit_patience(em.patience, training, start_model.rank)
             options |= {"validation": held_out.with_spare(held_kept), "on_pass": progress}
             report_progress("refine", 0, em.max_passes)
             begin |= {"start": method, "counts": pairs, "members": em.members}
