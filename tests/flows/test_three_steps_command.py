@@ -60,9 +60,9 @@ def survey(tmp_path):
 def test_three_steps__are_those_of_the_library(survey, call, tmp_path):
     codes, weights, hours, _, order = survey
     assert call("run", "pipeline.toml")[0] == 0
-    told = call("three-steps", "pipeline.toml", "more.csv", "--outcome", "hours", "--json")
-    assert told[0] == 0, told[2]
-    found = json.loads(told[1])
+    answer = call("three-steps", "pipeline.toml", "more.csv", "--outcome", "hours", "--json")
+    assert answer[0] == 0, answer[2]
+    found = json.loads(answer[1])
     assert (found["samples"], found["in_the_file"], found["rows_skipped"]) == (N_PEOPLE, 1100, 2)
     store = Store(tmp_path / "store")
     (stages,) = [find_last_run(store, name).stages for name in ["pipeline"]]

@@ -46,7 +46,7 @@ def test_measure_all__difference_to_itself_is_none():
 def test_measure_all__whole_weights_have_the_values_of_rows_again():
     pmf, truth = draw(200, 3, 5)
     often = np.random.default_rng(6).integers(1, 5, 200)
-    weighted = measure_all(pmf, truth, 0.5 * often)
+    weighted = measure_all(pmf, truth, often.astype(np.float64) / 2)
     again = measure_all(np.repeat(pmf, often, axis=0), np.repeat(truth, often))
     for key, each in weighted.items():
         assert each.value == pytest.approx(again[key].value, abs=1e-12), key
