@@ -125,7 +125,7 @@ def test_fit__weighted_counts_are_fitted_in_effective_samples():
     assert pmf.Marginals.from_counts(counts).support.max() <= counts.n_effective
     assert pmf.diagnose(counts, result.model).median_support <= counts.n_effective
     said = str(result.model.ask("P(v0)", counts))
-    assert f"{int(counts.to_samples().n_rows.sum()):,} samples" in said
+    assert f"{int(counts.to_samples().n_rows.sum()):,} effective samples" in said
 
 
 def test_fit_item_responses__weights_raise_the_weighted_likelihood():
