@@ -307,11 +307,10 @@ def _score(model: JointPMF, validation: object) -> HeldOutScore | None:
     """Log-likelihood of held-out samples."""
     if isinstance(validation, StoredSamples):
         held_out: Samples = validation
-        n_rows = validation.n_rows
     else:
         codes: IntArray = model.schema.encode(validation)
-        n_rows = len(codes)
         held_out = SamplesInMemory(codes, model.schema.offsets, model.rank)
-    if not n_rows:
+    if not held_out.source.n_samples:
         return None
-    return HeldOutScore(held_out.score([(model.prior, model.factors)]), n_rows)
+    score = held_out.score([(model.prior, model.factors)])
+    return HeldOutScore(score, held_out.source.n_samples)

@@ -291,7 +291,10 @@ def _open_samples(samples: object, schema: Schema | None, weight: object | None)
     if isinstance(samples, StoredSamples):
         if weight is not None:
             weigh_samples(samples, weight, None, samples.schema)
-        n_rows, found = samples.n_rows, TraitSamples(samples.source, samples.schema)
+        n_rows, found = (
+            samples.n_rows,
+            TraitSamples(samples.source, samples.schema, n_rows=samples.n_rows),
+        )
     else:
         if isinstance(samples, SparseBlock):
             if schema is None:

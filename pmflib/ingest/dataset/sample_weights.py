@@ -1,4 +1,4 @@
-"""How wide rows were drawn: weights, kept as whole numbers of a stated unit, and strata and sampling units."""
+"""How samples were drawn: weights, kept as whole numbers of a stated unit, and strata and sampling units."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def find_decimals(schema: Schema, config: SourceConfig) -> int | None:
     Raises
     ------
     SchemaError
-        If the column of the weights is a variable of the schema as well.
+        If the column of the weights of wide files is a variable of the schema as well.
     """
     if config.weight is None:
         return None
-    if config.weight in schema:
+    if config.layout == "wide" and config.weight in schema:
         raise SchemaError(
             f"source.weight is {config.weight!r}, which is a variable of the schema as well; a weight says how a "
             "sample was drawn, and is no answer: take it out of the schema, or remove source.weight"
