@@ -16,6 +16,8 @@ from pmflib.core.weights import Weights, read_weights
 
 MOST_REPLICATES = 200
 """Units of the jackknife at most: of more, those of a stratum are put into groups, whose spread shows the same."""
+NORMAL_QUANTILE = 1.959963984540054
+"""Standard errors to either side of an interval of 95 %, by the normal distribution."""
 METHODS = ("BRR", "Fay", "JK1", "JK2", "JKn", "bootstrap")
 """Ways in which replicate weights are made."""
 
@@ -160,9 +162,7 @@ class SurveyDesign:
 
     def find_quantile(self, level: float) -> float:
         """Standard errors to either side that an interval of some level reaches to: Student's quantile."""
-        from scipy.special import stdtrit
-
-        return float(stdtrit(self.degrees, (1 + level) / 2))
+        return find_student_quantile(self.degrees, level)
 
     @cached_property
     def dealt(self) -> IntArray:
@@ -187,7 +187,7 @@ class SurveyDesign:
             for column, factor in zip(self.replicates.T, self.factors.tolist(), strict=True):
                 yield Replicate(column * unit, factor)
             return
-        groups = self._group_units()
+        groups = self._group_units(MOST_REPLICATES)
         of_groups = np.zeros(int(groups.max()) + 1, np.int64)
         of_groups[groups] = self.strata
         n_each = np.bincount(of_groups)
@@ -269,14 +269,18 @@ class SurveyDesign:
         of_units[self.units] = self.strata
         return vary_totals(by_unit.reshape(-1, n_cells), shares, of_units)
 
-    def _group_units(self) -> IntArray:
+    def draw_units(self, most: int) -> IntArray:
+        """Stratum and unit of each row, int64 of shape (n_rows, 2); of more units than some number, groups of these."""
+        return np.stack([self.strata, self._group_units(most)], axis=1)
+
+    def _group_units(self, most: int) -> IntArray:
         """Group of each row for the jackknife: its unit, or several, two a stratum at least."""
-        if self.n_units <= MOST_REPLICATES:
+        if self.n_units <= most:
             return self.units
         of_units = np.zeros(self.n_units, np.int64)
         of_units[self.units] = self.strata
         n_each = np.bincount(of_units)
-        n_groups = np.maximum(n_each * MOST_REPLICATES // self.n_units, 2)
+        n_groups = np.maximum(n_each * most // self.n_units, 2)
         first = np.concatenate([[0], np.cumsum(n_groups)[:-1]])
         starts = np.concatenate([[0], np.cumsum(n_each)[:-1]])
         place = np.empty(self.n_units, np.int64)
@@ -308,6 +312,13 @@ class SurveyDesign:
         return joined[units], units.astype(np.int64)
 
 
+def find_student_quantile(degrees: int, level: float) -> float:
+    """Standard errors to either side that an interval of some level reaches to, by Student's distribution."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, (1 + level) / 2))
+
+
 def join_lone_strata(of_units: IntArray) -> tuple[IntArray, int]:
     """Put strata of a single unit together, and a lone one with the stratum before it, or after it if it is the first.
 
@@ -331,6 +342,9 @@ def join_lone_strata(of_units: IntArray) -> tuple[IntArray, int]:
 def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> float:
     """Sum of the variances of shares, by the linearised totals of units within strata.
 
+    They are larger by the square of Student's quantile over the normal one, both of 95 %, so that intervals of as many
+    independent samples allow for the degrees of freedom: Korn and Graubard (1998), Survey Methodology 24(2).
+
     Parameters
     ----------
     by_unit
@@ -345,7 +359,9 @@ def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> 
     n_each = np.bincount(of_units).astype(np.float64)
     means = np.stack([np.bincount(of_units, each) for each in scores.T], axis=1) / n_each[:, None]
     squares = ((scores - means[of_units]) ** 2).sum(axis=1)
-    return float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
+    variance = float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
+    degrees = of_units.size - n_each.size
+    return variance * (find_student_quantile(degrees, 0.95) / NORMAL_QUANTILE) ** 2
 
 
 def _number(name: str, labels: Any) -> IntArray:
