@@ -15,6 +15,7 @@ from pmflib.counting.increments import (
     needs_workers,
     plan_increment,
 )
+from pmflib.counting.replicate_counts import count_replicates, plan_replicates
 from pmflib.counting.stored_pairs import choose_n_runs, count_stored_pairs, plan_counting
 from pmflib.counting.stored_tables import PAIRS, CountsWriter
 from pmflib.display.progress import report_progress
@@ -23,7 +24,7 @@ from pmflib.running.clients import Client, count_threads
 from pmflib.running.memory import ClusterMemory
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.dataset import list_dataset_blocks, read_source
 from pmflib_tasks.stage import (
     build_artefact,
     load_schema,
@@ -67,6 +68,8 @@ def count(
     store, schema = open_store(config), load_schema(config)
     options = {"schema": schema.digest, "folds": config.store.folds}
     options |= name_unit(schema, config.source)
+    replicates = read_source(store, dataset).get("replicates", [])
+    options |= {"replicates": replicates} if replicates else {}
     if base and (known := find_counts(store, dataset, base, options, VERSION)):
         return publish_entry(lambda: known).reference
     increment = plan_increment(store, dataset, base, options, VERSION) if base else None
@@ -77,7 +80,7 @@ def count(
         options=options,
         version=VERSION,
         write=lambda folder, work: _write(
-            config, store, schema, dataset, increment, address, folder, work
+            config, store, schema, dataset, increment, len(replicates), address, folder, work
         ),
     )
     return entry.reference
@@ -89,6 +92,7 @@ def _write(
     schema: Schema,
     dataset: Reference,
     increment: Increment | None,
+    n_replicates: int,
     address: str,
     folder: Path,
     work: Path,
@@ -104,6 +108,8 @@ def _write(
     with workers as (client, memory):
         n_runs = choose_n_runs(n_folds, count_threads(client))
         memory.check(lambda n: plan_counting(schema.n_levels, n, n_runs))
+        if n_replicates:
+            memory.check(lambda n: plan_replicates(schema.n_levels, n_replicates, n))
         report_progress("count", 0, n_folds)
 
         def on_fold(done: int, n_rows: int) -> None:
@@ -116,4 +122,7 @@ def _write(
             writer = CountsWriter(folder / PAIRS, schema, n_folds)
             facts = {"samples": count_stored_pairs(client, blocks, writer, work, on_fold)}
             writer.close()
+        if n_replicates:
+            every = list_dataset_blocks(store, dataset, None)
+            count_replicates(client, every, increment, n_replicates, folder, schema)
     return {**facts, "levels": schema.n_levels, "variables": schema.n_variables}

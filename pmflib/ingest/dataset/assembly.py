@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,7 @@ from pmflib.ingest.dataset.quarantine import (
 )
 from pmflib.ingest.dataset.sample_weights import assign_unit_folds, find_decimals
 from pmflib.ingest.dataset.spill_lists import find_levels
-from pmflib.ingest.dataset.spills import UNITS, WEIGHT, Spill
+from pmflib.ingest.dataset.spills import REPLICATES, UNITS, WEIGHT, Spill
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import SampleWriter
 
@@ -193,7 +194,9 @@ def _assemble(
         folds = (find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)).astype(np.int64)
         if units is not None:
             folds = assign_unit_folds(units, n_folds)
-        samples.append(block, folds, origins, identifiers, np.column_stack(sizes), units)
+        replicates = None if rows.replicates is None else rows.replicates[kept]
+        counts = np.column_stack(sizes)
+        samples.append(block, folds, origins, identifiers, counts, units, replicates)
     return StepSummary(account, written=samples.close())
 
 
@@ -204,7 +207,8 @@ class _Rows:
     ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
     (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's spill and
     its number in the file; ``time_format`` says how times are written; ``weights`` are float64, whole numbers of units,
-    and ``units`` hashes of strata and sampling units, int64 of shape (n_rows, 2); or None.
+    ``units`` hashes of strata and sampling units, int64 of shape (n_rows, 2), and ``replicates`` replicate weights in
+    units, int64 of shape (n_rows, n_replicates); or None.
     """
 
     samples: pa.BinaryArray
@@ -216,6 +220,7 @@ class _Rows:
     time_format: str = ""
     weights: FloatArray | None = None
     units: IntArray | None = None
+    replicates: IntArray | None = None
 
     def name_rows(self, indices: IntArray) -> list[tuple[str, int]]:
         """File of each row, and its number there."""
@@ -271,19 +276,27 @@ def _read_rows(
         np.column_stack([whole[name].to_numpy() for name in UNITS])
         if UNITS[0] in whole.column_names
         else None,
+        _unpack(whole[REPLICATES], np.dtype(np.int64))
+        if REPLICATES in whole.column_names
+        else None,
     )
 
 
 def unpack_codes(column: pa.ChunkedArray, schema: Schema) -> IntArray:
     """Codes of wide rows of a spill: shape (n_rows, n_variables)."""
-    dtype = schema.code_dtype.newbyteorder("<")
-    parts = [np.empty((0, schema.n_variables), dtype)]
+    return _unpack(column, schema.code_dtype)
+
+
+def _unpack(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> IntArray:
+    """Integers of a type that were packed row by row, little-endian: a row of each, as many columns as bytes hold."""
+    n_columns, written = column.type.byte_width // dtype.itemsize, dtype.newbyteorder("<")
+    parts = [np.empty((0, n_columns), written)]
     for chunk in column.chunks:
         # the buffer of a page is padded to whole words
-        stop = (chunk.offset + len(chunk)) * schema.n_variables
-        content = np.frombuffer(chunk.buffers()[1], dtype)[:stop] if len(chunk) else parts[0]
-        parts.append(content.reshape(-1, schema.n_variables)[chunk.offset :])
-    return np.concatenate(parts).astype(schema.code_dtype)
+        stop = (chunk.offset + len(chunk)) * n_columns
+        content = np.frombuffer(chunk.buffers()[1], written)[:stop] if len(chunk) else parts[0]
+        parts.append(content.reshape(-1, n_columns)[chunk.offset :])
+    return np.concatenate(parts).astype(dtype)
 
 
 def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], IntArray]:
