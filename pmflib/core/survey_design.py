@@ -160,9 +160,7 @@ class SurveyDesign:
 
     def find_quantile(self, level: float) -> float:
         """Standard errors to either side that an interval of some level reaches to: Student's quantile."""
-        from scipy.special import stdtrit
-
-        return float(stdtrit(self.degrees, (1 + level) / 2))
+        return find_student_quantile(self.degrees, level)
 
     @cached_property
     def dealt(self) -> IntArray:
@@ -187,7 +185,7 @@ class SurveyDesign:
             for column, factor in zip(self.replicates.T, self.factors.tolist(), strict=True):
                 yield Replicate(column * unit, factor)
             return
-        groups = self._group_units()
+        groups = self._group_units(MOST_REPLICATES)
         of_groups = np.zeros(int(groups.max()) + 1, np.int64)
         of_groups[groups] = self.strata
         n_each = np.bincount(of_groups)
@@ -240,14 +238,18 @@ class SurveyDesign:
         of_units[self.units] = self.strata
         return vary_totals(by_unit.reshape(-1, n_cells), shares, of_units)
 
-    def _group_units(self) -> IntArray:
+    def draw_units(self, most: int) -> IntArray:
+        """Stratum and unit of each row, int64 of shape (n_rows, 2); of more units than some number, groups of these."""
+        return np.stack([self.strata, self._group_units(most)], axis=1)
+
+    def _group_units(self, most: int) -> IntArray:
         """Group of each row for the jackknife: its unit, or several, two a stratum at least."""
-        if self.n_units <= MOST_REPLICATES:
+        if self.n_units <= most:
             return self.units
         of_units = np.zeros(self.n_units, np.int64)
         of_units[self.units] = self.strata
         n_each = np.bincount(of_units)
-        n_groups = np.maximum(n_each * MOST_REPLICATES // self.n_units, 2)
+        n_groups = np.maximum(n_each * most // self.n_units, 2)
         first = np.concatenate([[0], np.cumsum(n_groups)[:-1]])
         starts = np.concatenate([[0], np.cumsum(n_each)[:-1]])
         place = np.empty(self.n_units, np.int64)
@@ -277,6 +279,13 @@ class SurveyDesign:
                 else "a stratum has a single unit, and is taken with the one next to it",
             )
         return joined[units], units.astype(np.int64)
+
+
+def find_student_quantile(degrees: int, level: float) -> float:
+    """Standard errors to either side that an interval of some level reaches to, by Student's distribution."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, (1 + level) / 2))
 
 
 def join_lone_strata(of_units: IntArray) -> tuple[IntArray, int]:
