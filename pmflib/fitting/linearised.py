@@ -107,14 +107,24 @@ def linearise(
     Binder (1983), International Statistical Review 51(3), for errors of what solves equations of weighted sums; Rao,
     Wu and Yue (1992), Survey Methodology 18(2), for one step of Newton from the whole in place of each refit.
     """
-    entries, starts = list_pmfs(model.parameters)
-    if entries.size > MAX_ENTRIES:
+    n_entries = model.rank * (1 + model.schema.n_levels)
+    if n_entries > MAX_ENTRIES:
         raise MemoryPlanError(
-            f"prior and tables have {entries.size} entries, above {MAX_ENTRIES}; lower the rank, merge levels, or "
+            f"prior and tables have {n_entries} entries, above {MAX_ENTRIES}; lower the rank, merge levels, or "
             "fit again to each replicate: method='refit'"
         )
-    parameters = model.prior, model.factors
-    sums = source.map_rows(_sum_group, merge_latent, source.offsets, parameters, read_drawn)
+    # loaded on first use; one thread, for the last bits of a product depend on their number
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        parameters = model.prior, model.factors
+        sums = source.map_rows(_sum_group, merge_latent, source.offsets, parameters, read_drawn)
+        return _solve(model, sums, factors)
+
+
+def _solve(model: JointPMF, sums: LatentSums, factors: FloatArray | None) -> LinearReplicates:
+    """Steps of replicates from sums over the samples."""
+    entries, starts = list_pmfs(model.parameters)
     mass = flatten_states(sums.mass)
     pseudo_counts = find_pseudo_counts(model, model.parameters, mass)
     curvature = LatentCurvature.find(entries, starts, sums, pseudo_counts)

@@ -22,6 +22,8 @@ from pmflib.solvers.numeric.information import (
 
 BATCH_CELLS = 1 << 20
 """Levels of rows, held or not, that are worked on at a time: what a core's cache and the next one hold."""
+STRIP_LEVELS = 96
+"""Levels whose pairs with later ones are added up in one product, so that few pairs are added for nothing."""
 SURE = 1e-7
 """A row whose state is known but for this has no part in what is missing: that is a rounding of single precision, in
 which products of rows are."""
@@ -40,7 +42,8 @@ class LatentSums:
         float64 of shape (rank, 1 + n_levels): samples expected in each state, and with each level in it.
     missing
         float64 of shape (n_state_pairs, 1 + n_levels, 1 + n_levels): sum over samples of the product of the posteriors
-        of two states, by two levels that a sample holds; a first level is held by all. States pair as `combinations`.
+        of two states, by two levels that a sample holds; a first level is held by all. States pair as `combinations`;
+        upper triangles.
     totals
         float64 of shape (n_groups, rank, 1 + n_levels): `mass` by the weights of each replicate, or of each unit alone.
     keys
@@ -160,12 +163,14 @@ def _add_missing(
 ) -> None:
     """Add the products of posteriors of two states by pairs of levels, which single precision is enough for."""
     unsure = np.flatnonzero(posteriors.max(axis=1) < 1 - SURE)
-    roots = np.sqrt(posteriors[unsure])
-    levels = (held[unsure] * np.sqrt(weights[unsure, None])).astype(np.float32)
+    levels, shares = held[unsure].astype(np.float32), posteriors[unsure]
     for number, (first, second) in enumerate(pairs):
-        both = (roots[:, first] * roots[:, second]).astype(np.float32)
-        scaled = levels * both[:, None]
-        missing[number] += scaled.T @ scaled
+        both = shares[:, first] * shares[:, second] * weights[unsure]
+        scaled = levels * both.astype(np.float32)[:, None]
+        # pairs that come later, for the others are the same
+        for start in range(0, held.shape[1], STRIP_LEVELS):
+            stop = start + STRIP_LEVELS
+            missing[number, start:stop, start:] += scaled[:, start:stop].T @ levels[:, start:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,11 +262,11 @@ def _join_missing(sums: LatentSums) -> FloatArray:
     """What is missing by two entries, in the order of `list_pmfs`: the variance of the scores of known states."""
     rank, n = sums.mass.shape
     joined = np.zeros((rank, n, rank, n))
-    for table, (first, second) in zip(sums.missing, combinations(range(rank), 2), strict=True):
+    for half, (first, second) in zip(sums.missing, combinations(range(rank), 2), strict=True):
+        table = np.triu(half) + np.triu(half, 1).T
         joined[first, :, first] += table
         joined[second, :, second] += table
         joined[first, :, second] -= table
         joined[second, :, first] -= table
-    half = flatten_states(joined.reshape(rank, n, rank, n))
-    # the entries of the second index are in order now, and those of the first follow
-    return flatten_states(np.moveaxis(half, -1, 0)).T
+    # the entries of the second index come in order, and those of the first follow
+    return flatten_states(np.moveaxis(flatten_states(joined), -1, 0)).T

@@ -109,7 +109,7 @@ def test_linearise__units_above_the_number_of_parameters_are_combined_without_lo
     np.testing.assert_allclose(units.errors, errors, rtol=1e-6)
 
 
-def test_linearise__the_same_in_blocks_of_a_store(survey, tmp_path):
+def test_linearise__the_same_in_blocks_of_a_store(survey, tmp_path, thread_client):
     codes, design, model = survey
     blocks = write_partition(tmp_path, codes, model.schema, block_rows=100)
     stored = pmf.StoredSamples(blocks, model.schema)
@@ -125,6 +125,9 @@ def test_linearise__the_same_in_blocks_of_a_store(survey, tmp_path):
             linearise(model, source, DrawnRows(drawn), factors) for source in (whole, stored.source)
         )
         np.testing.assert_allclose(first.errors, second.errors, rtol=1e-5)
+        by_workers = stored.with_client(thread_client).source
+        third = linearise(model, by_workers, DrawnRows(drawn), factors)
+        np.testing.assert_array_equal(third.steps, second.steps)
         assert first.degrees == second.degrees
 
 
