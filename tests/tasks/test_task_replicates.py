@@ -214,6 +214,40 @@ def test_ask__answers_of_a_store_are_those_of_a_design_in_memory(pipeline, tmp_p
             assert found[name] == pytest.approx(expected[name], rel=1e-9)
 
 
+@pytest.mark.parametrize("errors", ["auto", "refit", "off"])
+def test_refine__errors_are_those_of_the_design(errors, pipeline, tmp_path, workers):
+    codes, weights, replicates = draw(600, 9)
+    replicates[:, N // 2] = weights
+    sections = {"em": EM["em"] | {"errors": errors, "max_passes": 300, "tol": 1e-12}}
+    folds = {"evaluate": {"validation_folds": 0}}
+    config = pipeline(make_schema(*SIZES), FAY, **(EM | sections | folds))
+    write(tmp_path / "data" / "a.csv", codes, weights, replicates)
+    stages = run_to_model(config, workers)
+    found = summary_of(config, stages["model"])["errors"]
+    if errors == "off":
+        assert found is None
+        return
+    assert "12 replicates" in found["method"]
+    assert found["method"] in found["sentence"]
+    assert not any("Kish" in note for note in found["notes"])
+    # the training folds as they are in memory
+    store, training = store_of(config), config.fold_split.train
+    blocks = list_dataset_blocks(store, stages["dataset"], training)
+    read = [read_block(block) for block in blocks]
+    given = np.concatenate([each.to_codes(make_offsets(config)) for each in read])
+    own = np.concatenate([each.weights for each in read]) / 1e6
+    each = np.concatenate([read_replicates(block) for block in blocks]) / 1e6
+    design = pmf.SurveyDesign(own, replicates=each, method="Fay", fay=0.5, decimals=6)
+    model = pmf.JointPMF.load(store.locate(stages["model"]) / "model")
+    expected = pmf.standard_errors(
+        model, given, design, method={"auto": "linear"}.get(errors, errors)
+    )
+    shares = [row for row in found["rows"] if row[0] == "share"]
+    rtol = 1e-5 if errors == "auto" else 0.02
+    np.testing.assert_allclose([row[5] for row in shares], expected["prior"].errors, rtol=rtol)
+    np.testing.assert_allclose([row[6] for row in shares], expected["prior"].lower, rtol=rtol)
+
+
 def group_by(codes, units):
     """Sums of weights of all pairs of levels for each column: the obvious way."""
     offsets = np.cumsum([0, *SIZES])
