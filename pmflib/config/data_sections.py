@@ -107,11 +107,11 @@ class SourceConfig(Section):
     replicate_method: Literal["BRR", "Fay", "JK1", "JK2", "JKn", "bootstrap"] | None = None
     """With replicates only, and needed: how they were made, as `pmflib.SurveyDesign` knows it."""
     fay: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Of the method "Fay", and needed: the share of its weight that a half that is left out keeps; .5 in PISA."""
+    """With the method "Fay", and needed: the share of its weight that a half that is left out keeps; .5 in PISA."""
     replicate_factors: (
         Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=2)] | None
     ) = None
-    """Of the method "JKn", and needed: the factor of each replicate in a variance."""
+    """With the method "JKn", and needed: the factor of each replicate in a variance."""
     encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
     """CSV only: how texts are written as bytes, under any name that Python knows: "latin-1", "cp1252", "utf-16". A row
     with bytes that are not so is malformed."""
