@@ -101,11 +101,7 @@ def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables
     for start in range(0, len(codes), JOINED_ROWS):
         near = np.ascontiguousarray(codes[start : start + JOINED_ROWS])
         bases = find_bases(near, offsets)
-        firsts, sizes = group_variables(bases, len(near))
-        joined = np.empty((sizes.size, len(near)), np.int16)
-        lowest = np.empty(bases.size, np.int16)
-        every = np.arange(len(near))
-        join_codes(near, every, firsts, bases.astype(np.int16), joined, lowest)
+        every = _number_rows(near, np.arange(len(near)), bases)
         for first in range(0, len(tables), LANES):
             part = changes[start : start + JOINED_ROWS, first : first + LANES]
             rows = np.flatnonzero(part.any(axis=1))
@@ -113,6 +109,19 @@ def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables
                 continue
             lanes = np.zeros((rows.size, LANES), np.int64)
             lanes[:, : part.shape[1]] = part[rows]
-            numbers = joined if rows.size == len(near) else np.ascontiguousarray(joined[:, rows])
+            # groups of fewer numbers where rows are few
+            numbered = every if rows.size == len(near) else _number_rows(near, rows, bases)
+            joined, firsts, sizes = numbered
             own = tables[first : first + LANES]
-            add_lane_groups(numbers, lanes, firsts, sizes, bases, offsets, own)
+            add_lane_groups(joined, lanes, firsts, sizes, bases, offsets, own)
+
+
+def _number_rows(
+    codes: IntArray, rows: IntArray, bases: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Number of each group of variables in some rows, first variable of each group, and numbers of each."""
+    firsts, sizes = group_variables(bases, rows.size)
+    joined = np.empty((sizes.size, rows.size), np.int16)
+    lowest = np.empty(bases.size, np.int16)
+    join_codes(codes, rows, firsts, bases.astype(np.int16), joined, lowest)
+    return joined, firsts, sizes
