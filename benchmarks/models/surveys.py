@@ -1,6 +1,6 @@
 """Planted surveys of strata, sampling units and unequal weights: how often intervals hold, and what weights cost.
 
-    python -m benchmarks.models.surveys coverage [N_SURVEYS]
+    python -m benchmarks.models.surveys coverage [N_SURVEYS] [SEED]
     python -m benchmarks.models.surveys cost
     python -m benchmarks.models.surveys scale [N_PEOPLE]
     python -m benchmarks.models.surveys stepmix
@@ -136,14 +136,14 @@ def draw_survey(
     return codes, pmf.SurveyDesign(weight, stratum=stratum[unit], psu=unit), weight
 
 
-def measure_coverage(n_surveys: int, is_related: bool) -> None:
+def measure_coverage(n_surveys: int, first: int, is_related: bool) -> None:
     """Print how often intervals hold, by what the fit knew of the survey."""
     truth = plant_model(is_related)
     asked = find_answers(truth, is_related)
     sums: dict[str, dict[str, float]] = {"rows alike": {}, "weights": {}, "design": {}}
     what = "weights by class and answer, units of other answers" if is_related else WEIGHTS_BY_CLASS
     for seed in range(n_surveys):
-        codes, design, weight = draw_survey(seed, is_related)
+        codes, design, weight = draw_survey(first + seed, is_related)
         known = {"rows alike": None, "weights": pmf.SurveyDesign(weight), "design": design}
         for kind, each in known.items():
             for name, share in measure(truth, asked, codes, each).items():
@@ -319,5 +319,6 @@ if __name__ == "__main__":
     elif what == "stepmix":
         compare_stepmix()
     else:
+        n_surveys = int(sys.argv[2]) if len(sys.argv) > 2 else 200
         for is_related in (False, True):
-            measure_coverage(int(sys.argv[2]) if len(sys.argv) > 2 else 200, is_related)
+            measure_coverage(n_surveys, int(sys.argv[3]) if len(sys.argv) > 3 else 0, is_related)

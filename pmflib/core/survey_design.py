@@ -16,6 +16,8 @@ from pmflib.core.weights import Weights, read_weights
 
 MOST_REPLICATES = 200
 """Units of the jackknife at most: of more, those of a stratum are put into groups, whose spread shows the same."""
+NORMAL_QUANTILE = 1.959963984540054
+"""Standard errors to either side of an interval of 95 %, by the normal distribution."""
 METHODS = ("BRR", "Fay", "JK1", "JK2", "JKn", "bootstrap")
 """Ways in which replicate weights are made."""
 
@@ -311,6 +313,9 @@ def join_lone_strata(of_units: IntArray) -> tuple[IntArray, int]:
 def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> float:
     """Sum of the variances of shares, by the linearised totals of units within strata.
 
+    They are larger by the square of Student's quantile over the normal one, both of 95 %, so that intervals of as many
+    independent samples allow for the degrees of freedom: Korn and Graubard (1998), Survey Methodology 24(2).
+
     Parameters
     ----------
     by_unit
@@ -325,7 +330,9 @@ def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> 
     n_each = np.bincount(of_units).astype(np.float64)
     means = np.stack([np.bincount(of_units, each) for each in scores.T], axis=1) / n_each[:, None]
     squares = ((scores - means[of_units]) ** 2).sum(axis=1)
-    return float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
+    variance = float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
+    degrees = of_units.size - n_each.size
+    return variance * (find_student_quantile(degrees, 0.95) / NORMAL_QUANTILE) ** 2
 
 
 def vary_replicates(by_replicate: FloatArray, shares: FloatArray, factors: FloatArray) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from pmflib.core.arrays import BoolArray, FloatArray, check_model_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
-from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
 from pmflib.display.summary import decimal
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.em.samples import SamplesInMemory
@@ -44,9 +44,6 @@ from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
 from pmflib.solvers.numeric.information import PMFCovariance, PMFInformation, find_covariance
 from pmflib.store.sample_blocks import BlockGroup
-
-QUANTILE = 1.959963984540054
-"""Standard errors to either side of an interval of 95 %."""
 
 
 def standard_errors(
@@ -186,7 +183,7 @@ def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) 
         ("base", traits.base, solved.base_errors),
         ("slopes", traits.slopes, solved.slope_errors),
     ):
-        ends = values - QUANTILE * errors, values + QUANTILE * errors
+        ends = values - NORMAL_QUANTILE * errors, values + NORMAL_QUANTILE * errors
         is_edge = np.zeros(values.shape, bool)
         arrays[name] = ArrayErrors(values, errors, *ends, ~np.isnan(errors), is_edge)
     notes: tuple[str, ...] = ()
@@ -299,7 +296,7 @@ def _find_intervals(
     # loaded where it is asked for, as a night without anything new asks for no errors
     from scipy.special import expit
 
-    logits, widths = np.log(inner / (1 - inner)), QUANTILE * errors / (inner * (1 - inner))
+    logits, widths = np.log(inner / (1 - inner)), NORMAL_QUANTILE * errors / (inner * (1 - inner))
     lower, upper = expit(logits - widths), expit(logits + widths)
     is_fixed = is_edge | (errors == 0)
     apart = np.where(is_edge, reach, 0.0)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray
+from pmflib.core.survey_design import NORMAL_QUANTILE
 from pmflib.display.summary import Summarised, Summary, SummaryTable, cut, decimal, format_count
-from pmflib.fitting.standard_errors import QUANTILE
 from pmflib.solvers.numeric.wald import WaldTest
 
 
@@ -74,12 +74,12 @@ class ThreeSteps(Summarised):
     @property
     def lower(self) -> FloatArray:
         """Lower ends of intervals of 95 %."""
-        return np.asarray(self.values - QUANTILE * self.errors)
+        return np.asarray(self.values - NORMAL_QUANTILE * self.errors)
 
     @property
     def upper(self) -> FloatArray:
         """Upper ends of intervals of 95 %."""
-        return np.asarray(self.values + QUANTILE * self.errors)
+        return np.asarray(self.values + NORMAL_QUANTILE * self.errors)
 
     def _list_facts(self) -> tuple[tuple[str, str], ...]:
         correct = np.diagonal(self.classification)
@@ -116,12 +116,12 @@ class DistalOutcome(ThreeSteps):
     @property
     def lower(self) -> FloatArray:
         """Lower ends of intervals of 95 %, of shares symmetric in the logit."""
-        return self._find_end(-QUANTILE)
+        return self._find_end(-NORMAL_QUANTILE)
 
     @property
     def upper(self) -> FloatArray:
         """Upper ends of intervals of 95 %, of shares symmetric in the logit."""
-        return self._find_end(QUANTILE)
+        return self._find_end(NORMAL_QUANTILE)
 
     def _find_end(self, quantile: float) -> FloatArray:
         plain = self.values + quantile * self.errors

@@ -27,16 +27,22 @@ def test_find_effective__agrees_with_the_jackknife_of_weighted_shares():
     total = sum(
         each.factor * ((estimate(each.weights, cells) - shares) ** 2).sum() for each in replicates
     )
-    assert n_effective == pytest.approx((shares * (1 - shares)).sum() / total, rel=0.1)
+    # that many rows have as wide an interval by the normal distribution as units have by Student's
+    of_variance = (shares * (1 - shares)).sum() / total
+    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    assert ratio > 1.3
+    assert n_effective == pytest.approx(of_variance / ratio, rel=0.1)
 
 
 def test_find_effective__of_independent_rows_is_their_number():
     cells = np.repeat(np.arange(2), 500)
     design = pmf.SurveyDesign(psu=np.arange(1000))
-    assert design.find_effective(cells, 2)[1] == pytest.approx(999)
+    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    assert design.find_effective(cells, 2)[1] == pytest.approx(999 / ratio)
     # two of a unit are one
     design = pmf.SurveyDesign(psu=np.arange(1000) // 2)
-    assert design.find_effective(cells, 2)[1] == pytest.approx(499)
+    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    assert design.find_effective(cells, 2)[1] == pytest.approx(499 / ratio)
 
 
 def test_find_effective__of_no_rows_and_of_one_cell():

@@ -139,3 +139,13 @@ def test_fit_replicates__refuses_what_has_no_errors_by_design(fitted):
     counts = pmf.count_pairs(codes, result.model.schema)
     with pytest.raises(pmf.PmfError, match="data are counts"):
         result.model.ask("P(v0)", counts, design=design)
+
+
+def test_ask__a_model_makes_nobody_surer_of_people_who_were_drawn_together(fitted):
+    codes, design, result = fitted
+    # a fit that says nothing of how many rows it is worth
+    model = pmf.JointPMF(result.model.prior, result.model.factors, result.model.schema)
+    both = model.ask("P(v0=1)", codes, design=design).table
+    counts = model.ask("P(v0=1)", codes, design=design, source="counts").table
+    widths = [each["high"][0].as_py() - each["low"][0].as_py() for each in (both, counts)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.02)

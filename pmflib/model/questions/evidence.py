@@ -62,6 +62,9 @@ class Evidence:
     n_counted
         Samples that tables of more than two variables were counted in, where these are not all: a part that follows
         from the data alone. None where they are all.
+    measure_effect
+        Independent samples that a table is worth by the design, for each that it would be worth by weights alone; None
+        where no design is known.
     """
 
     schema: Schema
@@ -70,6 +73,7 @@ class Evidence:
     count_samples: CountSamples | None = None
     plan_samples: Callable[[Sequence[TableRequest]], float] | None = None
     n_counted: int | None = None
+    measure_effect: Callable[[TableRequest], float] | None = None
     _known: dict[TableRequest, IntArray | None] = field(default_factory=dict)
 
     @classmethod
@@ -105,7 +109,9 @@ class Evidence:
                     f"data has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"
                 )
             counted = partial(count_designed, codes, schema, design)
-            return cls(schema, round(design.weights.n_effective), None, counted)
+            n_rows = round(design.weights.n_effective)
+            effect = partial(measure_effect, codes, schema, design)
+            return cls(schema, n_rows, None, counted, measure_effect=effect)
 
         def count(requests: Sequence[TableRequest]) -> tuple[Sequence[IntArray], int]:
             return count_codes(codes, schema, requests), len(codes)
@@ -181,16 +187,36 @@ def count_designed(
     """
     found: list[Any] = []
     for request in requests:
-        sizes = [int(schema.cardinalities[position]) for position in request.targets]
-        cells, kept = np.zeros(len(codes), np.int64), np.ones(len(codes), bool)
-        for position, size in zip(request.targets, sizes, strict=True):
-            kept &= codes[:, position] >= 0
-            cells = cells * size + codes[:, position]
-        for position, levels in request.given:
-            kept &= np.isin(codes[:, position], levels)
-        shares, n = design.find_effective(np.where(kept, cells, -1), math.prod(sizes))
+        cells, sizes = find_cells(codes, schema, request)
+        shares, n = design.find_effective(cells, math.prod(sizes))
         found.append((shares * n).reshape(sizes))
     return found, round(design.weights.n_effective)
+
+
+def measure_effect(
+    codes: IntArray, schema: Schema, design: SurveyDesign, request: TableRequest
+) -> float:
+    """Samples that a table is worth by a design, for each that it is worth by the weights of its rows; 1 of none."""
+    cells, sizes = find_cells(codes, schema, request)
+    weights = design.weights.units[cells >= 0].astype(np.float64)
+    if not weights.size:
+        return 1.0
+    n = design.find_effective(cells, math.prod(sizes))[1]
+    return n * float((weights**2).sum()) / float(weights.sum()) ** 2
+
+
+def find_cells(
+    codes: IntArray, schema: Schema, request: TableRequest
+) -> tuple[IntArray, list[int]]:
+    """Cell of the table of a request that each row is in, -1 where in none, and the sizes of the table."""
+    sizes = [int(schema.cardinalities[position]) for position in request.targets]
+    cells, kept = np.zeros(len(codes), np.int64), np.ones(len(codes), bool)
+    for position, size in zip(request.targets, sizes, strict=True):
+        kept &= codes[:, position] >= 0
+        cells = cells * size + codes[:, position]
+    for position, levels in request.given:
+        kept &= np.isin(codes[:, position], levels)
+    return np.where(kept, cells, -1), sizes
 
 
 def count_codes(
