@@ -127,7 +127,7 @@ class SurveyDesign:
                 raise PmfError("replicates are given with stratum or psu; they hold these already")
             self.strata, self.units = np.zeros(n_rows, np.int64), np.arange(n_rows)
             self.replicates = _read_replicates(replicates)
-            self.factors = _find_factors(method, self.replicates.shape[1], fay, factors)
+            self.factors = find_factors(method, self.replicates.shape[1], fay, factors)
 
     def __repr__(self) -> str:
         """Rows, and what is known of how they were drawn."""
@@ -223,11 +223,8 @@ class SurveyDesign:
         if self.replicates is None:
             variance = self._vary_units(rows, own, weights, shares)
         else:
-            variance = 0.0
-            for column, factor in zip(self.replicates.T, self.factors.tolist(), strict=True):
-                found = np.bincount(own, column[rows], n_cells)
-                gap = found / max(float(found.sum()), np.finfo(float).tiny) - shares
-                variance += factor * float(gap @ gap)
+            each = [np.bincount(own, column[rows], n_cells) for column in self.replicates.T]
+            variance = vary_replicates(np.array(each), shares, self.factors)
         if variance <= 0 or spread <= 0:
             return shares, kish
         return shares, min(spread / variance, float(rows.size))
@@ -364,6 +361,24 @@ def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> 
     return variance * (find_student_quantile(degrees, 0.95) / NORMAL_QUANTILE) ** 2
 
 
+def vary_replicates(by_replicate: FloatArray, shares: FloatArray, factors: FloatArray) -> float:
+    """Sum of the variances of shares, by replicates.
+
+    Parameters
+    ----------
+    by_replicate
+        float64 of shape (n_replicates, n_cells): sums of the weights of each replicate; one without any of these
+        samples has no shares.
+    shares
+        float64 of shape (n_cells,), of the whole.
+    factors
+        float64 of shape (n_replicates,): share of each squared departure from the whole.
+    """
+    totals = by_replicate.sum(axis=1, keepdims=True)
+    gaps = by_replicate / np.maximum(totals, np.finfo(float).tiny) - shares
+    return float(factors @ (gaps**2).sum(axis=1))
+
+
 def _number(name: str, labels: Any) -> IntArray:
     """Numbers of labels in their order, int64 of shape (n_rows,)."""
     given = np.asarray(labels)
@@ -394,10 +409,23 @@ def _read_replicates(replicates: Any) -> FloatArray:
     return found
 
 
-def _find_factors(
-    method: str | None, n: int, fay: float | None, factors: object | None
+def find_factors(
+    method: str | None, n: int, fay: float | None = None, factors: object | None = None
 ) -> FloatArray:
-    """Factor of each replicate in a variance."""
+    """Factor of each of n replicates in a variance, float64 of shape (n,).
+
+    Parameters
+    ----------
+    method, fay, factors
+        As of a `SurveyDesign`.
+    n
+        Number of replicates, at least two.
+
+    Raises
+    ------
+    PmfError
+        If these do not go together.
+    """
     if method not in METHODS:
         raise PmfError(f"method is {method!r}; replicates were made by one of {METHODS}")
     if (method == "Fay") != (fay is not None) or (fay is not None and not 0 <= fay < 1):

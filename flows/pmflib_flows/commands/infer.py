@@ -175,6 +175,7 @@ def infer(
     options: dict[str, Any] = {"rank": chosen, "method": method, "dependence": dependence}
     likely = drafted.likely_weight if weight is None else None
     options |= {"target": target, "likely_weight": likely, "quick": quick}
+    options["likely_replicates"] = drafted.likely_replicates
     text = draft_config(related, **options, notes=notes)
     targets[1].write_text(text, "utf-8")
     if as_json:

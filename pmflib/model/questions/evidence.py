@@ -15,19 +15,20 @@ import numpy as np
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError, StoreError
-from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.survey_design import SurveyDesign, find_factors
 from pmflib.core.weights import WeightSums
-from pmflib.counting.conditional_tables import (
+from pmflib.counting.conditional_tables import count_tables
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.replicate_tables import find_replicate_sizes
+from pmflib.counting.stored_conditionals import (
     StoredTableCounts,
-    TableRequest,
-    WeightedTables,
     count_stored_tables,
-    count_tables,
     plan_stored_tables,
 )
-from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
+from pmflib.counting.table_requests import TableRequest
 from pmflib.counting.unit_tables import find_unit_sizes
+from pmflib.counting.weighted_tables import WeightedTables
 from pmflib.model.mixture import Mixture
 from pmflib.running.clients import Client
 from pmflib.schema import Schema
@@ -285,7 +286,7 @@ def open_evidence(
         if stored.schema == schema:
             n_rows = int(stored.n_rows.sum())
             is_weighted = stored.weights is not None and (
-                not stored.weights.are_equal(n_rows) or _has_units(store, dataset)
+                not stored.weights.are_equal(n_rows) or bool(_read_design(store, dataset))
             )
             if stored.weights is not None:
                 n_rows = round(stored.weights.n_effective)
@@ -297,7 +298,7 @@ def open_evidence(
         if n_rows is None:
             n_rows = int(entry.summary["samples"])
             if (weights := add_sums(counted.blocks)) is not None:
-                is_weighted = not weights.are_equal(n_rows) or _has_units(store, dataset)
+                is_weighted = not weights.are_equal(n_rows) or bool(_read_design(store, dataset))
                 n_rows = round(weights.n_effective)
     if n_rows is None:
         return None
@@ -305,13 +306,14 @@ def open_evidence(
     return Evidence(schema, n_rows, is_weighted, read_pairs, counted, plan)
 
 
-def _has_units(store: Store, dataset: Reference | None) -> bool:
-    """Whether samples of a dataset were drawn in units."""
-    from pmflib.store.dataset import read_content
+def _read_design(store: Store, dataset: Reference | None) -> dict[str, Any]:
+    """Options of the source of a dataset whose samples have units or replicate weights; none of others."""
+    from pmflib.store.dataset import read_source
 
     if dataset is None or store.find(dataset.identity) is None:
-        return False
-    return "psu" in read_content(store, dataset)["origin"].get("source", {})
+        return {}
+    source = read_source(store, dataset)
+    return source if {"psu", "replicates"} & set(source) else {}
 
 
 def _read_pairs(stored: StoredTables) -> IntArray:
@@ -411,10 +413,17 @@ class _StoredCounts:
         found = count_stored_tables(
             blocks, self.schema, requests, client=client, budget=self.budget, digest=digest
         )
-        # some of the blocks do not hold all of a unit
+        # some of the blocks do not hold all of a unit, and replicates are of all
         if found.weighted is None or found.n_rows < found.n_rows_of_all:
             return found
-        sizes = find_unit_sizes(blocks, self.schema, requests)
+        source = _read_design(self.store, self.dataset)
+        sizes = None
+        if "replicates" in source:
+            how = source["replicate_method"], len(source["replicates"])
+            factors = find_factors(*how, source.get("fay"), source.get("replicate_factors"))
+            sizes = find_replicate_sizes(blocks, self.schema, requests, factors)
+        elif source:
+            sizes = find_unit_sizes(blocks, self.schema, requests)
         return replace(found, weighted=replace(found.weighted, sizes=sizes))
 
 
