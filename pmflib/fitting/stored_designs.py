@@ -14,7 +14,12 @@ from pmflib.core.blocks import Block
 from pmflib.core.errors import PmfError, StoreError
 from pmflib.core.hashing import mix_hashes
 from pmflib.core.machine import count_processors
-from pmflib.core.survey_design import MOST_REPLICATES, find_factors, join_lone_strata
+from pmflib.core.survey_design import (
+    MOST_REPLICATES,
+    count_degrees,
+    find_factors,
+    join_lone_strata,
+)
 from pmflib.counting.marginals import normalise_singles
 from pmflib.em.block_source import StoredBlocks
 from pmflib.em.joint_pmf_em import EMState
@@ -112,7 +117,7 @@ def find_stored_replicates(
     source = StoredBlocks(samples.blocks, samples.schema.offsets, samples.client)
     if design.factors:
         factors, notes = np.array(design.factors), ()
-        degrees = max(factors.size - int(design.method in ("JK1", "bootstrap")), 1)
+        degrees = count_degrees(design.method, factors.size)
         read: ReadWeights | ReadUnits = ReadWeights(factors.size)
         if method == "linear":
             found = linearise(model, source, read, factors)

@@ -187,7 +187,7 @@ def test_answers_allow_for_replicates(pipeline, tmp_path, workers):
     dataset = ingest.fn(config, workers)
     blocks = list_dataset_blocks(store_of(config), dataset, None)
     factors = np.full(N, 1 / (N * 0.25))
-    found = find_replicate_sizes(blocks, make_schema(*SIZES), REQUESTS, factors)
+    found = find_replicate_sizes(blocks, make_schema(*SIZES), REQUESTS, factors, N)
     # one of the replicates has nobody at the level that the second table is given
     check_sizes(found, codes, weights, replicates)
 
