@@ -141,10 +141,11 @@ def _find_live_run(store: Store, name: str) -> tuple[RunRecord, Reference, RunRe
 
 
 def _name_data(config: PipelineConfig, data: str) -> PipelineConfig:
-    """The pipeline with new files as its source; without any, as it is."""
+    """The pipeline with new files as its source, whose weights are not needed; without any, as it is."""
     if not data:
         return config
-    source = config.source.model_copy(update={"path": data})
+    unread = dict.fromkeys(("weight", "stratum", "psu"))
+    source = config.source.model_copy(update={"path": data, **unread})
     return config.model_copy(update={"source": source})
 
 

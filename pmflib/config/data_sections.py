@@ -92,8 +92,9 @@ class SourceConfig(Section):
     time: str | None = None
     """Long only: column that orders answers to the same question; a number or an ISO 8601 time."""
     weight: str | None = None
-    """Wide only: column with the weight of each sample, a number above 0. Counts, fits, scores and answers are weighted
-    by it, in units of 10 to the power of minus ``weight_decimals`` of the schema, 6 where the schema has none."""
+    """Column with the weight of each sample, a number above 0; of a long log, on every row of a sample the same.
+    Counts, fits, scores and answers are weighted by it, in units of 10 to the power of minus ``weight_decimals`` of the
+    schema, 6 where the schema has none."""
     psu: str | None = None
     """With a weight only: column that names the primary sampling unit of each sample, such as a school. All samples of
     a unit are in one fold, by the hash of its name, and intervals of answers allow for units."""
@@ -214,15 +215,11 @@ class SourceConfig(Section):
         if self.layout == "long":
             if absent := [name for name, column in needed.items() if column is None]:
                 raise ValueError(f"layout = 'long' needs the column names {absent}")
-            if self.weight is not None:
-                raise ValueError(
-                    f"weight = {self.weight!r} is for layout = 'wide', where a row is a sample; the rows of a long log "
-                    "are answers: remove it, or make a wide file"
-                )
-        elif self.weight is not None and self.weight in (self.sample, self.psu, self.stratum):
-            raise ValueError(f"weight is {self.weight!r}, as another column is; give two columns")
         elif given := [n for n in ("variable", "value", "time") if getattr(self, n) is not None]:
             raise ValueError(f"layout = 'wide' has no {given}; remove them or set layout = 'long'")
+        others = (*needed.values(), self.time, self.psu, self.stratum)
+        if self.weight is not None and self.weight in others:
+            raise ValueError(f"weight is {self.weight!r}, as another column is; give two columns")
         return self
 
 
@@ -239,7 +236,8 @@ class SchemaConfig(Section):
     identifier, or (long) a variable that is not in the schema."""
     on_duplicate: Literal["last", "first", "error"] = "last"
     """Several answers of one sample to one variable, or several wide rows of one sample identifier: the last by
-    time and then by position wins, or the first, and the others go to quarantine; or stop."""
+    time and then by position wins, or the first, and the others go to quarantine; or stop. So do rows of a long log
+    that give a sample another weight, stratum or unit."""
 
 
 class StoreConfig(Section):
@@ -282,13 +280,14 @@ REASONS = (
     "bad_weight",
     "no_unit",
     "unknown_level",
+    "conflict",
     "duplicate",
 )
 """Why a row is in quarantine; a row that fails in several ways has the first of these that holds: too few or too
 many fields, or text after a closing quotation mark; bytes that are not UTF-8; no sample identifier; a variable the
 schema lacks; a time that does not read; a weight that is no number above 0, or a replicate weight that is none of at
-least 0; no stratum or sampling unit; a value that is no level; an answer that another one of the same sample
-supersedes."""
+least 0; no stratum or sampling unit; a value that is no level; a weight, stratum or unit that is not that of the
+sample's other rows; an answer that another one of the same sample supersedes."""
 
 Limit: TypeAlias = Annotated[float, Field(ge=0)] | Literal["off"]
 """Limit of a guard; "off" where there is none."""

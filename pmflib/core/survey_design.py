@@ -228,6 +228,32 @@ class SurveyDesign:
             return shares, kish
         return shares, min(spread / variance, float(rows.size))
 
+    def covary_totals(self, influences: FloatArray, rows: IntArray) -> FloatArray:
+        """Covariance of sums over rows, by the totals of units within strata.
+
+        Parameters
+        ----------
+        influences
+            float64 of shape (n_taken, n_sums): what each of some rows adds, with its weight.
+        rows
+            int64 of shape (n_taken,): these rows; units of which none is among them have totals of 0.
+
+        Returns
+        -------
+        float64 of shape (n_sums, n_sums).
+        """
+        totals = np.zeros((self.n_units, influences.shape[1]))
+        np.add.at(totals, self.units[rows], influences)
+        of_units = np.zeros(self.n_units, np.int64)
+        of_units[self.units] = self.strata
+        n_each = np.bincount(of_units).astype(np.float64)
+        means = np.zeros((n_each.size, influences.shape[1]))
+        np.add.at(means, of_units, totals)
+        apart = totals - (means / n_each[:, None])[of_units]
+        scale = (n_each / (n_each - 1))[of_units]
+        found: FloatArray = (apart * scale[:, None]).T @ apart
+        return found
+
     def _vary_units(
         self, rows: IntArray, own: IntArray, weights: FloatArray, shares: FloatArray
     ) -> float:

@@ -193,13 +193,6 @@ def fit_em(
                 f"{name} and validation are given; leave validation out: a fold of the samples is held out"
             )
         training = weigh_samples(training, weight, design, variables)
-    if isinstance(training, StoredSamples) and training.is_weighted:
-        if dependence in ("auto", "tree") or isinstance(model, TreePMF):
-            raise PmfError(
-                "forests are not fitted to stored samples with weights; leave dependence out, or give the samples in "
-                "memory"
-            )
-        dependence = "none"
     position = None if target is None else variables.position(target)
     passes = Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass)
 

@@ -459,13 +459,6 @@ N_BLOCKS = 16
 """Blocks that samples are taken from, spread over the dataset: sources are often sorted."""
 
 
-def take_samples(
-    blocks: Sequence[BlockReference], schema: Schema, n_samples: int, n_blocks: int = N_BLOCKS
-) -> IntArray:
-    """Codes of what `take_block` gives: shape (at most n_samples, n_variables), -1 missing."""
-    return take_block(blocks, schema, n_samples, n_blocks).codes
-
-
 def take_block(
     blocks: Sequence[BlockReference], schema: Schema, n_samples: int, n_blocks: int = N_BLOCKS
 ) -> DenseBlock:

@@ -32,6 +32,9 @@ BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
 COLUMN_ROWS = 1 << 18
 """Entries of a chunk of the columns beside the codes."""
+SAMPLE_COUNTS = ("rows", "duplicates", "observed", "conflicts")
+"""What is known of each sample besides its codes: encoded source rows, how many of these repeat others, observed cells,
+and rows that give the sample another weight or unit; the last is not stored where there are none."""
 MAX_BLOCK_ROWS = 65_536
 """Rows of a block, at most."""
 REPLICATES = "replicates"
@@ -211,7 +214,7 @@ class SampleWriter:
             Identifiers, object array of bytes of shape (n_rows,), or None where the source has none.
         sample_counts
             int32 of shape (n_rows, 2): encoded rows of the sources that each sample was made of, and how many of these
-            are duplicates; None is one row each.
+            are duplicates; of shape (n_rows, 3) where some are conflicts, with their number. None is one row each.
         units
             int64 of shape (n_rows, 2): hashes of the stratum and of the sampling unit of each sample; None of all calls
             where they are not known.
@@ -278,8 +281,8 @@ class SampleWriter:
         if n := replicates.shape[1]:
             dims, chunk_rows = ("sample", "replicate"), choose_replicate_rows(n)
             self._extend(REPLICATES, replicates, dims, chunk_rows=chunk_rows)
-        whole = np.column_stack([sample_counts, observed]).astype(np.int32)
-        self._extend("tally", whole, ("sample", "rows duplicates observed"))
+        whole = np.insert(sample_counts, 2, observed, axis=1).astype(np.int32)
+        self._extend("tally", whole, ("sample", " ".join(SAMPLE_COUNTS[: whole.shape[1]])))
         lengths = np.fromiter(map(len, identifiers), np.int32, len(identifiers))
         self._extend("sample_length", lengths, ("sample",))
         self._extend("sample_bytes", np.frombuffer(b"".join(identifiers), np.uint8), ("byte",))
@@ -549,14 +552,15 @@ def read_units(path: Path) -> IntArray:
 
 
 def read_sample_counts(path: Path) -> IntArray:
-    """Encoded source rows, duplicates among them, and observed cells of each sample of a partition.
+    """What each sample of a partition was made of.
 
     Returns
     -------
-    int32 of shape (n_rows, 3), in the order of the partition's rows.
+    int32 of shape (n_rows, 4), in the order of the partition's rows: see `SAMPLE_COUNTS`.
     """
-    sample_counts: IntArray = read_arrays(path, ["tally"])[0]["tally"]
-    return sample_counts
+    stored: IntArray = read_arrays(path, ["tally"])[0]["tally"]
+    missing = len(SAMPLE_COUNTS) - stored.shape[1]
+    return np.pad(stored, ((0, 0), (0, missing))) if missing else stored
 
 
 def read_identifier_texts(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:

@@ -131,3 +131,44 @@ def test_survey_design__many_units_are_left_out_in_groups_of_their_stratum():
 def test_survey_design__refuses_what_does_not_go_together(options, said):
     with pytest.raises(pmf.PmfError, match=said):
         pmf.SurveyDesign(**options)
+
+
+def test_survey_design__of_one_unit_and_of_one_stratum():
+    weight, _, psu, cells = draw(n_strata=1)
+    with pytest.raises(pmf.PmfError, match="all rows are one sampling unit"):
+        pmf.SurveyDesign(weight, psu=np.zeros(weight.size, int))
+    named = pmf.SurveyDesign(weight, stratum=np.full(weight.size, "all"), psu=psu)
+    alone = pmf.SurveyDesign(weight, psu=psu)
+    assert named.notes == ()
+    assert named.find_effective(cells, 3)[1] == alone.find_effective(cells, 3)[1]
+    assert (named.dealt == alone.dealt).all()
+
+
+def test_survey_design__a_weight_of_a_thousand_million_is_one_person():
+    weight, stratum, psu, cells = draw()
+    weight[7] = 1e9
+    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    shares, n_effective = design.find_effective(cells, 3)
+    assert shares[cells[7]] == pytest.approx(1, abs=1e-6)
+    assert design.weights.n_effective == pytest.approx(1, abs=1e-6)
+    assert 0 < n_effective <= weight.size
+    assert all(np.isfinite(each.weights).all() for each in design.iterate_replicates())
+
+
+def test_covary_totals__agrees_with_the_jackknife_of_a_sum():
+    weight, stratum, psu, _ = draw(n_each=4)
+    values = np.random.default_rng(1).normal(size=(weight.size, 2))
+    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    influences = design.weights.units[:, None] * values
+    found = design.covary_totals(influences, np.arange(weight.size))
+    whole = influences.sum(axis=0)
+    expected = np.zeros((2, 2))
+    for each in design.iterate_replicates():
+        gap = (each.weights[:, None] * values).sum(axis=0) - whole
+        expected += each.factor * np.outer(gap, gap)
+    np.testing.assert_allclose(found, expected)
+    # rows that are left out add nothing, and their units count
+    some = np.flatnonzero(psu > 0)
+    zeroed = np.where((psu > 0)[:, None], influences, 0.0)
+    again = design.covary_totals(influences[some], some)
+    np.testing.assert_allclose(again, design.covary_totals(zeroed, np.arange(weight.size)))

@@ -1,4 +1,4 @@
-"""How wide rows were drawn: weights and their replicates, kept as whole numbers of a stated unit; strata and units."""
+"""How samples were drawn: weights and replicates, kept as whole numbers of a stated unit; strata and sampling units."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ def find_decimals(schema: Schema, config: SourceConfig) -> int | None:
     Raises
     ------
     SchemaError
-        If a column of weights or replicate weights is a variable of the schema as well.
+        If a column of the weights, or of replicates, of wide files is a variable of the schema as well.
     """
     if config.weight is None:
         return None
     for option, columns in (("weight", (config.weight,)), ("replicates", config.replicate_columns)):
-        if taken := [name for name in columns if name in schema]:
+        taken = [name for name in columns if name in schema]
+        if taken and config.layout == "wide":
             raise SchemaError(
                 f"source.{option} is {abridge_names(taken)}, which is a variable of the schema as well; a weight says "
                 f"how a sample was drawn, and is no answer: take it out of the schema, or remove source.{option}"

@@ -52,6 +52,8 @@ class Evidence:
         Variables.
     n_rows
         Samples.
+    are_effective
+        Whether numbers of samples are of effective ones, by weights or a design.
     read_pairs
         Gives int64 of shape (n_levels, n_levels): co-occurrence counts, of which one triangle may be filled. None where
         there are none, or where reading them would take longer than counting anew.
@@ -69,6 +71,7 @@ class Evidence:
 
     schema: Schema
     n_rows: int
+    are_effective: bool = False
     read_pairs: Callable[[], IntArray] | None = None
     count_samples: CountSamples | None = None
     plan_samples: Callable[[Sequence[TableRequest]], float] | None = None
@@ -100,8 +103,10 @@ class Evidence:
                 raise SchemaError(
                     "model and counts are of different schemas; take both from one run"
                 )
-            counts = data.to_samples()
-            return cls(schema, int(counts.n_rows.sum()), lambda: counts.tables.sum(axis=0))
+            counts, sums = data.to_samples(), data.weights
+            is_weighted = sums is not None and not sums.are_equal(int(data.n_rows.sum()))
+            n_rows = int(counts.n_rows.sum())
+            return cls(schema, n_rows, is_weighted, lambda: counts.tables.sum(axis=0))
         codes = schema.encode(data)
         if design is not None:
             if design.n_rows != len(codes):
@@ -111,12 +116,13 @@ class Evidence:
             counted = partial(count_designed, codes, schema, design)
             n_rows = round(design.weights.n_effective)
             effect = partial(measure_effect, codes, schema, design)
-            return cls(schema, n_rows, None, counted, measure_effect=effect)
+            is_effective = not design.is_simple
+            return cls(schema, n_rows, is_effective, None, counted, measure_effect=effect)
 
         def count(requests: Sequence[TableRequest]) -> tuple[Sequence[IntArray], int]:
             return count_codes(codes, schema, requests), len(codes)
 
-        return cls(schema, len(codes), None, count)
+        return cls(schema, len(codes), False, None, count)
 
     def count(self, requests: Iterable[TableRequest]) -> None:
         """Count tables that are not known yet: in one pass over the samples, or of two variables at most by pairs."""
@@ -274,7 +280,7 @@ def open_evidence(
     if made is None:
         return None
     counts, dataset = made.stages.get("counts"), made.stages.get("dataset")
-    n_rows, read_pairs = None, None
+    n_rows, read_pairs, is_weighted = None, None, False
     counted: _StoredCounts | None = None
     if counts is not None and holds(store.root / counts.path / PAIRS):
         stored = StoredTables(store.locate(counts) / PAIRS)
@@ -292,14 +298,16 @@ def open_evidence(
         counted = _StoredCounts(store, dataset, schema, client, budget)
         if n_rows is None:
             n_rows = int(entry.summary["samples"])
-            weights = add_sums(counted.blocks)
-            n_rows = n_rows if weights is None else round(weights.n_effective)
+            if (weights := add_sums(counted.blocks)) is not None:
+                is_weighted = not weights.are_equal(n_rows) or bool(_read_design(store, dataset))
+                n_rows = round(weights.n_effective)
     if n_rows is None:
         return None
     if counted is None:
-        return Evidence(schema, n_rows, read_pairs)
+        return Evidence(schema, n_rows, is_weighted, read_pairs)
     effect = counted.measure_effect if _read_design(store, dataset) else None
-    return Evidence(schema, n_rows, read_pairs, counted, counted.plan, measure_effect=effect)
+    known = read_pairs, counted, counted.plan
+    return Evidence(schema, n_rows, is_weighted, *known, measure_effect=effect)
 
 
 def _read_design(store: Store, dataset: Reference | None) -> dict[str, Any]:

@@ -28,7 +28,6 @@ from pmflib.ingest.dataset.accounts import (
     carry_account,
     combine_accounts,
 )
-from pmflib.ingest.dataset.assembly import unpack_codes
 from pmflib.ingest.dataset.build_steps import ERASURES
 from pmflib.ingest.dataset.building import count_outside
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
@@ -40,6 +39,7 @@ from pmflib.ingest.dataset.quarantine import (
     read_part,
 )
 from pmflib.ingest.dataset.spill_lists import list_spills
+from pmflib.ingest.dataset.spilled_rows import unpack_codes
 from pmflib.ingest.dataset.spills import Spill, SpillWriter
 from pmflib.operations.erasure.holdings import (
     Holdings,
@@ -66,6 +66,7 @@ from pmflib.store.dataset import (
 )
 from pmflib.store.file_digests import check_file
 from pmflib.store.sample_blocks import (
+    SAMPLE_COUNTS,
     BlockReference,
     SampleWriter,
     add_sums,
@@ -152,7 +153,9 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
     rows: IntArray = read_arrays(path, ["row"])[0]["row"]
     schema = Schema.from_json(read_arrays(path, [])[1]["schema"])
     counts, samples = read_sample_counts(path), _read_samples(path)
-    sizes, observed = counts[gone, :2].sum(axis=0, dtype=np.int64), int(counts[kept, 2].sum())
+    sizes, observed = counts[gone].sum(axis=0, dtype=np.int64), int(counts[kept, 2].sum())
+    # rows, duplicates and, where there are any, conflicts
+    made_of = [0, 1, 3] if counts[:, 3].any() else [0, 1]
     sparse = observed < SPARSE_BELOW * int(kept.sum()) * schema.n_variables
     references = list_blocks(path)
     sums = add_sums(references)
@@ -169,11 +172,11 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
                 folds,
                 rows[rows_here],
                 samples[rows_here],
-                counts[rows_here, :2],
+                counts[np.ix_(rows_here, made_of)],
                 *(None if each is None else each[here] for each in drawn),
             )
     hashes = np.load(old / QUARANTINE_HASHES, allow_pickle=False)
-    # the rejected rows of a partition are duplicates: each is of a sample that it holds
+    # the rejected rows of a partition are duplicates or conflicts: each is of a sample that it holds
     mine = np.isin(hashes, hash_identifiers(pa.array(names, pa.binary())))
     mine[mine] = find_rejected(old, *read_reading(entry), erased)[mine]
     reasons = _rewrite_rejected(old, folder, mine)
@@ -181,7 +184,7 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
     known = Account.from_json(entry.summary)
     account = Account(
         known.rows_in - int(sizes[0]),
-        known.rows_encoded - int(sizes[0] - sizes[1]),
+        known.rows_encoded - int(sizes[0] - sizes[1] - sizes[3]),
         reasons=known.reasons - reasons,
     )
     return StepSummary(account, written=writer.close())
@@ -290,7 +293,7 @@ class Rewriter:
         listed = list_spills(store, steps)
         # partitions of the dataset that are written again were made of the new spills
         self.parts[entry.inputs["spills"].identity] = listed
-        lost = np.zeros(4, np.int64)
+        lost = np.zeros(5, np.int64)
         new_layers = []
         for layer in layers:
             if layer.partition.identity in self.found.erased_rows:
@@ -298,7 +301,7 @@ class Rewriter:
                 lost += self._measure_lost(layer)
             else:
                 new_layers.append(layer)
-        names = ("rows", "duplicates", "observed", "samples")
+        names = (*SAMPLE_COUNTS, "samples")
         old = DatasetAccount.from_json(content["account"])
         carried = carry_account(old, dict(zip(names, lost.tolist(), strict=True)))
         summaries = [StepSummary.from_json(spill.summary) for spill in spills]
@@ -428,7 +431,7 @@ class Rewriter:
         return opened.supersede(rows) if rows.size else opened
 
     def _measure_lost(self, layer: Layer) -> np.ndarray[Any, Any]:
-        """Sums over the erased samples of a layer: rows, duplicates, observed cells, samples."""
+        """Sums over the erased samples of a layer: `SAMPLE_COUNTS`, and samples."""
         gone, _ = find_erased_rows(find_local_path(layer.path), self.erased)
         gone[layer.superseded] = False
         lost = read_sample_counts(find_local_path(layer.path))[gone].sum(axis=0, dtype=np.int64)

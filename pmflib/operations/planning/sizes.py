@@ -96,9 +96,9 @@ class LogSize:
     @property
     def row_bytes(self) -> float:
         """Bytes of a sample in memory."""
-        if self.is_sparse:
-            return 4 * self.variables * self.observed + 8
         weight = 8 if self.design_columns else 0
+        if self.is_sparse:
+            return 4 * self.variables * self.observed + 8 + weight
         return float(self.variables * self.code_bytes + weight)
 
     def scale_to(self, rows: int) -> LogSize:
