@@ -109,6 +109,20 @@ def test_linearise__units_above_the_number_of_parameters_are_combined_without_lo
     np.testing.assert_allclose(units.errors, errors, rtol=1e-6)
 
 
+def test_fit_replicates__more_units_than_fit_are_put_into_groups(survey, monkeypatch):
+    codes, design, model = survey
+    each = pmf.SurveyDesign(design.weights.units)
+    whole = pmf.standard_errors(model, codes, each)
+    n_entries = list_pmfs(model.parameters)[0].size
+    monkeypatch.setattr("pmflib.fitting.replicates.MOST_TOTALS", 300 * n_entries)
+    grouped = pmf.standard_errors(model, codes, each)
+    assert "1,800 units are put into groups, which are taken as units" in grouped.notes
+    assert grouped.method.startswith("300 units")
+    ratio = grouped["factors"].errors / whole["factors"].errors
+    np.testing.assert_allclose(ratio, 1.0, atol=0.2)
+    assert ratio.mean() == pytest.approx(1.0, abs=0.03)
+
+
 def test_linearise__the_same_in_blocks_of_a_store(survey, tmp_path, thread_client):
     codes, design, model = survey
     blocks = write_partition(tmp_path, codes, model.schema, block_rows=100)
