@@ -246,8 +246,8 @@ def describe_linear(
     """
     if not found.is_maximum:
         notes += (
-            "the model is no maximum of the likelihood: errors are of the directions in which that falls; refine it by "
-            "fit_em, or take method='refit'",
+            "the model is no maximum of the likelihood: errors are of the directions in which that falls; fit "
+            "from other starts",
         )
     if n_edges := int(found.is_edge.sum()):
         notes += (

@@ -173,6 +173,30 @@ def test_fit_replicates__what_is_at_an_edge_stays_and_what_is_open_has_no_error(
     assert (pairs > 0.002).all()
 
 
+def test_standard_errors__of_one_state_are_those_of_weighted_shares(survey):
+    codes, design, _ = survey
+    codes = np.abs(codes)
+    schema = pmf.Schema.from_cardinalities(SIZES)
+    model = pmf.fit_em(codes, rank=1, schema=schema, design=design, pseudo_count=0.0).model
+    found = pmf.standard_errors(model, codes, design)
+    weights, held = design.weights.units.astype(float), (codes[:, 0] == 1).astype(float)
+    share = weights @ held / weights.sum()
+    totals = np.bincount(design.units, weights * (held - share)) / weights.sum()
+    groups = totals.reshape(4, 15)
+    variance = 15 / 14 * ((groups - groups.mean(axis=1, keepdims=True)) ** 2).sum()
+    assert found["factors"].errors[1, 0] == pytest.approx(np.sqrt(variance), rel=1e-6)
+    assert found["prior"].errors.tolist() == [0.0]
+
+
+def test_standard_errors__where_all_answer_alike_nothing_moves(survey):
+    codes, design, model = survey
+    alike = np.zeros_like(codes)
+    one = pmf.fit_em(alike, rank=1, schema=model.schema, design=design, pseudo_count=0.0).model
+    found = pmf.standard_errors(one, alike, design)
+    assert not found["factors"].errors.any()
+    assert any(f"{sum(SIZES)} probabilities are at 0 or 1" in note for note in found.notes)
+
+
 def test_fit_replicates__a_model_that_is_not_at_the_maximum_is_taken_there(survey):
     codes, design, model = survey
     start = plant_start(model.schema)
