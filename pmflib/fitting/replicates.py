@@ -282,8 +282,8 @@ def _refit(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates
     notes = design.notes
     if n_stopped:
         notes += (f"{n_stopped} refits were stopped before they had converged",)
-    found = np.array(factors), design.degrees, design.method, notes
-    return describe_refits(model, refits.make(start), models, *found)
+    how = np.array(factors), design.degrees, design.method, notes
+    return describe_refits(model, refits.make(start), models, *how)
 
 
 def describe_refits(
