@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -54,8 +55,8 @@ def main() -> None:
         ("by strata", gaps, own),
     ):
         column = np.ascontiguousarray(changes[:, 0])
-        at_once = measure(lambda c=codes, d=changes: add_replicates(c, d, offsets, tables))
-        one = measure(lambda c=codes, d=column: add_joined(c, rows, d, offsets, tables[0]))
+        at_once = measure(partial(add_replicates, codes, changes, offsets, tables))
+        one = measure(partial(add_joined, codes, rows, column, offsets, tables[0]))
         each = one * N_REPLICATES
         print(f"{name} | {at_once:.2f} | {each:.2f} | {each / at_once:.1f}")
 

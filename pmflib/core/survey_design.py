@@ -157,8 +157,7 @@ class SurveyDesign:
         """Degrees of freedom of a variance: units less strata; replicates, less 1 where all are of one stratum."""
         if self.replicates is None:
             return self.n_units - self.n_strata
-        n_replicates = int(self.replicates.shape[1])
-        return max(n_replicates - int(self.method in ("JK1", "bootstrap")), 1)
+        return count_degrees(self.method, int(self.replicates.shape[1]))
 
     def find_quantile(self, level: float) -> float:
         """Standard errors to either side that an interval of some level reaches to: Student's quantile."""
@@ -224,7 +223,7 @@ class SurveyDesign:
             variance = self._vary_units(rows, own, weights, shares)
         else:
             each = [np.bincount(own, column[rows], n_cells) for column in self.replicates.T]
-            variance = vary_replicates(np.array(each), shares, self.factors)
+            variance = vary_replicates(np.array(each), shares, self.factors, self.degrees)
         if variance <= 0 or spread <= 0:
             return shares, kish
         return shares, min(spread / variance, float(rows.size))
@@ -357,12 +356,23 @@ def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> 
     means = np.stack([np.bincount(of_units, each) for each in scores.T], axis=1) / n_each[:, None]
     squares = ((scores - means[of_units]) ** 2).sum(axis=1)
     variance = float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
-    degrees = of_units.size - n_each.size
-    return variance * (find_student_quantile(degrees, 0.95) / NORMAL_QUANTILE) ** 2
+    return variance * _widen(of_units.size - n_each.size)
 
 
-def vary_replicates(by_replicate: FloatArray, shares: FloatArray, factors: FloatArray) -> float:
-    """Sum of the variances of shares, by replicates.
+def _widen(degrees: int) -> float:
+    """Square of Student's quantile over the normal one, both of 95 %."""
+    return (find_student_quantile(degrees, 0.95) / NORMAL_QUANTILE) ** 2
+
+
+def count_degrees(method: str, n: int) -> int:
+    """Degrees of freedom of variances by n replicates: all of them, less 1 where they are of one stratum."""
+    return max(n - int(method in ("JK1", "bootstrap")), 1)
+
+
+def vary_replicates(
+    by_replicate: FloatArray, shares: FloatArray, factors: FloatArray, degrees: int
+) -> float:
+    """Sum of the variances of shares, by replicates, larger for the degrees of freedom as by `vary_totals`.
 
     Parameters
     ----------
@@ -373,10 +383,12 @@ def vary_replicates(by_replicate: FloatArray, shares: FloatArray, factors: Float
         float64 of shape (n_cells,), of the whole.
     factors
         float64 of shape (n_replicates,): share of each squared departure from the whole.
+    degrees
+        Degrees of freedom.
     """
     totals = by_replicate.sum(axis=1, keepdims=True)
     gaps = by_replicate / np.maximum(totals, np.finfo(float).tiny) - shares
-    return float(factors @ (gaps**2).sum(axis=1))
+    return float(factors @ (gaps**2).sum(axis=1)) * _widen(degrees)
 
 
 def _number(name: str, labels: Any) -> IntArray:

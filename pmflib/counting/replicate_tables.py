@@ -29,6 +29,7 @@ def find_replicate_sizes(
     schema: Schema,
     requests: Sequence[TableRequest],
     factors: FloatArray,
+    degrees: int,
 ) -> list[float]:
     """Find how many independent samples tables are worth, in threads of this process.
 
@@ -40,6 +41,8 @@ def find_replicate_sizes(
         As for `pmflib.counting.conditional_tables.count_tables`.
     factors
         float64 of shape (n_replicates,): share of the squared departure of each replicate in a variance.
+    degrees
+        Degrees of freedom of variances.
 
     Returns
     -------
@@ -60,10 +63,10 @@ def find_replicate_sizes(
         return [np.inf] * len(requests)
     sums = merge_tables(parts)
     tables = (plan.tables[request] for request in requests)
-    return [_find_size(sums[:, table.start : table.stop], factors) for table in tables]
+    return [_find_size(sums[:, table.start : table.stop], factors, degrees) for table in tables]
 
 
-def _find_size(sums: IntArray, factors: FloatArray) -> float:
+def _find_size(sums: IntArray, factors: FloatArray, degrees: int) -> float:
     """Effective samples of a table, of whose sums of weights the first are those of the whole."""
     whole, *each = sums.astype(np.float64)
     total = float(whole.sum())
@@ -71,7 +74,7 @@ def _find_size(sums: IntArray, factors: FloatArray) -> float:
         return np.inf
     shares = whole / total
     spread = float((shares * (1 - shares)).sum())
-    variance = vary_replicates(np.array(each), shares, factors)
+    variance = vary_replicates(np.array(each), shares, factors, degrees)
     return spread / variance if spread > 0 < variance else np.inf
 
 

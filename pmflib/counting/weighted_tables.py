@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import Block
 from pmflib.core.weights import WeightSums
 from pmflib.counting.table_requests import TablePlan
@@ -33,8 +33,8 @@ class WeightedTables:
     totals
         What the weights of all samples counted add up to.
     sizes
-        Independent samples that each table is worth by its sampling units, infinite where their totals do not vary;
-        None where units are not known.
+        Independent samples that each table is worth by its sampling units or replicates, infinite where their totals do
+        not vary; None where these are not known.
     """
 
     sums: list[IntArray]
@@ -57,21 +57,33 @@ class WeightedTables:
         """
         if self.sizes is None and self.totals.are_equal(n_rows):
             return list(tables), n_rows
-        sizes = [None] * len(self.sums) if self.sizes is None else self.sizes
+        worth = self._find_worth(tables)
         found = [
-            _find_effective(*each, self.shift)
-            for each in zip(tables, self.sums, self.squares, sizes, strict=True)
+            each * (n / max(int(each.sum()), 1)) for each, n in zip(self.sums, worth, strict=True)
         ]
         return found, round(self.totals.n_effective)
 
+    def find_effects(self, tables: Sequence[IntArray]) -> list[float]:
+        """Samples that each table is worth, for each that its rows are worth by weights alone (Kish); 1 of no rows."""
+        found = []
+        for sums, squares, n in zip(self.sums, self.squares, self._find_worth(tables), strict=True):
+            squared = math.ldexp(float(squares.sum()), -self.shift)
+            found.append(n * squared / float(sums.sum()) ** 2 if n else 1.0)
+        return found
 
-def _find_effective(
+    def _find_worth(self, tables: Sequence[IntArray]) -> list[float]:
+        sizes = [None] * len(self.sums) if self.sizes is None else self.sizes
+        each = zip(tables, self.sums, self.squares, sizes, strict=True)
+        return [_find_worth(*one, self.shift) for one in each]
+
+
+def _find_worth(
     rows: IntArray, sums: IntArray, squares: IntArray, size: float | None, shift: int
-) -> FloatArray:
-    """Shares of weights times the number of samples that they are worth: see `WeightedTables.to_samples`."""
+) -> float:
+    """Number of samples that a table is worth: see `WeightedTables.to_samples`."""
     total = float(sums.sum())
     if not total:
-        return np.zeros(sums.shape)
+        return 0.0
     shares, squared = sums / total, np.ldexp(squares.astype(np.float64), -shift)
     spread = float((shares * (1 - shares)).sum())
     variance = float((squared * (1 - 2 * shares) + shares**2 * squared.sum()).sum()) / total**2
@@ -79,7 +91,7 @@ def _find_effective(
     n = spread / variance if spread > 0 < variance else total**2 / float(squared.sum())
     if size is not None and math.isfinite(size):
         n = size
-    return np.asarray(shares * min(n, float(rows.sum())))
+    return min(n, float(rows.sum()))
 
 
 def add_weighted(block: Block, plan: TablePlan, shift: int, total: IntArray) -> None:

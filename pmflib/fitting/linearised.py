@@ -221,7 +221,7 @@ def _find_changes(
 def _combine(moved: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Fewer steps, each of a factor of 1, with the same sums of squares in all directions."""
     values, vectors = np.linalg.eigh((moved * shares[:, None]).T @ moved)
-    kept = values > values.max() * np.finfo(np.float64).eps
+    kept = values > values.max(initial=0.0) * np.finfo(np.float64).eps
     return np.sqrt(values[kept])[:, None] * vectors[:, kept].T, np.ones(int(kept.sum()))
 
 

@@ -14,7 +14,7 @@ from pmflib.core.blocks import Block, DenseBlock, split_block
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import SurveyDesign, find_student_quantile
 from pmflib.counting.marginals import estimate_block_singles
-from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory
 from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.em.samples import SamplesInMemory
 from pmflib.fitting.linearised import LinearReplicates, linearise, move_model, read_entries
@@ -32,10 +32,11 @@ TOL = 1e-9
 GAIN = 1e-5
 """The same in nats, of all samples together: a replicate of a hundred moves a parameter by a tenth of its standard
 error, which is worth .005 nats. Of 40,000 people errors of shares were a tenth too small with `TOL` alone."""
-MOST_TOTALS = 1 << 25
-"""Numbers in the totals of units at most: of more units, those of a stratum are put into groups."""
+MOST_TOTALS = 1 << 22
+"""Numbers in the totals of units of a block at most: of more units, those of a stratum are put into groups. Of a model
+of 1,284 entries these are 3,000, whose errors vary by a per cent."""
 BLOCK_ROWS = 1 << 16
-"""Rows whose replicate weights are read at a time."""
+"""Rows whose replicate weights are read at a time, where these blocks are not too many."""
 
 Method = Literal["auto", "linear", "refit"]
 """How replicates are found."""
@@ -198,18 +199,20 @@ class DrawnRows:
     def __call__(self, item: Block | BlockReference, first: int) -> FloatArray | IntArray:
         """Part of them, of the rows of a block."""
         mine = self.drawn[first : first + item.n_rows]
-        return mine if mine.dtype.kind == "i" else mine.T.astype(np.float64) * self.scale
+        return mine if mine.dtype.kind == "i" else np.asarray(mine.T * self.scale, np.float64)
 
 
 def _linearise(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates:
     """Replicates to first order, of the model at the maximum."""
     block = refits.block
-    source = BlocksInMemory(
-        split_block(block, max(1, -(-block.n_rows // BLOCK_ROWS))), model.schema.offsets
-    )
+    n_blocks = min(MAX_BLOCKS, -(-block.n_rows // BLOCK_ROWS))
+    source = BlocksInMemory(split_block(block, max(1, n_blocks)), model.schema.offsets)
+    notes = design.notes
     if design.replicates is None:
-        n_entries = model.rank * (1 + model.schema.n_levels)
-        factors, drawn = None, DrawnRows(design.draw_units(MOST_TOTALS // n_entries))
+        most = MOST_TOTALS // (model.rank * (1 + model.schema.n_levels))
+        factors, drawn = None, DrawnRows(design.draw_units(most))
+        if design.n_units > most:
+            notes += (f"{design.n_units:,} units are put into groups, which are taken as units",)
     else:
         unit = 10.0**design.weights.decimals * refits.scale
         factors, drawn = design.factors, DrawnRows(design.replicates, unit)
@@ -219,7 +222,7 @@ def _linearise(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replic
         # a curvature elsewhere is not that of the maximum
         model = refits.make(refits.fit_whole()[0])
         found = linearise(model, source, drawn, factors)
-    return describe_linear(model, found, design.degrees, design.method, design.notes, distance)
+    return describe_linear(model, found, design.degrees, design.method, notes, distance)
 
 
 def describe_linear(
@@ -243,8 +246,8 @@ def describe_linear(
     """
     if not found.is_maximum:
         notes += (
-            "the model is no maximum of the likelihood: errors are of the directions in which that falls; refine it by "
-            "fit_em, or take method='refit'",
+            "the model is no maximum of the likelihood: errors are of the directions in which that falls; fit "
+            "from other starts",
         )
     if n_edges := int(found.is_edge.sum()):
         notes += (
@@ -279,8 +282,8 @@ def _refit(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates
     notes = design.notes
     if n_stopped:
         notes += (f"{n_stopped} refits were stopped before they had converged",)
-    found = np.array(factors), design.degrees, design.method, notes
-    return describe_refits(model, refits.make(start), models, *found)
+    how = np.array(factors), design.degrees, design.method, notes
+    return describe_refits(model, refits.make(start), models, *how)
 
 
 def describe_refits(

@@ -14,7 +14,12 @@ from pmflib.core.blocks import Block
 from pmflib.core.errors import PmfError, StoreError
 from pmflib.core.hashing import mix_hashes
 from pmflib.core.machine import count_processors
-from pmflib.core.survey_design import MOST_REPLICATES, find_factors, join_lone_strata
+from pmflib.core.survey_design import (
+    MOST_REPLICATES,
+    count_degrees,
+    find_factors,
+    join_lone_strata,
+)
 from pmflib.counting.marginals import normalise_singles
 from pmflib.em.block_source import StoredBlocks
 from pmflib.em.joint_pmf_em import EMState
@@ -110,9 +115,10 @@ def find_stored_replicates(
     """
     # blocks that workers keep have neither units nor replicates
     source = StoredBlocks(samples.blocks, samples.schema.offsets, samples.client)
+    notes: tuple[str, ...] = ()
     if design.factors:
-        factors, notes = np.array(design.factors), ()
-        degrees = max(factors.size - int(design.method in ("JK1", "bootstrap")), 1)
+        factors = np.array(design.factors)
+        degrees = count_degrees(design.method, factors.size)
         read: ReadWeights | ReadUnits = ReadWeights(factors.size)
         if method == "linear":
             found = linearise(model, source, read, factors)
@@ -191,7 +197,9 @@ def group_units(blocks: Sequence[BlockReference], most: int) -> tuple[UnitGroups
     of_groups = np.repeat(np.arange(n_groups.size), n_groups)
     notes: tuple[str, ...] = ()
     if n_lone:
-        notes = (f"{n_lone} strata with a single unit are taken together, or with the next",)
+        notes += (f"{n_lone} strata with a single unit are taken together, or with the next",)
+    if len(drawn) > most:
+        notes += (f"{len(drawn):,} units are put into groups, which are taken as units",)
     found = UnitGroups(drawn[:, 1].copy(), groups, of_groups, len(drawn) - n_each.size)
     return found, notes
 
@@ -224,7 +232,8 @@ class ReadWeights:
         assert item.weights is not None
         # equal weights are left out of the block: each is then one sample
         scale = item.n_rows / item.weights.totals[0] if item.scale is None else item.scale
-        return found.T * scale
+        weights: FloatArray = found.T * np.float64(scale)
+        return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +261,7 @@ class ReadUnits:
         block = read_block(item) if isinstance(item, BlockReference) else item
         n_each = np.bincount(strata)
         more = (n_each / np.maximum(n_each - 1, 1))[strata]
-        shares = np.where(strata[:, None] == strata[own], more[:, None], 1.0)
+        shares: FloatArray = np.where(strata[:, None] == strata[own], more[:, None], 1.0)
         shares[own, np.arange(own.size)] = 0.0
         return shares if block.weights is None else shares * block.weights
 

@@ -70,7 +70,9 @@ def test_survey_design__each_kind_of_replicates_has_its_factor(method, options, 
     design = pmf.SurveyDesign(weight, replicates=replicates, method=method, **options)
     shares, n_effective = design.find_effective(cells, 3)
     gaps = [estimate(column, cells) - shares for column in replicates.T]
-    variance = factor * sum(gap @ gap for gap in gaps)
+    # which allows for the degrees of freedom of four replicates
+    widened = (design.find_quantile(0.95) / 1.959963984540054) ** 2
+    variance = factor * sum(gap @ gap for gap in gaps) * widened
     assert n_effective == pytest.approx((shares * (1 - shares)).sum() / variance)
     assert [each.factor for each in design.iterate_replicates()] == pytest.approx([factor] * 4)
 

@@ -109,6 +109,20 @@ def test_linearise__units_above_the_number_of_parameters_are_combined_without_lo
     np.testing.assert_allclose(units.errors, errors, rtol=1e-6)
 
 
+def test_fit_replicates__more_units_than_fit_are_put_into_groups(survey, monkeypatch):
+    codes, design, model = survey
+    each = pmf.SurveyDesign(design.weights.units)
+    whole = pmf.standard_errors(model, codes, each)
+    n_entries = list_pmfs(model.parameters)[0].size
+    monkeypatch.setattr("pmflib.fitting.replicates.MOST_TOTALS", 300 * n_entries)
+    grouped = pmf.standard_errors(model, codes, each)
+    assert "1,800 units are put into groups, which are taken as units" in grouped.notes
+    assert grouped.method.startswith("300 units")
+    ratio = grouped["factors"].errors / whole["factors"].errors
+    np.testing.assert_allclose(ratio, 1.0, atol=0.2)
+    assert ratio.mean() == pytest.approx(1.0, abs=0.03)
+
+
 def test_linearise__the_same_in_blocks_of_a_store(survey, tmp_path, thread_client):
     codes, design, model = survey
     blocks = write_partition(tmp_path, codes, model.schema, block_rows=100)
@@ -157,6 +171,30 @@ def test_fit_replicates__what_is_at_an_edge_stays_and_what_is_open_has_no_error(
         lambda model: model.marginal([0, 1])
     )[1]
     assert (pairs > 0.002).all()
+
+
+def test_standard_errors__of_one_state_are_those_of_weighted_shares(survey):
+    codes, design, _ = survey
+    codes = np.abs(codes)
+    schema = pmf.Schema.from_cardinalities(SIZES)
+    model = pmf.fit_em(codes, rank=1, schema=schema, design=design, pseudo_count=0.0).model
+    found = pmf.standard_errors(model, codes, design)
+    weights, held = design.weights.units.astype(float), (codes[:, 0] == 1).astype(float)
+    share = weights @ held / weights.sum()
+    totals = np.bincount(design.units, weights * (held - share)) / weights.sum()
+    groups = totals.reshape(4, 15)
+    variance = 15 / 14 * ((groups - groups.mean(axis=1, keepdims=True)) ** 2).sum()
+    assert found["factors"].errors[1, 0] == pytest.approx(np.sqrt(variance), rel=1e-6)
+    assert found["prior"].errors.tolist() == [0.0]
+
+
+def test_standard_errors__where_all_answer_alike_nothing_moves(survey):
+    codes, design, model = survey
+    alike = np.zeros_like(codes)
+    one = pmf.fit_em(alike, rank=1, schema=model.schema, design=design, pseudo_count=0.0).model
+    found = pmf.standard_errors(one, alike, design)
+    assert not found["factors"].errors.any()
+    assert any(f"{sum(SIZES)} probabilities are at 0 or 1" in note for note in found.notes)
 
 
 def test_fit_replicates__a_model_that_is_not_at_the_maximum_is_taken_there(survey):

@@ -15,7 +15,7 @@ import numpy as np
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError, StoreError
-from pmflib.core.survey_design import SurveyDesign, find_factors
+from pmflib.core.survey_design import SurveyDesign, count_degrees, find_factors
 from pmflib.core.weights import WeightSums
 from pmflib.counting.conditional_tables import count_tables
 from pmflib.counting.pair_counts import PairCounts
@@ -236,7 +236,8 @@ MAX_LEVELS = 1_000
 """Levels of the largest schema whose tables of pairs are read for a question: 8 MB a fold, read in an instant."""
 KIND = "conditional tables"
 """Attribute ``kind`` of the Zarr group of tables that were counted for questions."""
-VERSION = 1
+# 2: variances by units and replicates allow for degrees of freedom
+VERSION = 2
 LOCAL_SECONDS = 5.0
 """Seconds of one core up to which samples are counted in this process: about as long as it takes to connect to a
 scheduler, and for its workers to load what they need."""
@@ -302,8 +303,11 @@ def open_evidence(
                 n_rows = round(weights.n_effective)
     if n_rows is None:
         return None
-    plan = None if counted is None else counted.plan
-    return Evidence(schema, n_rows, is_weighted, read_pairs, counted, plan)
+    if counted is None:
+        return Evidence(schema, n_rows, is_weighted, read_pairs)
+    effect = counted.measure_effect if _read_design(store, dataset) else None
+    known = read_pairs, counted, counted.plan
+    return Evidence(schema, n_rows, is_weighted, *known, measure_effect=effect)
 
 
 def _read_design(store: Store, dataset: Reference | None) -> dict[str, Any]:
@@ -330,6 +334,7 @@ class _StoredCounts:
     schema: Schema
     client: Client
     budget: float | None
+    effects: dict[TableRequest, float] = field(default_factory=dict)
 
     def __call__(self, requests: Sequence[TableRequest]) -> tuple[list[IntArray], int]:
         def write(folder: Path, work: Path) -> dict[str, Any]:
@@ -357,6 +362,7 @@ class _StoredCounts:
         except StoreError:
             # a store that may only be read keeps nothing
             found = self._count(requests)
+            self._keep(requests, found.tables, found.weighted)
             return found.to_samples()
         folder = self.store.locate(entry.reference)
         cells = read_arrays(folder / "tables", ["cells"], kind=KIND)[0]["cells"]
@@ -378,7 +384,26 @@ class _StoredCounts:
         known = facts["sizes"]
         worth = None if known is None else [math.inf if each is None else each for each in known]
         weighted = WeightedTables(sums, squares, facts["shift"], totals, worth)
+        self._keep(requests, counted, weighted)
         return weighted.to_samples(counted, n)
+
+    def measure_effect(self, request: TableRequest) -> float:
+        """Samples that a table is worth by the design, for each that it would be worth by weights alone."""
+        if request not in self.effects:
+            self([request])
+        return self.effects[request]
+
+    def _keep(
+        self,
+        requests: Sequence[TableRequest],
+        tables: Sequence[IntArray],
+        weighted: WeightedTables | None,
+    ) -> None:
+        """Keep what tables are worth by the design; as much as by weights where that is not known of these blocks."""
+        if weighted is None or weighted.sizes is None:
+            self.effects.update(dict.fromkeys(requests, 1.0))
+        else:
+            self.effects.update(zip(requests, weighted.find_effects(tables), strict=True))
 
     def plan(self, requests: Sequence[TableRequest]) -> float:
         """Seconds that counting takes one core, about; 0 of what was counted before."""
@@ -421,7 +446,8 @@ class _StoredCounts:
         if "replicates" in source:
             how = source["replicate_method"], len(source["replicates"])
             factors = find_factors(*how, source.get("fay"), source.get("replicate_factors"))
-            sizes = find_replicate_sizes(blocks, self.schema, requests, factors)
+            degrees = count_degrees(*how)
+            sizes = find_replicate_sizes(blocks, self.schema, requests, factors, degrees)
         elif source:
             sizes = find_unit_sizes(blocks, self.schema, requests)
         return replace(found, weighted=replace(found.weighted, sizes=sizes))
