@@ -5,7 +5,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import ConfigError, SchemaError
-from pmflib.counting.conditional_tables import TableRequest
+from pmflib.counting.table_requests import TableRequest
 from pmflib.counting.unit_tables import find_unit_sizes
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.log_names import LogNames, make_label_schema
