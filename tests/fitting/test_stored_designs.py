@@ -10,7 +10,8 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.standard_errors import find_design_errors
 from pmflib.fitting.stored_designs import StoredDesign, find_stored_replicates, group_units
-from pmflib.store.sample_blocks import SampleWriter, list_blocks, scale_blocks
+from pmflib.store.sample_blocks import list_blocks, scale_blocks
+from pmflib.store.sample_writer import SampleWriter
 
 SIZES = [2, 3, 2, 2, 3]
 SCHEMA = pmf.Schema.from_cardinalities(SIZES)

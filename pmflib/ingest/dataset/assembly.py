@@ -36,7 +36,7 @@ from pmflib.ingest.dataset.spilled_rows import (
     read_spilled_rows,
 )
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import SampleWriter
+from pmflib.store.sample_writer import SampleWriter
 
 
 def assemble_buckets(

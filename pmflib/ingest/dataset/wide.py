@@ -37,7 +37,7 @@ from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN
 from pmflib.store.dataset import LEVEL_COUNTS
-from pmflib.store.sample_blocks import SampleWriter
+from pmflib.store.sample_writer import SampleWriter
 
 
 def encode_wide(

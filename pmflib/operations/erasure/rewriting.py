@@ -68,7 +68,6 @@ from pmflib.store.file_digests import check_file
 from pmflib.store.sample_blocks import (
     SAMPLE_COUNTS,
     BlockReference,
-    SampleWriter,
     add_sums,
     list_blocks,
     read_blocks,
@@ -77,6 +76,7 @@ from pmflib.store.sample_blocks import (
     read_sample_counts,
     read_sampling_units,
 )
+from pmflib.store.sample_writer import SampleWriter
 from pmflib.store.zarr_arrays import read_arrays
 
 
