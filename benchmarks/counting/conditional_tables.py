@@ -29,7 +29,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from pmflib.core.blocks import DenseBlock
-from pmflib.counting.conditional_tables import TableRequest, count_stored_tables, count_tables
+from pmflib.counting.conditional_tables import count_tables
+from pmflib.counting.stored_conditionals import count_stored_tables
+from pmflib.counting.table_requests import TableRequest
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     BlockReference,

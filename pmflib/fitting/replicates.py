@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -282,13 +282,36 @@ def _refit(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates
     notes = design.notes
     if n_stopped:
         notes += (f"{n_stopped} refits were stopped before they had converged",)
-    whole, edges = refits.make(start), [(each <= 0) | (each >= 1) for each in start]
+    how = np.array(factors), design.degrees, design.method, notes
+    return describe_refits(model, refits.make(start), models, *how)
+
+
+def describe_refits(
+    given: JointPMF,
+    whole: JointPMF,
+    models: Sequence[JointPMF],
+    factors: FloatArray,
+    degrees: int,
+    method: str,
+    notes: tuple[str, ...],
+) -> Replicates:
+    """Replicates from refits.
+
+    Parameters
+    ----------
+    given, whole, models
+        The model that refits began at, and those to the whole and to each replicate.
+    factors, degrees, method, notes
+        As for `Replicates`, and how the replicates were made.
+    """
+    start = whole.prior, whole.factors
+    edges = [(each <= 0) | (each >= 1) for each in start]
     replicates = Replicates(
         whole,
         tuple(models),
-        np.array(factors),
-        design.degrees,
-        f"{len(models)} replicates ({design.method}), {design.degrees} degrees of freedom",
+        factors,
+        degrees,
+        f"{len(models)} replicates ({method}), {degrees} degrees of freedom",
         (np.ones(start[0].shape, bool), np.ones(start[1].shape, bool)),
         (edges[0], edges[1]),
         0.0,
@@ -296,7 +319,7 @@ def _refit(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates
     )
     values, errors = replicates.find_errors(list_parameters)
     is_known = (errors > 0) & (errors <= VAGUE)
-    steps = np.abs(values - list_parameters(model))[is_known] / errors[is_known]
+    steps = np.abs(values - list_parameters(given))[is_known] / errors[is_known]
     return replace(replicates, distance=float(steps.max(initial=0.0)))
 
 

@@ -36,7 +36,9 @@ def _count_columns(
 ) -> dict[str, ValueCounts]:
     header = read_columns(sources[0], config)
     _check_delimiter(sources[0], config, header)
-    named = [name for name in (config.sample, config.weight) if name is not None]
+    # a stratum may be a variable, as a region is; units are as many as identifiers
+    design = (config.sample, config.weight, config.psu)
+    named = [name for name in design if name is not None]
     # those that are absent are found here, not when the first row is ingested
     columns = [*(name for name in header if name not in named), *named]
     for source in sources[1:]:

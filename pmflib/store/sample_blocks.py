@@ -16,6 +16,7 @@ from pmflib.core.weights import Weights, WeightSums
 from pmflib.schema import Schema
 from pmflib.store.caches import find_local_path, name_for_workers
 from pmflib.store.zarr_arrays import (
+    CHUNK_BYTES,
     create_array,
     create_group,
     open_group,
@@ -31,8 +32,18 @@ BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
 COLUMN_ROWS = 1 << 18
 """Entries of a chunk of the columns beside the codes."""
+SAMPLE_COUNTS = ("rows", "duplicates", "observed", "conflicts")
+"""What is known of each sample besides its codes: encoded source rows, how many of these repeat others, observed cells,
+and rows that give the sample another weight or unit; the last is not stored where there are none."""
 MAX_BLOCK_ROWS = 65_536
 """Rows of a block, at most."""
+REPLICATES = "replicates"
+"""Array of the replicate weights of samples that have some, beside the others of a partition."""
+NO_REPLICATES = (
+    "a partition of samples has no replicate weights, or not as many as the others; delete its dataset, and run the "
+    "pipeline again"
+)
+"""What is said where they are lost."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +126,11 @@ def choose_block_rows(n_variables: int) -> int:
     return int(min(MAX_BLOCK_ROWS, max(1, BLOCK_BYTES // n_variables)))
 
 
+def choose_replicate_rows(n_replicates: int) -> int:
+    """Rows of a chunk of replicate weights, which are read a chunk at a time."""
+    return max(1, CHUNK_BYTES // (8 * n_replicates))
+
+
 @dataclass(frozen=True)
 class WrittenSamples:
     """Numbers of samples that were written, of their observed cells, and of their blocks."""
@@ -167,9 +183,7 @@ class SampleWriter:
             "missing": -1,
         }
         self._group = create_group(path, {})
-        self._pending: dict[
-            int, list[tuple[Block, IntArray, IntArray, npt.NDArray[np.object_], IntArray]]
-        ] = {}
+        self._pending: dict[int, list[tuple[Block, *tuple[npt.NDArray[Any], ...]]]] = {}
         self._blocks: list[tuple[int, ...]] = []
         self._n_rows = 0
         self._n_observed = 0
@@ -183,6 +197,7 @@ class SampleWriter:
         samples: npt.NDArray[np.object_] | None = None,
         sample_counts: IntArray | None = None,
         units: IntArray | None = None,
+        replicates: IntArray | None = None,
     ) -> None:
         """Add samples.
 
@@ -199,10 +214,12 @@ class SampleWriter:
             Identifiers, object array of bytes of shape (n_rows,), or None where the source has none.
         sample_counts
             int32 of shape (n_rows, 2): encoded rows of the sources that each sample was made of, and how many of these
-            are duplicates; None is one row each.
+            are duplicates; of shape (n_rows, 3) where some are conflicts, with their number. None is one row each.
         units
             int64 of shape (n_rows, 2): hashes of the stratum and of the sampling unit of each sample; None of all calls
             where they are not known.
+        replicates
+            int64 of shape (n_rows, n_replicates): replicate weights in units; None of all calls where there are none.
         """
         if samples is None:
             samples = np.full(block.n_rows, b"", object)
@@ -215,8 +232,11 @@ class SampleWriter:
         for fold in np.unique(folds):
             mine = np.flatnonzero(folds == fold)
             waiting = self._pending.setdefault(int(fold), [])
-            drawn = np.empty((mine.size, 0), np.int64) if units is None else units[mine]
-            parts = rows[mine], sample_counts[mine], samples[mine], drawn
+            drawn = (
+                np.empty((mine.size, 0), np.int64) if each is None else each[mine]
+                for each in (units, replicates)
+            )
+            parts = rows[mine], sample_counts[mine], samples[mine], *drawn
             waiting.append((block.take(mine), *parts))
             if sum(part[0].n_rows for part in waiting) >= self.block_rows:
                 self._flush(int(fold), keep_rest=True)
@@ -224,16 +244,13 @@ class SampleWriter:
     def _flush(self, fold: int, *, keep_rest: bool) -> None:
         blocks, *columns = zip(*self._pending.pop(fold), strict=True)
         whole = concatenate_blocks(blocks, self.schema.offsets)
-        row, counts, sample, units = map(np.concatenate, columns)
+        joined = [np.concatenate(parts) for parts in columns]
         stop = whole.n_rows // self.block_rows * self.block_rows if keep_rest else whole.n_rows
         if stop:
-            written = np.arange(stop)
-            parts = row[:stop], counts[:stop], sample[:stop], units[:stop]
-            self._write(fold, whole.take(written), *parts)
+            self._write(fold, whole.take(np.arange(stop)), *(each[:stop] for each in joined))
         if stop < whole.n_rows:
             rest = np.arange(stop, whole.n_rows)
-            left = row[stop:], counts[stop:], sample[stop:], units[stop:]
-            self._pending[fold] = [(whole.take(rest), *left)]
+            self._pending[fold] = [(whole.take(rest), *(each[stop:] for each in joined))]
 
     def _write(
         self,
@@ -243,6 +260,7 @@ class SampleWriter:
         sample_counts: IntArray,
         identifiers: npt.NDArray[np.object_],
         units: IntArray,
+        replicates: IntArray,
     ) -> None:
         """Write blocks of one fold: all at once, for every write of an array costs some milliseconds."""
         ends = [*range(self.block_rows, samples.n_rows, self.block_rows), samples.n_rows]
@@ -260,8 +278,11 @@ class SampleWriter:
             self._extend("weight", samples.weights.astype(np.int64), ("sample",))
         if units.shape[1]:
             self._extend("units", units, ("sample", "stratum unit"))
-        whole = np.column_stack([sample_counts, observed]).astype(np.int32)
-        self._extend("tally", whole, ("sample", "rows duplicates observed"))
+        if n := replicates.shape[1]:
+            dims, chunk_rows = ("sample", "replicate"), choose_replicate_rows(n)
+            self._extend(REPLICATES, replicates, dims, chunk_rows=chunk_rows)
+        whole = np.insert(sample_counts, 2, observed, axis=1).astype(np.int32)
+        self._extend("tally", whole, ("sample", " ".join(SAMPLE_COUNTS[: whole.shape[1]])))
         lengths = np.fromiter(map(len, identifiers), np.int32, len(identifiers))
         self._extend("sample_length", lengths, ("sample",))
         self._extend("sample_bytes", np.frombuffer(b"".join(identifiers), np.uint8), ("byte",))
@@ -306,6 +327,7 @@ class SampleWriter:
                 np.empty(0, np.int64),
                 np.empty((0, 2), np.int32),
                 np.empty(0, object),
+                np.empty((0, 0), np.int64),
                 np.empty((0, 0), np.int64),
             )
             self._write(0, block, *nothing)
@@ -496,12 +518,30 @@ def read_sampling_units(reference: BlockReference) -> IntArray | None:
     StoreError
         If the partition is gone or damaged.
     """
+    return _read_beside(reference, "units")
+
+
+def read_replicates(reference: BlockReference) -> IntArray | None:
+    """Replicate weights of each sample of a block, in units: int64 of shape (n_rows, n_replicates).
+
+    None where there are none.
+
+    Raises
+    ------
+    StoreError
+        If the partition is gone or damaged.
+    """
+    return _read_beside(reference, REPLICATES)
+
+
+def _read_beside(reference: BlockReference, name: str) -> IntArray | None:
+    """Rows of an array that a partition may have beside its codes, of the samples of a block."""
     path = find_local_path(reference.path)
     with refuse_damage(path):
         group = open_group(path)
-        if "units" not in group:
+        if name not in group:
             return None
-        found: IntArray = read_array_rows(group, "units", reference.start, reference.stop)
+        found: IntArray = read_array_rows(group, name, reference.start, reference.stop)
     return found[reference.rows - reference.start]
 
 
@@ -512,14 +552,15 @@ def read_units(path: Path) -> IntArray:
 
 
 def read_sample_counts(path: Path) -> IntArray:
-    """Encoded source rows, duplicates among them, and observed cells of each sample of a partition.
+    """What each sample of a partition was made of.
 
     Returns
     -------
-    int32 of shape (n_rows, 3), in the order of the partition's rows.
+    int32 of shape (n_rows, 4), in the order of the partition's rows: see `SAMPLE_COUNTS`.
     """
-    sample_counts: IntArray = read_arrays(path, ["tally"])[0]["tally"]
-    return sample_counts
+    stored: IntArray = read_arrays(path, ["tally"])[0]["tally"]
+    missing = len(SAMPLE_COUNTS) - stored.shape[1]
+    return np.pad(stored, ((0, 0), (0, missing))) if missing else stored
 
 
 def read_identifier_texts(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:

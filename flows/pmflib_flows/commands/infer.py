@@ -25,6 +25,12 @@ def infer(
     weight: Annotated[
         str | None, typer.Option(help="Column with the weight of each sample.")
     ] = None,
+    psu: Annotated[
+        str | None, typer.Option(help="With a weight: column of the primary sampling units.")
+    ] = None,
+    stratum: Annotated[
+        str | None, typer.Option(help="With --psu: column of the strata, which may be a variable.")
+    ] = None,
     variable: Annotated[
         str | None, typer.Option(help="Long logs: column that names the variable.")
     ] = None,
@@ -120,6 +126,8 @@ def infer(
         "layout": "wide" if variable is None and value is None and time is None else "long",
         "sample": sample,
         "weight": weight,
+        "psu": psu,
+        "stratum": stratum,
         "variable": variable,
         "value": value,
         "time": time,
@@ -161,13 +169,13 @@ def infer(
     # a target is predicted by latent classes alone
     suits_traits = source.layout == "long" and target is None and are_ratings(schema)
     method = "compare" if suits_traits else "auto"
-    # states of a target's levels predict it better than forests; of traits and classes, these have none; forests are
-    # not fitted with weights
-    is_open = method == "auto" and target is None and weight is None
+    # states of a target's levels predict it better than forests; of traits and classes, these have none
+    is_open = method == "auto" and target is None
     dependence = "auto" if is_open else "none"
     options: dict[str, Any] = {"rank": chosen, "method": method, "dependence": dependence}
     likely = drafted.likely_weight if weight is None else None
     options |= {"target": target, "likely_weight": likely, "quick": quick}
+    options["likely_replicates"] = drafted.likely_replicates
     text = draft_config(related, **options, notes=notes)
     targets[1].write_text(text, "utf-8")
     if as_json:
