@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 
 import pmflib as pmf
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray
 
 N_ROWS = 1000
 SHARPNESS = {"sharp": 0.9, "middling": 0.8, "blunt": 0.75}
@@ -151,7 +151,7 @@ def draw_design(rng: np.random.Generator) -> tuple[IntArray, FloatArray, pmf.Sur
 
 def measure_design(n_surveys: int, seed: int) -> None:
     """Print how often intervals hold that know nothing of the design, the weights alone, and all of it."""
-    held: dict[str, list[FloatArray]] = defaultdict(list)
+    held: dict[str, list[BoolArray]] = defaultdict(list)
     chance = SHARPNESS["sharp"]
     factors = np.stack([1 - plant(chance), plant(chance)], axis=2).transpose(1, 2, 0).reshape(12, 3)
     truth = pmf.JointPMF(PRIOR, factors, pmf.Schema.from_cardinalities([2] * 6))
@@ -170,9 +170,9 @@ def measure_design(n_surveys: int, seed: int) -> None:
             held[name].append((one.lower <= MEANS) & (one.upper >= MEANS))
     print("| what the three steps know | class 0 | class 1 | class 2 | all |")
     print("|---|---|---|---|---|")
-    for name, each in held.items():
-        shares = [f"{share:.3f}" for share in np.mean(each, axis=0)]
-        print(f"| {name} | {' | '.join(shares)} | {np.mean(each):.3f} |", flush=True)
+    for name, holds in held.items():
+        shares = [f"{share:.3f}" for share in np.mean(holds, axis=0)]
+        print(f"| {name} | {' | '.join(shares)} | {np.mean(holds):.3f} |", flush=True)
 
 
 def compare_stepmix(n_surveys: int) -> None:

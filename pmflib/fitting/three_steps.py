@@ -104,9 +104,9 @@ def distal_outcome(
     values, levels = _read_column("outcome", outcome, first.n_rows)
     own = first.keep(values[:, None], "the outcome")
     known, rank = values[first.rows[own]], model.rank
-    design = _choose_law(known, levels, rank, correction)
-    solution, notes = first.solve(design, own, correction)
-    estimates, jacobian = _read_solution(design, solution.parameters, rank)
+    law = _choose_law(known, levels, rank, correction)
+    solution, notes = first.solve(law, own, correction)
+    estimates, jacobian = _read_solution(law, solution.parameters, rank)
     covariance, alone = first.find_covariances(solution, own, jacobian)
     shape = (rank,) if levels is None else (rank, len(levels))
     if levels is not None and correction == "bch" and ((estimates < 0) | (estimates > 1)).any():

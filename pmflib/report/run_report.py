@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pmflib.core.errors import StoreError
 from pmflib.crowd.pipeline.summaries import LabelSummary
@@ -115,9 +115,8 @@ class RunReport:
     @property
     def gate_note(self) -> str:
         """What the errors of the gate's gains allow for, where samples have weights; "" where nothing is to be said."""
-        return (
-            OF_WEIGHTED if self.gate.assessed and self.record.facts["rows"].get("weights") else ""
-        )
+        rows: Any = self.record.facts.get("rows") or {}
+        return OF_WEIGHTED if self.gate.assessed and rows.get("weights") else ""
 
     @property
     def seconds(self) -> float:

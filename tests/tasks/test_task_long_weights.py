@@ -5,7 +5,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import ConfigError, SchemaError
-from pmflib.counting.conditional_tables import TableRequest
+from pmflib.counting.table_requests import TableRequest
 from pmflib.counting.unit_tables import find_unit_sizes
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.log_names import LogNames, make_label_schema
@@ -227,8 +227,8 @@ def test_erase__conflicts_and_weights_go_with_their_samples(pipeline, tmp_path, 
     blocks = list_dataset_blocks(store, last["dataset"], None)
     (size,) = find_unit_sizes(blocks, make_schema(*SIZES), [TableRequest((0,))])
     region[some], school[some] = region[0], school[0]
-    design = pmf.SurveyDesign(now_has[kept], stratum=region[kept], psu=school[kept])
-    assert size == pytest.approx(design.find_effective(codes[kept, 0], 2)[1])
+    expected = pmf.SurveyDesign(now_has[kept], stratum=region[kept], psu=school[kept])
+    assert size == pytest.approx(expected.find_effective(codes[kept, 0], 2)[1])
 
 
 def test_config__columns_of_a_long_log_are_apart(pipeline):

@@ -172,7 +172,7 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
                 folds,
                 rows[rows_here],
                 samples[rows_here],
-                counts[np.ix_(rows_here, made_of)],
+                counts[rows_here][:, made_of],
                 *(None if each is None else each[here] for each in drawn),
             )
     hashes = np.load(old / QUARANTINE_HASHES, allow_pickle=False)
