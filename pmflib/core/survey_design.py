@@ -276,7 +276,9 @@ class SurveyDesign:
         of_units = np.zeros(self.n_units, np.int64)
         of_units[self.units] = self.strata
         n_each = np.bincount(of_units)
-        n_groups = np.maximum(n_each * most // self.n_units, 2)
+        # by what they weigh: a stratum of few units may be most of the population, and of the variance
+        held = np.bincount(self.strata, self.weights.units.astype(np.float64))
+        n_groups = np.clip((held * (most / held.sum())).astype(np.int64), 2, n_each)
         first = np.concatenate([[0], np.cumsum(n_groups)[:-1]])
         starts = np.concatenate([[0], np.cumsum(n_each)[:-1]])
         place = np.empty(self.n_units, np.int64)

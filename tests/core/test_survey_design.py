@@ -109,6 +109,14 @@ def test_survey_design__many_units_are_left_out_in_groups_of_their_stratum():
     assert all(each.weights.sum() == pytest.approx(903, rel=0.01) for each in replicates)
 
 
+def test_survey_design__a_stratum_of_few_units_that_is_most_of_the_population_keeps_them_apart():
+    stratum = np.repeat([0, 1], [1000, 100])
+    design = pmf.SurveyDesign(np.where(stratum == 0, 0.1, 9.0), stratum=stratum)
+    replicates = list(design.iterate_replicates())
+    n_left_out = np.array([(each.weights[stratum == 1] == 0).sum() for each in replicates])
+    assert (n_left_out == 1).sum() == 100
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

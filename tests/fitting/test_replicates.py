@@ -109,7 +109,7 @@ def test_ask__with_a_design_n_is_what_the_shares_are_worth(fitted):
     plain = model.ask("P(v0=1 | v1=1)", codes)
     designed = model.ask("P(v0=1 | v1=1)", codes, design=design)
     alone = model.ask("P(v0=1)", codes, design=design, source="counts")
-    assert f"{round(design.weights.n_effective):,} samples" in str(designed)
+    assert f"{round(design.weights.n_effective):,} effective samples" in str(designed)
     width = [
         each.table["high"][0].as_py() - each.table["low"][0].as_py() for each in (plain, designed)
     ]

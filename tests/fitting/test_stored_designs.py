@@ -79,6 +79,19 @@ def test_replicate_weights(survey, tmp_path, thread_client, method, rtol):
         assert (one.factors == other.factors).all()
 
 
+def test_a_replicate_that_empties_a_level(survey, tmp_path):
+    model, codes, weights, _, _, replicates = survey
+    emptied = np.where((codes[:, 1] == 2)[:, None] & (np.arange(N_REPLICATES) == 4), 0, replicates)
+    units = np.rint(emptied * 1e6).astype(np.int64)
+    stored = store_samples(tmp_path / "p", codes, weights, replicates=units)
+    design = pmf.SurveyDesign(weights, replicates=emptied, method="Fay", fay=0.5, decimals=6)
+    expected = pmf.standard_errors(model, codes, design)
+    found = find_stored_replicates(model, stored, StoredDesign("Fay", tuple(design.factors)))
+    errors = find_design_errors(found)
+    check(errors, expected, 1e-6)
+    assert errors["factors"].errors[4].max() > errors["factors"].errors[3].max()
+
+
 @pytest.mark.parametrize(("method", "rtol"), [("linear", 1e-6), ("refit", 5e-3)])
 def test_strata_and_units(survey, tmp_path, method, rtol):
     model, codes, weights, stratum, unit, _ = survey
