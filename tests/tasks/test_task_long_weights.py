@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib.counting.table_requests import TableRequest
 from pmflib.counting.unit_tables import find_unit_sizes
+from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.log_names import LogNames, make_label_schema
 from pmflib.ingest.dataset.quarantine import read_quarantine
@@ -14,14 +16,17 @@ from pmflib.operations.erasure.removal import erase_samples
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
+from pmflib.store.sample_blocks import read_blocks
 from pmflib_tasks.ingest import ingest
 from tests.pipelines import make_schema, summary_of
 from tests.tasks.test_task_weights import (
     DESIGN,
+    EM,
     SIZES,
     count_all,
     draw,
     draw_units,
+    fit_weighted,
     group_by,
     load_counts,
 )
@@ -84,6 +89,45 @@ def test_count__equal_weights_of_a_long_log_are_none(pipeline, tmp_path, workers
     assert (equal.tables == bare.tables).all()
     assert equal.tables.dtype == np.int64
     assert (equal.n_rows == bare.n_rows).all()
+
+
+def test_a_sparse_log_is_that_of_wide_files(pipeline, tmp_path, workers):
+    codes, weights = draw(900, 5)
+    gaps = np.random.default_rng(6).random(codes.shape) < 0.8
+    codes[gaps] = -1
+    config = pipeline(make_schema(*SIZES), LONG, **EM)
+    write_log(tmp_path / "data" / "a.csv", codes, weights, name_people(900))
+    log, stages = fit_weighted(config, workers)
+    assert (
+        load_counts(config, stages["counts"]).tables.sum(axis=0) == group_by(codes, weights)
+    ).all()
+    training = open_training(config, stages["dataset"], log.schema)
+    assert isinstance(next(read_blocks(training.blocks)), SparseBlock)
+    whole = training.read_block()
+    # weights as they stand in the file: those that are scaled would be rounded once more
+    given = (whole.weights / training.blocks[0].scale / 1e6).round(4)
+    # of pseudo-counts the shape is that of counts in whole samples, and not quite the same
+    options = {"pseudo_count": 0.0, "max_passes": 300, "tol": 1e-5}
+    dense = pmf.fit_em(whole.codes, log, weight=given, **options)
+    sparse = pmf.fit_em(training, log, **options)
+    assert np.abs(dense.model.factors - sparse.model.factors).max() < 1e-8
+    traits = pmf.fit_traits(training, dimensions=1, n_states=20, shrinkage=0.5, passes=5).model
+    again = pmf.fit_traits(
+        whole.codes,
+        log.schema,
+        weight=given,
+        dimensions=1,
+        n_states=20,
+        shrinkage=0.5,
+        passes=5,
+    ).model
+    assert np.abs(traits.factors - again.factors).max() < 1e-6
+    assert np.abs(traits.prior - again.prior).max() < 1e-9
+
+
+def open_training(config, dataset, schema):
+    store = Store(config.resolve(config.store.path))
+    return StoredSamples.open(store, dataset, schema, config.fold_split.train)
 
 
 CONFLICT = [
