@@ -11,10 +11,11 @@ import numpy as np
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, check_model_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, PmfError
-from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
 from pmflib.core.weights import read_shares
 from pmflib.fitting.classification import check_classes, tabulate_assignment
-from pmflib.fitting.standard_errors import MAX_ENTRIES, QUANTILE, invert_information
+from pmflib.fitting.parameter_errors import MAX_ENTRIES
+from pmflib.fitting.standard_errors import invert_information
 from pmflib.model import JointPMF
 from pmflib.model.information import iterate_scores, list_pmfs, sum_information
 from pmflib.solvers.numeric.assigned_classes import Assigned, Design, Solution
@@ -34,7 +35,7 @@ class RowDraws:
     @property
     def quantile(self) -> float:
         """Standard errors to either side that an interval of 95 % reaches to."""
-        return QUANTILE if self.design is None else self.design.find_quantile(0.95)
+        return NORMAL_QUANTILE if self.design is None else self.design.find_quantile(0.95)
 
     def read_weights(self, n_rows: int) -> FloatArray:
         """Weights of so many rows."""

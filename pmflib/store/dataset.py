@@ -321,6 +321,17 @@ def list_sources(store: Store, dataset: Reference | None) -> list[InputFile]:
     return sources
 
 
+def read_source(store: Store, dataset: Reference) -> dict[str, Any]:
+    """Options of the source that change what was read of the files of a dataset: how its samples were drawn among them.
+
+    Raises
+    ------
+    StoreError
+        If the dataset is not in the store, or damaged.
+    """
+    return dict(read_content(store, dataset)["origin"].get("source", {}))
+
+
 def read_content(store: Store, dataset: Reference) -> dict[str, Any]:
     """What `write_dataset` wrote: partitions, keys, files, origin and account, as plain JSON types.
 

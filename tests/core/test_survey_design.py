@@ -27,16 +27,22 @@ def test_find_effective__agrees_with_the_jackknife_of_weighted_shares():
     total = sum(
         each.factor * ((estimate(each.weights, cells) - shares) ** 2).sum() for each in replicates
     )
-    assert n_effective == pytest.approx((shares * (1 - shares)).sum() / total, rel=0.1)
+    # that many rows have as wide an interval by the normal distribution as units have by Student's
+    of_variance = (shares * (1 - shares)).sum() / total
+    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    assert ratio > 1.3
+    assert n_effective == pytest.approx(of_variance / ratio, rel=0.1)
 
 
 def test_find_effective__of_independent_rows_is_their_number():
     cells = np.repeat(np.arange(2), 500)
     design = pmf.SurveyDesign(psu=np.arange(1000))
-    assert design.find_effective(cells, 2)[1] == pytest.approx(999)
+    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    assert design.find_effective(cells, 2)[1] == pytest.approx(999 / ratio)
     # two of a unit are one
     design = pmf.SurveyDesign(psu=np.arange(1000) // 2)
-    assert design.find_effective(cells, 2)[1] == pytest.approx(499)
+    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    assert design.find_effective(cells, 2)[1] == pytest.approx(499 / ratio)
 
 
 def test_find_effective__of_no_rows_and_of_one_cell():
@@ -64,7 +70,9 @@ def test_survey_design__each_kind_of_replicates_has_its_factor(method, options, 
     design = pmf.SurveyDesign(weight, replicates=replicates, method=method, **options)
     shares, n_effective = design.find_effective(cells, 3)
     gaps = [estimate(column, cells) - shares for column in replicates.T]
-    variance = factor * sum(gap @ gap for gap in gaps)
+    # which allows for the degrees of freedom of four replicates
+    widened = (design.find_quantile(0.95) / 1.959963984540054) ** 2
+    variance = factor * sum(gap @ gap for gap in gaps) * widened
     assert n_effective == pytest.approx((shares * (1 - shares)).sum() / variance)
     assert [each.factor for each in design.iterate_replicates()] == pytest.approx([factor] * 4)
 
@@ -99,6 +107,14 @@ def test_survey_design__many_units_are_left_out_in_groups_of_their_stratum():
     gone = sum((each.weights == 0).astype(int) for each in replicates)
     assert (gone == 1).all()
     assert all(each.weights.sum() == pytest.approx(903, rel=0.01) for each in replicates)
+
+
+def test_survey_design__a_stratum_of_few_units_that_is_most_of_the_population_keeps_them_apart():
+    stratum = np.repeat([0, 1], [1000, 100])
+    design = pmf.SurveyDesign(np.where(stratum == 0, 0.1, 9.0), stratum=stratum)
+    replicates = list(design.iterate_replicates())
+    n_left_out = np.array([(each.weights[stratum == 1] == 0).sum() for each in replicates])
+    assert (n_left_out == 1).sum() == 100
 
 
 @pytest.mark.parametrize(

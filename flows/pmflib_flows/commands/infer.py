@@ -31,6 +31,19 @@ def infer(
     stratum: Annotated[
         str | None, typer.Option(help="With --psu: column of the strata, which may be a variable.")
     ] = None,
+    replicates: Annotated[
+        str | None,
+        typer.Option(
+            help="With a weight: pattern of the columns of replicate weights, as 'W_FSTR*'."
+        ),
+    ] = None,
+    replicate_method: Annotated[
+        str | None,
+        typer.Option(
+            help="With --replicates: BRR, Fay, JK1, JK2 or bootstrap, as the survey says."
+        ),
+    ] = None,
+    fay: Annotated[float | None, typer.Option(help="Fay's factor, with the method Fay.")] = None,
     variable: Annotated[
         str | None, typer.Option(help="Long logs: column that names the variable.")
     ] = None,
@@ -128,6 +141,9 @@ def infer(
         "weight": weight,
         "psu": psu,
         "stratum": stratum,
+        "replicates": replicates,
+        "replicate_method": replicate_method,
+        "fay": fay,
         "variable": variable,
         "value": value,
         "time": time,
@@ -175,6 +191,7 @@ def infer(
     options: dict[str, Any] = {"rank": chosen, "method": method, "dependence": dependence}
     likely = drafted.likely_weight if weight is None else None
     options |= {"target": target, "likely_weight": likely, "quick": quick}
+    options["likely_replicates"] = drafted.likely_replicates if replicates is None else None
     text = draft_config(related, **options, notes=notes)
     targets[1].write_text(text, "utf-8")
     if as_json:

@@ -91,13 +91,18 @@ def three_steps(
         {} if correction is None else {"correction": correction}
     )
     found = _relate(model, known, columns, outcomes, covariates, reference, options)
-    facts = {"samples": len(known.names), "in_the_file": n_found, "rows_skipped": given.n_skipped}
+    facts: dict[str, Any] = {"samples": len(known.names), "in_the_file": n_found}
+    facts |= {"rows_skipped": given.n_skipped}
+    if checked.source.replicates is not None:
+        facts["note"] = NO_REPLICATES
     if output is not None:
         _write(output, found)
     if as_json:
         print_json({**facts, "results": {name: each.to_json() for name, each in found.items()}})
         return
     out.print(f"{n_found:,} of {len(known.names):,} samples have a row in {table}")
+    if note := facts.get("note"):
+        out.print(f"note: {note}")
     for name, each in found.items():
         _show(name, each)
 
@@ -145,6 +150,8 @@ def _relate(
     return found
 
 
+NO_REPLICATES = "errors allow for weights, and not for the replicate weights of the pipeline"
+"""What is said where samples have replicate weights, by which three steps have no errors."""
 CLASSES: Literal["classes"] = "classes"
 """Name of the regression of classes on covariates among the results."""
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from pmflib.config.data_sections import REASONS
 from pmflib.core.errors import StoreError
 from pmflib.core.weights import WeightSums
-from pmflib.store.sample_blocks import WrittenSamples
+from pmflib.store.sample_writer import WrittenSamples
 
 TimeFormat: TypeAlias = Literal["number", "instant"]
 """How times of a log are written: as numbers, or as ISO 8601."""

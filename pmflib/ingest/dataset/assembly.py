@@ -36,7 +36,7 @@ from pmflib.ingest.dataset.spilled_rows import (
     read_spilled_rows,
 )
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import SampleWriter
+from pmflib.store.sample_writer import SampleWriter
 
 
 def assemble_buckets(
@@ -210,7 +210,9 @@ def _assemble(
         folds = (find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)).astype(np.int64)
         if units is not None:
             folds = assign_unit_folds(units, n_folds)
-        samples.append(block, folds, origins, identifiers, np.column_stack(sizes), units)
+        replicates = None if rows.replicates is None else rows.replicates[kept]
+        counts = np.column_stack(sizes)
+        samples.append(block, folds, origins, identifiers, counts, units, replicates)
     return StepSummary(account, written=samples.close())
 
 

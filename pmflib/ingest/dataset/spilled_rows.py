@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from pmflib.core.errors import SchemaError, SourceError, StoreError
 from pmflib.ingest.dataset.quarantine import raw_text
 from pmflib.ingest.dataset.sample_weights import find_decimals
 from pmflib.ingest.dataset.spill_lists import find_levels
-from pmflib.ingest.dataset.spills import UNITS, WEIGHT, Spill
+from pmflib.ingest.dataset.spills import REPLICATES, UNITS, WEIGHT, Spill
 from pmflib.schema import Schema
 
 
@@ -28,7 +29,8 @@ class SpilledRows:
     ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
     (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's spill and
     its number in the file; ``time_format`` says how times are written; ``weights`` are float64, whole numbers of units,
-    and ``units`` hashes of strata and sampling units, int64 of shape (n_rows, 2); or None.
+    ``units`` hashes of strata and sampling units, int64 of shape (n_rows, 2), and ``replicates`` replicate weights in
+    units, int64 of shape (n_rows, n_replicates); or None.
     """
 
     samples: pa.BinaryArray
@@ -40,6 +42,7 @@ class SpilledRows:
     time_format: str = ""
     weights: FloatArray | None = None
     units: IntArray | None = None
+    replicates: IntArray | None = None
 
     def name_rows(self, indices: IntArray) -> list[tuple[str, int]]:
         """File of each row, and its number there."""
@@ -96,19 +99,27 @@ def read_spilled_rows(
         np.column_stack([whole[name].to_numpy() for name in UNITS])
         if UNITS[0] in whole.column_names
         else None,
+        _unpack(whole[REPLICATES], np.dtype(np.int64))
+        if REPLICATES in whole.column_names
+        else None,
     )
 
 
 def unpack_codes(column: pa.ChunkedArray, schema: Schema) -> IntArray:
     """Codes of wide rows of a spill: shape (n_rows, n_variables)."""
-    dtype = schema.code_dtype.newbyteorder("<")
-    parts = [np.empty((0, schema.n_variables), dtype)]
+    return _unpack(column, schema.code_dtype)
+
+
+def _unpack(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> IntArray:
+    """Integers of a type that were packed row by row, little-endian: a row of each, as many columns as bytes hold."""
+    n_columns, written = column.type.byte_width // dtype.itemsize, dtype.newbyteorder("<")
+    parts = [np.empty((0, n_columns), written)]
     for chunk in column.chunks:
         # the buffer of a page is padded to whole words
-        stop = (chunk.offset + len(chunk)) * schema.n_variables
-        content = np.frombuffer(chunk.buffers()[1], dtype)[:stop] if len(chunk) else parts[0]
-        parts.append(content.reshape(-1, schema.n_variables)[chunk.offset :])
-    return np.concatenate(parts).astype(schema.code_dtype)
+        stop = (chunk.offset + len(chunk)) * n_columns
+        content = np.frombuffer(chunk.buffers()[1], written)[:stop] if len(chunk) else parts[0]
+        parts.append(content.reshape(-1, n_columns)[chunk.offset :])
+    return np.concatenate(parts).astype(dtype)
 
 
 def describe_answers(

@@ -18,6 +18,7 @@ from pmflib.config.data_sections import name_separator
 from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.blocks import SPARSE_BELOW
 from pmflib.counting.increments import DatasetChange, Increment, count_stored_changes, take_rows
+from pmflib.counting.replicate_counts import count_replicates
 from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.ingest.dataset.accounts import (
     Account,
@@ -55,6 +56,7 @@ from pmflib.store.dataset import (
     SAMPLES,
     FileStep,
     Layer,
+    list_dataset_blocks,
     list_file_steps,
     list_layers,
     open_layer,
@@ -66,14 +68,15 @@ from pmflib.store.file_digests import check_file
 from pmflib.store.sample_blocks import (
     SAMPLE_COUNTS,
     BlockReference,
-    SampleWriter,
     add_sums,
     list_blocks,
     read_blocks,
     read_identifier_texts,
+    read_replicates,
     read_sample_counts,
     read_sampling_units,
 )
+from pmflib.store.sample_writer import SampleWriter
 from pmflib.store.zarr_arrays import read_arrays
 
 
@@ -163,14 +166,14 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
         if here.size:
             rows_here = here + reference.start
             folds = np.full(here.size, reference.fold, np.int64)
-            units = read_sampling_units(reference)
+            drawn = read_sampling_units(reference), read_replicates(reference)
             writer.append(
                 block.take(here),
                 folds,
                 rows[rows_here],
                 samples[rows_here],
                 counts[rows_here][:, made_of],
-                None if units is None else units[here],
+                *(None if each is None else each[here] for each in drawn),
             )
     hashes = np.load(old / QUARANTINE_HASHES, allow_pickle=False)
     # the rejected rows of a partition are duplicates or conflicts: each is of a sample that it holds
@@ -352,6 +355,9 @@ class Rewriter:
         def write(folder: Path, work: Path) -> Mapping[str, Any]:
             summary = count_stored_changes(None, increment, folder / PAIRS, work, in_full=True)
             schema = tables.schema
+            if replicates := entry.options.get("replicates"):
+                every = list_dataset_blocks(store, new.reference, None)
+                count_replicates(None, every, increment, len(replicates), folder, schema)
             return {**summary, "levels": schema.n_levels, "variables": schema.n_variables}
 
         return store.build(
