@@ -3,7 +3,8 @@
 import numpy as np
 
 from pmflib.core.blocks import DenseBlock
-from pmflib.store.sample_blocks import SampleWriter, list_blocks
+from pmflib.store.sample_blocks import list_blocks
+from pmflib.store.sample_writer import SampleWriter
 
 
 def write_partition(folder, codes, schema, *, sparse=False, block_rows=7, n_folds=3):

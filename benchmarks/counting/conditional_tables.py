@@ -29,15 +29,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from pmflib.core.blocks import DenseBlock
-from pmflib.counting.conditional_tables import TableRequest, count_stored_tables, count_tables
+from pmflib.counting.conditional_tables import count_tables
+from pmflib.counting.stored_conditionals import count_stored_tables
+from pmflib.counting.table_requests import TableRequest
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import (
-    BlockReference,
-    SampleWriter,
-    choose_block_rows,
-    list_blocks,
-    read_blocks,
-)
+from pmflib.store.sample_blocks import BlockReference, choose_block_rows, list_blocks, read_blocks
+from pmflib.store.sample_writer import SampleWriter
 
 CARDINALITIES = [2, 5, 8, 8, 100, 15, 30, *[8] * 23]
 """Levels of the variables: the last 23 are sometimes missing."""

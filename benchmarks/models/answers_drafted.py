@@ -27,7 +27,7 @@ import pandas as pd
 
 import pmflib as pmf
 from benchmarks.models.answers import TABLES, draw_requests, find_within, write_question
-from pmflib.counting.conditional_tables import TableRequest
+from pmflib.counting.table_requests import TableRequest
 from pmflib.model.questions.evidence import count_codes
 
 LEAST_ROWS = 500

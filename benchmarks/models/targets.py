@@ -30,7 +30,7 @@ import pmflib as pmf
 from benchmarks.data import DATA
 from pmflib.fitting.starts import read_naive_bayes
 from pmflib.model.measures import Measure, measure_all
-from pmflib.scoring.prediction import fit_logistic_regression
+from pmflib.scoring.prediction import SampledRows, fit_logistic_regression
 
 MAX_ROWS = 5000
 N_PARTS = 10
@@ -166,7 +166,7 @@ def predict_all(
     if verbose:
         print(f"  rank {model.rank}: {'; '.join(notes)}", flush=True)
     regression = fit_logistic_regression(
-        train, codes[validation], schema.cardinalities, 0, bayes.prior
+        SampledRows(train), SampledRows(codes[validation]), schema.cardinalities, 0, bayes.prior
     )
     tested = codes[test]
     return tested[:, 0].astype(np.int64), {

@@ -2,6 +2,7 @@
 
     python -m benchmarks.models.three_steps stepmix [SURVEYS]
     python -m benchmarks.models.three_steps coverage [SURVEYS] [SEED]
+    python -m benchmarks.models.three_steps design [SURVEYS] [SEED]
 
 ``stepmix`` prints the largest differences of estimates from those of StepMix (``n_steps=3``), which both make of one
 first step; proportional assignment with "ml" is another likelihood there, and is left out. It skips where StepMix is
@@ -9,7 +10,9 @@ not installed (``pip install stepmix``). ``coverage`` draws SURVEYS (300) survey
 tenth of the answers missing, for each sharpness of the classes, and prints the shares of the true values within their
 intervals of 95 %: with errors that include the first step, with those of the third alone, and those of the simplest
 thing to do, which takes assignments as the classes themselves; then the bias of the estimates, as a share of their
-spread.
+spread. ``design`` draws SURVEYS (200) samples of 100 units in five strata, about ten rows each: units differ in their
+classes and in the outcome, and rows of a large outcome are drawn three times as often, with the weight that follows; it
+prints the same shares of means (BCH, modal) for fits that know nothing of it, the weights, and all of the design.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 
 import pmflib as pmf
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray
 
 N_ROWS = 1000
 SHARPNESS = {"sharp": 0.9, "middling": 0.8, "blunt": 0.75}
@@ -126,6 +129,52 @@ def measure_coverage(n_surveys: int, seed: int) -> None:
             print(f"| {sharpness} | {' | '.join(name)} | {shares} |", flush=True)
 
 
+UNITS, UNIT_ROWS = 100, 24
+"""Units of a drawn survey, and rows of each in its population, of which four in ten are drawn."""
+
+
+def draw_design(rng: np.random.Generator) -> tuple[IntArray, FloatArray, pmf.SurveyDesign]:
+    """Codes, outcome, and how both were drawn."""
+    unit = np.repeat(np.arange(UNITS), UNIT_ROWS)
+    leaning = np.log(PRIOR) + rng.normal(0, 0.7, (UNITS, 3))
+    shares = np.exp(leaning) / np.exp(leaning).sum(axis=1, keepdims=True)
+    kind = (rng.random((unit.size, 1)) > shares[unit].cumsum(axis=1)[:, :-1]).sum(axis=1)
+    noise = rng.normal(0, 0.5, UNITS)[unit] + rng.normal(size=unit.size)
+    chance = np.where(noise > 0, 0.6, 0.2)
+    drawn = rng.random(unit.size) < chance
+    codes = (rng.random((unit.size, 6)) < plant(SHARPNESS["sharp"])[kind]).astype(np.int64)
+    outcome = MEANS[kind] + noise
+    stratum = unit[drawn] % 5
+    design = pmf.SurveyDesign(1 / chance[drawn], stratum=stratum, psu=unit[drawn])
+    return codes[drawn], outcome[drawn], design
+
+
+def measure_design(n_surveys: int, seed: int) -> None:
+    """Print how often intervals hold that know nothing of the design, the weights alone, and all of it."""
+    held: dict[str, list[BoolArray]] = defaultdict(list)
+    chance = SHARPNESS["sharp"]
+    factors = np.stack([1 - plant(chance), plant(chance)], axis=2).transpose(1, 2, 0).reshape(12, 3)
+    truth = pmf.JointPMF(PRIOR, factors, pmf.Schema.from_cardinalities([2] * 6))
+    options: dict[str, Any] = {"pseudo_count": 0.0, "max_passes": 5000, "tol": 1e-10}
+    for each in range(n_surveys):
+        codes, outcome, design = draw_design(np.random.default_rng([seed, each]))
+        plain = pmf.fit_em(codes, truth, accelerate=True, **options).model
+        weights = 1.0 * design.weights.units
+        model = pmf.fit_em(codes, truth, weight=weights, accelerate=True, **options).model
+        found = {
+            "nothing: rows alike": pmf.distal_outcome(plain, codes, outcome),
+            "weights": pmf.distal_outcome(model, codes, outcome, weight=weights),
+            "weights, strata and units": pmf.distal_outcome(model, codes, outcome, design=design),
+        }
+        for name, one in found.items():
+            held[name].append((one.lower <= MEANS) & (one.upper >= MEANS))
+    print("| what the three steps know | class 0 | class 1 | class 2 | all |")
+    print("|---|---|---|---|---|")
+    for name, holds in held.items():
+        shares = [f"{share:.3f}" for share in np.mean(holds, axis=0)]
+        print(f"| {name} | {' | '.join(shares)} | {np.mean(holds):.3f} |", flush=True)
+
+
 def compare_stepmix(n_surveys: int) -> None:
     """Print the largest differences from StepMix's estimates."""
     if importlib.util.find_spec("stepmix") is None:
@@ -210,13 +259,15 @@ def compare_stepmix(n_surveys: int) -> None:
 def main() -> None:
     """Print what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("stepmix", "coverage"))
-    parser.add_argument("surveys", type=int, nargs="?", default=0, help="5, and 300")
+    parser.add_argument("what", choices=("stepmix", "coverage", "design"))
+    parser.add_argument("surveys", type=int, nargs="?", default=0, help="5, 300 and 200")
     parser.add_argument("seed", type=int, nargs="?", default=1000, help="first seed")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.what == "stepmix":
         compare_stepmix(given.surveys or 5)
+    elif given.what == "design":
+        measure_design(given.surveys or 200, given.seed)
     else:
         measure_coverage(given.surveys or 300, given.seed)
 

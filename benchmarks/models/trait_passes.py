@@ -31,7 +31,8 @@ from pmflib.display.progress import Progress
 from pmflib.model.traits.trait_model import TraitModel
 from pmflib.running.clients import open_client
 from pmflib.running.workers import start_workers
-from pmflib.store.sample_blocks import SampleWriter, list_blocks
+from pmflib.store.sample_blocks import list_blocks
+from pmflib.store.sample_writer import SampleWriter
 
 N_LEVELS, N_TRAITS, PASSES = 5, 2, 3
 DRAWN = 50_000

@@ -25,7 +25,8 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.file_digests import check_files
-from pmflib.store.sample_blocks import SampleWriter, list_blocks
+from pmflib.store.sample_blocks import list_blocks
+from pmflib.store.sample_writer import SampleWriter
 from pmflib.store.verification import verify_store
 from pmflib.store.zarr_arrays import open_arrays
 

@@ -40,10 +40,10 @@ from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     COUNTING_COARSENESS,
     BlockReference,
-    SampleWriter,
     group_blocks,
     list_blocks,
 )
+from pmflib.store.sample_writer import SampleWriter
 from pmflib.synthetic.planted_models import planted_factors
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED = 30, 5, 20, 0.9

@@ -30,7 +30,8 @@ from pmflib.model.sampling import sample_codes
 from pmflib.running.clients import open_client
 from pmflib.running.workers import start_workers
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import SampleWriter, list_blocks
+from pmflib.store.sample_blocks import list_blocks
+from pmflib.store.sample_writer import SampleWriter
 from pmflib.synthetic.planted_models import planted_factors
 
 LEVELS, RANK, N_FOLDS = [5] * 20, 8, 16

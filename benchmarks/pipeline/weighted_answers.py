@@ -1,11 +1,12 @@
 """Answers of a pipeline with weights next to a weighted GROUP BY: 66,690 pupils of PISA 2009 with planted weights.
 
-    python -m benchmarks.pipeline.weighted_answers ../shared/data
+    python -m benchmarks.pipeline.weighted_answers ../shared/data [long]
 
 The data have no weights. Those planted are of the size that pupils of the three countries stand for, about 34 in
 Mexico, 16 in Canada and 642 in the United States, times a gamma variable of mean 1 and shape 8; four rows have none.
 Printed are the share among rows alike, by a GROUP BY with weights, what the pipeline has counted, and what
-it answers, with Kish's effective number of samples of the rows that meet the condition, and that of the answer.
+it answers, with Kish's effective number of samples of the rows that meet the condition, and that of the answer. With
+``long`` the same pupils are a log with a row for each answer, in two files that come in two nights.
 """
 
 from __future__ import annotations
@@ -97,14 +98,39 @@ def ask(pipeline: Path, question: tuple[str, dict[str, str], str]) -> dict[str, 
     return found
 
 
-def main(source: Path) -> None:
+def melt(path: Path, folder: Path) -> list[Path]:
+    """Write a row for each answer of a wide file, in two files of about a half of the pupils each."""
+    folder.mkdir()
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    found = []
+    for night, part in enumerate((rows[: len(rows) // 2], rows[len(rows) // 2 :])):
+        found.append(folder / f"night{night}.csv")
+        with found[-1].open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["student", "question", "answer", header[-1]])
+            for student, *answers, weight in part:
+                pairs = zip(header[1:-1], answers, strict=True)
+                writer.writerows([student, *pair, weight] for pair in pairs)
+    return found
+
+
+def main(source: Path, *, is_long: bool) -> None:
     """Run the pipeline and print the table."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "work"
         header, rows, weights = plant(source, Path(folder) / "pisa.csv")
         data = [Path(folder) / "pisa.csv", "--sample", "student", "--weight", "W_FSTUWT"]
+        if is_long:
+            second = melt(Path(folder) / "pisa.csv", Path(folder) / "nights")[1]
+            second.rename(Path(folder) / "second.csv")
+            data[0] = Path(folder) / "nights"
+            data += ["--variable", "question", "--value", "answer"]
         call("infer", *data, "--rank", 6, "--output", work)
         facts = json.loads(call("run", work / "pipeline.toml", "--json"))
+        if is_long:
+            (Path(folder) / "second.csv").rename(second)
+            facts = json.loads(call("run", work / "pipeline.toml", "--accept-quality", "--json"))
         print(f"rows {facts['rows']['rows_in']:,}, quarantined {facts['rows']['reasons']}")
         print("question | rows alike | GROUP BY | counted | answer, interval | Kish | worth")
         for question in QUESTIONS:
@@ -120,4 +146,4 @@ def main(source: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), is_long=sys.argv[2:] == ["long"])

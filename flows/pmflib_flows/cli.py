@@ -30,6 +30,7 @@ from pmflib_flows.commands.rejects import quarantine
 from pmflib_flows.commands.report import report
 from pmflib_flows.commands.run import demo, run, status
 from pmflib_flows.commands.schema_file import schema
+from pmflib_flows.commands.three_steps import three_steps
 from pmflib_flows.console import OutputClosedError, cut_message, err
 from pmflib_flows.exit_codes import INTERRUPTED, OUTPUT_CLOSED, TERMINATED, USAGE, explain
 from pmflib_flows.interruptions import is_interruption
@@ -53,6 +54,7 @@ for verb in (
     score,
     impute,
     query,
+    three_steps,
     report,
     models,
     promote,

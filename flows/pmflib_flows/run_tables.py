@@ -19,6 +19,7 @@ from pmflib.fitting.pair_agreement import PairAgreement
 from pmflib.fitting.refit import Refit
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.quality.findings import Finding, find_recorded
+from pmflib.scoring.gate import OF_WEIGHTED, GateNumbers
 from pmflib.scoring.value_errors import list_error_rows
 from pmflib_flows.tables import format_value, make_table
 
@@ -86,6 +87,8 @@ def make_run_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
     described += [("note", note) for note in model.get("notes", ())]
     described += [("warning", text) for text in facts.get("warnings", ())]
     gate = facts.get("gate", {})
+    if rows.weights is not None and GateNumbers.find(facts).assessed:
+        described.append(("note", OF_WEIGHTED))
     tables.append(make_table(_name("New model", gate.get("new")), ("what", "value"), described))
     if fit:
         made = tabulate_statistics(fit)

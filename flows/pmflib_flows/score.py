@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pmflib.config import PipelineConfig, load_config
+from pmflib.config.data_sections import DESIGN_OPTIONS
 from pmflib.core.errors import StoreError
 from pmflib.model.score_tables import ScoreOptions
 from pmflib.running.workers import share_workers
@@ -141,10 +142,11 @@ def _find_live_run(store: Store, name: str) -> tuple[RunRecord, Reference, RunRe
 
 
 def _name_data(config: PipelineConfig, data: str) -> PipelineConfig:
-    """The pipeline with new files as its source; without any, as it is."""
+    """The pipeline with new files as its source, whose weights are not needed; without any, as it is."""
     if not data:
         return config
-    source = config.source.model_copy(update={"path": data})
+    unread = dict.fromkeys(DESIGN_OPTIONS)
+    source = config.source.model_copy(update={"path": data, **unread})
     return config.model_copy(update={"source": source})
 
 

@@ -62,6 +62,16 @@ def check_delimiter(delimiter: str) -> str:
 
 DATA_SUFFIXES = (".csv", ".tsv", ".psv", ".txt", ".dat", ".data", ".parquet", ".pq")
 """Ends of the names of data in a folder, besides those of packed files: a script or a picture among them is no data."""
+DESIGN_OPTIONS = (
+    "weight",
+    "psu",
+    "stratum",
+    "replicates",
+    "replicate_method",
+    "fay",
+    "replicate_factors",
+)
+"""Options of a source that say how its samples were drawn; the last three are of replicates alone."""
 
 
 class SourceConfig(Section):
@@ -82,13 +92,27 @@ class SourceConfig(Section):
     time: str | None = None
     """Long only: column that orders answers to the same question; a number or an ISO 8601 time."""
     weight: str | None = None
-    """Wide only: column with the weight of each sample, a number above 0. Counts, fits, scores and answers are weighted
-    by it, in units of 10 to the power of minus ``weight_decimals`` of the schema, 6 where the schema has none."""
+    """Column with the weight of each sample, a number above 0; of a long log, on every row of a sample the same.
+    Counts, fits, scores and answers are weighted by it, in units of 10 to the power of minus ``weight_decimals`` of the
+    schema, 6 where the schema has none."""
     psu: str | None = None
     """With a weight only: column that names the primary sampling unit of each sample, such as a school. All samples of
     a unit are in one fold, by the hash of its name, and intervals of answers allow for units."""
     stratum: str | None = None
     """With psu only: column that names the stratum of each sample; units of one name in two strata are two."""
+    replicates: (
+        Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=2)] | None
+    ) = None
+    """With a weight, in place of psu: columns of replicate weights, numbers of at least 0, as a pattern ("W_FSTR*",
+    matched with the columns of the first file) or a list. They are kept in the unit of the weight."""
+    replicate_method: Literal["BRR", "Fay", "JK1", "JK2", "JKn", "bootstrap"] | None = None
+    """With replicates only, and needed: how they were made, as `pmflib.SurveyDesign` knows it."""
+    fay: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """With the method "Fay", and needed: the share of its weight that a half that is left out keeps; .5 in PISA."""
+    replicate_factors: (
+        Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(min_length=2)] | None
+    ) = None
+    """With the method "JKn", and needed: the factor of each replicate in a variance."""
     encoding: Annotated[str, AfterValidator(check_encoding)] = "utf-8"
     """CSV only: how texts are written as bytes, under any name that Python knows: "latin-1", "cp1252", "utf-16". A row
     with bytes that are not so is malformed."""
@@ -121,8 +145,59 @@ class SourceConfig(Section):
         """Options that change what is read from a file, as plain JSON types: not which files there are."""
         others = {"path", "suffixes", "on_empty_file", "on_unreadable_file", "missing"}
         # what is read without weights has the identity that it had before there were any
-        others |= {n for n in ("weight", "psu", "stratum") if getattr(self, n) is None}
+        others |= {name for name in DESIGN_OPTIONS if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=others)
+
+    @property
+    def replicate_columns(self) -> tuple[str, ...]:
+        """Columns of replicate weights: none where there are none, or their pattern is still to be matched."""
+        found = self.replicates
+        return () if found is None or isinstance(found, str) else found
+
+    @model_validator(mode="after")
+    def _check_replicates(self) -> SourceConfig:
+        given, method = self.replicates, self.replicate_method
+        if given is None:
+            if alone := [n for n in DESIGN_OPTIONS[4:] if getattr(self, n) is not None]:
+                raise ValueError(
+                    f"{alone} are of replicates; name their columns, or remove {alone}"
+                )
+            return self
+        if self.weight is None:
+            raise ValueError(
+                f"replicates = {given!r} needs weight: name the column of the weights that they are replicates of"
+            )
+        if self.layout == "long":
+            raise ValueError(
+                f"replicates = {given!r} is for layout = 'wide', and not for a log; remove it, or make a wide file"
+            )
+        if self.psu is not None:
+            raise ValueError(
+                f"replicates = {given!r} goes with weight and not with psu or stratum, which replicates hold already; "
+                "remove one of them"
+            )
+        if method is None:
+            raise ValueError(
+                f"replicates = {given!r} needs replicate_method, which the survey's documentation names: 'BRR', 'Fay' "
+                "(PISA), 'JK1', 'JK2', 'JKn' or 'bootstrap'"
+            )
+        for name, owner in (("fay", "Fay"), ("replicate_factors", "JKn")):
+            if (getattr(self, name) is None) == (method == owner):
+                verb = "needs" if method == owner else "takes no"
+                raise ValueError(
+                    f"replicate_method = {method!r} {verb} {name}, which is of {owner!r} alone"
+                )
+        columns = self.replicate_columns
+        if taken := [name for name in columns if name in (self.weight, self.sample)]:
+            raise ValueError(f"replicates has {taken}, as another option has; give other columns")
+        if len(set(columns)) < len(columns):
+            raise ValueError("replicates has a column twice; give each once")
+        if columns and self.replicate_factors and len(self.replicate_factors) != len(columns):
+            raise ValueError(
+                f"replicate_factors has {len(self.replicate_factors)} numbers for {len(columns)} replicates; give one "
+                "for each, in their order"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_layout(self) -> SourceConfig:
@@ -140,15 +215,11 @@ class SourceConfig(Section):
         if self.layout == "long":
             if absent := [name for name, column in needed.items() if column is None]:
                 raise ValueError(f"layout = 'long' needs the column names {absent}")
-            if self.weight is not None:
-                raise ValueError(
-                    f"weight = {self.weight!r} is for layout = 'wide', where a row is a sample; the rows of a long log "
-                    "are answers: remove it, or make a wide file"
-                )
-        elif self.weight is not None and self.weight in (self.sample, self.psu, self.stratum):
-            raise ValueError(f"weight is {self.weight!r}, as another column is; give two columns")
         elif given := [n for n in ("variable", "value", "time") if getattr(self, n) is not None]:
             raise ValueError(f"layout = 'wide' has no {given}; remove them or set layout = 'long'")
+        others = (*needed.values(), self.time, self.psu, self.stratum)
+        if self.weight is not None and self.weight in others:
+            raise ValueError(f"weight is {self.weight!r}, as another column is; give two columns")
         return self
 
 
@@ -165,7 +236,8 @@ class SchemaConfig(Section):
     identifier, or (long) a variable that is not in the schema."""
     on_duplicate: Literal["last", "first", "error"] = "last"
     """Several answers of one sample to one variable, or several wide rows of one sample identifier: the last by
-    time and then by position wins, or the first, and the others go to quarantine; or stop."""
+    time and then by position wins, or the first, and the others go to quarantine; or stop. So do rows of a long log
+    that give a sample another weight, stratum or unit."""
 
 
 class StoreConfig(Section):
@@ -208,12 +280,14 @@ REASONS = (
     "bad_weight",
     "no_unit",
     "unknown_level",
+    "conflict",
     "duplicate",
 )
 """Why a row is in quarantine; a row that fails in several ways has the first of these that holds: too few or too
 many fields, or text after a closing quotation mark; bytes that are not UTF-8; no sample identifier; a variable the
-schema lacks; a time that does not read; a weight that is no number above 0; no stratum or sampling unit; a value that
-is no level; an answer that another one of the same sample supersedes."""
+schema lacks; a time that does not read; a weight that is no number above 0, or a replicate weight that is none of at
+least 0; no stratum or sampling unit; a value that is no level; a weight, stratum or unit that is not that of the
+sample's other rows; an answer that another one of the same sample supersedes."""
 
 Limit: TypeAlias = Annotated[float, Field(ge=0)] | Literal["off"]
 """Limit of a guard; "off" where there is none."""

@@ -115,6 +115,16 @@ DEPENDENCE = "forests within the states, where held-out samples say so"
 
 
 LIKELY_WEIGHT = 'it looks like one; with it, model.dependence = "none"'
+MADE_BY: dict[str, tuple[str, float | None]] = {
+    "b": ("bootstrap", None),
+    "brr": ("BRR", None),
+    "jk": ("JK2", None),
+    "pwgtp": ("Fay", 0.5),
+    "w_fst": ("Fay", 0.5),
+    "wgtp": ("Fay", 0.5),
+}
+"""How replicate weights are made whose names begin so, and Fay's factor: of PISA, of the American Community Survey (by
+successive differences, whose factor in a variance is that of Fay's method with .5), and others."""
 
 
 def draft_config(
@@ -127,6 +137,7 @@ def draft_config(
     crowd: CrowdConfig | None = None,
     target: str | None = None,
     likely_weight: str | None = None,
+    likely_replicates: str | None = None,
     on_duplicate: str = "last",
     seed: int = 0,
     quick: bool = False,
@@ -149,6 +160,8 @@ def draft_config(
         Variable that the model is to predict.
     likely_weight
         Column that looks like the weight of samples: it is proposed in a comment.
+    likely_replicates
+        Pattern of the columns that look like replicate weights, likewise.
     on_duplicate
         As in `SchemaConfig`.
     seed
@@ -177,6 +190,7 @@ def draft_config(
                 if likely_weight is None
                 else [f"# weight = {_quote(likely_weight)}  # {LIKELY_WEIGHT}"]
             ),
+            *([] if likely_replicates is None else _propose_replicates(likely_replicates)),
             "",
             "[schema]",
             'file = "schema.json"',
@@ -203,6 +217,18 @@ def draft_config(
             *more,
         ]
     )
+
+
+def _propose_replicates(pattern: str) -> list[str]:
+    """Comments with the lines of replicate weights."""
+    names = sorted((begin for begin in MADE_BY if pattern.lower().startswith(begin)), key=len)
+    method, fay = MADE_BY[names[-1]] if names else ("BRR", None)
+    others = '"BRR", "Fay" with fay, "JK1", "JK2", "JKn" with replicate_factors, or "bootstrap"'
+    return [
+        f"# replicates = {_quote(pattern)}  # they look like replicate weights; they need the weight as well",
+        f"# replicate_method = {_quote(method)}  # a guess; the survey's documentation says: {others}",
+        *([] if fay is None else [f"# fay = {fay}"]),
+    ]
 
 
 def relate(source: SourceConfig, base: Path) -> SourceConfig:

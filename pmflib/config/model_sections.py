@@ -171,6 +171,11 @@ class EMConfig(Section):
     others, small fits raise that, and the report says how well it is predicted; by default all variables are alike."""
     accelerate: bool = False
     """Extrapolate from every two passes (SQUAREM): fewer passes where the objective alone stops them."""
+    errors: Literal["auto", "linear", "refit", "off"] = "auto"
+    """Standard errors and intervals of parameters: of latent classes by the strata and units, or the replicate weights,
+    of the source, else by the information of the samples. auto finds them in one pass where that takes a moment; linear
+    in one pass in any case, up to 2,000 probabilities; refit fits again to each replicate, or without each of at most
+    some 200 groups of units, all side by side; off finds none."""
 
 
 class EvaluateConfig(Section):

@@ -180,29 +180,6 @@ class PipelineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_weight(self) -> PipelineConfig:
-        if self.source.weight is None:
-            return self
-        remedies = {
-            f"model.method = {self.model.method!r}": (
-                self.model.method in SAMPLE_METHODS,
-                "take a method of latent classes",
-            ),
-            f"model.dependence = {self.model.dependence!r}": (
-                self.model.dependence != "none",
-                "give 'none'",
-            ),
-            f"em.target = {self.em.target!r}": (self.em.target is not None, "leave it out"),
-        }
-        for what, (is_given, remedy) in remedies.items():
-            if is_given:
-                raise ValueError(
-                    f"source.weight = {self.source.weight!r} does not go with {what}, which takes no weights: "
-                    f"{remedy}, or leave out the weights"
-                )
-        return self
-
-    @model_validator(mode="after")
     def _check_dependence(self) -> PipelineConfig:
         if (given := self.model.dependence) == "none":
             return self

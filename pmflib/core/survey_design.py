@@ -16,6 +16,8 @@ from pmflib.core.weights import Weights, read_weights
 
 MOST_REPLICATES = 200
 """Units of the jackknife at most: of more, those of a stratum are put into groups, whose spread shows the same."""
+NORMAL_QUANTILE = 1.959963984540054
+"""Standard errors to either side of an interval of 95 %, by the normal distribution."""
 METHODS = ("BRR", "Fay", "JK1", "JK2", "JKn", "bootstrap")
 """Ways in which replicate weights are made."""
 
@@ -125,7 +127,7 @@ class SurveyDesign:
                 raise PmfError("replicates are given with stratum or psu; they hold these already")
             self.strata, self.units = np.zeros(n_rows, np.int64), np.arange(n_rows)
             self.replicates = _read_replicates(replicates)
-            self.factors = _find_factors(method, self.replicates.shape[1], fay, factors)
+            self.factors = find_factors(method, self.replicates.shape[1], fay, factors)
 
     def __repr__(self) -> str:
         """Rows, and what is known of how they were drawn."""
@@ -155,14 +157,11 @@ class SurveyDesign:
         """Degrees of freedom of a variance: units less strata; replicates, less 1 where all are of one stratum."""
         if self.replicates is None:
             return self.n_units - self.n_strata
-        n_replicates = int(self.replicates.shape[1])
-        return max(n_replicates - int(self.method in ("JK1", "bootstrap")), 1)
+        return count_degrees(self.method, int(self.replicates.shape[1]))
 
     def find_quantile(self, level: float) -> float:
         """Standard errors to either side that an interval of some level reaches to: Student's quantile."""
-        from scipy.special import stdtrit
-
-        return float(stdtrit(self.degrees, (1 + level) / 2))
+        return find_student_quantile(self.degrees, level)
 
     @cached_property
     def dealt(self) -> IntArray:
@@ -187,7 +186,7 @@ class SurveyDesign:
             for column, factor in zip(self.replicates.T, self.factors.tolist(), strict=True):
                 yield Replicate(column * unit, factor)
             return
-        groups = self._group_units()
+        groups = self._group_units(MOST_REPLICATES)
         of_groups = np.zeros(int(groups.max()) + 1, np.int64)
         of_groups[groups] = self.strata
         n_each = np.bincount(of_groups)
@@ -223,14 +222,37 @@ class SurveyDesign:
         if self.replicates is None:
             variance = self._vary_units(rows, own, weights, shares)
         else:
-            variance = 0.0
-            for column, factor in zip(self.replicates.T, self.factors.tolist(), strict=True):
-                found = np.bincount(own, column[rows], n_cells)
-                gap = found / max(float(found.sum()), np.finfo(float).tiny) - shares
-                variance += factor * float(gap @ gap)
+            each = [np.bincount(own, column[rows], n_cells) for column in self.replicates.T]
+            variance = vary_replicates(np.array(each), shares, self.factors, self.degrees)
         if variance <= 0 or spread <= 0:
             return shares, kish
         return shares, min(spread / variance, float(rows.size))
+
+    def covary_totals(self, influences: FloatArray, rows: IntArray) -> FloatArray:
+        """Covariance of sums over rows, by the totals of units within strata.
+
+        Parameters
+        ----------
+        influences
+            float64 of shape (n_taken, n_sums): what each of some rows adds, with its weight.
+        rows
+            int64 of shape (n_taken,): these rows; units of which none is among them have totals of 0.
+
+        Returns
+        -------
+        float64 of shape (n_sums, n_sums).
+        """
+        totals = np.zeros((self.n_units, influences.shape[1]))
+        np.add.at(totals, self.units[rows], influences)
+        of_units = np.zeros(self.n_units, np.int64)
+        of_units[self.units] = self.strata
+        n_each = np.bincount(of_units).astype(np.float64)
+        means = np.zeros((n_each.size, influences.shape[1]))
+        np.add.at(means, of_units, totals)
+        apart = totals - (means / n_each[:, None])[of_units]
+        scale = (n_each / (n_each - 1))[of_units]
+        found: FloatArray = (apart * scale[:, None]).T @ apart
+        return found
 
     def _vary_units(
         self, rows: IntArray, own: IntArray, weights: FloatArray, shares: FloatArray
@@ -243,14 +265,20 @@ class SurveyDesign:
         of_units[self.units] = self.strata
         return vary_totals(by_unit.reshape(-1, n_cells), shares, of_units)
 
-    def _group_units(self) -> IntArray:
+    def draw_units(self, most: int) -> IntArray:
+        """Stratum and unit of each row, int64 of shape (n_rows, 2); of more units than some number, groups of these."""
+        return np.stack([self.strata, self._group_units(most)], axis=1)
+
+    def _group_units(self, most: int) -> IntArray:
         """Group of each row for the jackknife: its unit, or several, two a stratum at least."""
-        if self.n_units <= MOST_REPLICATES:
+        if self.n_units <= most:
             return self.units
         of_units = np.zeros(self.n_units, np.int64)
         of_units[self.units] = self.strata
         n_each = np.bincount(of_units)
-        n_groups = np.maximum(n_each * MOST_REPLICATES // self.n_units, 2)
+        # by what they weigh: a stratum of few units may be most of the population, and of the variance
+        held = np.bincount(self.strata, self.weights.units.astype(np.float64))
+        n_groups = np.clip((held * (most / held.sum())).astype(np.int64), 2, n_each)
         first = np.concatenate([[0], np.cumsum(n_groups)[:-1]])
         starts = np.concatenate([[0], np.cumsum(n_each)[:-1]])
         place = np.empty(self.n_units, np.int64)
@@ -282,6 +310,13 @@ class SurveyDesign:
         return joined[units], units.astype(np.int64)
 
 
+def find_student_quantile(degrees: int, level: float) -> float:
+    """Standard errors to either side that an interval of some level reaches to, by Student's distribution."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, (1 + level) / 2))
+
+
 def join_lone_strata(of_units: IntArray) -> tuple[IntArray, int]:
     """Put strata of a single unit together, and a lone one with the stratum before it, or after it if it is the first.
 
@@ -305,6 +340,9 @@ def join_lone_strata(of_units: IntArray) -> tuple[IntArray, int]:
 def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> float:
     """Sum of the variances of shares, by the linearised totals of units within strata.
 
+    They are larger by the square of Student's quantile over the normal one, both of 95 %, so that intervals of as many
+    independent samples allow for the degrees of freedom: Korn and Graubard (1998), Survey Methodology 24(2).
+
     Parameters
     ----------
     by_unit
@@ -319,7 +357,40 @@ def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> 
     n_each = np.bincount(of_units).astype(np.float64)
     means = np.stack([np.bincount(of_units, each) for each in scores.T], axis=1) / n_each[:, None]
     squares = ((scores - means[of_units]) ** 2).sum(axis=1)
-    return float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
+    variance = float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
+    return variance * _widen(of_units.size - n_each.size)
+
+
+def _widen(degrees: int) -> float:
+    """Square of Student's quantile over the normal one, both of 95 %."""
+    return (find_student_quantile(degrees, 0.95) / NORMAL_QUANTILE) ** 2
+
+
+def count_degrees(method: str, n: int) -> int:
+    """Degrees of freedom of variances by n replicates: all of them, less 1 where they are of one stratum."""
+    return max(n - int(method in ("JK1", "bootstrap")), 1)
+
+
+def vary_replicates(
+    by_replicate: FloatArray, shares: FloatArray, factors: FloatArray, degrees: int
+) -> float:
+    """Sum of the variances of shares, by replicates, larger for the degrees of freedom as by `vary_totals`.
+
+    Parameters
+    ----------
+    by_replicate
+        float64 of shape (n_replicates, n_cells): sums of the weights of each replicate; one without any of these
+        samples has no shares.
+    shares
+        float64 of shape (n_cells,), of the whole.
+    factors
+        float64 of shape (n_replicates,): share of each squared departure from the whole.
+    degrees
+        Degrees of freedom.
+    """
+    totals = by_replicate.sum(axis=1, keepdims=True)
+    gaps = by_replicate / np.maximum(totals, np.finfo(float).tiny) - shares
+    return float(factors @ (gaps**2).sum(axis=1)) * _widen(degrees)
 
 
 def _number(name: str, labels: Any) -> IntArray:
@@ -352,10 +423,23 @@ def _read_replicates(replicates: Any) -> FloatArray:
     return found
 
 
-def _find_factors(
-    method: str | None, n: int, fay: float | None, factors: object | None
+def find_factors(
+    method: str | None, n: int, fay: float | None = None, factors: object | None = None
 ) -> FloatArray:
-    """Factor of each replicate in a variance."""
+    """Factor of each of n replicates in a variance, float64 of shape (n,).
+
+    Parameters
+    ----------
+    method, fay, factors
+        As of a `SurveyDesign`.
+    n
+        Number of replicates, at least two.
+
+    Raises
+    ------
+    PmfError
+        If these do not go together.
+    """
     if method not in METHODS:
         raise PmfError(f"method is {method!r}; replicates were made by one of {METHODS}")
     if (method == "Fay") != (fay is not None) or (fay is not None and not 0 <= fay < 1):

@@ -12,7 +12,7 @@ import numpy as np
 from pmflib.core.arrays import IntArray
 from pmflib.core.machine import count_processors
 from pmflib.core.survey_design import join_lone_strata, vary_totals
-from pmflib.counting.conditional_tables import TablePlan, TableRequest
+from pmflib.counting.table_requests import TablePlan, TableRequest
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     BlockReference,

@@ -269,8 +269,12 @@ class BlocksInMemory(BlockSource):
     def map_rows(
         self, function: Callable[..., R], merge: Callable[[Sequence[R]], R], *shared: Any
     ) -> R:
-        """Do the work in one call of the function."""
-        return function(self._rows, 0, *shared)
+        """Do the work here, in a task for each block of rows."""
+        ends = np.cumsum([0, *(block.n_rows for block in self._rows)])
+        items = list(zip(self._rows, ends.tolist(), strict=False))
+        return merge(
+            list(self._pool.map(lambda item: function([item[0]], item[1], *shared), items))
+        )
 
     def digest(self) -> str:
         """Digest the distinct rows and their weights."""

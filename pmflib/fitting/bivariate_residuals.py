@@ -14,6 +14,7 @@ from pmflib.core.errors import MemoryPlanError, PmfError
 from pmflib.display.drawing import Axes
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.em.block_source import BlocksInMemory, BlockSource
+from pmflib.fitting.parameter_errors import MAX_ENTRIES
 from pmflib.fitting.residual_sums import (
     ResidualSums,
     count_work,
@@ -22,7 +23,7 @@ from pmflib.fitting.residual_sums import (
     list_free,
     sum_residuals,
 )
-from pmflib.fitting.standard_errors import MAX_ENTRIES, open_source
+from pmflib.fitting.standard_errors import open_source
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.solvers.numeric.information import PMFInformation

@@ -35,7 +35,7 @@ from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.running.clients import find_memory
 from pmflib.running.memory import MemoryPlan, format_bytes
-from pmflib.store.dataset import take_samples
+from pmflib.store.dataset import take_block
 
 DEPENDENCES = ("auto", "none", "tree")
 """Values of ``dependence`` of `pmflib.fit_em`."""
@@ -274,12 +274,12 @@ def keep_plain(plain: FitResult, *notes: str, comparison: Comparison | None = No
 
 
 def take_stored(samples: StoredSamples, number: int) -> DenseBlock:
-    """So many stored samples, or all."""
+    """So many stored samples, or all, with their weights."""
     if number >= samples.n_rows:
-        return DenseBlock(samples.read_codes())
+        return samples.read_block()
     # as many blocks as hold them, were blocks equal, and as many again
     n_blocks = 2 * number * len(samples.blocks) // samples.n_rows
-    return DenseBlock(take_samples(samples.blocks, samples.schema, number, n_blocks))
+    return take_block(samples.blocks, samples.schema, number, n_blocks)
 
 
 def _fit_in_memory(
@@ -392,5 +392,5 @@ def _take_codes(codes: IntArray, number: int) -> DenseBlock:
 def _read_held_out(validation: object | None, fit: EMFit) -> DenseBlock | None:
     """Held-out samples, which may be stored; None where there are none."""
     if isinstance(validation, StoredSamples):
-        return DenseBlock(validation.read_codes()) if validation.n_rows else None
+        return validation.read_block() if validation.n_rows else None
     return None if validation is None else DenseBlock(fit.schema.encode(validation))

@@ -11,7 +11,7 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import SchemaError
 from pmflib.counting.marginals import Marginals, estimate_singles
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.fitting.standard_errors import name_parameters
+from pmflib.fitting.parameter_errors import name_parameters
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.information import list_pmfs, sum_information

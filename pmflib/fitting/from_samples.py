@@ -33,6 +33,7 @@ from pmflib.fitting.em_fit import EMFit, OnPass, Passes
 from pmflib.fitting.fit_result import FitResult, SettledRank, warn_if_stopped
 from pmflib.fitting.item_responses import fit_item_responses
 from pmflib.fitting.ranks.in_memory import choose_fit_kind, settle_rank
+from pmflib.fitting.ranks.kinds import KindChoice
 from pmflib.fitting.starts import StoredCounts, load_counts
 from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
@@ -193,13 +194,6 @@ def fit_em(
                 f"{name} and validation are given; leave validation out: a fold of the samples is held out"
             )
         training = weigh_samples(training, weight, design, variables)
-    if isinstance(training, StoredSamples) and training.is_weighted:
-        if dependence in ("auto", "tree") or isinstance(model, TreePMF):
-            raise PmfError(
-                "forests are not fitted to stored samples with weights; leave dependence out, or give the samples in "
-                "memory"
-            )
-        dependence = "none"
     position = None if target is None else variables.position(target)
     passes = Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass)
 
@@ -234,39 +228,71 @@ def fit_em(
         return _note_weights(settled.explain(result), training)
     if kind is not None:
         dependence = "tree" if kind.kind == "forests" else "none"
-    if kind is not None and kind.is_final:
-        settled = SettledRank(kind.rank, kind.comparisons, kind.reasons)
-    elif rank == "auto" and start_model is None:
-        settled = settle_rank(make_fit(2), training, validation, counts)
-        if kind is not None:
-            settled = settled._replace(
-                comparisons=(*kind.comparisons, *settled.comparisons),
-                notes=(*kind.reasons, *settled.notes),
-            )
+    if rank == "auto" and start_model is None:
+        settled = _settle_rank(make_fit(2), kind, training, validation, counts)
     else:
         settled = SettledRank(_read_rank(rank, start_model if model is None else model))
         if model is None and not isinstance(training, StoredSamples):
             warn_of_rank(settled.rank, round(training.n_samples))
     if settled.result is not None and dependence == "none":
         return _note_weights(settled.explain(settled.result), training)
-    fit = make_fit(settled.rank)
+    result = _fit_settled(
+        make_fit(settled.rank),
+        settled,
+        training,
+        validation,
+        counts,
+        model,
+        start_model,
+        dependence,
+    )
+    result = _note_weights(settled.explain(result), training)
+    warn_if_stopped(result, max_passes)
+    return result
+
+
+def _settle_rank(
+    fit: EMFit,
+    kind: KindChoice | None,
+    training: StoredSamples | DenseBlock,
+    validation: object | None,
+    counts: PairCounts | StoredCounts | None,
+) -> SettledRank:
+    """Choose the rank on held-out samples, unless the choice of a kind of model has chosen it."""
+    if kind is not None and kind.is_final:
+        return SettledRank(kind.rank, kind.comparisons, kind.reasons)
+    settled = settle_rank(fit, training, validation, counts)
+    if kind is None:
+        return settled
+    compared = (*kind.comparisons, *settled.comparisons)
+    return settled._replace(comparisons=compared, notes=(*kind.reasons, *settled.notes))
+
+
+def _fit_settled(
+    fit: EMFit,
+    settled: SettledRank,
+    training: StoredSamples | DenseBlock,
+    validation: object | None,
+    counts: PairCounts | StoredCounts | None,
+    model: JointPMF | TreePMF | None,
+    start_model: JointPMF | None,
+    dependence: Literal["auto", "none", "tree"],
+) -> FitResult:
+    """Fit at the rank that is settled: from a model, from one to start from, or from starts that are compared."""
     if model is not None:
         fit = fit.refining(model)
     if isinstance(training, StoredSamples):
         counts = load_counts(training, counts)
     if isinstance(model, TreePMF):
-        result = refine_forests(fit, model, training, validation, counts)
-    else:
-        if start_model is not None:
-            assert counts is not None
-            fit = fit.started_from(start_model, counts)
-        result = settled.result or fit.fit_samples(training, validation, counts)
-        if dependence != "none":
-            is_forced = dependence == "tree"
-            result = fit_dependence(fit, result, training, validation, counts, is_forced=is_forced)
-    result = _note_weights(settled.explain(result), training)
-    warn_if_stopped(result, max_passes)
-    return result
+        return refine_forests(fit, model, training, validation, counts)
+    if start_model is not None:
+        assert counts is not None
+        fit = fit.started_from(start_model, counts)
+    result = settled.result or fit.fit_samples(training, validation, counts)
+    if dependence == "none":
+        return result
+    is_forced = dependence == "tree"
+    return fit_dependence(fit, result, training, validation, counts, is_forced=is_forced)
 
 
 @reports_progress

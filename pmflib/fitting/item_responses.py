@@ -117,31 +117,8 @@ def fit_item_responses(
     Bock and Aitkin (1981), Psychometrika 46(4); Bock (1972), Psychometrika 37(1); Muraki (1992), Applied Psychological
     Measurement 16(2).
     """
-    check_whole("n_traits", n_traits)
-    if n_traits not in GRIDS:
-        raise PmfError(
-            f"n_traits is {n_traits}; give 1 to {max(GRIDS)}, or fit more of them by pmflib.fit_traits"
-        )
-    check_whole("max_passes", max_passes)
-    Limits(max_passes, tol).check()
-    if not 0 <= pseudo_count < np.inf:
-        raise PmfError(f"pseudo_count is {pseudo_count}; give a number of at least 0")
-    if isinstance(samples, StoredSamples):
-        if weight is not None:
-            weigh_samples(samples, weight, None, samples.schema)
-        schema, n_rows = samples.schema, samples.n_rows
-        training: Samples = samples
-        counts = samples.count_pairs().to_samples() if n_rows else None
-    else:
-        schema = infer_schema(samples) if schema is None else schema
-        if not isinstance(schema, Schema):
-            raise SchemaError(f"schema is {type(schema).__name__}; give a pmflib.Schema")
-        given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
-        n_rows, block = len(given), weigh_samples(given, weight, None, schema)
-        training = SamplesInMemory(block, schema.offsets, _count_points(n_traits))
-        counts = count_block(block, schema, n_folds=1) if n_rows else None
-    if not n_rows:
-        raise PmfError("samples has no rows; a fit needs at least one")
+    _check_options(n_traits, pseudo_count, max_passes, tol)
+    schema, training, counts = _open_samples(samples, schema, weight, n_traits)
 
     def report(state: ItemState) -> None:
         if on_pass is not None:
@@ -167,10 +144,61 @@ def fit_item_responses(
         keep=keep,
         on_pass=report,
     )
-    measured = measure_fit(fitted, training.source)
     score = None if validation is None else _score(fitted, validation)
+    result = _report(fitted, training, state, score, converged=converged)
+    warn_if_stopped(result, max_passes)
+    return result
+
+
+def _check_options(n_traits: int, pseudo_count: float, max_passes: int, tol: float) -> None:
+    """Refuse options that are out of range."""
+    check_whole("n_traits", n_traits)
+    if n_traits not in GRIDS:
+        raise PmfError(
+            f"n_traits is {n_traits}; give 1 to {max(GRIDS)}, or fit more of them by pmflib.fit_traits"
+        )
+    check_whole("max_passes", max_passes)
+    Limits(max_passes, tol).check()
+    if not 0 <= pseudo_count < np.inf:
+        raise PmfError(f"pseudo_count is {pseudo_count}; give a number of at least 0")
+
+
+def _open_samples(
+    samples: object, schema: Schema | None, weight: object | None, n_traits: int
+) -> tuple[Schema, Samples, PairCounts]:
+    """Variables, samples to fit to, at least one, and their co-occurrence counts."""
+    if isinstance(samples, StoredSamples):
+        if weight is not None:
+            weigh_samples(samples, weight, None, samples.schema)
+        _refuse_nothing(samples.n_rows)
+        return samples.schema, samples, samples.count_pairs().to_samples()
+    schema = infer_schema(samples) if schema is None else schema
+    if not isinstance(schema, Schema):
+        raise SchemaError(f"schema is {type(schema).__name__}; give a pmflib.Schema")
+    given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
+    block = weigh_samples(given, weight, None, schema)
+    _refuse_nothing(len(block))
+    training = SamplesInMemory(block, schema.offsets, _count_points(n_traits))
+    return schema, training, count_block(block, schema, n_folds=1)
+
+
+def _refuse_nothing(n_rows: int) -> None:
+    if not n_rows:
+        raise PmfError("samples has no rows; a fit needs at least one")
+
+
+def _report(
+    fitted: JointPMF,
+    training: Samples,
+    state: ItemState,
+    score: HeldOutScore | None,
+    *,
+    converged: bool,
+) -> FitResult:
+    """Result of a fit from the state at the end of its EM."""
+    measured = measure_fit(fitted, training.source)
     residuals = measure_residuals(fitted, training.source)
-    result = FitResult(
+    return FitResult(
         model=fitted,
         loss_history=state.loss_history,
         held_out=() if score is None else (score.per_row,),
@@ -183,8 +211,6 @@ def fit_item_responses(
         last_change=state.last_change,
         residuals=None if residuals is None else residuals[0],
     )
-    warn_if_stopped(result, max_passes)
-    return result
 
 
 def fit_items(
@@ -307,11 +333,10 @@ def _score(model: JointPMF, validation: object) -> HeldOutScore | None:
     """Log-likelihood of held-out samples."""
     if isinstance(validation, StoredSamples):
         held_out: Samples = validation
-        n_rows = validation.n_rows
     else:
         codes: IntArray = model.schema.encode(validation)
-        n_rows = len(codes)
         held_out = SamplesInMemory(codes, model.schema.offsets, model.rank)
-    if not n_rows:
+    if not held_out.source.n_samples:
         return None
-    return HeldOutScore(held_out.score([(model.prior, model.factors)]), n_rows)
+    score = held_out.score([(model.prior, model.factors)])
+    return HeldOutScore(score, held_out.source.n_samples)

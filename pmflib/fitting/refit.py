@@ -202,7 +202,7 @@ def digest_fit_options(config: PipelineConfig) -> str:
     unused = {"refresh"} if config.model.rank == "auto" else {"refresh", "rank_budget"}
     content = {
         "model": config.model.model_dump(mode="json", exclude=unused),
-        "em": config.em.model_dump(mode="json"),
+        "em": config.em.model_dump(mode="json", exclude={"errors"}),
         "evaluate": config.evaluate.model_dump(mode="json", exclude={"hide"}),
         "folds": config.store.folds,
         "seed": config.seed,

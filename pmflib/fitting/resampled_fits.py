@@ -48,7 +48,7 @@ def fit_resampled(
     samples
         Codes of shape (n_rows, n_variables), -1 missing, at least one row; a block of them, which may have weights; or
         stored samples. Rows are drawn with replacement, each with its weight; of stored samples of more than
-        ``MEMORY_CELLS`` cells their folds are.
+        ``MEMORY_CELLS`` cells their folds are. Sampling units have no part in it.
     draws
         Number of refits, at least 1.
     seed
@@ -76,7 +76,7 @@ def fit_resampled(
         raise PmfError(f"draws is {draws}; give at least 1")
     if isinstance(samples, StoredSamples):
         if samples.n_rows * samples.schema.n_variables <= MEMORY_CELLS:
-            samples = samples.read_codes()
+            samples = samples.read_block()
     if isinstance(samples, np.ndarray):
         samples = DenseBlock(samples)
     n_rows = samples.n_rows if isinstance(samples, StoredSamples) else len(samples)

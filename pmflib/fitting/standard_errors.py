@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from operator import attrgetter
 
 import numpy as np
 
-from pmflib.core.arrays import BoolArray, FloatArray, check_model_type, sum_blocks
+from pmflib.core.arrays import BoolArray, FloatArray, check_model_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
-from pmflib.core.survey_design import SurveyDesign
-from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
+from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
+from pmflib.display.summary import decimal
 from pmflib.em.block_source import BlockSource, iterate_distinct
 from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.item_errors import find_item_covariance
-from pmflib.fitting.replicates import Replicates, fit_replicates, span_logits
+from pmflib.fitting.linearised import find_pseudo_counts
+from pmflib.fitting.parameter_errors import (
+    FAR,
+    FIELDS,
+    MAX_ENTRIES,
+    VAGUE,
+    ArrayErrors,
+    ParameterErrors,
+    list_some,
+    name_parameters,
+    reshape_errors,
+    span_logits,
+)
+from pmflib.fitting.replicates import Method, Replicates, fit_replicates
 from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
@@ -30,155 +42,16 @@ from pmflib.model.information import (
 )
 from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
-from pmflib.solvers import PseudoCounts
 from pmflib.solvers.numeric.information import PMFCovariance, PMFInformation, find_covariance
 from pmflib.store.sample_blocks import BlockGroup
 
-MAX_ENTRIES = 2000
-"""Entries of prior and tables whose information is inverted: some seconds, and some hundred megabytes."""
-QUANTILE = 1.959963984540054
-"""Standard errors to either side of an interval of 95 %."""
-FAR = 0.2
-"""Standard errors from the maximum of the likelihood from which on the parameters are said not to be there."""
-VAGUE = 12**-0.5
-"""Standard error of a probability that nothing is known of, which is uniform on [0, 1]: one that is larger is none."""
-
-
-@dataclass(frozen=True, eq=False)
-class ArrayErrors:
-    """How sure the numbers of an array of parameters are; all arrays are of its shape.
-
-    Parameters
-    ----------
-    values
-        float64: the parameters.
-    errors
-        float64: standard errors. NaN where the samples do not determine a parameter; 0 where it is at an edge, and
-        taken as fixed, or has no other value.
-    lower, upper
-        float64: ends of intervals of 95 %, of probabilities within [0, 1]; NaN where the error is.
-    is_determined
-        bool: whether the samples determine the parameter.
-    is_edge
-        bool: whether it is a probability at 0 or 1, where an interval begins or ends.
-    """
-
-    values: FloatArray
-    errors: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    is_determined: BoolArray
-    is_edge: BoolArray
-
-
-@dataclass(frozen=True, eq=False)
-class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
-    """Errors of all parameters of a model, by the names of their arrays.
-
-    ``prior`` (rank,) and ``factors`` (n_levels, rank); with forests also ``tables`` (n_entries,). Of item response
-    models ``base`` (n_levels,) and ``slopes`` (n_levels, n_traits) alone.
-
-    Parameters
-    ----------
-    arrays
-        Errors by name.
-    schema
-        Variables of the model.
-    method
-        What they were found by, in words.
-    distance
-        How far the parameters are from the maximum of the likelihood, in standard errors of the one that is farthest.
-    notes
-        What is not determined, and which; what is at an edge; whether the model is at the maximum.
-    """
-
-    arrays: Mapping[str, ArrayErrors]
-    schema: Schema
-    method: str
-    distance: float
-    notes: tuple[str, ...]
-
-    def __getitem__(self, name: str) -> ArrayErrors:
-        return self.arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.arrays)
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-    def summary(self) -> Summary:
-        """What is determined, and the parameters with their intervals: text in a terminal, HTML in a notebook."""
-        every = [each for each in self.arrays.values()]
-        n_all = sum(each.values.size for each in every)
-        n_known = sum(int(each.is_determined.sum()) for each in every)
-        facts = (
-            ("method", self.method),
-            ("determined", f"{format_count(n_known)} of {format_count(n_all)} numbers"),
-            ("from the maximum", f"{decimal(self.distance)} standard errors"),
-        )
-        if "slopes" in self.arrays:
-            table = self._tabulate_items()
-            return Summary("Standard errors of item parameters", facts, self.notes, (table,))
-        prior, factors = self.arrays["prior"], self.arrays["factors"]
-        rows = _describe("share of the samples", prior, ())
-        for variable in self.schema:
-            first = self.schema.rows_of(variable.name).start
-            for code, level in enumerate(variable.levels):
-                rows += _describe(f"{variable.name} = {level}", factors, (first + code,))
-        table = SummaryTable(
-            "Probabilities given the state, and intervals of 95 %",
-            ("level", ">state", ">probability", ">from", ">to"),
-            rows,
-            len(rows),
-            'errors["factors"]',
-        )
-        return Summary("Standard errors of parameters", facts, self.notes, (table,))
-
-    def _tabulate_items(self) -> SummaryTable:
-        """Intercept and slopes of each level, with intervals."""
-        rows = []
-        for variable in self.schema:
-            first = self.schema.rows_of(variable.name).start
-            for code, level in enumerate(variable.levels):
-                cells = [f"{variable.name} = {level}"]
-                base, slopes = self.arrays["base"], self.arrays["slopes"]
-                for found, at in (
-                    (base, (first + code,)),
-                    *((slopes, (first + code, f)) for f in range(slopes.values.shape[1])),
-                ):
-                    ends = f"{found.lower[at]:.2f} to {found.upper[at]:.2f}"
-                    is_known = found.is_determined[at]
-                    cells.append(
-                        f"{found.values[at]:.2f} ({ends})" if is_known else "not determined"
-                    )
-                rows.append(tuple(cells))
-        names = (f">trait {f}" for f in range(self.arrays["slopes"].values.shape[1]))
-        return SummaryTable(
-            "Logits, and intervals of 95 %",
-            ("level", ">intercept", *names),
-            rows,
-            len(rows),
-            'errors["slopes"]',
-        )
-
-
-def _describe(name: str, found: ArrayErrors, place: tuple[int, ...]) -> list[tuple[str, ...]]:
-    """Values and intervals of all states at a place of an array: a row for each."""
-    each = zip(found.values[place], found.lower[place], found.upper[place], strict=True)
-    return [
-        (
-            name,
-            str(state),
-            f"{value:.3f}",
-            *(("not determined", "") if np.isnan(low) else (f"{low:.3f}", f"{high:.3f}")),
-        )
-        for state, (value, low, high) in enumerate(each)
-    ]
-
 
 def standard_errors(
-    model: JointPMF, samples: object, design: SurveyDesign | None = None
+    model: JointPMF,
+    samples: object,
+    design: SurveyDesign | None = None,
+    *,
+    method: Method = "auto",
 ) -> ParameterErrors:
     """Find standard errors and intervals of a model's parameters.
 
@@ -195,8 +68,10 @@ def standard_errors(
         Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
         share the pass.
     design
-        How samples in memory were drawn: errors are then those of its replicates, to each of which latent classes are
-        fitted again (see `pmflib.fit_replicates`). None takes samples as independent, and 1 each.
+        How samples in memory were drawn: errors are then those of its units or replicates, of latent classes. None
+        takes samples as independent, and 1 each.
+    method
+        How those of a design are found, as for `pmflib.fit_replicates`: to first order, or by refits.
 
     Returns
     -------
@@ -243,7 +118,7 @@ def standard_errors(
             "traits by pmflib.fit_item_responses"
         )
     if design is not None:
-        return _find_design_errors(fit_replicates(model, samples, design), model)
+        return find_design_errors(fit_replicates(model, samples, design, method=method))
     source = open_source(model, samples)
     if model.trait_model is not None:
         return _find_item_errors(model, model.trait_model, source)
@@ -265,7 +140,7 @@ def standard_errors(
         raise PmfError("samples has no observed cell; give those that the model was fitted to")
     solved = invert_information(model, found)
     arrays = _make_arrays(model, parameters, solved)
-    method = "observed information" if found.crossed is not None else "products of scores"
+    found_by = "observed information" if found.crossed is not None else "products of scores"
     notes = _write_notes(model.schema, arrays, solved)
     for note in notes:
         warnings.warn(note, IdentificationWarning, stacklevel=2)
@@ -274,34 +149,30 @@ def standard_errors(
         notes += (
             f"{n_edges} probabilities are at 0 or 1, and taken as fixed: they have intervals, but no errors",
         )
-    return ParameterErrors(arrays, model.schema, method, solved.distance, notes)
+    return ParameterErrors(arrays, model.schema, found_by, solved.distance, notes)
 
 
-def _find_design_errors(found: Replicates, given: JointPMF) -> ParameterErrors:
-    """Errors of prior and factors by replicates, at the optimum of the whole sample."""
-    quantile = found.design.find_quantile(0.95)
-    arrays, distance = {}, 0.0
-    for name in ("prior", "factors"):
+def find_design_errors(found: Replicates) -> ParameterErrors:
+    """Errors of prior and factors by how the samples were drawn.
+
+    Warns
+    -----
+    IdentificationWarning
+        If there are parameters that the samples do not determine.
+    """
+    quantile, arrays, notes = found.find_quantile(0.95), {}, found.notes
+    known = zip(("prior", "factors"), found.is_determined, found.is_edge, strict=True)
+    for name, is_determined, is_edge in known:
         values, errors = found.find_errors(attrgetter(name))
-        is_edge = (values <= 0) | (values >= 1)
-        is_determined = errors <= VAGUE
+        is_determined = is_determined & (errors <= VAGUE)
         errors = np.where(is_determined, errors, np.nan)
         ends = span_logits(values, errors, quantile)
         arrays[name] = ArrayErrors(values, errors, *ends, is_determined, is_edge)
-        moved = np.abs(values - getattr(given, name))
-        is_known = is_determined & (errors > 0)
-        distance = max(distance, float((moved[is_known] / errors[is_known]).max(initial=0.0)))
-    names = name_parameters(
-        given.schema, ~arrays["prior"].is_determined, ~arrays["factors"].is_determined
-    )
-    notes = found.design.notes
-    if names:
+    schema, unknown = found.model.schema, [~each.is_determined for each in arrays.values()]
+    if names := name_parameters(schema, *unknown):
         notes += (f"not determined by the samples: {names}; these have no errors; lower the rank",)
         warnings.warn(notes[-1], IdentificationWarning, stacklevel=3)
-    if found.n_stopped:
-        notes += (f"{found.n_stopped} refits were stopped before they had converged",)
-    method = f"{len(found.models)} replicates ({found.design.method}), {found.design.degrees} degrees of freedom"
-    return ParameterErrors(arrays, given.schema, method, distance, notes)
+    return ParameterErrors(arrays, schema, found.method, found.distance, notes)
 
 
 def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) -> ParameterErrors:
@@ -312,7 +183,7 @@ def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) 
         ("base", traits.base, solved.base_errors),
         ("slopes", traits.slopes, solved.slope_errors),
     ):
-        ends = values - QUANTILE * errors, values + QUANTILE * errors
+        ends = values - NORMAL_QUANTILE * errors, values + NORMAL_QUANTILE * errors
         is_edge = np.zeros(values.shape, bool)
         arrays[name] = ArrayErrors(values, errors, *ends, ~np.isnan(errors), is_edge)
     notes: tuple[str, ...] = ()
@@ -326,7 +197,7 @@ def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) 
     ]
     if unknown:
         notes += (
-            f"not determined by the samples: item parameters of {_list_some(unknown)}; these have no errors; take "
+            f"not determined by the samples: item parameters of {list_some(unknown)}; these have no errors; take "
             "fewer traits, or add variables",
         )
     if solved.distance > FAR:
@@ -359,7 +230,7 @@ def note_undetermined(model: JointPMF, found: PMFInformation) -> str:
 def invert_information(model: JointPMF, found: PMFInformation) -> PMFCovariance:
     """Covariances of a model's prior and tables, from the information of the samples that it was fitted to."""
     parameters = model.parameters
-    pseudo_counts = _find_pseudo_counts(model, parameters, found)
+    pseudo_counts = find_pseudo_counts(model, parameters, found.mass)
     return find_covariance(*list_pmfs(parameters), found, pseudo_counts)
 
 
@@ -384,22 +255,6 @@ def _sum_group(group: BlockGroup, parameters: TreeParameters) -> PMFInformation:
     return sum_information(iterate_distinct(group), parameters)
 
 
-def _find_pseudo_counts(
-    model: JointPMF, parameters: TreeParameters, found: PMFInformation
-) -> FloatArray:
-    """Samples that the fit has added to each entry of prior and tables."""
-    rank, forest, offsets = model.rank, parameters.forest, model.schema.offsets
-    mean = float(model.origin.get("pseudo_count", 0.0))
-    held = forest.sum_levels(found.mass[rank:]).sum(axis=1)
-    totals = np.repeat(sum_blocks(held, offsets), np.diff(offsets))
-    singles = np.where(totals > 0, held / np.where(totals > 0, totals, 1.0), 0.0)
-    added = PseudoCounts.shaped_by(singles, offsets, mean)
-    # what edges add goes by the states' own PMFs, which the entries are close to
-    of_edges = float(model.origin.get("edge_pseudo_count", 0.0)) * parameters.tables
-    of_levels = np.where(forest.has_parent, of_edges, added.levels[forest.levels])
-    return np.concatenate([np.full(rank, added.state), of_levels])
-
-
 def _make_arrays(
     model: JointPMF, parameters: TreeParameters, solved: PMFCovariance
 ) -> dict[str, ArrayErrors]:
@@ -407,10 +262,10 @@ def _make_arrays(
     rank, forest = model.rank, parameters.forest
     values = np.concatenate([model.prior, parameters.tables])
     entries = _find_intervals(values, *solved.spread(), solved.is_edge, solved.reach)
-    prior, tables = (_reshape(entries, own) for own in (slice(0, rank), slice(rank, None)))
+    prior, tables = (reshape_errors(entries, own) for own in (slice(0, rank), slice(rank, None)))
     if not forest.n_edges:
         # states come first in tables, and last in factors
-        by_state = _reshape(tables, slice(None), model.factors.shape[::-1])
+        by_state = reshape_errors(tables, slice(None), model.factors.shape[::-1])
         fields = (getattr(by_state, name).T for name in FIELDS)
         return {"prior": prior, "factors": ArrayErrors(*fields)}
     slopes = find_factor_slopes(parameters)
@@ -421,18 +276,9 @@ def _make_arrays(
     )
     return {
         "prior": prior,
-        "factors": _reshape(factors, slice(None), model.factors.shape),
+        "factors": reshape_errors(factors, slice(None), model.factors.shape),
         "tables": tables,
     }
-
-
-FIELDS = tuple(ArrayErrors.__dataclass_fields__)
-"""Names of the arrays of errors."""
-
-
-def _reshape(found: ArrayErrors, own: slice, shape: tuple[int, ...] | int = -1) -> ArrayErrors:
-    """Errors of a part of an array, in a shape."""
-    return ArrayErrors(*(getattr(found, name)[own].reshape(shape) for name in FIELDS))
 
 
 def _find_intervals(
@@ -450,7 +296,7 @@ def _find_intervals(
     # loaded where it is asked for, as a night without anything new asks for no errors
     from scipy.special import expit
 
-    logits, widths = np.log(inner / (1 - inner)), QUANTILE * errors / (inner * (1 - inner))
+    logits, widths = np.log(inner / (1 - inner)), NORMAL_QUANTILE * errors / (inner * (1 - inner))
     lower, upper = expit(logits - widths), expit(logits + widths)
     is_fixed = is_edge | (errors == 0)
     apart = np.where(is_edge, reach, 0.0)
@@ -493,33 +339,3 @@ def _name_undetermined(
     if not n_loose:
         why = "their errors are above .29, that of a guess"
     return f"the samples do not determine {unknown} ({why})"
-
-
-def name_parameters(schema: Schema, of_prior: BoolArray, of_factors: BoolArray) -> str:
-    """Name the parameters that are marked, the states of each variable: "" where none is.
-
-    Parameters
-    ----------
-    schema
-        Variables.
-    of_prior, of_factors
-        bool of shapes (rank,) and (n_levels, rank).
-    """
-    marks = [("the prior", of_prior)]
-    by_variable = np.logical_or.reduceat(of_factors, schema.offsets[:-1])
-    marks += [(name, marked) for name, marked in zip(schema.names, by_variable, strict=True)]
-    by_states: dict[tuple[int, ...], list[str]] = {}
-    for name, marked in marks:
-        if marked.any():
-            by_states.setdefault(tuple(np.flatnonzero(marked).tolist()), []).append(name)
-    parts = []
-    for states, names in by_states.items():
-        where = "all states" if len(states) == of_prior.size else f"states {_list_some(states)}"
-        parts.append(f"{_list_some(names)} in {where}")
-    return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
-
-
-def _list_some(items: Sequence[object]) -> str:
-    """The first few, in words."""
-    shown = ", ".join(map(str, items[:6]))
-    return shown + (f" and {len(items) - 6} more" if len(items) > 6 else "")

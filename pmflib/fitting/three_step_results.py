@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray
 from pmflib.display.summary import Summarised, Summary, SummaryTable, cut, decimal, format_count
-from pmflib.fitting.standard_errors import QUANTILE
 from pmflib.solvers.numeric.wald import WaldTest
 
 
@@ -56,6 +55,8 @@ class ThreeSteps(Summarised):
         Rows that the third step has used.
     n_left_out
         Rows that it has not: with nothing observed, of weight 0, or without the outcome or a covariate.
+    quantile
+        Standard errors to either side that an interval of 95 % reaches to: of a design Student's.
     notes
         What a careful user should know.
     """
@@ -69,17 +70,43 @@ class ThreeSteps(Summarised):
     assignment: str
     n_rows: int
     n_left_out: int
+    quantile: float
     notes: tuple[str, ...]
 
     @property
     def lower(self) -> FloatArray:
         """Lower ends of intervals of 95 %."""
-        return np.asarray(self.values - QUANTILE * self.errors)
+        return np.asarray(self.values - self.quantile * self.errors)
 
     @property
     def upper(self) -> FloatArray:
         """Upper ends of intervals of 95 %."""
-        return np.asarray(self.values + QUANTILE * self.errors)
+        return np.asarray(self.values + self.quantile * self.errors)
+
+    def to_json(self) -> dict[str, Any]:
+        """Estimates, tests and what is to be known of them, in plain JSON types."""
+        return {
+            "estimates": self.table.to_pylist(),
+            "tests": {
+                name: {"wald": test.statistic, "degrees": test.degrees, "p": test.p_value}
+                for name, test in self.list_tests().items()
+            },
+            "correction": self.correction,
+            "assignment": self.assignment,
+            "classification": self.classification.tolist(),
+            "rows": self.n_rows,
+            "left_out": self.n_left_out,
+            "notes": list(self.notes),
+        }
+
+    @property
+    def table(self) -> pa.Table:
+        """Estimates as an Arrow table, a row each."""
+        raise NotImplementedError
+
+    def list_tests(self) -> dict[str, WaldTest]:
+        """Tests by name."""
+        raise NotImplementedError
 
     def _list_facts(self) -> tuple[tuple[str, str], ...]:
         correct = np.diagonal(self.classification)
@@ -116,12 +143,12 @@ class DistalOutcome(ThreeSteps):
     @property
     def lower(self) -> FloatArray:
         """Lower ends of intervals of 95 %, of shares symmetric in the logit."""
-        return self._find_end(-QUANTILE)
+        return self._find_end(-self.quantile)
 
     @property
     def upper(self) -> FloatArray:
         """Upper ends of intervals of 95 %, of shares symmetric in the logit."""
-        return self._find_end(QUANTILE)
+        return self._find_end(self.quantile)
 
     def _find_end(self, quantile: float) -> FloatArray:
         plain = self.values + quantile * self.errors
@@ -142,6 +169,11 @@ class DistalOutcome(ThreeSteps):
         for name in ("values", "errors", "lower", "upper"):
             columns[name] = getattr(self, name).ravel().tolist()
         return pa.table(columns)
+
+    def list_tests(self) -> dict[str, WaldTest]:
+        """Whether all classes are alike, and any two of them."""
+        named = {f"{each.classes[0]} and {each.classes[1]}": each.test for each in self.pairs}
+        return {"all classes alike": self.test, **named}
 
     def summary(self) -> Summary:
         """Estimates with intervals, and which classes differ: text in a terminal, HTML in a notebook."""
@@ -200,6 +232,10 @@ class ClassRegression(ThreeSteps):
         for name in ("values", "errors", "lower", "upper"):
             columns[name] = [float(getattr(self, name)[place]) for place in places]
         return pa.table(columns)
+
+    def list_tests(self) -> dict[str, WaldTest]:
+        """Whether classes depend on each covariate."""
+        return dict(self.tests)
 
     def summary(self) -> Summary:
         """Coefficients with intervals, and tests: text in a terminal, HTML in a notebook."""

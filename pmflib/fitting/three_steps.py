@@ -6,40 +6,27 @@ assignment is related to the other variable, with its errors corrected for.
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from pmflib.core.arrays import FloatArray, IntArray, check_model_type
-from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, PmfError
-from pmflib.core.weights import read_shares
-from pmflib.fitting.classification import check_classes, tabulate_assignment
-from pmflib.fitting.standard_errors import (
-    MAX_ENTRIES,
-    invert_information,
-)
+from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.errors import PmfError
+from pmflib.core.survey_design import SurveyDesign
+from pmflib.fitting.assigned_rows import assign_rows, read_draws
 from pmflib.fitting.three_step_results import ClassDifference, ClassRegression, DistalOutcome
 from pmflib.model import JointPMF
-from pmflib.model.information import iterate_scores, list_pmfs, sum_information
 from pmflib.schema.tables import as_arrow
 from pmflib.solvers.numeric.assigned_classes import (
-    Assigned,
     Design,
     LevelOutcome,
     Logits,
     Means,
     NormalOutcome,
-    Solution,
 )
 from pmflib.solvers.numeric.wald import WaldTest, adjust_by_holm, find_wald_test
-
-LEAST_SINGULAR = 1e-3
-"""Least singular value of the classification errors with which they can be undone."""
 
 Correction = Literal["bch", "ml"]
 """How errors of the assignment are corrected for."""
@@ -55,6 +42,8 @@ def distal_outcome(
     correction: Correction = "bch",
     assignment: How = "modal",
     weight: object | None = None,
+    design: SurveyDesign | None = None,
+    fitted: object | None = None,
 ) -> DistalOutcome:
     """Estimate an outcome in each latent class, which had no part in finding the classes.
 
@@ -73,6 +62,11 @@ def distal_outcome(
         "modal", to the likeliest class; "proportional", to each class by its posterior.
     weight
         float64 of shape (n_rows,), at least 0: samples that a row stands for; None is 1.
+    design
+        How the rows were drawn, in place of ``weight``: its weights, strata and units, which errors allow for.
+    fitted
+        bool of shape (n_rows,): rows that the model was fitted to; None is all. The others have no part in what is not
+        known of the model.
 
     Returns
     -------
@@ -105,13 +99,14 @@ def distal_outcome(
     Vermunt (2013), Sociological Methodology 43(1); Bakk, Oberski, Vermunt (2014), Political Analysis 22(4), and Newey,
     McFadden (1994), section 6, for the errors.
     """
-    first = _assign(model, samples, assignment, correction, weight)
+    drawn = read_draws(weight, design, fitted)
+    first = assign_rows(model, samples, assignment, correction, drawn)
     values, levels = _read_column("outcome", outcome, first.n_rows)
     own = first.keep(values[:, None], "the outcome")
     known, rank = values[first.rows[own]], model.rank
-    design = _choose_law(known, levels, rank, correction)
-    solution, notes = first.solve(design, own, correction)
-    estimates, jacobian = _read_solution(design, solution.parameters, rank)
+    law = _choose_law(known, levels, rank, correction)
+    solution, notes = first.solve(law, own, correction)
+    estimates, jacobian = _read_solution(law, solution.parameters, rank)
     covariance, alone = first.find_covariances(solution, own, jacobian)
     shape = (rank,) if levels is None else (rank, len(levels))
     if levels is not None and correction == "bch" and ((estimates < 0) | (estimates > 1)).any():
@@ -181,12 +176,14 @@ def class_regression(
     correction: Correction = "ml",
     assignment: How = "modal",
     weight: object | None = None,
+    design: SurveyDesign | None = None,
+    fitted: object | None = None,
 ) -> ClassRegression:
     """Regress the latent class on covariates, which had no part in finding the classes: a multinomial logit.
 
     Parameters
     ----------
-    model, samples, assignment, weight
+    model, samples, assignment, weight, design, fitted
         As for `distal_outcome`.
     covariates
         A table in memory with a row per sample. Columns of numbers are taken as they are, of texts by indicators of
@@ -218,7 +215,8 @@ def class_regression(
     ----------
     As for `distal_outcome`.
     """
-    first = _assign(model, samples, assignment, correction, weight)
+    drawn = read_draws(weight, design, fitted)
+    first = assign_rows(model, samples, assignment, correction, drawn)
     if model.rank == 1:
         raise PmfError(
             "model has one class, which no covariate can predict; give a model of two at least"
@@ -262,165 +260,6 @@ def class_regression(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _FirstTwoSteps:
-    """Rows with anything observed and a weight, of ``n_rows``, and how they are assigned to the classes of a model."""
-
-    model: JointPMF
-    codes: IntArray
-    n_rows: int
-    rows: IntArray
-    weights: FloatArray
-    posteriors: FloatArray
-    shares: FloatArray
-    errors: FloatArray
-
-    def keep(self, columns: FloatArray, what: str) -> IntArray:
-        """Places among the rows that have all columns, which the third step needs."""
-        own = np.flatnonzero(np.isfinite(columns[self.rows]).all(axis=1))
-        if own.size < 2:
-            raise PmfError(f"{own.size} rows have {what} and an observed variable; give at least 2")
-        return own
-
-    def solve(
-        self, design: Design, own: IntArray, correction: str
-    ) -> tuple[Solution, tuple[str, ...]]:
-        """Third step."""
-        assigned = Assigned(self.shares[own], self.errors, self.weights[own], correction)
-        solution = assigned.solve(design)
-        if solution.converged:
-            return solution, ()
-        note = (
-            "the estimates have not converged: an outcome or covariate may separate classes; leave it out, or merge "
-            "levels"
-        )
-        warnings.warn(note, ConvergenceWarning, stacklevel=3)
-        return solution, (note,)
-
-    def find_covariances(
-        self, solution: Solution, own: IntArray, jacobian: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Covariance of what follows from a solution, by all three steps and by the third alone."""
-        moved = jacobian @ solution.bread
-        third = np.zeros((len(self.rows), len(moved)))
-        third[own] = solution.scores @ moved.T
-        by_errors = np.einsum("np,pts->nts", moved, solution.by_errors)
-        apart = self.shares[:, None] - self.errors
-        expected = self.posteriors * self.weights[:, None]
-        per_class = by_errors / expected.sum(axis=0)[:, None]
-        whole = third + np.einsum("it,its,nts->in", expected, apart, per_class, optimize=True)
-        whole += self._follow_model(per_class)
-        return _multiply(whole), _multiply(third)
-
-    def _follow_model(self, per_class: FloatArray) -> FloatArray:
-        """How each row moves the results through the model: (n_rows, n_results)."""
-        parameters = self.model.parameters
-        entries, starts = list_pmfs(parameters)
-        none = np.zeros((len(self.rows), len(per_class)))
-        if entries.size > MAX_ENTRIES:
-            self._warn(
-                f"prior and tables have {entries.size} entries, above {MAX_ENTRIES}: errors take the model as known"
-            )
-            return none
-        block = DenseBlock(self.codes, self.weights)
-        found = sum_information([block], parameters)
-        solved = invert_information(self.model, found)
-        if solved.loose.shape[1]:
-            self._warn(
-                f"the samples leave {solved.loose.shape[1]} directions of the model open, which errors take as known; "
-                "lower the rank, or add variables"
-            )
-        # states come one after the other in the tables, as in the forest's rows
-        owners = np.repeat(
-            [
-                -1,
-                *(
-                    np.searchsorted(parameters.forest.starts[:, 0], parameters.forest.rows, "right")
-                    - 1
-                ),
-            ],
-            np.diff(np.append(starts, entries.size)),
-        )
-        owners[: self.model.rank] = np.arange(self.model.rank)
-        rank = self.model.rank
-        by_entry, first = np.zeros((rank, rank, entries.size)), 0
-        batches = list(iterate_scores([block], parameters))
-        for batch in batches:
-            part = slice(first, first + len(batch.codes))
-            first = part.stop
-            weighted = batch.scores * batch.weights[:, None]
-            for each in range(rank):
-                apart = self.shares[part] - self.errors[each]
-                by_entry[each] -= (apart * self.posteriors[part, each, None]).T @ weighted
-                mine = owners == each
-                by_entry[each][:, mine] += apart.T @ weighted[:, mine]
-        slopes = np.einsum("nts,tse->ne", per_class, by_entry) @ solved.covariance
-        return np.concatenate(
-            [(batch.scores * batch.weights[:, None]) @ slopes.T for batch in batches]
-        )
-
-    def _warn(self, note: str) -> None:
-        warnings.warn(note, IdentificationWarning, stacklevel=5)
-
-    def describe(
-        self,
-        values: FloatArray,
-        covariance: FloatArray,
-        alone: FloatArray,
-        correction: str,
-        assignment: str,
-        own: IntArray,
-        notes: tuple[str, ...],
-    ) -> dict[str, Any]:
-        """Fields that all results have."""
-        errors, third = (
-            np.sqrt(np.maximum(np.diagonal(each), 0.0)).reshape(values.shape)
-            for each in (covariance, alone)
-        )
-        return {
-            "values": values,
-            "errors": errors,
-            "third_step_errors": third,
-            "covariance": covariance,
-            "classification": self.errors,
-            "correction": correction,
-            "assignment": assignment,
-            "n_rows": own.size,
-            "n_left_out": self.n_rows - own.size,
-            "notes": notes,
-        }
-
-
-def _assign(
-    model: JointPMF, samples: object, assignment: str, correction: str, weight: object | None
-) -> _FirstTwoSteps:
-    """Check what was given, and assign the rows to classes."""
-    check_model_type("model", model, JointPMF)
-    if correction not in ("bch", "ml"):
-        raise PmfError(f"correction is {correction!r}; give 'bch' or 'ml'")
-    if assignment not in ("modal", "proportional"):
-        raise PmfError(f"assignment is {assignment!r}; give 'modal' or 'proportional'")
-    check_classes(model)
-    codes = model.schema.encode(samples)
-    n_rows, weights = len(codes), read_shares(weight, len(codes))
-    rows = np.flatnonzero((codes >= 0).any(axis=1) & (weights > 0))
-    if rows.size < 2:
-        raise PmfError(f"{rows.size} rows have a weight and anything observed; give at least 2")
-    codes = np.ascontiguousarray(codes[rows])
-    posteriors, weights = model.posterior(codes), weights[rows]
-    shares = posteriors
-    if assignment == "modal":
-        shares = np.eye(model.rank)[posteriors.argmax(axis=1)]
-    errors = tabulate_assignment(posteriors, shares, weights)
-    if np.linalg.svd(errors, compute_uv=False)[-1] < LEAST_SINGULAR:
-        worst = int(np.diagonal(errors).argmin())
-        raise PmfError(
-            f"classes overlap too much to undo errors of assignment: of class {worst} {errors[worst, worst]:.2f} are "
-            'assigned to it; take assignment="proportional", a lower rank, or more variables'
-        )
-    return _FirstTwoSteps(model, codes, n_rows, rows, weights, posteriors, shares, errors)
-
-
 def _read_column(
     name: str, values: object, n_rows: int
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
@@ -460,12 +299,6 @@ def _read_covariates(covariates: object, n_rows: int) -> tuple[FloatArray, list[
     if len(names) == 1:
         raise PmfError("covariates has no column with more than one level; give one at least")
     return np.stack(parts, axis=1), names, owners
-
-
-def _multiply(influences: FloatArray) -> FloatArray:
-    """Covariance of a sum of rows' influences; at the solution their mean is 0, but for edges of the model."""
-    apart = influences - influences.mean(axis=0)
-    return np.asarray(apart.T @ apart)
 
 
 def _test_differences(

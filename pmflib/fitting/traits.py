@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from pmflib.em.traits.samples import (
     CHOICE_CELLS,
     HELD_OUT_SHARE,
     HeldOutCells,
+    LevelCounts,
     TraitSamples,
 )
 from pmflib.fitting.criteria import measure_fit
@@ -127,27 +128,10 @@ def fit_traits(
     fitted = _open_samples(samples, schema, weight)
     counts = fitted.count()
     seed = int(np.random.default_rng(rng).integers(2**32))
-    requested = (dimensions, shrinkage, passes, n_states)
-    chosen: Checkpoint[TraitChoice] | None = None
-    kept: Checkpoint[TraitState] | None = None
-    if checkpoint is not None:
-        of_fit = digest_fit(fitted.digest(), fitted.schema.digest, requested, seed)
-        choice_arrays = TraitChoice.to_arrays, TraitChoice.from_arrays
-        chosen = Checkpoint(checkpoint / "choice.npz", of_fit, *choice_arrays)
-        state_arrays = TraitState.to_arrays, TraitState.from_arrays
-        kept = Checkpoint(checkpoint / "traits.npz", of_fit, *state_arrays)
+    requested: _Requested = (dimensions, shrinkage, passes, n_states)
+    chosen, kept = _open_checkpoints(checkpoint, fitted, requested, seed)
     known = None if chosen is None else chosen.load()
-    is_open = "auto" in requested and known is None
-    n_people = n_scored = round(counts.n_people)
-    if fitted.n_observed > CHOICE_CELLS:
-        n_scored = max(1, n_people * CHOICE_CELLS // fitted.n_observed)
-    most_states = STATES[-1] if n_states == "auto" else n_states
-    people = fitted.draw(max(most_states, n_scored if is_open else 0), counts, seed)
-    held_out: HeldOutCells | None = None
-    if is_open:
-        scored = people.cut(0, min(n_scored, people.n_rows))
-        held_out = HeldOutCells.draw(scored, fitted.schema.offsets, seed)
-    choice = known or _choose(held_out, fitted.schema, *requested, seed)
+    choice, people = _settle(fitted, counts, requested, seed, known)
     if chosen is not None:
         chosen.save(choice)
     settings = choice.settings
@@ -160,11 +144,11 @@ def fit_traits(
     state = fit.go_on(fit.start, settings.passes)
     traits = fit.make_model(state)
     origin = {"method": "traits", "n_traits": traits.n_traits, **settings.to_json()}
+    model = compile_states(traits, people, choice.n_states, seed, origin)
     losses = tuple(-each / max(counts.n_people, 1) for each in state.log_likelihoods)
     notes = tuple(comparison.reason for comparison in choice.comparisons)
     if "auto" in requested and not notes:
         notes = ("nobody has two observed cells or more: nothing could be held out to choose by",)
-    model = compile_states(traits, people, choice.n_states, seed, origin)
     if people.weights is not None:
         notes = (note_weights(fitted.n_rows, fitted.source.n_samples), *notes)
     return FitResult(
@@ -178,6 +162,47 @@ def fit_traits(
         comparisons=choice.comparisons,
         training=measure_fit(model, fitted.source),
     )
+
+
+_Requested: TypeAlias = tuple[int | str, float | str, int | str, int | str]
+"""Dimensions, shrinkage, passes and number of states, as they were given."""
+
+
+def _open_checkpoints(
+    folder: Path | None, samples: TraitSamples, requested: _Requested, seed: int
+) -> tuple[Checkpoint[TraitChoice] | None, Checkpoint[TraitState] | None]:
+    """Where the choice is kept, and the state after each pass; None without a folder."""
+    if folder is None:
+        return None, None
+    of_fit = digest_fit(samples.digest(), samples.schema.digest, requested, seed)
+    choice_arrays = TraitChoice.to_arrays, TraitChoice.from_arrays
+    state_arrays = TraitState.to_arrays, TraitState.from_arrays
+    return (
+        Checkpoint(folder / "choice.npz", of_fit, *choice_arrays),
+        Checkpoint(folder / "traits.npz", of_fit, *state_arrays),
+    )
+
+
+def _settle(
+    samples: TraitSamples,
+    counts: LevelCounts,
+    requested: _Requested,
+    seed: int,
+    known: TraitChoice | None,
+) -> tuple[TraitChoice, SparseBlock]:
+    """Choose what is open, where it is not known, and draw people: those that states are made of."""
+    is_open = "auto" in requested and known is None
+    n_people = n_scored = round(counts.n_people)
+    if samples.n_observed > CHOICE_CELLS:
+        n_scored = max(1, n_people * CHOICE_CELLS // samples.n_observed)
+    n_states = requested[-1]
+    most_states = STATES[-1] if isinstance(n_states, str) else n_states
+    people = samples.draw(max(most_states, n_scored if is_open else 0), counts, seed)
+    held_out: HeldOutCells | None = None
+    if is_open:
+        scored = people.cut(0, min(n_scored, people.n_rows))
+        held_out = HeldOutCells.draw(scored, samples.schema.offsets, seed)
+    return known or _choose(held_out, samples.schema, *requested, seed), people
 
 
 def compile_states(
@@ -291,7 +316,10 @@ def _open_samples(samples: object, schema: Schema | None, weight: object | None)
     if isinstance(samples, StoredSamples):
         if weight is not None:
             weigh_samples(samples, weight, None, samples.schema)
-        n_rows, found = samples.n_rows, TraitSamples(samples.source, samples.schema)
+        n_rows, found = (
+            samples.n_rows,
+            TraitSamples(samples.source, samples.schema, n_rows=samples.n_rows),
+        )
     else:
         if isinstance(samples, SparseBlock):
             if schema is None:

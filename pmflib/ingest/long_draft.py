@@ -11,6 +11,7 @@ import pyarrow as pa
 from pmflib.config import SourceConfig
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SchemaError
+from pmflib.ingest.dataset.sample_weights import list_design_columns
 from pmflib.ingest.draft_values import (
     CountedValues,
     check_target_column,
@@ -61,7 +62,9 @@ def count_answers(
     assert config.sample is not None
     value_counts: dict[str, ValueCounts] = {}
     undecodable = 0
-    columns = list(dict.fromkeys([config.variable, config.value, config.sample]))
+    columns = list(
+        dict.fromkeys([config.variable, config.value, config.sample, *list_design_columns(config)])
+    )
     for raw in read_all(sources, config, columns, notes):
         names, variable = _distinct(raw.batch.column(config.variable))
         values, value = _distinct(raw.batch.column(config.value))

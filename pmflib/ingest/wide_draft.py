@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
 from pmflib.core.texts import abridge_names
+from pmflib.ingest.dataset.sample_weights import name_replicates
 from pmflib.ingest.draft_values import (
     CountedValues,
     check_target_column,
@@ -36,7 +37,10 @@ def _count_columns(
 ) -> dict[str, ValueCounts]:
     header = read_columns(sources[0], config)
     _check_delimiter(sources[0], config, header)
-    named = [name for name in (config.sample, config.weight) if name is not None]
+    # a stratum may be a variable, as a region is; units are as many as identifiers
+    replicates = name_replicates(sources, config).replicate_columns
+    design = (config.sample, config.weight, config.psu, *replicates)
+    named = [name for name in design if name is not None]
     # those that are absent are found here, not when the first row is ingested
     columns = [*(name for name in header if name not in named), *named]
     for source in sources[1:]:

@@ -32,21 +32,21 @@ def join_codes(codes, rows, firsts, bases, joined, lowest):  # type: ignore[no-u
     int16 (n_variables,), overwritten by the least code of each: numbers are wrong where one is missing that has none.
     """
     lowest[:] = 0
-    near = np.empty((CODED_ROWS, codes.shape[1]), codes.dtype)
+    near = np.empty((codes.shape[1], CODED_ROWS), codes.dtype)
     for start in range(0, rows.size, CODED_ROWS):
         n_near = min(CODED_ROWS, rows.size - start)
-        for row in range(n_near):
+        for row in range(np.uint64(n_near)):
             own = codes[rows[start + row]]
-            for variable in range(own.size):
-                near[row, variable] = own[variable]
+            for variable in range(np.uint64(own.size)):
+                near[variable, row] = own[variable]
         for group in range(firsts.size - 1):
             numbers = joined[group, start : start + n_near]
             for row in range(np.uint64(n_near)):
                 numbers[row] = 0
             for variable in range(firsts[group], firsts[group + 1]):
-                base, column, least = bases[variable], np.uint64(variable), lowest[variable]
+                base, column, least = bases[variable], near[variable], lowest[variable]
                 for row in range(np.uint64(n_near)):
-                    code = np.int16(near[row, column])
+                    code = np.int16(column[row])
                     least = min(least, code)
                     number = base - np.int16(1) if code < 0 else code
                     numbers[row] = numbers[row] * base + number

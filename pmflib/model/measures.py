@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -113,7 +113,9 @@ class Measure:
         return self.value - other.value, _take_error(self.influences - other.influences)
 
 
-def measure_all(pmf: FloatArray, truth: IntArray) -> dict[str, Measure]:
+def measure_all(
+    pmf: FloatArray, truth: IntArray, weights: FloatArray | None = None
+) -> dict[str, Measure]:
     """Measure predictions.
 
     Parameters
@@ -122,6 +124,9 @@ def measure_all(pmf: FloatArray, truth: IntArray) -> dict[str, Measure]:
         float64 of shape (n_rows, cardinality), at least one row; rows sum to 1.
     truth
         int64 of shape (n_rows,), in [0, cardinality).
+    weights
+        float64 of shape (n_rows,), above 0: means and shares are weighted, and errors those of weighted means; None is
+        rows alike.
 
     Returns
     -------
@@ -150,11 +155,11 @@ def measure_all(pmf: FloatArray, truth: IntArray) -> dict[str, Measure]:
     # the square of a difference, expanded: no second table of the size of the first
     brier = (pmf**2).sum(axis=1) - 2 * chances + 1
     return {
-        "accuracy": _average(correct),
-        "log_loss": _average(-np.log(np.maximum(chances, FLOOR))),
-        "auc": _measure_area(pmf, truth),
-        "brier": _average(brier),
-        "calibration_error": _measure_calibration(pmf, correct),
+        "accuracy": _average(correct, weights),
+        "log_loss": _average(-np.log(np.maximum(chances, FLOOR)), weights),
+        "auc": _measure_area(pmf, truth, weights),
+        "brier": _average(brier, weights),
+        "calibration_error": _measure_calibration(pmf, correct, weights),
     }
 
 
@@ -217,48 +222,55 @@ def _take_error(influences: FloatArray) -> float:
     return float(influences.std()) / math.sqrt(n - 1) if n > 1 else math.nan
 
 
-def _average(values: FloatArray) -> Measure:
-    mean = float(values.mean())
-    return Measure(mean, values - mean)
+def _average(values: FloatArray, weights: FloatArray | None) -> Measure:
+    mean = float(np.average(values, weights=weights))
+    shares = 1.0 if weights is None else weights / weights.mean()
+    return Measure(mean, shares * (values - mean))
 
 
 def _find_bins(confidence: FloatArray) -> IntArray:
     return np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
 
 
-def _measure_calibration(pmf: FloatArray, correct: FloatArray) -> Measure:
+def _measure_calibration(
+    pmf: FloatArray, correct: FloatArray, weights: FloatArray | None
+) -> Measure:
     confidence = pmf.max(axis=1)
     bins = _find_bins(confidence)
     surplus = confidence - correct
-    signs = np.sign(np.bincount(bins, surplus, N_BINS))
-    return _average(signs[bins] * surplus)
+    weighed = surplus if weights is None else weights * surplus
+    signs = np.sign(np.bincount(bins, weighed, N_BINS))
+    return _average(signs[bins] * surplus, weights)
 
 
-def _measure_area(pmf: FloatArray, truth: IntArray) -> Measure:
-    n_rows = len(truth)
+def _measure_area(pmf: FloatArray, truth: IntArray, weights: FloatArray | None) -> Measure:
+    n_rows, mass = len(truth), np.ones(len(truth)) if weights is None else weights
     areas, influences = [], np.zeros(n_rows)
     for level in range(pmf.shape[1]):
         is_level = truth == level
         n_own = int(is_level.sum())
         if not 0 < n_own < n_rows:
             continue
-        scores = pmf[:, level]
-        own, others = np.sort(scores[is_level]), np.sort(scores[~is_level])
+        own, others = ((pmf[mine, level], mass[mine]) for mine in (is_level, ~is_level))
         # for each row the share of the rows on the other side that it is in the right order with, ties half
-        below = _rank_among(others, scores[is_level])
-        above = 1 - _rank_among(own, scores[~is_level])
-        area = float(below.mean())
+        below = _rank_among(*others, own[0])
+        above = 1 - _rank_among(*own, others[0])
+        area = float(np.average(below, weights=own[1]))
         areas.append(area)
-        influences[is_level] += (below - area) * (n_rows / n_own)
-        influences[~is_level] += (above - area) * (n_rows / (n_rows - n_own))
+        influences[is_level] += (below - area) * (own[1] * n_rows / own[1].sum())
+        influences[~is_level] += (above - area) * (others[1] * n_rows / others[1].sum())
     if not areas:
         return Measure(math.nan, np.full(n_rows, math.nan))
     return Measure(sum(areas) / len(areas), influences / len(areas))
 
 
-def _rank_among(sorted_values: FloatArray, values: FloatArray) -> FloatArray:
-    """Share of sorted values that each value is above, ties counted half."""
-    left = np.searchsorted(sorted_values, values, side="left")
-    right = np.searchsorted(sorted_values, values, side="right")
-    share: FloatArray = (left + right) / (2 * sorted_values.size)
+def _rank_among(others: FloatArray, weights: FloatArray, values: FloatArray) -> FloatArray:
+    """Share of other values, which have weights, that each value is above, ties counted half."""
+    order = np.argsort(others)
+    below = np.concatenate([[0.0], np.cumsum(weights[order])])
+    left, right = (np.searchsorted(others[order], values, side=side) for side in _SIDES)
+    share: FloatArray = (below[left] + below[right]) / (2 * below[-1])
     return share
+
+
+_SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")

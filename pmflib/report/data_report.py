@@ -42,6 +42,7 @@ REASONS = {
     "bad_weight": "a weight that is no number above 0",
     "no_unit": "no stratum or sampling unit",
     "unknown_level": "a value that is no level of its variable",
+    "conflict": "another weight, stratum or unit than other rows of the sample",
     "duplicate": "superseded by another answer of the same sample",
 }
 """Words for the reasons of the quarantine."""

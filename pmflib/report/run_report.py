@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pmflib.core.errors import StoreError
 from pmflib.crowd.pipeline.summaries import LabelSummary
@@ -16,7 +16,7 @@ from pmflib.quality.run_differences import RunDifference, compare_runs
 from pmflib.report.data_report import DataReport, gather_data
 from pmflib.report.label_report import LabelReport, gather_labels
 from pmflib.report.model_report import ModelReport, ScoreReport, gather_model, gather_scores
-from pmflib.scoring.gate import GateNumbers
+from pmflib.scoring.gate import OF_WEIGHTED, GateNumbers
 from pmflib.store.artefacts import SOURCE, Store
 from pmflib.store.lineage import list_collected_runs, trace
 from pmflib.store.run_records import RunRecord, list_records
@@ -111,6 +111,12 @@ class RunReport:
     def gate(self) -> GateNumbers:
         """What the gate found."""
         return GateNumbers.find(self.record.facts)
+
+    @property
+    def gate_note(self) -> str:
+        """What the errors of the gate's gains allow for, where samples have weights; "" where nothing is to be said."""
+        rows: Any = self.record.facts.get("rows") or {}
+        return OF_WEIGHTED if self.gate.assessed and rows.get("weights") else ""
 
     @property
     def seconds(self) -> float:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pmflib.running.clients import Client, count_threads
@@ -19,6 +18,7 @@ from pmflib.running.task_plans import (
     Node,
     TaskKey,
     TaskPlan,
+    find_top,
     merge_nodes,
     name_range,
     name_step,
@@ -35,30 +35,23 @@ class PendingResult(Generic[R]):
 
     Parameters
     ----------
-    root
-        Future of the root of the tree of merges, or the root itself where there is no client.
+    parts
+        Futures of the highest nodes of the tree that workers merge, or these nodes where there is no client.
     leaves
-        Futures of the parts, for progress.
+        Futures of the runs.
+    join
+        Merges the parts into the root of the tree.
     """
 
-    root: Any
+    parts: Sequence[Any]
     leaves: Sequence[Any]
+    join: Callable[[Sequence[list[Node[R]]]], list[Node[R]]]
 
-    def n_done(self) -> int:
-        """Number of finished parts."""
-        return sum(leaf.done() for leaf in self.leaves)
-
-    def wait(self, on_progress: Callable[[], None] | None = None) -> R:
-        """Wait for the result; call ``on_progress`` about twice a second meanwhile."""
-        if not hasattr(self.root, "result"):
-            return _take_root(self.root)  # type: ignore[no-any-return]
-        while not self.root.done():
-            deadline = time.monotonic() + 0.5
-            while not self.root.done() and time.monotonic() < deadline:
-                time.sleep(0.002)
-            if on_progress is not None:
-                on_progress()
-        return _take_root(self.root.result())  # type: ignore[no-any-return]
+    def wait(self) -> R:
+        """Wait for the result."""
+        # one request for all of them, which is answered when the last one is there
+        (root,) = self.join(self.leaves[0].client.gather(self.parts) if self.leaves else self.parts)
+        return root.value
 
 
 def start_blocks(
@@ -108,15 +101,12 @@ def start_blocks(
             if isinstance(items, LoadedItems)
             else items
         )
-        return PendingResult(
-            _work_on_run(values, 0, len(values), None, fan_in, function, merge, *shared), ()
-        )
+        nodes = _work_on_run(values, 0, len(values), None, fan_in, function, merge, *shared)
+        return PendingResult([nodes], (), _join_parts(len(values), fan_in, merge))
     if isinstance(items, LoadedItems):
-        parts, plan = (
-            items.runs,
-            plan_tasks(items.plan.costs, len(items.runs), result_bytes, fan_in),
-        )
-        plan = TaskPlan(plan.n_items, items.plan.bounds, plan.costs, plan.most_merged, fan_in)
+        parts = items.runs
+        plan = plan_tasks(items.plan.costs, len(parts), result_bytes, fan_in)
+        plan = replace(plan, bounds=items.plan.bounds)
     else:
         weights = [1] * len(items) if costs is None else costs
         plan = plan_tasks(weights, count_threads(client), result_bytes, fan_in)
@@ -224,7 +214,18 @@ def _start_trees(
         parts = _split(merged, [len(runs[number]) for number in higher])
         for number, part in zip(higher, parts, strict=True):
             futures[number] = part
-    return [PendingResult(top[0], own) for top, own in zip(futures, by_tree, strict=True)]
+    return [
+        PendingResult(top, own, _join_parts(plan.n_items, plan.fan_in, merge))
+        for top, own, (_, plan, _) in zip(futures, by_tree, trees, strict=True)
+    ]
+
+
+def _join_parts(
+    n_items: int, fan_in: int, merge: Callable[[Sequence[R]], R]
+) -> Callable[[Sequence[list[Node[R]]]], list[Node[R]]]:
+    """Function of the client that merges what workers have not merged."""
+    top = find_top(n_items, fan_in)
+    return lambda parts: _merge_parts(parts, 0, n_items, n_items, top, fan_in, merge)
 
 
 def _split(values: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
@@ -297,11 +298,6 @@ def _find_overlaps(
             last += 1
         needed.append(list(futures[first : last + 1]))
     return needed
-
-
-def _take_root(nodes: Sequence[Node[Any]]) -> Any:
-    (root,) = nodes
-    return root.value
 
 
 @contextmanager

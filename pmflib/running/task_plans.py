@@ -111,6 +111,11 @@ MERGED = 80
 """Results that a task merges, about and at most: with more, tasks in between merge some of them."""
 MERGED_BYTES = 256 << 20
 """Size of the results that a task merges, bytes, about and at most; but ``FAN_IN`` of them may be larger."""
+GATHERED = 8
+"""Runs whose results the client merges itself, at most, where they are small: it has them a message after the last one,
+and a task that merges would wait for a worker, and then its result for a message as well."""
+GATHERED_BYTES = 1 << 20
+"""Size of the results that the client merges itself, bytes, at most: those of all runs together."""
 COPY_SHARE = 32
 """Tasks that fetch a shared value from one worker: more of them fetch it from as many workers as it takes."""
 RETRIES = 2
@@ -133,6 +138,8 @@ class TaskPlan:
         Results that a task merges, about and at most.
     fan_in
         Neighbours that a node of the tree merges.
+    is_gathered
+        Whether the client merges the results of the runs, of which there are few and small ones.
     """
 
     n_items: int
@@ -140,6 +147,7 @@ class TaskPlan:
     costs: FloatArray
     most_merged: int = MERGED
     fan_in: int = FAN_IN
+    is_gathered: bool = False
 
     @property
     def runs(self) -> list[tuple[int, int]]:
@@ -148,8 +156,11 @@ class TaskPlan:
 
     @cached_property
     def merge_levels(self) -> tuple[int, ...]:
-        """Levels of the tree at which tasks merge, upwards: one task for each node of them. None for a single run."""
-        if self.n_runs == 1:
+        """Levels of the tree at which tasks merge, upwards: one task for each node of them.
+
+        None for a single run, and where the client merges.
+        """
+        if self.n_runs == 1 or self.is_gathered:
             return ()
         levels: list[int] = []
         top = find_top(self.n_items, self.fan_in)
@@ -252,7 +263,8 @@ def plan_tasks(
 
     Returns
     -------
-    The plan: runs are contiguous, and of costs as equal as whole items allow.
+    The plan: runs are contiguous, and of costs as equal as whole items allow. The client merges the results of at most
+    `GATHERED` runs, `GATHERED_BYTES` together.
     """
     weights = np.asarray(costs, np.float64)
     n_items = len(weights)
@@ -273,7 +285,9 @@ def plan_tasks(
         splits = np.minimum(splits, n_items - n_runs + np.arange(1, n_runs))
         bounds = np.array([0, *splits, n_items])
     most_merged = max(fan_in, min(MERGED, MERGED_BYTES // max(1, result_bytes)))
-    return TaskPlan(n_items, tuple(int(bound) for bound in bounds), weights, most_merged, fan_in)
+    is_gathered = n_runs <= GATHERED and n_runs * result_bytes <= GATHERED_BYTES
+    positions = tuple(int(bound) for bound in bounds)
+    return TaskPlan(n_items, positions, weights, most_merged, fan_in, is_gathered)
 
 
 def count_copies(n_tasks: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from pmflib.core.errors import SchemaError
 from pmflib.core.json_files import read_json
 from pmflib.core.texts import abridge_names, list_near
-from pmflib.schema.drafting.inference import WEIGHT_NOTE, Proposal
+from pmflib.schema.drafting.inference import REPLICATE_NOTE, WEIGHT_NOTE, Proposal
 from pmflib.schema.schema import Schema
 from pmflib.schema.variable import Variable
 
@@ -21,6 +21,7 @@ LEVELS_SHOWN = 8
 CELL_LENGTH = 300
 """Characters of a cell of schema.md, at most."""
 
+DIGITS = "0123456789"
 _HEAD = """# {title}
 
 {summary}
@@ -104,14 +105,25 @@ class DraftedSchema:
 
     @property
     def likely_weight(self) -> str | None:
-        """Column that looks like the weight of samples; of several the first that is none of a numbered series.
-
-        A numbered series, as W_FSTR1, W_FSTR2, ..., are the replicates of a weight.
-        """
+        """Column that looks like the weight of samples; of several the first that is none of a numbered series."""
         found = [name for name, each in self.columns.items() if each.note.startswith(WEIGHT_NOTE)]
-        stems = Counter(name.rstrip("0123456789") for name in found)
-        alone = (name for name in found if stems[name.rstrip("0123456789")] == 1)
+        stems = Counter(name.rstrip(DIGITS) for name in found)
+        alone = (name for name in found if stems[name.rstrip(DIGITS)] == 1)
         return next(alone, None)
+
+    @property
+    def likely_replicates(self) -> str | None:
+        """Pattern of the columns that look like replicate weights; of several series that of the most columns."""
+        found = [
+            name.rstrip(DIGITS)
+            for name, each in self.columns.items()
+            if each.note.startswith(REPLICATE_NOTE)
+        ]
+        if not found:
+            return None
+        stem = Counter(found).most_common(1)[0][0]
+        alike = sum(name.startswith(stem) for name in self.columns)
+        return f"{stem}*" if alike == found.count(stem) else f"{stem}[0-9]*"
 
     def save(self, path: Path) -> Path:
         """Write the schema with its draft as JSON, and schema.md beside it, whose path is given back."""

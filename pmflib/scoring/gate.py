@@ -18,6 +18,12 @@ OUTGROWN = 2
 """Times as many cells today as on the reference from which on the reference may object, but need not be sure: a log
 that was started with a few samples would else never get past them."""
 
+OF_WEIGHTED = (
+    "gains and their errors are of weighted answers: they allow for weights, and not for units that samples were drawn "
+    "in, or replicate weights"
+)
+"""What is said of gains where samples have weights."""
+
 PROMOTE = "`pmf promote` makes it live all the same"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pmflib.core.arrays import BoolArray, IntArray
-from pmflib.core.errors import ConfigError, SchemaError
+from pmflib.core.errors import SchemaError
 from pmflib.core.hashing import HashArray, mix_hashes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.resampled_fits import fit_resampled
@@ -148,16 +148,7 @@ def make_imputer(
         As for `TableImputer`.
     on_fit
         As for `pmflib.fitting.resampled_fits.fit_resampled`.
-
-    Raises
-    ------
-    ConfigError
-        If several draws are asked for of samples with weights: bootstrap samples are drawn without them.
     """
-    if draws > 1 and training.is_weighted:
-        raise ConfigError(
-            f"draws is {draws} and the samples have weights, without which bootstrap samples are drawn; give 1 draw"
-        )
     observed = np.zeros(model.schema.n_variables, bool)
     for block in iterate_blocks(training.blocks):
         observed |= (block.to_codes(model.schema.offsets) >= 0).any(axis=0)

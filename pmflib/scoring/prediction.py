@@ -25,7 +25,7 @@ from pmflib.scoring.target_report import (
     TargetReport,
     compare_predictions,
 )
-from pmflib.store.sample_blocks import BlockReference, group_blocks, read_blocks
+from pmflib.store.sample_blocks import BlockReference, group_blocks, read_blocks, scale_blocks
 
 MAX_ROWS = 50_000
 """Rows that it learns from, at most: more change its scores by less than their standard errors."""
@@ -106,14 +106,14 @@ def find_fit_obstacle(codes: IntArray, target: int, classes: int) -> str:
 
 
 def fit_logistic_regression(
-    training: IntArray, validation: IntArray, sizes: IntArray, target: int, alone: FloatArray
+    training: SampledRows, validation: SampledRows, sizes: IntArray, target: int, alone: FloatArray
 ) -> LogisticRegression:
     """Fit to training rows, with the regularisation that predicts validation rows best.
 
     Parameters
     ----------
     training, validation
-        Codes with the target observed, (n_rows, n_variables), -1 missing; validation may have no rows.
+        Samples with the target observed; validation may have no rows.
     sizes
         int64 of shape (n_variables,): cardinality of every variable.
     target
@@ -129,22 +129,23 @@ def fit_logistic_regression(
     import sklearn.linear_model
     from threadpoolctl import threadpool_limits
 
-    columns = make_columns(training, sizes, target)
+    columns, truth = make_columns(training.codes, sizes, target), training.codes[:, target]
     best, best_score = None, -np.inf
-    penalties = PENALTIES if len(validation) else (DEFAULT_PENALTY,)
+    penalties = PENALTIES if len(validation.codes) else (DEFAULT_PENALTY,)
     # one thread, for the last bits of a product depend on their number
     with warnings.catch_warnings(), threadpool_limits(1):
         # stopped early it is a little more regularised, which is evaluated on the validation rows like the rest
         warnings.simplefilter("ignore")
         for penalty in penalties:
             fitted = sklearn.linear_model.LogisticRegression(C=penalty, max_iter=MAX_STEPS)
-            fitted.fit(columns, training[:, target])
+            fitted.fit(columns, truth, training.weights)
             found = LogisticRegression(fitted, len(alone), alone, sizes, target, penalty)
             score = -np.inf
-            if len(validation):
-                pmf = found.predict_proba(validation)
-                chances = pmf[np.arange(len(pmf)), validation[:, target]]
-                score = float(np.log(np.maximum(chances, FLOOR)).mean())
+            if len(validation.codes):
+                pmf = found.predict_proba(validation.codes)
+                chances = pmf[np.arange(len(pmf)), validation.codes[:, target]]
+                logs = np.log(np.maximum(chances, FLOOR))
+                score = float(np.average(logs, weights=validation.weights))
             if best is None or score > best_score:
                 best, best_score = found, score
     assert best is not None
@@ -180,17 +181,22 @@ class SampledRows(NamedTuple):
         Shape (n_rows, n_variables), -1 missing.
     predictions
         Predicted PMFs of the target, (n_rows, cardinality), by each of some models.
+    weights
+        float64 of shape (n_rows,); None where they have none.
     """
 
     codes: IntArray
-    predictions: tuple[FloatArray, ...]
+    predictions: tuple[FloatArray, ...] = ()
+    weights: FloatArray | None = None
 
     @staticmethod
     def merge(parts: Sequence[SampledRows]) -> SampledRows:
         """Rows of all parts, at least one, in their order."""
+        weights = [part.weights for part in parts if part.weights is not None]
         return SampledRows(
             np.concatenate([part.codes for part in parts]),
             tuple(map(np.concatenate, zip(*(part.predictions for part in parts), strict=True))),
+            np.concatenate(weights) if weights else None,
         )
 
 
@@ -212,7 +218,7 @@ def evaluate_stored_target(
     client
         Dask client, or None to work in this thread; the report is the same bits.
     folds
-        Stored samples; the folds of any part may be without any.
+        Stored samples; the folds of any part may be without any. What is fitted and measured has their weights.
     counts
         Co-occurrence counts of the training samples: naive Bayes and the majority class are read off them.
     model
@@ -227,7 +233,8 @@ def evaluate_stored_target(
     The report, with the predictors that were left out; of 0 rows where no test sample has the target.
     """
     schema, position = model.schema, model.schema.position(target)
-    bayes = read_naive_bayes(counts, position)
+    bayes = read_naive_bayes(counts.to_samples(), position)
+    folds = Folds(*map(scale_blocks, folds))
     variable = schema[position]
     most = min(MAX_TESTED, MAX_CELLS // max(schema.n_variables, variable.cardinality))
     test = sample_rows(client, folds.test, position, most, seed, (model, bayes))
@@ -240,16 +247,16 @@ def evaluate_stored_target(
         NAIVE_BAYES: test.predictions[1],
     }
     most = min(MAX_ROWS, MAX_CELLS // schema.n_variables)
-    training = sample_rows(client, folds.training, position, most, seed, (), schema.offsets).codes
-    reason = find_fit_obstacle(training, position, variable.cardinality)
+    training = sample_rows(client, folds.training, position, most, seed, (), schema.offsets)
+    reason = find_fit_obstacle(training.codes, position, variable.cardinality)
     if not reason:
         validation = sample_rows(client, folds.validation, position, most, seed, (), schema.offsets)
         regression = fit_logistic_regression(
-            training, validation.codes, schema.cardinalities, position, bayes.prior
+            training, validation, schema.cardinalities, position, bayes.prior
         )
         predictions[LOGISTIC] = regression.predict_proba(test.codes)
     truth = test.codes[:, position].astype(np.int64)
-    found = compare_predictions(variable, truth, predictions)
+    found = compare_predictions(variable, truth, predictions, test.weights)
     return replace(found, left_out={LOGISTIC: reason} if reason else {})
 
 
@@ -322,5 +329,6 @@ def _draw_group(
             else each.predict_proba(shown, target)
             for each in models
         )
-        parts.append(SampledRows(codes, predictions))
+        weights = None if block.weights is None else block.weights[kept]
+        parts.append(SampledRows(codes, predictions, weights))
     return SampledRows.merge(parts)

@@ -104,7 +104,10 @@ class TargetReport:
 
 
 def compare_predictions(
-    variable: Variable, truth: IntArray, predictions: Mapping[str, FloatArray]
+    variable: Variable,
+    truth: IntArray,
+    predictions: Mapping[str, FloatArray],
+    weights: FloatArray | None = None,
 ) -> TargetReport:
     """Compare the predictions of a model with others.
 
@@ -116,8 +119,10 @@ def compare_predictions(
         int64 of shape (n_rows,): its codes, at least one.
     predictions
         PMFs by name, float64 of shape (n_rows, cardinality): that of the model, `MODEL`, and of others.
+    weights
+        As for `pmflib.model.measures.measure_all`; the confusion matrix has rows.
     """
-    measured = {name: measure_all(pmf, truth) for name, pmf in predictions.items()}
+    measured = {name: measure_all(pmf, truth, weights) for name, pmf in predictions.items()}
     mine = measured[MODEL]
     others = {name: each for name, each in measured.items() if name != MODEL}
     small = variable.cardinality <= MAX_CONFUSED
@@ -135,7 +140,7 @@ def compare_predictions(
         },
         list(variable.levels) if small else None,
         count_confusion(predictions[MODEL], truth).tolist() if small else None,
-        describe_bins(sum_bins(predictions[MODEL], truth)),
+        describe_bins(sum_bins(predictions[MODEL], truth, weights)),
     )
 
 

@@ -321,6 +321,17 @@ def list_sources(store: Store, dataset: Reference | None) -> list[InputFile]:
     return sources
 
 
+def read_source(store: Store, dataset: Reference) -> dict[str, Any]:
+    """Options of the source that change what was read of the files of a dataset: how its samples were drawn among them.
+
+    Raises
+    ------
+    StoreError
+        If the dataset is not in the store, or damaged.
+    """
+    return dict(read_content(store, dataset)["origin"].get("source", {}))
+
+
 def read_content(store: Store, dataset: Reference) -> dict[str, Any]:
     """What `write_dataset` wrote: partitions, keys, files, origin and account, as plain JSON types.
 
@@ -446,13 +457,6 @@ def _read_table(store: Store, dataset: Reference, name: str) -> pa.Table:
 
 N_BLOCKS = 16
 """Blocks that samples are taken from, spread over the dataset: sources are often sorted."""
-
-
-def take_samples(
-    blocks: Sequence[BlockReference], schema: Schema, n_samples: int, n_blocks: int = N_BLOCKS
-) -> IntArray:
-    """Codes of what `take_block` gives: shape (at most n_samples, n_variables), -1 missing."""
-    return take_block(blocks, schema, n_samples, n_blocks).codes
 
 
 def take_block(

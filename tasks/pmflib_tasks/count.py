@@ -8,22 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.config import PipelineConfig
-from pmflib.counting.increments import (
-    Increment,
-    count_stored_changes,
-    find_counts,
-    needs_workers,
-    plan_increment,
-)
-from pmflib.counting.stored_pairs import choose_n_runs, count_stored_pairs, plan_counting
-from pmflib.counting.stored_tables import PAIRS, CountsWriter
+from pmflib.counting.dataset_counts import count_dataset
+from pmflib.counting.increments import Increment, find_counts, needs_workers, plan_increment
+from pmflib.counting.replicate_counts import plan_replicates
+from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.sample_weights import name_unit
 from pmflib.running.clients import Client, count_threads
 from pmflib.running.memory import ClusterMemory
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.dataset import read_source
 from pmflib_tasks.stage import (
     build_artefact,
     load_schema,
@@ -67,6 +62,8 @@ def count(
     store, schema = open_store(config), load_schema(config)
     options = {"schema": schema.digest, "folds": config.store.folds}
     options |= name_unit(schema, config.source)
+    replicates = read_source(store, dataset).get("replicates", [])
+    options |= {"replicates": replicates} if replicates else {}
     if base and (known := find_counts(store, dataset, base, options, VERSION)):
         return publish_entry(lambda: known).reference
     increment = plan_increment(store, dataset, base, options, VERSION) if base else None
@@ -77,7 +74,7 @@ def count(
         options=options,
         version=VERSION,
         write=lambda folder, work: _write(
-            config, store, schema, dataset, increment, address, folder, work
+            config, store, schema, dataset, increment, len(replicates), address, folder, work
         ),
     )
     return entry.reference
@@ -89,6 +86,7 @@ def _write(
     schema: Schema,
     dataset: Reference,
     increment: Increment | None,
+    n_replicates: int,
     address: str,
     folder: Path,
     work: Path,
@@ -104,16 +102,13 @@ def _write(
     with workers as (client, memory):
         n_runs = choose_n_runs(n_folds, count_threads(client))
         memory.check(lambda n: plan_counting(schema.n_levels, n, n_runs))
+        if n_replicates:
+            memory.check(lambda n: plan_replicates(schema.n_levels, n_replicates, n))
         report_progress("count", 0, n_folds)
 
         def on_fold(done: int, n_rows: int) -> None:
             report_progress("count", done, n_folds, f"{n_rows:,} samples")
 
-        if increment is not None:
-            facts = count_stored_changes(client, increment, folder / PAIRS, work, on_fold)
-        else:
-            blocks = {fold: list_dataset_blocks(store, dataset, [fold]) for fold in range(n_folds)}
-            writer = CountsWriter(folder / PAIRS, schema, n_folds)
-            facts = {"samples": count_stored_pairs(client, blocks, writer, work, on_fold)}
-            writer.close()
+        counted = store, dataset, schema, n_folds, increment, n_replicates
+        facts = count_dataset(client, *counted, folder, work, on_fold)
     return {**facts, "levels": schema.n_levels, "variables": schema.n_variables}

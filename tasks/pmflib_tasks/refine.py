@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,15 @@ from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em
 from pmflib.fitting.recorded_errors import record_errors
 from pmflib.fitting.refit import limit_patience
 from pmflib.fitting.starts import StoredCounts
+from pmflib.fitting.stored_designs import StoredDesign
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model import JointPMF
 from pmflib.running.memory import MemoryPlan
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
-# 17: warm refits end sooner and inherit the weight of their start; 16: residuals where states hardly ever have a level
-VERSION = 17
+# 18: warm refits end sooner and inherit the weight of their start; 17: errors by units or replicate weights
+VERSION = 18
 
 
 @stage(name="refine")
@@ -85,7 +87,8 @@ def refine(
 
             memory.check(plan_worker)
             kept, held_kept = memory.find_kept(plan_worker)
-            options = em.model_dump(exclude={"members", "distil"}) | {"pseudo_count": pseudo_count}
+            options = em.model_dump(exclude={"members", "distil", "errors"})
+            options |= {"pseudo_count": pseudo_count}
             if is_warm and begin["dependence"] == "none":
                 options["patience"] = limit_patience(em.patience, training, start_model.rank)
             options |= {"validation": held_out.with_spare(held_kept), "on_pass": progress}
@@ -104,10 +107,10 @@ def refine(
             if is_warm:
                 model = inherit_weight(result.model, start_model, training.n_samples)
             (model or weigh_model(result.model, training, unseen)).save(folder / "model")
-            errors = record_errors(result.model, training)
-        return summarise_fit(result) | {"errors": errors}
+            how = StoredDesign.open(store, dataset), em.errors
+            return summarise_fit(result) | {"errors": record_errors(result.model, training, *how)}
 
-    entry = build_artefact(
+    return build_artefact(
         store,
         "model",
         inputs={"dataset": dataset, "counts": counts, "start": start},
@@ -116,11 +119,8 @@ def refine(
             "method": config.start_method,
             "dependence": config.model.dependence,
             "seed": config.seed,
-            "train": list(folds.train),
-            "validation": list(folds.validation),
-            "test": list(folds.test),
+            **{name: list(each) for name, each in asdict(folds).items()},
         },
         version=VERSION,
         write=write,
-    )
-    return entry.reference
+    ).reference

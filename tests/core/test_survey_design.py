@@ -27,16 +27,22 @@ def test_find_effective__agrees_with_the_jackknife_of_weighted_shares():
     total = sum(
         each.factor * ((estimate(each.weights, cells) - shares) ** 2).sum() for each in replicates
     )
-    assert n_effective == pytest.approx((shares * (1 - shares)).sum() / total, rel=0.1)
+    # that many rows have as wide an interval by the normal distribution as units have by Student's
+    of_variance = (shares * (1 - shares)).sum() / total
+    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    assert ratio > 1.3
+    assert n_effective == pytest.approx(of_variance / ratio, rel=0.1)
 
 
 def test_find_effective__of_independent_rows_is_their_number():
     cells = np.repeat(np.arange(2), 500)
     design = pmf.SurveyDesign(psu=np.arange(1000))
-    assert design.find_effective(cells, 2)[1] == pytest.approx(999)
+    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    assert design.find_effective(cells, 2)[1] == pytest.approx(999 / ratio)
     # two of a unit are one
     design = pmf.SurveyDesign(psu=np.arange(1000) // 2)
-    assert design.find_effective(cells, 2)[1] == pytest.approx(499)
+    ratio = (design.find_quantile(0.95) / 1.959964) ** 2
+    assert design.find_effective(cells, 2)[1] == pytest.approx(499 / ratio)
 
 
 def test_find_effective__of_no_rows_and_of_one_cell():
@@ -64,7 +70,9 @@ def test_survey_design__each_kind_of_replicates_has_its_factor(method, options, 
     design = pmf.SurveyDesign(weight, replicates=replicates, method=method, **options)
     shares, n_effective = design.find_effective(cells, 3)
     gaps = [estimate(column, cells) - shares for column in replicates.T]
-    variance = factor * sum(gap @ gap for gap in gaps)
+    # which allows for the degrees of freedom of four replicates
+    widened = (design.find_quantile(0.95) / 1.959963984540054) ** 2
+    variance = factor * sum(gap @ gap for gap in gaps) * widened
     assert n_effective == pytest.approx((shares * (1 - shares)).sum() / variance)
     assert [each.factor for each in design.iterate_replicates()] == pytest.approx([factor] * 4)
 
@@ -101,6 +109,14 @@ def test_survey_design__many_units_are_left_out_in_groups_of_their_stratum():
     assert all(each.weights.sum() == pytest.approx(903, rel=0.01) for each in replicates)
 
 
+def test_survey_design__a_stratum_of_few_units_that_is_most_of_the_population_keeps_them_apart():
+    stratum = np.repeat([0, 1], [1000, 100])
+    design = pmf.SurveyDesign(np.where(stratum == 0, 0.1, 9.0), stratum=stratum)
+    replicates = list(design.iterate_replicates())
+    n_left_out = np.array([(each.weights[stratum == 1] == 0).sum() for each in replicates])
+    assert (n_left_out == 1).sum() == 100
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -123,3 +139,44 @@ def test_survey_design__many_units_are_left_out_in_groups_of_their_stratum():
 def test_survey_design__refuses_what_does_not_go_together(options, said):
     with pytest.raises(pmf.PmfError, match=said):
         pmf.SurveyDesign(**options)
+
+
+def test_survey_design__of_one_unit_and_of_one_stratum():
+    weight, _, psu, cells = draw(n_strata=1)
+    with pytest.raises(pmf.PmfError, match="all rows are one sampling unit"):
+        pmf.SurveyDesign(weight, psu=np.zeros(weight.size, int))
+    named = pmf.SurveyDesign(weight, stratum=np.full(weight.size, "all"), psu=psu)
+    alone = pmf.SurveyDesign(weight, psu=psu)
+    assert named.notes == ()
+    assert named.find_effective(cells, 3)[1] == alone.find_effective(cells, 3)[1]
+    assert (named.dealt == alone.dealt).all()
+
+
+def test_survey_design__a_weight_of_a_thousand_million_is_one_person():
+    weight, stratum, psu, cells = draw()
+    weight[7] = 1e9
+    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    shares, n_effective = design.find_effective(cells, 3)
+    assert shares[cells[7]] == pytest.approx(1, abs=1e-6)
+    assert design.weights.n_effective == pytest.approx(1, abs=1e-6)
+    assert 0 < n_effective <= weight.size
+    assert all(np.isfinite(each.weights).all() for each in design.iterate_replicates())
+
+
+def test_covary_totals__agrees_with_the_jackknife_of_a_sum():
+    weight, stratum, psu, _ = draw(n_each=4)
+    values = np.random.default_rng(1).normal(size=(weight.size, 2))
+    design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    influences = design.weights.units[:, None] * values
+    found = design.covary_totals(influences, np.arange(weight.size))
+    whole = influences.sum(axis=0)
+    expected = np.zeros((2, 2))
+    for each in design.iterate_replicates():
+        gap = (each.weights[:, None] * values).sum(axis=0) - whole
+        expected += each.factor * np.outer(gap, gap)
+    np.testing.assert_allclose(found, expected)
+    # rows that are left out add nothing, and their units count
+    some = np.flatnonzero(psu > 0)
+    zeroed = np.where((psu > 0)[:, None], influences, 0.0)
+    again = design.covary_totals(influences[some], some)
+    np.testing.assert_allclose(again, design.covary_totals(zeroed, np.arange(weight.size)))

@@ -20,7 +20,7 @@ from pmflib.counting.stored_pairs import count_stored_pairs
 from pmflib.counting.stored_tables import CHANGES, PAIRS, CountsWriter, StoredTables
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import SAMPLES, list_dataset_blocks, write_dataset
-from pmflib.store.sample_blocks import SampleWriter
+from pmflib.store.sample_writer import SampleWriter
 from pmflib.store.zarr_arrays import read_arrays
 from tests.reference import make_codes, pair_table
 

@@ -3,7 +3,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import IdentificationWarning
-from pmflib.fitting import three_steps
+from pmflib.fitting import assigned_rows
 
 MEANS = np.array([0.0, 1.0, 2.0])
 
@@ -157,9 +157,103 @@ def test_three_steps__say_where_classes_overlap_too_much():
 
 
 def test_three_steps__say_where_the_model_is_too_large_for_its_errors(monkeypatch):
-    monkeypatch.setattr(three_steps, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(assigned_rows, "MAX_ENTRIES", 5)
     model, codes, _, number = plant(300)
     with pytest.warns(IdentificationWarning, match="above 5"):
         found = pmf.distal_outcome(model, codes, number)
     # what classification errors are themselves uncertain by is still in
     assert np.isfinite(found.errors).all()
+
+
+def test_distal_outcome__a_design_of_rows_is_their_weights():
+    model, codes, _, number = plant(600)
+    weight = np.random.default_rng(2).uniform(0.5, 2.0, 600).round(3)
+    by_weights = pmf.distal_outcome(model, codes, number, weight=weight)
+    by_design = pmf.distal_outcome(model, codes, number, design=pmf.SurveyDesign(weight))
+    assert np.allclose(by_design.values, by_weights.values)
+    # the design divides by one row less
+    assert np.allclose(by_design.errors, by_weights.errors, rtol=2 / 600)
+    assert by_design.quantile > by_weights.quantile
+
+
+def test_distal_outcome__units_that_are_alike_say_less():
+    model, codes, _, number = plant(600)
+    rows = np.repeat(np.arange(600), 4)
+    design = pmf.SurveyDesign(psu=rows)
+    alone = pmf.distal_outcome(model, codes[rows], number[rows])
+    clustered = pmf.distal_outcome(model, codes[rows], number[rows], design=design)
+    once = pmf.distal_outcome(model, codes, number)
+    assert np.allclose(clustered.values, alone.values)
+    assert np.allclose(clustered.errors, 2 * alone.errors, rtol=0.01)
+    assert np.allclose(clustered.errors, once.errors, rtol=0.01)
+
+
+def test_distal_outcome__strata_take_out_what_differs_between_them():
+    model, codes, _, number = plant(600)
+    stratum = np.argsort(np.argsort(number)) // 30
+    stratified = pmf.distal_outcome(
+        model, codes, number, design=pmf.SurveyDesign(np.ones(600), stratum=stratum)
+    )
+    assert (stratified.errors < pmf.distal_outcome(model, codes, number).errors).all()
+
+
+def test_distal_outcome__errors_with_units_are_those_of_surveys_drawn_again():
+    rng, found = np.random.default_rng(7), []
+    chances = np.array([[0.85] * 6, [0.15] * 6])
+    schema = pmf.Schema.from_cardinalities([2] * 6)
+    factors = np.stack([1 - chances, chances], axis=2).transpose(1, 2, 0).reshape(12, 2)
+    truth = pmf.JointPMF(np.array([0.5, 0.5]), factors, schema)
+    for _ in range(40):
+        unit = np.repeat(np.arange(40), 15)
+        kind = (rng.random(600) < rng.uniform(0.2, 0.8, 40)[unit]).astype(int)
+        codes = (rng.random((600, 6)) < chances[kind]).astype(np.int64)
+        number = kind + rng.normal(size=40)[unit] + rng.normal(size=600)
+        model = pmf.fit_em(codes, truth, pseudo_count=0.0, tol=1e-9).model
+        design = pmf.SurveyDesign(psu=unit)
+        found.append(pmf.distal_outcome(model, codes, number, design=design))
+    spread = np.std([each.values for each in found], axis=0)
+    errors = np.mean([each.errors for each in found], axis=0)
+    assert (np.abs(errors / spread - 1) < 0.35).all()
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8])
+def test_distal_outcome__rows_that_the_model_has_not_seen_say_nothing_of_it(share):
+    model, codes, _, number = plant(3000)
+    fitted = np.arange(3000) < share * 3000
+    found = pmf.distal_outcome(model, codes, number, fitted=fitted)
+    whole = pmf.distal_outcome(model, codes, number)
+    assert np.allclose(found.values, whole.values)
+    assert np.allclose(found.third_step_errors, whole.third_step_errors)
+    # of fewer rows less is known of the classes
+    assert (found.errors > whole.errors).all()
+    everyone = pmf.distal_outcome(model, codes, number, fitted=np.ones(3000, bool))
+    assert (everyone.errors == whole.errors).all()
+
+
+def test_class_regression__of_a_design():
+    model, codes, _, number = plant(500)
+    weight = np.random.default_rng(4).uniform(0.5, 2.0, 500).round(3)
+    design = pmf.SurveyDesign(weight, psu=np.arange(500) // 5)
+    found = pmf.class_regression(model, codes, {"x": number}, design=design)
+    plain = pmf.class_regression(model, codes, {"x": number}, weight=weight)
+    assert np.allclose(found.values, plain.values)
+    assert (found.errors[0] != plain.errors[0]).any() or (found.errors[1] != plain.errors[1]).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight": np.ones(60), "design": pmf.SurveyDesign(np.ones(60))}, "weight and design"),
+        ({"design": pmf.SurveyDesign(np.ones(59))}, "design is of 59 rows and samples has 60"),
+        ({"fitted": np.ones(59, bool)}, "fitted is of 59 rows and samples has 60"),
+        ({"fitted": np.ones(60)}, "fitted is no mask of rows"),
+        (
+            {"design": pmf.SurveyDesign(replicates=np.ones((60, 4)), method="BRR")},
+            "design has replicate weights",
+        ),
+    ],
+)
+def test_distal_outcome__designs_that_are_refused(options, message):
+    model, codes, _, number = plant(60)
+    with pytest.raises(pmf.PmfError, match=message):
+        pmf.distal_outcome(model, codes, number, **options)

@@ -104,6 +104,16 @@ def test_fit_em__likelihoods_and_criteria_are_in_effective_samples():
     assert f"worth {kish:,.0f} (Kish)" in result.notes[0]
 
 
+def test_fit_em__a_weight_of_a_thousand_million_is_one_person():
+    codes = np.random.default_rng(0).integers(0, 2, (200, 4))
+    weight = np.ones(200)
+    weight[3] = 1e9
+    schema = pmf.Schema.from_cardinalities([2] * 4)
+    result = pmf.fit_em(codes, rank=1, schema=schema, weight=weight, pseudo_count=0.0)
+    assert result.model.factors[codes[3] + [0, 2, 4, 6]].min() > 0.99
+    assert "200 samples are worth 1 (Kish)" in result.notes[0]
+
+
 def test_fit_em__the_rank_is_chosen_with_weights():
     rng = np.random.default_rng(2)
     state = rng.integers(2, size=(600, 1))
@@ -125,7 +135,7 @@ def test_fit__weighted_counts_are_fitted_in_effective_samples():
     assert pmf.Marginals.from_counts(counts).support.max() <= counts.n_effective
     assert pmf.diagnose(counts, result.model).median_support <= counts.n_effective
     said = str(result.model.ask("P(v0)", counts))
-    assert f"{int(counts.to_samples().n_rows.sum()):,} samples" in said
+    assert f"{int(counts.to_samples().n_rows.sum()):,} effective samples" in said
 
 
 def test_fit_item_responses__weights_raise_the_weighted_likelihood():

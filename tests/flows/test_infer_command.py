@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from pmflib.config import load_config
 from pmflib.operations.planning import width
 
 RNG = np.random.default_rng(2)
@@ -25,6 +26,28 @@ def test_infer__a_long_log_is_named_with_the_options_that_draft_it(call, tmp_pat
     assert out.startswith("40 variables with 200 levels in all")
     code, out, _ = call("infer", "a.csv", "--output", "again", "--json")
     assert json.loads(out)["long_flags"] == "--sample who --variable what --value stars"
+
+
+@pytest.mark.parametrize("name", ["W_FSTR", "xx"])
+def test_infer__replicate_weights_are_no_variables(name, call, tmp_path):
+    header = ["q1", "q2", "w", *(f"{name}{n + 1}" for n in range(12))]
+    rows = [[*RNG.integers(0, 3, 2), *(RNG.gamma(2, 1, 13) + 0.01).round(3)] for _ in range(300)]
+    lines = "\n".join(",".join(map(str, row)) for row in rows)
+    (tmp_path / "a.csv").write_text(f"{','.join(header)}\n{lines}\n")
+    given = ["--replicates", "xx*", "--replicate-method", "Fay", "--fay", "0.5"]
+    code, out, _ = call("infer", "a.csv", "--weight", "w", *(given if name == "xx" else []))
+    assert code == 0
+    assert out.startswith("2 variables")
+    comment = "" if name == "xx" else "# "
+    drafted = (tmp_path / "pipeline.toml").read_text()
+    assert f'\n{comment}replicates = "{name}*"' in drafted
+    assert f'\n{comment}replicate_method = "Fay"' in drafted
+    assert f"\n{comment}fay = 0.5" in drafted
+    # what is proposed is read
+    (tmp_path / "pipeline.toml").write_text(
+        drafted.replace("# replic", "replic").replace("# fay", "fay")
+    )
+    assert load_config(tmp_path / "pipeline.toml").source.replicates == f"{name}*"
 
 
 @pytest.fixture

@@ -7,8 +7,11 @@ from rich.console import Console
 
 import pmflib as pmf
 from pmflib.core.comparison import compare_candidates
+from pmflib.core.weights import WeightSums
 from pmflib.fitting.pair_agreement import PairAgreement
 from pmflib.quality.findings import Finding, abstain
+from pmflib.scoring.comparison import PairedGain
+from pmflib.scoring.gate import AssessedGain
 from pmflib.scoring.target_report import LOGISTIC, MAJORITY, MODEL, compare_predictions
 from pmflib_flows import run_tables
 from pmflib_flows.target_tables import make_target_tables
@@ -129,3 +132,17 @@ def test_make_run_tables__begin_with_the_dependence_that_is_explained():
     text = file.getvalue()
     assert agreement.sentence in text
     assert text.index(agreement.sentence) < text.index("spa")
+
+
+def test_make_run_tables__gains_of_weighted_answers_say_what_they_allow_for():
+    gain = AssessedGain(PairedGain(0.1, 0.01, 900, 300), "better").to_json()
+    weights = WeightSums(6, (2_000_000,), (2_000_000_000_000,)).to_json()
+    model = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3, "converged": True}
+    shown = []
+    for rows in ({}, {"weights": weights}):
+        facts: dict[str, Any] = {"rows": rows, "model": model, "scores": {}}
+        file = io.StringIO()
+        for table in run_tables.make_run_tables(facts | {"gate": {"today": gain}}):
+            Console(file=file, width=200).print(table)
+        shown.append("allow for weights, and not for units" in file.getvalue())
+    assert shown == [False, True]

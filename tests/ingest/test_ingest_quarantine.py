@@ -19,7 +19,7 @@ from pmflib.ingest.dataset.quarantine import (
     QuarantineWriter,
     raw_text,
 )
-from pmflib.store.sample_blocks import WrittenSamples
+from pmflib.store.sample_writer import WrittenSamples
 
 
 def fill(path, n_rows, file="a.csv"):

@@ -17,7 +17,7 @@ from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.dataset.quarantine import export_quarantine
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps, list_layers
-from pmflib.store.sample_blocks import read_block, read_origins
+from pmflib.store.sample_blocks import read_block, read_origins, read_sampling_units
 
 SCHEMA = pmf.Schema(tuple(pmf.Variable(name, ("1", "2", "3")) for name in ("a", "b", "c")))
 LONG = {"layout": "long", "sample": "who", "variable": "what", "value": "said", "time": "ts"}
@@ -25,11 +25,16 @@ LAYOUTS = {
     "long": {key: value for key, value in LONG.items() if key != "time"},
     "timed": LONG,
     "window": LONG,
+    "weighted": LONG | {"weight": "w", "stratum": "area", "psu": "school"},
     "wide": {"layout": "wide", "sample": "who"},
     "nameless": {"layout": "wide"},
 }
 HEADERS = {"long": "who,what,said", "timed": "who,what,said,ts", "wide": "who,a,b,c"}
-HEADERS |= {"nameless": "a,b,c", "window": HEADERS["timed"]}
+HEADERS |= {
+    "weighted": "who,what,said,ts,w,area,school",
+    "nameless": "a,b,c",
+    "window": HEADERS["timed"],
+}
 DAY = 86_400
 
 
@@ -59,6 +64,9 @@ def draw_file(rng, layout, n_rows, step=0):
                 "timed": f"{who},{rng.choice(list('abc'))},{said.strip()},{rng.integers(6)}",
                 "window": f"{who},{rng.choice(list('abc'))},{said.strip()},"
                 f"{(step + rng.integers(6)) * DAY + rng.integers(9)}",
+                # most rows of a sample agree on its weight and unit
+                "weighted": f"{who},{rng.choice(list('abcd'))},{said.strip()},{rng.integers(6)},"
+                f"{rng.choice(['2.5', '2.5', '2.5', '0', '7'])},x,{who[-1] if rng.random() < 0.9 else 'y'}",
                 "wide": f"{who if rng.random() > 0.1 else ''},{answers}",
                 "nameless": answers + (",1" if rng.random() < 0.1 else ""),
             }[layout]
@@ -72,11 +80,16 @@ def describe(store, dataset):
     for layer in list_layers(store, dataset.reference):
         names = read_origins(Path(layer.path))[1]
         for block in layer.blocks:
-            codes = read_block(block).to_codes(SCHEMA.offsets)
+            read = read_block(block)
+            codes, units = read.to_codes(SCHEMA.offsets), read_sampling_units(block)
             assert block.n_observed == np.count_nonzero(codes >= 0)
             assert len(codes) == block.n_rows > 0
-            for row, each in zip(block.rows.tolist(), codes.tolist(), strict=True):
-                samples.append((names[row], tuple(each), block.fold))
+            drawn = [()] * len(codes)
+            if read.weights is not None:
+                drawn = list(zip(read.weights, *units.T, strict=True))
+                assert sum(block.weights.totals) == read.weights.sum()
+            for row, each, how in zip(block.rows.tolist(), codes.tolist(), drawn, strict=True):
+                samples.append((names[row], tuple(each), block.fold, how))
     out = store.root / "rejected.parquet"
     n_rows = export_quarantine(store, dataset.reference, out)
     rejected = [tuple(row.values()) for row in pq.read_table(out).to_pylist()]

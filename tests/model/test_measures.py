@@ -43,6 +43,18 @@ def test_measure_all__difference_to_itself_is_none():
     assert all(first[key].less(second[key]) == (0, 0) for key in first)
 
 
+def test_measure_all__whole_weights_have_the_values_of_rows_again():
+    pmf, truth = draw(200, 3, 5)
+    often = np.random.default_rng(6).integers(1, 5, 200)
+    weighted = measure_all(pmf, truth, often.astype(np.float64) / 2)
+    again = measure_all(np.repeat(pmf, often, axis=0), np.repeat(truth, often))
+    for key, each in weighted.items():
+        assert each.value == pytest.approx(again[key].value, abs=1e-12), key
+        assert abs(each.influences.mean()) < 1e-12
+    # a weighted mean is less sure than one of as many rows alike
+    assert weighted["brier"].error > measure_all(pmf, truth)["brier"].error
+
+
 def test_measure_all__one_level_and_one_row():
     one_level = measure_all(np.ones((5, 1)), np.zeros(5, int))
     assert one_level["accuracy"].value == 1

@@ -67,7 +67,6 @@ def test_start_blocks__tasks_are_named_after_the_stage(thread_client):
     names = [pending.leaves[0].key[0] for pending in (first, second)]
     assert names[0] != names[1]
     assert {key_split((name, "")) for name in names} == {"crowd-model-give-back"}
-    assert first.root.key[0].startswith("crowd-model-give-back")
     assert (first.wait(), second.wait()) == ([1, 2], [1, 2])
 
 
@@ -144,12 +143,11 @@ def test_run_blocks__error_of_a_task_is_the_callers(client):
         run_blocks(client, fail, [7], list)
 
 
-def test_start_blocks__tells_of_progress(thread_client):
-    pending = start_blocks(thread_client, lambda item: time.sleep(0.7) or item, [0, 1, 2], list)
-    seen = []
-    assert pending.wait(lambda: seen.append(pending.n_done())) == [0, 1, 2]
-    assert seen
-    assert seen[-1] <= pending.n_done() == 2
+@pytest.mark.parametrize(("size", "is_gathered"), [(0, True), (1 << 17, True), (1 << 20, False)])
+def test_start_blocks__few_small_results_are_merged_by_the_client(thread_client, size, is_gathered):
+    pending = start_blocks(thread_client, give_back, range(8), list, result_bytes=size, fan_in=3)
+    assert (pending.parts == pending.leaves) == is_gathered
+    assert pending.wait() == run_blocks(None, give_back, range(8), list, fan_in=3)
 
 
 @pytest.mark.parametrize("sizes", [[1], [1, 1], [3, 1, 10], [100, 2, 90]])

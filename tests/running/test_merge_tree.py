@@ -104,5 +104,7 @@ def run_plan(plan, values):
         parts = above
     assert n_sent == plan.n_values_sent
     assert max(waiting, default=1) <= plan.n_waiting
-    ((_, _, (root,)),) = parts
+    nodes = [node for _, _, mine in parts for node in mine]
+    assert plan.is_gathered or len(nodes) == 1
+    (root,) = merge_nodes(nodes, n, merge_sums)
     return root.value

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.scoring import prediction
-from pmflib.scoring.prediction import find_fit_obstacle, fit_logistic_regression
+from pmflib.scoring.prediction import SampledRows, find_fit_obstacle, fit_logistic_regression
 
 SIZES = np.array([2, 3, 3])
 ALONE = np.array([0.5, 0.4, 0.1])
@@ -17,8 +17,23 @@ def draw(n_rows, seed):
     return codes
 
 
+def rows(n_rows, seed):
+    return SampledRows(draw(n_rows, seed))
+
+
+def test_fit_logistic_regression__whole_weights_are_rows_again():
+    codes, often = draw(200, 2), np.random.default_rng(3).integers(1, 4, 200)
+    weighted = SampledRows(codes, weights=often.astype(float))
+    again = SampledRows(np.repeat(codes, often, axis=0))
+    first, second = (
+        fit_logistic_regression(each, each, SIZES, 2, ALONE) for each in (weighted, again)
+    )
+    assert first.penalty == second.penalty
+    np.testing.assert_allclose(first.predict_proba(codes), second.predict_proba(codes), atol=1e-3)
+
+
 def test_fit_logistic_regression__missing_is_a_level_and_unseen_levels_keep_their_share():
-    fitted = fit_logistic_regression(draw(400, 0), draw(100, 1), SIZES, 2, ALONE)
+    fitted = fit_logistic_regression(rows(400, 0), rows(100, 1), SIZES, 2, ALONE)
     pmf = fitted.predict_proba(np.array([[0, -1, 0], [1, 2, 1]]))
     np.testing.assert_allclose(pmf.sum(axis=1), 1)
     np.testing.assert_allclose(pmf[:, 2], 0.1)
@@ -28,7 +43,7 @@ def test_fit_logistic_regression__missing_is_a_level_and_unseen_levels_keep_thei
 
 
 def test_fit_logistic_regression__without_other_rows_takes_the_default():
-    fitted = fit_logistic_regression(draw(50, 0), draw(0, 1), SIZES, 2, ALONE)
+    fitted = fit_logistic_regression(rows(50, 0), rows(0, 1), SIZES, 2, ALONE)
     assert fitted.penalty == prediction.DEFAULT_PENALTY
 
 
@@ -40,4 +55,6 @@ def test_find_fit_obstacle__what_cannot_be_fitted(monkeypatch):
     monkeypatch.setattr(prediction, "MAX_WORK", 449)
     assert find_fit_obstacle(codes, 2, 3).startswith("50 rows x 3 variables x 3 levels")
     with pytest.raises(ValueError, match="2 classes"):
-        fit_logistic_regression(codes[codes[:, 2] == 0], codes, SIZES, 2, ALONE)
+        fit_logistic_regression(
+            SampledRows(codes[codes[:, 2] == 0]), SampledRows(codes), SIZES, 2, ALONE
+        )

@@ -8,7 +8,8 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import SAMPLES, list_dataset_blocks, read_partitions, write_dataset
-from pmflib.store.sample_blocks import SampleWriter, read_block
+from pmflib.store.sample_blocks import read_block
+from pmflib.store.sample_writer import SampleWriter
 from tests.reference import make_codes
 
 SCHEMA = pmf.Schema.from_cardinalities([3, 2])

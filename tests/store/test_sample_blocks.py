@@ -12,13 +12,12 @@ from pmflib.store.file_digests import digest_tree
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,
     MAX_BLOCK_ROWS,
-    SampleWriter,
-    WrittenSamples,
     choose_block_rows,
     list_blocks,
     read_block,
     read_origins,
 )
+from pmflib.store.sample_writer import SampleWriter, WrittenSamples
 from tests.reference import make_codes, offsets_of
 
 CARDINALITIES = [3, 2, 4]

@@ -14,7 +14,7 @@ from pmflib.display.summary import draw_markdown
 from pmflib.fitting.ranks import by_pairs, fit_runs, pair_search, stored_selection
 from pmflib.fitting.ranks.folds import fit_rank
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import list_dataset_blocks, take_samples
+from pmflib.store.dataset import list_dataset_blocks, take_block
 from pmflib.store.lineage import trace
 from pmflib_flows import etl
 from pmflib_tasks import select as stage
@@ -114,9 +114,9 @@ def test_take_samples__is_spread_over_the_blocks_and_bounded(counted):
     blocks = list_dataset_blocks(store, dataset, range(8))
     assert len(blocks) == 8
     schema = make_schema(*SIZES)
-    assert len(take_samples(blocks, schema, 10_000)) == 900
-    assert len(take_samples(blocks, schema, 80)) == 80
-    assert take_samples([], schema, 80).shape == (0, 4)
+    assert len(take_block(blocks, schema, 10_000)) == 900
+    assert len(take_block(blocks, schema, 80)) == 80
+    assert take_block([], schema, 80).codes.shape == (0, 4)
 
 
 def test_fit__refuses_a_rank_that_is_yet_to_be_chosen(counted):

@@ -25,6 +25,25 @@ def infer(
     weight: Annotated[
         str | None, typer.Option(help="Column with the weight of each sample.")
     ] = None,
+    psu: Annotated[
+        str | None, typer.Option(help="With a weight: column of the primary sampling units.")
+    ] = None,
+    stratum: Annotated[
+        str | None, typer.Option(help="With --psu: column of the strata, which may be a variable.")
+    ] = None,
+    replicates: Annotated[
+        str | None,
+        typer.Option(
+            help="With a weight: pattern of the columns of replicate weights, as 'W_FSTR*'."
+        ),
+    ] = None,
+    replicate_method: Annotated[
+        str | None,
+        typer.Option(
+            help="With --replicates: BRR, Fay, JK1, JK2 or bootstrap, as the survey says."
+        ),
+    ] = None,
+    fay: Annotated[float | None, typer.Option(help="Fay's factor, with the method Fay.")] = None,
     variable: Annotated[
         str | None, typer.Option(help="Long logs: column that names the variable.")
     ] = None,
@@ -120,6 +139,11 @@ def infer(
         "layout": "wide" if variable is None and value is None and time is None else "long",
         "sample": sample,
         "weight": weight,
+        "psu": psu,
+        "stratum": stratum,
+        "replicates": replicates,
+        "replicate_method": replicate_method,
+        "fay": fay,
         "variable": variable,
         "value": value,
         "time": time,
@@ -161,13 +185,13 @@ def infer(
     # a target is predicted by latent classes alone
     suits_traits = source.layout == "long" and target is None and are_ratings(schema)
     method = "compare" if suits_traits else "auto"
-    # states of a target's levels predict it better than forests; of traits and classes, these have none; forests are
-    # not fitted with weights
-    is_open = method == "auto" and target is None and weight is None
+    # states of a target's levels predict it better than forests; of traits and classes, these have none
+    is_open = method == "auto" and target is None
     dependence = "auto" if is_open else "none"
     options: dict[str, Any] = {"rank": chosen, "method": method, "dependence": dependence}
     likely = drafted.likely_weight if weight is None else None
     options |= {"target": target, "likely_weight": likely, "quick": quick}
+    options["likely_replicates"] = drafted.likely_replicates if replicates is None else None
     text = draft_config(related, **options, notes=notes)
     targets[1].write_text(text, "utf-8")
     if as_json:

@@ -202,9 +202,10 @@ class TraitSamples:
     schema
         Variables.
     n_known
-        Rows with anything observed, where a row may count for several samples; None where each is one.
+        Rows with anything observed; None where they are not counted: with weights, these are taken for as many people
+        as they are worth, which finds as many.
     n_rows
-        Rows in memory.
+        Number of rows.
     """
 
     source: BlockSource

@@ -21,7 +21,7 @@ from pmflib.fitting.ranks.sample_fits import MOST_HELD_OUT, MOST_SAMPLES, split_
 from pmflib.fitting.starts import StoredCounts, load_counts
 from pmflib.fitting.target_fit import TARGET_CELLS
 from pmflib.schema import Schema
-from pmflib.store.dataset import take_samples
+from pmflib.store.dataset import take_block
 
 FIRST = 2
 """Rank from which ranks are doubled; independent variables, rank 1, are compared as well."""
@@ -150,7 +150,7 @@ def fit_ranks_for_target(
         is_small = samples.n_rows * fit.schema.n_variables <= TARGET_CELLS
         if held_out is None or not is_small or not fit.is_for_target(samples.n_observed):
             return None
-        block = DenseBlock(samples.read_codes())
+        block = samples.read_block()
     else:
         if not fit.is_for_target(samples.n_observed):
             return None
@@ -198,10 +198,9 @@ def _take_some(
     if not isinstance(samples, StoredSamples) or validation is None:
         return None
     if isinstance(validation, StoredSamples):
-        held_out = take_samples(validation.blocks, schema, MOST_HELD_OUT)
+        held_out = take_block(validation.blocks, schema, MOST_HELD_OUT)
     else:
-        held_out = schema.encode(validation)
+        held_out = DenseBlock(schema.encode(validation))
     if not len(held_out) or not samples.n_rows:
         return None
-    training = take_samples(samples.blocks, schema, MOST_SAMPLES)
-    return DenseBlock(training), DenseBlock(held_out)
+    return take_block(samples.blocks, schema, MOST_SAMPLES), held_out

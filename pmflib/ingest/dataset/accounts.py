@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from pmflib.config.data_sections import REASONS
 from pmflib.core.errors import StoreError
 from pmflib.core.weights import WeightSums
-from pmflib.store.sample_blocks import WrittenSamples
+from pmflib.store.sample_writer import WrittenSamples
 
 TimeFormat: TypeAlias = Literal["number", "instant"]
 """How times of a log are written: as numbers, or as ISO 8601."""
@@ -344,10 +344,12 @@ def carry_account(base: DatasetAccount, lost: Mapping[str, int]) -> StepSummary:
     base
         Account of the earlier dataset.
     lost
-        rows, duplicates, observed and samples: what its superseded samples were made of.
+        rows, duplicates, conflicts, observed and samples: what its superseded samples were made of.
     """
-    encoded = base.rows_encoded - lost["rows"] + lost["duplicates"]
-    repeated = base.reasons["duplicate"] - lost["duplicates"]
-    account = Account(encoded + repeated, encoded, reasons=Counter(duplicate=repeated))
+    left_rows = {
+        reason: base.reasons[reason] - lost[f"{reason}s"] for reason in ("duplicate", "conflict")
+    }
+    encoded = base.rows_encoded - lost["rows"] + lost["duplicates"] + lost["conflicts"]
+    account = Account(encoded + sum(left_rows.values()), encoded, reasons=Counter(left_rows))
     left = WrittenSamples(base.samples - lost["samples"], base.observed - lost["observed"], 0)
     return StepSummary(account, written=left)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pmflib.config import SchemaConfig, SourceConfig
-from pmflib.core.arrays import BoolArray, FloatArray, IntArray
+from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.blocks import SPARSE_BELOW, Block, DenseBlock, SparseBlock
-from pmflib.core.errors import SchemaError, SourceError, StoreError
 from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import Account, StepSummary
 from pmflib.ingest.dataset.identifiers import find_buckets, hash_identifiers, make_keys
@@ -27,13 +24,19 @@ from pmflib.ingest.dataset.quarantine import (
     ROW_GROUP,
     SUPERSEDED_SCHEMA,
     QuarantineWriter,
-    raw_text,
 )
 from pmflib.ingest.dataset.sample_weights import assign_unit_folds, find_decimals
-from pmflib.ingest.dataset.spill_lists import find_levels
-from pmflib.ingest.dataset.spills import UNITS, WEIGHT, Spill
+from pmflib.ingest.dataset.spilled_rows import (
+    SpilledRows,
+    conflict_error,
+    describe_answers,
+    describe_rows,
+    describe_winners,
+    duplicate_error,
+    read_spilled_rows,
+)
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import SampleWriter
+from pmflib.store.sample_writer import SampleWriter
 
 
 def assemble_buckets(
@@ -54,7 +57,9 @@ def assemble_buckets(
     Each spill is opened once. Samples are in the order of their identifiers' bytes. Of several answers of a sample to a
     variable, or several wide rows of a sample, one is kept: by ``policy.on_duplicate`` the last or the first, by time,
     then file, then row. The others go to quarantine; their raw text is written from what they were encoded to, by
-    label. A row whose value is missing supersedes nothing and is not superseded.
+    label. A row whose value is missing supersedes nothing and is not superseded. Where samples of a long log have
+    weights, that of a sample is of one of its rows, which is chosen in the same way, as are its stratum and unit; rows
+    of the sample that say something else go to quarantine as conflicts, before answers are compared.
 
     Parameters
     ----------
@@ -87,7 +92,7 @@ def assemble_buckets(
     StoreError
         If a spill is incomplete or was made with another schema.
     """
-    rows = _read_rows(
+    rows = read_spilled_rows(
         spills,
         names,
         schema,
@@ -129,14 +134,14 @@ def assemble_samples(
     SchemaError, SourceError, StoreError
         As `assemble_buckets`.
     """
-    rows = _read_rows(
+    rows = read_spilled_rows(
         spills, names, schema, source_config.layout, since, lambda spill: spill.read_samples(keys)
     )
     return _assemble(rows, schema, source_config, policy, n_buckets, n_folds, folder)
 
 
 def _assemble(
-    rows: _Rows,
+    rows: SpilledRows,
     schema: Schema,
     source_config: SourceConfig,
     policy: SchemaConfig,
@@ -147,19 +152,30 @@ def _assemble(
     """Make samples of rows, and write them."""
     identifiers, rank = _rank_samples(rows.samples)
     block: Block
+    others = np.empty(0, np.int64)
     if source_config.layout == "long":
-        kept, lost, winners, keys = _choose_answers(rows, rank, schema, policy)
-        block = _join_answers(rows, rank, kept, len(identifiers))
+        drawn, others, fitting = _settle_draws(rows, rank, policy)
+        kept, lost, winners, keys = _choose_answers(rows, rank, schema, policy, fitting)
+        block = _join_answers(rows, rank, kept, drawn, len(identifiers))
     else:
         kept, lost, winners, keys = _choose(np.arange(rank.size), [rank], policy)
         block = DenseBlock(rows.values[kept], None if rows.weights is None else rows.weights[kept])
+        drawn = kept
 
     def describe(indices: IntArray) -> list[str]:
-        write = _describe_answers if rows.values.ndim == 1 else _describe_rows
+        write = describe_answers if rows.values.ndim == 1 else describe_rows
         return write(rows, indices, schema, source_config)
 
     if lost.size and policy.on_duplicate == "error":
-        raise _duplicate_error(rows, lost, keys)
+        raise duplicate_error(rows, lost, keys)
+    # "" is the reason of a duplicate, of which the row as a whole is at fault
+    faults = np.full(rank.size, "", object)
+    faults[others] = _name_conflicts(rows, others, drawn[rank[others]], source_config)
+    sizes = [np.bincount(part, minlength=len(identifiers)) for part in (rank, rank[lost])]
+    if others.size:
+        sizes.append(np.bincount(rank[others], minlength=len(identifiers)))
+    n_repeated, lost = lost.size, np.concatenate([lost, others])
+    winners = np.concatenate([winners, drawn[rank[others]]])
     order = np.lexsort((rows.numbers[lost], rows.files[lost]))
     lost, winners = lost[order], winners[order]
     folder.mkdir(parents=True, exist_ok=True)
@@ -167,21 +183,22 @@ def _assemble(
         for start in range(0, lost.size, ROW_GROUP):
             part = slice(start, start + ROW_GROUP)
             quarantine.add_all(
-                (file, number, "duplicate", None, raw, *winner)
-                for (file, number), raw, winner in zip(
+                (file, number, "conflict" if fault else "duplicate", fault or None, raw, *winner)
+                for (file, number), fault, raw, winner in zip(
                     rows.name_rows(lost[part]),
+                    faults[lost[part]].tolist(),
                     describe(lost[part]),
-                    _describe_winners(rows, lost[part], winners[part]),
+                    describe_winners(rows, lost[part], winners[part]),
                     strict=True,
                 )
             )
     hashes = hash_identifiers(pa.array(identifiers, pa.binary()))
     np.save(folder / QUARANTINE_HASHES, hashes[rank[lost]])
-    account = Account(rank.size, rank.size - lost.size, reasons=Counter(duplicate=lost.size))
+    reasons = Counter(duplicate=n_repeated, conflict=others.size)
+    account = Account(rank.size, rank.size - lost.size, reasons=reasons)
     # a row number means something only where there is one file
     single = rows.values.ndim == 2 and len({*rows.names}) == 1
     origins = rows.numbers[kept] if single else np.full(block.n_rows, -1, np.int64)
-    sizes = [np.bincount(part, minlength=len(identifiers)) for part in (rank, rank[lost])]
     observed = (
         len(block.indices) if isinstance(block, SparseBlock) else int((block.codes >= 0).sum())
     )
@@ -189,101 +206,14 @@ def _assemble(
     decimals = find_decimals(schema, source_config)
     samples = SampleWriter(folder / "samples", schema, sparse=sparse, weight_decimals=decimals)
     if block.n_rows:
-        units = None if rows.units is None else rows.units[kept]
+        units = None if rows.units is None else rows.units[drawn]
         folds = (find_buckets(make_keys(hashes, n_buckets)) % np.uint64(n_folds)).astype(np.int64)
         if units is not None:
             folds = assign_unit_folds(units, n_folds)
-        samples.append(block, folds, origins, identifiers, np.column_stack(sizes), units)
+        replicates = None if rows.replicates is None else rows.replicates[kept]
+        counts = np.column_stack(sizes)
+        samples.append(block, folds, origins, identifiers, counts, units, replicates)
     return StepSummary(account, written=samples.close())
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of some buckets, spill after spill, each in its order.
-
-    ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
-    (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's spill and
-    its number in the file; ``time_format`` says how times are written; ``weights`` are float64, whole numbers of units,
-    and ``units`` hashes of strata and sampling units, int64 of shape (n_rows, 2); or None.
-    """
-
-    samples: pa.BinaryArray
-    values: IntArray
-    times: FloatArray | None
-    files: IntArray
-    numbers: IntArray
-    names: Sequence[str]
-    time_format: str = ""
-    weights: FloatArray | None = None
-    units: IntArray | None = None
-
-    def name_rows(self, indices: IntArray) -> list[tuple[str, int]]:
-        """File of each row, and its number there."""
-        files = [self.names[file] for file in self.files[indices].tolist()]
-        return list(zip(files, self.numbers[indices].tolist(), strict=True))
-
-
-def _read_rows(
-    spills: Sequence[Path],
-    names: Sequence[str],
-    schema: Schema,
-    layout: str,
-    since: float,
-    read: Callable[[Spill], pa.Table],
-) -> _Rows:
-    if len(spills) != len(names) or not spills:
-        raise StoreError(
-            f"{len(spills)} spills for {len(names)} names; give one name per spill, at least one"
-        )
-    tables = []
-    formats: dict[str, str] = {}
-    for spill, name in zip(spills, names, strict=True):
-        levels = find_levels(spill, schema)
-        whole_schema = {} if levels is not None else {"schema": schema.digest}
-        opened = Spill(spill, {"layout": layout, **whole_schema}, since)
-        table = read(opened)
-        if levels is not None:
-            column = table.schema.get_field_index("level")
-            stored = pa.array(levels[table["level"].to_numpy()], pa.int32())
-            table = table.set_column(column, table.schema.field(column), stored)
-        if (written := opened.metadata.get("time", "None")) != "None":
-            formats.setdefault(written, name)
-        tables.append(table)
-    if len(formats) > 1:
-        raise SourceError(
-            f"times of {formats['number']} are numbers, those of {formats['instant']} are ISO 8601; "
-            "they cannot be compared: write all in one format"
-        )
-    whole = pa.concat_tables(tables)
-    if layout == "long":
-        values = whole["level"].to_numpy()
-    else:
-        values = unpack_codes(whole["codes"], schema)
-    return _Rows(
-        whole["sample"].combine_chunks(),
-        values,
-        whole["time"].to_numpy() if "time" in whole.column_names else None,
-        np.repeat(np.arange(len(tables)), [table.num_rows for table in tables]),
-        whole["row"].to_numpy(),
-        names,
-        next(iter(formats), ""),
-        whole[WEIGHT].to_numpy().astype(np.float64) if WEIGHT in whole.column_names else None,
-        np.column_stack([whole[name].to_numpy() for name in UNITS])
-        if UNITS[0] in whole.column_names
-        else None,
-    )
-
-
-def unpack_codes(column: pa.ChunkedArray, schema: Schema) -> IntArray:
-    """Codes of wide rows of a spill: shape (n_rows, n_variables)."""
-    dtype = schema.code_dtype.newbyteorder("<")
-    parts = [np.empty((0, schema.n_variables), dtype)]
-    for chunk in column.chunks:
-        # the buffer of a page is padded to whole words
-        stop = (chunk.offset + len(chunk)) * schema.n_variables
-        content = np.frombuffer(chunk.buffers()[1], dtype)[:stop] if len(chunk) else parts[0]
-        parts.append(content.reshape(-1, schema.n_variables)[chunk.offset :])
-    return np.concatenate(parts).astype(schema.code_dtype)
 
 
 def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], IntArray]:
@@ -297,10 +227,51 @@ def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], Int
     return identifiers, rank[coded.indices.to_numpy()]
 
 
+def _settle_draws(
+    rows: SpilledRows, rank: IntArray, policy: SchemaConfig
+) -> tuple[IntArray, IntArray, BoolArray]:
+    """Settle the weight, the stratum and the unit of each sample of a long log.
+
+    Returns
+    -------
+    Row of each sample that has its own, the rows that say something else, and whether each row does not.
+
+    Raises
+    ------
+    SchemaError
+        If there are such rows and the policy is to stop.
+    """
+    fitting: BoolArray = np.ones(rank.size, np.bool_)
+    if rows.weights is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64), fitting
+    times = np.zeros(rank.size) if rows.times is None else rows.times
+    drawn = _choose(np.argsort(times, kind="stable"), [rank], policy)[0]
+    fitting &= rows.weights == rows.weights[drawn[rank]]
+    if rows.units is not None:
+        fitting &= (rows.units == rows.units[drawn[rank]]).all(axis=1)
+    others = np.flatnonzero(~fitting)
+    if others.size and policy.on_duplicate == "error":
+        raise conflict_error(rows, others, drawn[rank[others]])
+    return drawn, others, fitting
+
+
+def _name_conflicts(
+    rows: SpilledRows, others: IntArray, drawn: IntArray, config: SourceConfig
+) -> list[str]:
+    """Column in which each of some rows differs from the one that says how its sample was drawn."""
+    if rows.weights is None:
+        return []
+    names = np.full(others.size, config.psu or "", object)
+    if rows.units is not None:
+        names[rows.units[others, 0] != rows.units[drawn, 0]] = config.stratum
+    names[rows.weights[others] != rows.weights[drawn]] = config.weight
+    return list(names)
+
+
 def _choose_answers(
-    rows: _Rows, rank: IntArray, schema: Schema, policy: SchemaConfig
+    rows: SpilledRows, rank: IntArray, schema: Schema, policy: SchemaConfig, fitting: BoolArray
 ) -> tuple[IntArray, IntArray, IntArray, list[IntArray]]:
-    answered = np.flatnonzero(rows.values >= 0)
+    answered = np.flatnonzero((rows.values >= 0) & fitting)
     variable_of = np.repeat(np.arange(schema.n_variables), schema.cardinalities)
     variable = np.zeros(rank.size, np.int64)
     variable[answered] = variable_of[rows.values[answered]]
@@ -345,89 +316,10 @@ def _stable_order(key: IntArray) -> IntArray:
     return order
 
 
-def _join_answers(rows: _Rows, rank: IntArray, kept: IntArray, n_samples: int) -> SparseBlock:
+def _join_answers(
+    rows: SpilledRows, rank: IntArray, kept: IntArray, drawn: IntArray, n_samples: int
+) -> SparseBlock:
     indptr = np.zeros(n_samples + 1, np.int64)
     np.cumsum(np.bincount(rank[kept], minlength=n_samples), out=indptr[1:])
-    return SparseBlock(indptr, rows.values[kept].astype(np.int32))
-
-
-def _describe_answers(
-    rows: _Rows, indices: IntArray, schema: Schema, config: SourceConfig
-) -> list[str]:
-    # a sample, and a level's variable and label, are written once, not once a row
-    labels = {}
-    for level in np.unique(rows.values[indices]).tolist():
-        variable = int(np.searchsorted(schema.offsets, level, side="right")) - 1
-        label = schema[variable].levels[level - int(schema.offsets[variable])]
-        labels[level] = raw_text(["", schema[variable].name, label], config.separator)
-    coded = rows.samples.take(pa.array(indices)).dictionary_encode()
-    samples = [raw_text([sample], config.separator) for sample in coded.dictionary.to_pylist()]
-    pairs = zip(coded.indices.to_pylist(), rows.values[indices].tolist(), strict=True)
-    texts = [samples[sample] + labels[level] for sample, level in pairs]
-    if rows.times is None:
-        return texts
-    times = rows.times[indices].tolist()
-    return [
-        text + raw_text(["", time], config.separator)
-        for text, time in zip(texts, times, strict=True)
-    ]
-
-
-def _describe_rows(
-    rows: _Rows, indices: IntArray, schema: Schema, config: SourceConfig
-) -> list[str]:
-    samples = rows.samples.take(pa.array(indices)).to_pylist()
-    texts = []
-    for sample, codes in zip(samples, rows.values[indices].tolist(), strict=True):
-        labels = [
-            variable.levels[code] if code >= 0 else ""
-            for variable, code in zip(schema.variables, codes, strict=True)
-        ]
-        texts.append(raw_text([*labels, sample], config.separator))
-    return texts
-
-
-def _describe_winners(
-    rows: _Rows, lost: IntArray, winners: IntArray
-) -> Iterator[tuple[str, int, str | None, bool]]:
-    """File, number and time of the row that supersedes each of some others, and whether it says the same."""
-    same = rows.values[lost] == rows.values[winners]
-    agrees = (same if same.ndim == 1 else same.all(axis=1)).tolist()
-    times: list[str | None] = [None] * lost.size
-    if rows.times is not None:
-        times = [write_time(time, rows.time_format) for time in rows.times[winners].tolist()]
-    for (file, number), time, is_same in zip(rows.name_rows(winners), times, agrees, strict=True):
-        yield file, number, time, is_same
-
-
-def write_time(time: float, time_format: str) -> str:
-    """Write a time of a log for a person: an instant in UTC, or a number as it stands in the file."""
-    if time_format != "instant":
-        return f"{time:.17g}"
-    try:
-        return (datetime(1970, 1, 1) + timedelta(microseconds=time)).isoformat()
-    except OverflowError:
-        return f"{time:.17g} microseconds after 1970"
-
-
-def _duplicate_error(rows: _Rows, lost: IntArray, keys: list[IntArray]) -> SchemaError:
-    """Say where the first duplicate is, in the order of the files, and a row it collides with; not whose they are."""
-    first_lost = int(lost[np.lexsort((rows.numbers[lost], rows.files[lost]))[0]])
-    twins = np.ones(rows.numbers.size, np.bool_)
-    for key in keys:
-        twins &= key == key[first_lost]
-    twins[first_lost] = False
-    if rows.values.ndim == 1:
-        twins &= rows.values >= 0
-    other = int(np.flatnonzero(twins)[0])
-    first, second = (
-        f"{rows.names[rows.files[p]]} row {rows.numbers[p]}"
-        for p in sorted((first_lost, other), key=lambda p: (rows.files[p], rows.numbers[p]))
-    )
-    what = (
-        "answer the same variable for the same sample" if len(keys) > 1 else "are the same sample"
-    )
-    return SchemaError(
-        f"{first} and {second} {what} "
-        f"({lost.size} such rows in this partition). Remove one, or set schema.on_duplicate to 'last' or 'first'"
-    )
+    weights = None if rows.weights is None else rows.weights[drawn]
+    return SparseBlock(indptr, rows.values[kept].astype(np.int32), weights)

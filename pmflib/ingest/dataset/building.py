@@ -43,6 +43,7 @@ from pmflib.ingest.dataset.layering import (
     split_keys,
     supersede_samples,
 )
+from pmflib.ingest.dataset.sample_weights import name_replicates
 from pmflib.ingest.dataset.spill_lists import list_spills
 from pmflib.ingest.dataset.spills import Spill
 from pmflib.ingest.sources import (
@@ -149,6 +150,7 @@ def _build(
         skip_empty=config.source.on_empty_file == "skip",
         skipped=skipped,
     )
+    config = config.model_copy(update={"source": name_replicates(sources, config.source)})
     n_folds, root = config.store.folds, store.address
     # rows without identifiers are nobody's
     erased = None if config.source.sample is None else ErasedSamples.of_store(store)

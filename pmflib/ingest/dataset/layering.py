@@ -18,7 +18,7 @@ from pmflib.running.item_maps import map_items
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.caches import find_local_path
 from pmflib.store.dataset import FileStep, Layer, list_file_steps, list_layers, read_content
-from pmflib.store.sample_blocks import read_sample_counts
+from pmflib.store.sample_blocks import SAMPLE_COUNTS, read_sample_counts
 
 MOST_WASTE = 0.5
 """Share of a partition's rows that may be superseded; with more, its samples are written again and the partition is
@@ -139,7 +139,7 @@ class Remainder:
     keys
         uint64, sorted: keys of the samples that are superseded.
     lost
-        Sums over these samples: "samples", "rows", "duplicates" and "observed".
+        Sums over these samples: "samples" and `SAMPLE_COUNTS`.
     """
 
     layers: Sequence[Layer]
@@ -195,14 +195,13 @@ def _supersede(client: Client, base: Base, keys: HashArray) -> tuple[list[Layer]
     ]
     indices = [index for index, (start, stop) in enumerate(bounds) if start < stop]
     items = [(base.layers[p], keys[bounds[p][0] : bounds[p][1]], base.n_buckets) for p in indices]
-    layers, totals = list(base.layers), np.zeros(4, np.int64)
+    layers, totals = list(base.layers), np.zeros(5, np.int64)
     for index, (layer, lost) in zip(
         indices, map_items(client, _supersede_layer, items), strict=True
     ):
         layers[index] = layer
         totals += lost
-    names = ("rows", "duplicates", "observed", "samples")
-    return layers, dict(zip(names, totals.tolist(), strict=True))
+    return layers, dict(zip((*SAMPLE_COUNTS, "samples"), totals.tolist(), strict=True))
 
 
 def _supersede_layer(item: tuple[Layer, HashArray, int]) -> tuple[Layer, np.ndarray[Any, Any]]:
@@ -211,7 +210,7 @@ def _supersede_layer(item: tuple[Layer, HashArray, int]) -> tuple[Layer, np.ndar
     gone[layer.superseded] = False
     rows = np.flatnonzero(gone)
     if not rows.size:
-        return layer, np.zeros(4, np.int64)
+        return layer, np.zeros(5, np.int64)
     lost = read_sample_counts(find_local_path(layer.path))[rows].sum(axis=0, dtype=np.int64)
     return layer.supersede(rows), np.append(lost, rows.size)
 

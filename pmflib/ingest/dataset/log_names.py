@@ -166,13 +166,17 @@ def make_label_schema(
     Raises
     ------
     SchemaError
-        If there is no worker or no label.
+        If there is no worker or no label, or tasks are to have weights.
 
     Warns
     -----
     SchemaWarning
         If labels that are spelled alike, but for case or Unicode composition, are taken for one; if there are hundreds.
     """
+    if config.weight is not None:
+        raise SchemaError(
+            f"source.weight is {config.weight!r}, and tasks of a label log have no weights; remove it"
+        )
     levels = tuple(classes) if classes is not None else unify_classes(names.labels)
     if not names.workers or not levels:
         raise SchemaError(

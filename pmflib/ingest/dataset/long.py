@@ -24,7 +24,13 @@ from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
 from pmflib.ingest.dataset.identifiers import count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
-from pmflib.ingest.dataset.spills import SpillWriter
+from pmflib.ingest.dataset.sample_weights import (
+    find_decimals,
+    list_design_columns,
+    read_units,
+    read_weight_column,
+)
+from pmflib.ingest.dataset.spills import UNITS, WEIGHT, SpillWriter
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema
@@ -91,6 +97,8 @@ def spill_long(
     fields = [("sample", pa.binary()), ("level", pa.int32()), ("row", pa.int64())]
     if encoder.time is not None:
         fields.append(("time", pa.float64()))
+    fields += [] if encoder.decimals is None else [(WEIGHT, pa.int64())]
+    fields += [] if source_config.psu is None else [(name, pa.int64()) for name in UNITS]
     spill = SpillWriter(folder, pa.schema(fields), n_buckets)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
@@ -124,7 +132,8 @@ class _LongEncoder:
             )
         self.time = config.time
         names = (config.sample, config.variable, config.value, *([self.time] if self.time else []))
-        self.columns = list(dict.fromkeys(names))
+        self.columns = list(dict.fromkeys([*names, *list_design_columns(config)]))
+        self.decimals, self._config = find_decimals(schema, config), config
         self._positions = [self.columns.index(name) for name in names]
         self._erased, self._delimiter = erased, config.separator
         self._erased_workers = erased_workers
@@ -176,6 +185,12 @@ class _LongEncoder:
             columns["time"] = self._times.read(raw.batch.column(time[0]))
             decisions.mark(np.isnan(columns["time"]), "bad_time", time[0])
             spill.metadata["time"] = str(self._times.format)
+        weights = read_weight_column(raw, self.decimals, decisions)
+        units = read_units(raw, self.columns, self._config, decisions)
+        columns |= {} if weights is None else {WEIGHT: weights.astype(np.int64)}
+        columns |= (
+            {} if units is None else dict(zip(UNITS, np.ascontiguousarray(units.T), strict=True))
+        )
         variables = self._schema.variables
         kept = screen.sift(raw, decisions, lambda row, column: variables[indices[row]])
         if self._unknown_as_missing:

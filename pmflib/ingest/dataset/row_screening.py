@@ -30,7 +30,8 @@ PROBLEMS = {
     "unknown_variable": "is no variable of the schema",
     "bad_time": "is no time in the format of this column: a number, or ISO 8601",
     "no_unit": "names no stratum or sampling unit: it is empty",
-    "bad_weight": "is no weight: a number above 0, of which at least half a unit and less than 2**53 units are kept",
+    "bad_weight": "is no weight: a number above 0, of which at least half a unit and less than 2**53 units are kept; a "
+    "replicate weight may be 0",
 }
 """What is wrong with a row, by reason; of an unknown level, its variable says it."""
 

@@ -48,6 +48,9 @@ WEIGHT = "weight"
 UNITS = ("stratum", "unit")
 """Columns of rows whose samples were drawn in units: int64, hashes of the stratum and of the unit within it."""
 
+REPLICATES = "replicates"
+"""Column of rows whose samples have replicate weights: those of a row end to end, int64, little-endian, in units."""
+
 PAGE = np.dtype(
     [
         ("bucket", "<i8"),

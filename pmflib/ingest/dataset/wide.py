@@ -27,16 +27,17 @@ from pmflib.ingest.dataset.sample_weights import (
     assign_unit_folds,
     find_decimals,
     list_design_columns,
+    read_replicate_columns,
     read_units,
     read_weight_column,
 )
-from pmflib.ingest.dataset.spills import UNITS, WEIGHT, SpillWriter
+from pmflib.ingest.dataset.spills import REPLICATES, UNITS, WEIGHT, SpillWriter
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema
 from pmflib.schema.variable import UNDECODABLE, UNKNOWN
 from pmflib.store.dataset import LEVEL_COUNTS
-from pmflib.store.sample_blocks import SampleWriter
+from pmflib.store.sample_writer import SampleWriter
 
 
 def encode_wide(
@@ -105,6 +106,7 @@ def encode_wide(
         ):
             decisions = RowDecisions(raw.batch.num_rows)
             weights = read_weight_column(raw, decimals, decisions)
+            replicates = read_replicate_columns(raw, source_config, decimals, decisions)
             units = read_units(raw, columns, source_config, decisions)
             kept, codes = encoder.encode(raw, decisions, screen)
             level_counts += encoder.count_levels(codes)
@@ -115,7 +117,8 @@ def encode_wide(
                     units = units[kept]
                     folds = assign_unit_folds(units, n_folds)
                 block = DenseBlock(codes, None if weights is None else weights[kept])
-                samples.append(block, folds, rows, units=units)
+                of_kept = None if replicates is None else replicates[kept]
+                samples.append(block, folds, rows, units=units, replicates=of_kept)
     np.save(folder / LEVEL_COUNTS, level_counts)
     return StepSummary(screen.account, source.name, ignored, written=samples.close())
 
@@ -175,6 +178,8 @@ def spill_wide(
     fields = [("sample", pa.binary()), ("codes", pa.binary(width)), ("row", pa.int64())]
     fields += [] if decimals is None else [(WEIGHT, pa.int64())]
     fields += [] if source_config.psu is None else [(name, pa.int64()) for name in UNITS]
+    wide = 8 * len(source_config.replicate_columns)
+    fields += [(REPLICATES, pa.binary(wide))] if wide else []
     spill = SpillWriter(folder, pa.schema(fields), n_buckets)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
@@ -189,6 +194,7 @@ def spill_wide(
             decisions.mark(identifiers.undecodable, "undecodable", index)
             decisions.mark(identifiers.absent, "no_sample", index)
             weights = read_weight_column(raw, decimals, decisions)
+            replicates = read_replicate_columns(raw, source_config, decimals, decisions)
             units = read_units(raw, columns, source_config, decisions)
             kept, codes = encoder.encode(raw, decisions, screen)
             level_counts += encoder.count_levels(codes)
@@ -198,6 +204,7 @@ def spill_wide(
             arrays += [] if weights is None else [pa.array(weights[kept].astype(np.int64))]
             if units is not None:
                 arrays += [pa.array(np.ascontiguousarray(part)) for part in units[kept].T]
+            arrays += [] if replicates is None else [_pack(replicates[kept], wide)]
             if kept.size:
                 rows = pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
                 spill.append(identifiers.hashes[kept], rows)

@@ -11,7 +11,7 @@ from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.errors import MemoryPlanError, PmfError
 from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.texts import list_near
-from pmflib.counting.conditional_tables import TableRequest
+from pmflib.counting.table_requests import TableRequest
 from pmflib.model.conditions import Conditions, describe_conditions
 from pmflib.model.mixture import Mixture
 from pmflib.model.questions.answers import Answer, AnswerRows, Source
@@ -324,6 +324,11 @@ class _Weighed:
         assert self.evidence is not None
         given, n_fitted = self.bound.sides[n], self.worth.n_fitted
         known = find_known_rows(self.model, self.evidence, n_fitted, by, targets, given)
+        if self.evidence.measure_effect is not None:
+            # a model that is right knows no more of people who were drawn together than their answers say
+            known *= self.evidence.measure_effect(
+                TableRequest((*by, *targets), tuple(given.items()))
+            )
         totals = np.maximum(cells.sum(axis=1), FLOOR)
         most = np.maximum(counts.sum(axis=1), known)
         limited: FloatArray = cells * (np.minimum(totals, most) / totals)[:, None]

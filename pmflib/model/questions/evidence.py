@@ -15,19 +15,20 @@ import numpy as np
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError, StoreError
-from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.survey_design import SurveyDesign, count_degrees, find_factors
 from pmflib.core.weights import WeightSums
-from pmflib.counting.conditional_tables import (
+from pmflib.counting.conditional_tables import count_tables
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.replicate_tables import find_replicate_sizes
+from pmflib.counting.stored_conditionals import (
     StoredTableCounts,
-    TableRequest,
-    WeightedTables,
     count_stored_tables,
-    count_tables,
     plan_stored_tables,
 )
-from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
+from pmflib.counting.table_requests import TableRequest
 from pmflib.counting.unit_tables import find_unit_sizes
+from pmflib.counting.weighted_tables import WeightedTables
 from pmflib.model.mixture import Mixture
 from pmflib.running.clients import Client
 from pmflib.schema import Schema
@@ -51,6 +52,8 @@ class Evidence:
         Variables.
     n_rows
         Samples.
+    are_effective
+        Whether numbers of samples are of effective ones, by weights or a design.
     read_pairs
         Gives int64 of shape (n_levels, n_levels): co-occurrence counts, of which one triangle may be filled. None where
         there are none, or where reading them would take longer than counting anew.
@@ -61,14 +64,19 @@ class Evidence:
     n_counted
         Samples that tables of more than two variables were counted in, where these are not all: a part that follows
         from the data alone. None where they are all.
+    measure_effect
+        Independent samples that a table is worth by the design, for each that it would be worth by weights alone; None
+        where no design is known.
     """
 
     schema: Schema
     n_rows: int
+    are_effective: bool = False
     read_pairs: Callable[[], IntArray] | None = None
     count_samples: CountSamples | None = None
     plan_samples: Callable[[Sequence[TableRequest]], float] | None = None
     n_counted: int | None = None
+    measure_effect: Callable[[TableRequest], float] | None = None
     _known: dict[TableRequest, IntArray | None] = field(default_factory=dict)
 
     @classmethod
@@ -95,8 +103,10 @@ class Evidence:
                 raise SchemaError(
                     "model and counts are of different schemas; take both from one run"
                 )
-            counts = data.to_samples()
-            return cls(schema, int(counts.n_rows.sum()), lambda: counts.tables.sum(axis=0))
+            counts, sums = data.to_samples(), data.weights
+            is_weighted = sums is not None and not sums.are_equal(int(data.n_rows.sum()))
+            n_rows = int(counts.n_rows.sum())
+            return cls(schema, n_rows, is_weighted, lambda: counts.tables.sum(axis=0))
         codes = schema.encode(data)
         if design is not None:
             if design.n_rows != len(codes):
@@ -104,12 +114,15 @@ class Evidence:
                     f"data has {len(codes)} rows, and the design {design.n_rows}; give a design of these rows"
                 )
             counted = partial(count_designed, codes, schema, design)
-            return cls(schema, round(design.weights.n_effective), None, counted)
+            n_rows = round(design.weights.n_effective)
+            effect = partial(measure_effect, codes, schema, design)
+            is_effective = not design.is_simple
+            return cls(schema, n_rows, is_effective, None, counted, measure_effect=effect)
 
         def count(requests: Sequence[TableRequest]) -> tuple[Sequence[IntArray], int]:
             return count_codes(codes, schema, requests), len(codes)
 
-        return cls(schema, len(codes), None, count)
+        return cls(schema, len(codes), False, None, count)
 
     def count(self, requests: Iterable[TableRequest]) -> None:
         """Count tables that are not known yet: in one pass over the samples, or of two variables at most by pairs."""
@@ -180,16 +193,36 @@ def count_designed(
     """
     found: list[Any] = []
     for request in requests:
-        sizes = [int(schema.cardinalities[position]) for position in request.targets]
-        cells, kept = np.zeros(len(codes), np.int64), np.ones(len(codes), bool)
-        for position, size in zip(request.targets, sizes, strict=True):
-            kept &= codes[:, position] >= 0
-            cells = cells * size + codes[:, position]
-        for position, levels in request.given:
-            kept &= np.isin(codes[:, position], levels)
-        shares, n = design.find_effective(np.where(kept, cells, -1), math.prod(sizes))
+        cells, sizes = find_cells(codes, schema, request)
+        shares, n = design.find_effective(cells, math.prod(sizes))
         found.append((shares * n).reshape(sizes))
     return found, round(design.weights.n_effective)
+
+
+def measure_effect(
+    codes: IntArray, schema: Schema, design: SurveyDesign, request: TableRequest
+) -> float:
+    """Samples that a table is worth by a design, for each that it is worth by the weights of its rows; 1 of none."""
+    cells, sizes = find_cells(codes, schema, request)
+    weights = design.weights.units[cells >= 0].astype(np.float64)
+    if not weights.size:
+        return 1.0
+    n = design.find_effective(cells, math.prod(sizes))[1]
+    return n * float((weights**2).sum()) / float(weights.sum()) ** 2
+
+
+def find_cells(
+    codes: IntArray, schema: Schema, request: TableRequest
+) -> tuple[IntArray, list[int]]:
+    """Cell of the table of a request that each row is in, -1 where in none, and the sizes of the table."""
+    sizes = [int(schema.cardinalities[position]) for position in request.targets]
+    cells, kept = np.zeros(len(codes), np.int64), np.ones(len(codes), bool)
+    for position, size in zip(request.targets, sizes, strict=True):
+        kept &= codes[:, position] >= 0
+        cells = cells * size + codes[:, position]
+    for position, levels in request.given:
+        kept &= np.isin(codes[:, position], levels)
+    return np.where(kept, cells, -1), sizes
 
 
 def count_codes(
@@ -203,7 +236,8 @@ MAX_LEVELS = 1_000
 """Levels of the largest schema whose tables of pairs are read for a question: 8 MB a fold, read in an instant."""
 KIND = "conditional tables"
 """Attribute ``kind`` of the Zarr group of tables that were counted for questions."""
-VERSION = 1
+# 2: variances by units and replicates allow for degrees of freedom
+VERSION = 2
 LOCAL_SECONDS = 5.0
 """Seconds of one core up to which samples are counted in this process: about as long as it takes to connect to a
 scheduler, and for its workers to load what they need."""
@@ -246,14 +280,14 @@ def open_evidence(
     if made is None:
         return None
     counts, dataset = made.stages.get("counts"), made.stages.get("dataset")
-    n_rows, read_pairs = None, None
+    n_rows, read_pairs, is_weighted = None, None, False
     counted: _StoredCounts | None = None
     if counts is not None and holds(store.root / counts.path / PAIRS):
         stored = StoredTables(store.locate(counts) / PAIRS)
         if stored.schema == schema:
             n_rows = int(stored.n_rows.sum())
             is_weighted = stored.weights is not None and (
-                not stored.weights.are_equal(n_rows) or _has_units(store, dataset)
+                not stored.weights.are_equal(n_rows) or bool(_read_design(store, dataset))
             )
             if stored.weights is not None:
                 n_rows = round(stored.weights.n_effective)
@@ -264,21 +298,26 @@ def open_evidence(
         counted = _StoredCounts(store, dataset, schema, client, budget)
         if n_rows is None:
             n_rows = int(entry.summary["samples"])
-            weights = add_sums(counted.blocks)
-            n_rows = n_rows if weights is None else round(weights.n_effective)
+            if (weights := add_sums(counted.blocks)) is not None:
+                is_weighted = not weights.are_equal(n_rows) or bool(_read_design(store, dataset))
+                n_rows = round(weights.n_effective)
     if n_rows is None:
         return None
-    plan = None if counted is None else counted.plan
-    return Evidence(schema, n_rows, read_pairs, counted, plan)
+    if counted is None:
+        return Evidence(schema, n_rows, is_weighted, read_pairs)
+    effect = counted.measure_effect if _read_design(store, dataset) else None
+    known = read_pairs, counted, counted.plan
+    return Evidence(schema, n_rows, is_weighted, *known, measure_effect=effect)
 
 
-def _has_units(store: Store, dataset: Reference | None) -> bool:
-    """Whether samples of a dataset were drawn in units."""
-    from pmflib.store.dataset import read_content
+def _read_design(store: Store, dataset: Reference | None) -> dict[str, Any]:
+    """Options of the source of a dataset whose samples have units or replicate weights; none of others."""
+    from pmflib.store.dataset import read_source
 
     if dataset is None or store.find(dataset.identity) is None:
-        return False
-    return "psu" in read_content(store, dataset)["origin"].get("source", {})
+        return {}
+    source = read_source(store, dataset)
+    return source if {"psu", "replicates"} & set(source) else {}
 
 
 def _read_pairs(stored: StoredTables) -> IntArray:
@@ -295,6 +334,7 @@ class _StoredCounts:
     schema: Schema
     client: Client
     budget: float | None
+    effects: dict[TableRequest, float] = field(default_factory=dict)
 
     def __call__(self, requests: Sequence[TableRequest]) -> tuple[list[IntArray], int]:
         def write(folder: Path, work: Path) -> dict[str, Any]:
@@ -322,6 +362,7 @@ class _StoredCounts:
         except StoreError:
             # a store that may only be read keeps nothing
             found = self._count(requests)
+            self._keep(requests, found.tables, found.weighted)
             return found.to_samples()
         folder = self.store.locate(entry.reference)
         cells = read_arrays(folder / "tables", ["cells"], kind=KIND)[0]["cells"]
@@ -343,7 +384,26 @@ class _StoredCounts:
         known = facts["sizes"]
         worth = None if known is None else [math.inf if each is None else each for each in known]
         weighted = WeightedTables(sums, squares, facts["shift"], totals, worth)
+        self._keep(requests, counted, weighted)
         return weighted.to_samples(counted, n)
+
+    def measure_effect(self, request: TableRequest) -> float:
+        """Samples that a table is worth by the design, for each that it would be worth by weights alone."""
+        if request not in self.effects:
+            self([request])
+        return self.effects[request]
+
+    def _keep(
+        self,
+        requests: Sequence[TableRequest],
+        tables: Sequence[IntArray],
+        weighted: WeightedTables | None,
+    ) -> None:
+        """Keep what tables are worth by the design; as much as by weights where that is not known of these blocks."""
+        if weighted is None or weighted.sizes is None:
+            self.effects.update(dict.fromkeys(requests, 1.0))
+        else:
+            self.effects.update(zip(requests, weighted.find_effects(tables), strict=True))
 
     def plan(self, requests: Sequence[TableRequest]) -> float:
         """Seconds that counting takes one core, about; 0 of what was counted before."""
@@ -378,10 +438,18 @@ class _StoredCounts:
         found = count_stored_tables(
             blocks, self.schema, requests, client=client, budget=self.budget, digest=digest
         )
-        # some of the blocks do not hold all of a unit
+        # some of the blocks do not hold all of a unit, and replicates are of all
         if found.weighted is None or found.n_rows < found.n_rows_of_all:
             return found
-        sizes = find_unit_sizes(blocks, self.schema, requests)
+        source = _read_design(self.store, self.dataset)
+        sizes = None
+        if "replicates" in source:
+            how = source["replicate_method"], len(source["replicates"])
+            factors = find_factors(*how, source.get("fay"), source.get("replicate_factors"))
+            degrees = count_degrees(*how)
+            sizes = find_replicate_sizes(blocks, self.schema, requests, factors, degrees)
+        elif source:
+            sizes = find_unit_sizes(blocks, self.schema, requests)
         return replace(found, weighted=replace(found.weighted, sizes=sizes))
 
 

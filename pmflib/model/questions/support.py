@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
-from pmflib.counting.conditional_tables import TableRequest
+from pmflib.counting.table_requests import TableRequest
 from pmflib.model.conditions import Conditions, describe_conditions, list_few
 from pmflib.model.questions.binding import BoundQuestion
 from pmflib.model.questions.evidence import Evidence
@@ -61,6 +61,8 @@ class Support:
         What is known of each set of conditions.
     n_counted
         Samples in which three variables or more were counted, where these are not all; None where they are.
+    are_effective
+        Whether all of these are effective samples, by weights or a design.
     """
 
     n_rows: int
@@ -68,6 +70,7 @@ class Support:
     pairs: Sequence[tuple[str, str, int]]
     given: Sequence[ConditionSupport]
     n_counted: int | None = None
+    are_effective: bool = False
 
     @property
     def least_pair(self) -> tuple[str, str, int] | None:
@@ -76,9 +79,10 @@ class Support:
 
     def __str__(self) -> str:
         """One line for a person."""
-        said = [f"{self.n_rows:,} samples"]
+        what = "effective samples" if self.are_effective else "samples"
+        said = [f"{self.n_rows:,} {what}"]
         if self.n_counted is not None:
-            said = [f"{self.n_counted:,} of {self.n_rows:,} samples were counted"]
+            said = [f"{self.n_counted:,} of {self.n_rows:,} {what} were counted"]
         if (least := self.least_pair) is not None:
             first, second, n = least
             if len(self.pairs) == 1:
@@ -99,6 +103,7 @@ class Support:
         """Plain JSON types."""
         return {
             "samples": self.n_rows,
+            "effective": self.are_effective,
             "counted_samples": self.n_rows if self.n_counted is None else self.n_counted,
             "variables": dict(self.variables),
             "pairs": [{"variables": [a, b], "samples": n} for a, b, n in self.pairs],
@@ -158,7 +163,8 @@ def find_support(
         doubts += _doubt(bound, evidence, conditions, given[-1])
     pairs.sort(key=lambda pair: pair[2])
     known = {name: n for name, n in singles.items() if n is not None}
-    return Support(evidence.n_rows, known, tuple(pairs), tuple(given), evidence.n_counted), doubts
+    found = evidence.n_rows, known, tuple(pairs), tuple(given), evidence.n_counted
+    return Support(*found, evidence.are_effective), doubts
 
 
 def list_support_requests(bound: BoundQuestion) -> list[TableRequest]:
@@ -234,7 +240,8 @@ def _doubt(
         return [f"no row of the data that has {found.conditions} holds {names}"]
     most = "only" if found.is_exact else "at most"
     if found.samples < FEW:
-        return [f"{most} {found.samples} rows of the data have {found.conditions}"]
+        rows = "effective samples" if evidence.are_effective else "rows of the data"
+        return [f"{most} {found.samples} {rows} have {found.conditions}"]
     if found.with_targets < FEW:
         return [
             f"of the rows of the data that have {found.conditions} only {found.with_targets} hold {names}"

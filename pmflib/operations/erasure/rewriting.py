@@ -18,6 +18,7 @@ from pmflib.config.data_sections import name_separator
 from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.blocks import SPARSE_BELOW
 from pmflib.counting.increments import DatasetChange, Increment, count_stored_changes, take_rows
+from pmflib.counting.replicate_counts import count_replicates
 from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.ingest.dataset.accounts import (
     Account,
@@ -27,7 +28,6 @@ from pmflib.ingest.dataset.accounts import (
     carry_account,
     combine_accounts,
 )
-from pmflib.ingest.dataset.assembly import unpack_codes
 from pmflib.ingest.dataset.build_steps import ERASURES
 from pmflib.ingest.dataset.building import count_outside
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
@@ -39,6 +39,7 @@ from pmflib.ingest.dataset.quarantine import (
     read_part,
 )
 from pmflib.ingest.dataset.spill_lists import list_spills
+from pmflib.ingest.dataset.spilled_rows import unpack_codes
 from pmflib.ingest.dataset.spills import Spill, SpillWriter
 from pmflib.operations.erasure.holdings import (
     Holdings,
@@ -55,6 +56,7 @@ from pmflib.store.dataset import (
     SAMPLES,
     FileStep,
     Layer,
+    list_dataset_blocks,
     list_file_steps,
     list_layers,
     open_layer,
@@ -64,15 +66,17 @@ from pmflib.store.dataset import (
 )
 from pmflib.store.file_digests import check_file
 from pmflib.store.sample_blocks import (
+    SAMPLE_COUNTS,
     BlockReference,
-    SampleWriter,
     add_sums,
     list_blocks,
     read_blocks,
     read_identifier_texts,
+    read_replicates,
     read_sample_counts,
     read_sampling_units,
 )
+from pmflib.store.sample_writer import SampleWriter
 from pmflib.store.zarr_arrays import read_arrays
 
 
@@ -149,7 +153,9 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
     rows: IntArray = read_arrays(path, ["row"])[0]["row"]
     schema = Schema.from_json(read_arrays(path, [])[1]["schema"])
     counts, samples = read_sample_counts(path), _read_samples(path)
-    sizes, observed = counts[gone, :2].sum(axis=0, dtype=np.int64), int(counts[kept, 2].sum())
+    sizes, observed = counts[gone].sum(axis=0, dtype=np.int64), int(counts[kept, 2].sum())
+    # rows, duplicates and, where there are any, conflicts
+    made_of = [0, 1, 3] if counts[:, 3].any() else [0, 1]
     sparse = observed < SPARSE_BELOW * int(kept.sum()) * schema.n_variables
     references = list_blocks(path)
     sums = add_sums(references)
@@ -160,17 +166,17 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
         if here.size:
             rows_here = here + reference.start
             folds = np.full(here.size, reference.fold, np.int64)
-            units = read_sampling_units(reference)
+            drawn = read_sampling_units(reference), read_replicates(reference)
             writer.append(
                 block.take(here),
                 folds,
                 rows[rows_here],
                 samples[rows_here],
-                counts[rows_here, :2],
-                None if units is None else units[here],
+                counts[rows_here][:, made_of],
+                *(None if each is None else each[here] for each in drawn),
             )
     hashes = np.load(old / QUARANTINE_HASHES, allow_pickle=False)
-    # the rejected rows of a partition are duplicates: each is of a sample that it holds
+    # the rejected rows of a partition are duplicates or conflicts: each is of a sample that it holds
     mine = np.isin(hashes, hash_identifiers(pa.array(names, pa.binary())))
     mine[mine] = find_rejected(old, *read_reading(entry), erased)[mine]
     reasons = _rewrite_rejected(old, folder, mine)
@@ -178,7 +184,7 @@ def rewrite_partition(old: Path, entry: Entry, erased: ErasedSamples, folder: Pa
     known = Account.from_json(entry.summary)
     account = Account(
         known.rows_in - int(sizes[0]),
-        known.rows_encoded - int(sizes[0] - sizes[1]),
+        known.rows_encoded - int(sizes[0] - sizes[1] - sizes[3]),
         reasons=known.reasons - reasons,
     )
     return StepSummary(account, written=writer.close())
@@ -287,7 +293,7 @@ class Rewriter:
         listed = list_spills(store, steps)
         # partitions of the dataset that are written again were made of the new spills
         self.parts[entry.inputs["spills"].identity] = listed
-        lost = np.zeros(4, np.int64)
+        lost = np.zeros(5, np.int64)
         new_layers = []
         for layer in layers:
             if layer.partition.identity in self.found.erased_rows:
@@ -295,7 +301,7 @@ class Rewriter:
                 lost += self._measure_lost(layer)
             else:
                 new_layers.append(layer)
-        names = ("rows", "duplicates", "observed", "samples")
+        names = (*SAMPLE_COUNTS, "samples")
         old = DatasetAccount.from_json(content["account"])
         carried = carry_account(old, dict(zip(names, lost.tolist(), strict=True)))
         summaries = [StepSummary.from_json(spill.summary) for spill in spills]
@@ -349,6 +355,9 @@ class Rewriter:
         def write(folder: Path, work: Path) -> Mapping[str, Any]:
             summary = count_stored_changes(None, increment, folder / PAIRS, work, in_full=True)
             schema = tables.schema
+            if replicates := entry.options.get("replicates"):
+                every = list_dataset_blocks(store, new.reference, None)
+                count_replicates(None, every, increment, len(replicates), folder, schema)
             return {**summary, "levels": schema.n_levels, "variables": schema.n_variables}
 
         return store.build(
@@ -422,7 +431,7 @@ class Rewriter:
         return opened.supersede(rows) if rows.size else opened
 
     def _measure_lost(self, layer: Layer) -> np.ndarray[Any, Any]:
-        """Sums over the erased samples of a layer: rows, duplicates, observed cells, samples."""
+        """Sums over the erased samples of a layer: `SAMPLE_COUNTS`, and samples."""
         gone, _ = find_erased_rows(find_local_path(layer.path), self.erased)
         gone[layer.superseded] = False
         lost = read_sample_counts(find_local_path(layer.path))[gone].sum(axis=0, dtype=np.int64)

@@ -26,7 +26,8 @@ from pmflib.operations.planning.speeds import HASH_BYTES, Speeds
 from pmflib.operations.planning.stages import Planner
 from pmflib.schema import Schema
 from pmflib.scoring.evaluation import choose_hidden, score_hidden
-from pmflib.store.sample_blocks import SampleWriter, list_blocks, read_blocks
+from pmflib.store.sample_blocks import list_blocks, read_blocks
+from pmflib.store.sample_writer import SampleWriter
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED = 30, 5, 20, 0.9
 """Size of what is measured: of any other size the rules of cost say how the times differ."""

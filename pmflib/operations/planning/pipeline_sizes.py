@@ -85,6 +85,7 @@ def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[
         If there are no files, or one cannot be read.
     """
     from pmflib.ingest.dataset.identifiers import estimate_csv_bytes
+    from pmflib.ingest.dataset.sample_weights import name_replicates
     from pmflib.ingest.readers import count_group_rows, is_parquet
     from pmflib.ingest.sources import PACKED, find_sources
 
@@ -129,6 +130,7 @@ def measure_log(config: PipelineConfig, schema: Schema, last: LastRun) -> tuple[
         identifier_bytes=0.0 if source.sample is None else 10.0,
         code_bytes=schema.code_dtype.itemsize,
         design_columns=(source.weight is not None) + 2 * (source.psu is not None),
+        replicates=len(name_replicates(found, source).replicate_columns),
         cut=cut,
     )
     return log, notes

@@ -13,7 +13,12 @@ from pmflib.counting.stored_pairs import measure_saved_table
 from pmflib.operations.planning.speeds import ROW_BYTES
 from pmflib.running.workers import ClusterOptions
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import COLUMN_ROWS, BlockReference, choose_block_rows
+from pmflib.store.sample_blocks import (
+    COLUMN_ROWS,
+    BlockReference,
+    choose_block_rows,
+    choose_replicate_rows,
+)
 
 PARTITION_FILES = 7 + 1 + 3
 """Files of a partition besides the chunks of its columns: descriptions of a group and of six arrays, the table of
@@ -52,6 +57,8 @@ class LogSize:
         Bytes of a code in a dense block: 1, 2 or 4.
     design_columns
         Integers of 8 bytes that say how a sample was drawn: 1 for its weight, 3 with its stratum and unit.
+    replicates
+        Replicate weights of a sample, of 8 bytes each, which are read where errors are found.
     cut
         How a large file is split into chunks: plain CSV by bytes, Parquet by row groups, a packed file not at all.
     """
@@ -69,12 +76,18 @@ class LogSize:
     identifier_bytes: float = 0.0
     code_bytes: int = 1
     design_columns: int = 0
+    replicates: int = 0
     cut: Literal["bytes", "row groups", "not"] = "bytes"
 
     @property
     def observed_cells(self) -> float:
         """Observed cells of all samples."""
         return self.samples * self.variables * self.observed
+
+    @property
+    def design_bytes(self) -> int:
+        """Bytes that say how a sample was drawn."""
+        return 8 * (self.design_columns + self.replicates)
 
     @property
     def is_sparse(self) -> bool:
@@ -84,9 +97,9 @@ class LogSize:
     @property
     def row_bytes(self) -> float:
         """Bytes of a sample in memory."""
-        if self.is_sparse:
-            return 4 * self.variables * self.observed + 8
         weight = 8 if self.design_columns else 0
+        if self.is_sparse:
+            return 4 * self.variables * self.observed + 8 + weight
         return float(self.variables * self.code_bytes + weight)
 
     def scale_to(self, rows: int) -> LogSize:
@@ -263,8 +276,7 @@ def block_disk_bytes(log: LogSize) -> float:
 
 def sample_disk_bytes(log: LogSize) -> float:
     """Bytes of a sample on disk: codes, row, counts and identifier, and, at most, how it was drawn."""
-    design = 8 * log.design_columns
-    return block_disk_bytes(log) + ROW_BYTES + 0.6 * log.identifier_bytes + design
+    return block_disk_bytes(log) + ROW_BYTES + 0.6 * log.identifier_bytes + log.design_bytes
 
 
 def table_disk_bytes(log: LogSize, samples: float) -> float:
@@ -279,8 +291,7 @@ def spill_row_bytes(log: LogSize, *, timed: bool = True) -> float:
     times = 8 if timed and log.layout == "long" else 0
     # beside the rows, the key of each sample of a page
     keys = 8 * min(1.0, log.samples / max(log.rows, 1))
-    design = 8 * log.design_columns
-    return 1.01 * (log.identifier_bytes + 4 + values + times + 8 + design) + keys
+    return 1.01 * (log.identifier_bytes + 4 + values + times + 8 + log.design_bytes) + keys
 
 
 def count_partition_files(log: LogSize, blocks: Sequence[BlockReference]) -> int:
@@ -296,4 +307,6 @@ def count_partition_files(log: LogSize, blocks: Sequence[BlockReference]) -> int
     # an array of weights, and one of strata and units
     arrays = -(-log.design_columns // 2)
     design = arrays * (1 + by_rows)
+    if log.replicates:
+        design += 1 + -(-n_rows // choose_replicate_rows(log.replicates))
     return PARTITION_FILES + described + codes + 3 * by_rows + texts + design

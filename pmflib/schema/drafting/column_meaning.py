@@ -50,7 +50,11 @@ _WEIGHT_NAMES = re.compile(
     r"wgt|wght|^w_?fst|^wt(mec|int|saf)|"
     r"(sampl|survey|design|final|popul|person|household|replicate|probability)[a-z]*_?(weight|wt)"
 )
-"""Names of weights of samples, and of their replicates."""
+"""Names of weights of samples."""
+_REPLICATE_NAMES = re.compile(
+    r"^(w_?fstu?r(wt)?|brr(wt|_?w)?|jk_?(w|rep)|rep_?(wt|wgt|w|weight)|srwt|wt_?rep|bs_?w|boot(wt|_?w)?|[ph]?wgtp)_?\d+$"
+)
+"""Names of replicate weights, each with a number: of PISA, NAEP, TIMSS, MEPS and the census bureaus, and others."""
 _DIAGNOSES = frozenset("icd diag diagnosis diagnoses".split())
 
 
@@ -134,6 +138,15 @@ def find_weight(name: str, value_counts: ValueCounts, numbers: Numbers) -> str:
         return ""
     is_one = 0.9 <= np.average(values, weights=counts) <= 1.1
     return f"{shown} of mean 1" if is_one and (values != np.round(values)).any() else ""
+
+
+def is_replicate(name: str, value_counts: ValueCounts, numbers: Numbers) -> bool:
+    """Whether a column holds replicate weights: numbers, 0 or above but for a few, under a numbered name of these."""
+    if not numbers or not _REPLICATE_NAMES.search(name.lower()):
+        return False
+    counts = np.array([value_counts.counts[text] for text in numbers], np.float64)
+    values = np.array(list(numbers.values()))
+    return bool(counts[values >= 0].sum() >= LEAST_POSITIVE * counts.sum())
 
 
 def find_nominal_numbers(name: str, numbers: Numbers, counts: Mapping[str, int]) -> str:

@@ -15,6 +15,7 @@ from pmflib.schema.drafting.column_meaning import (
     find_identifier,
     find_nominal_numbers,
     find_weight,
+    is_replicate,
 )
 from pmflib.schema.drafting.level_order import LevelOrder, find_level_order, natural_key
 from pmflib.schema.drafting.missing_codes import HIGH_CODES, CodeProposal
@@ -51,8 +52,9 @@ class Remedies:
 
     Parameters
     ----------
-    keep_identifier, keep_weight, keep_text
-        How to keep a column that was taken for an identifier, for the weights of the samples, or for free text.
+    keep_identifier, keep_weight, keep_replicate, keep_text
+        How to keep a column that was taken for an identifier, for the weights of the samples or a replicate of these,
+        or for free text.
     choose_levels
         How to keep another number of levels.
     make_ordinal
@@ -65,6 +67,7 @@ class Remedies:
 
     keep_identifier: str
     keep_weight: str
+    keep_replicate: str
     keep_text: str
     choose_levels: str
     make_ordinal: str
@@ -77,6 +80,7 @@ CHANGE = "pmf schema set schema.json COLUMN"
 COMMANDS = Remedies(
     f"name it as source.sample, or keep it: {CHANGE} --role nominal",
     f"name it as source.weight (pmf infer --weight COLUMN), or keep it: {CHANGE} --role continuous",
+    f"name them as source.replicates beside source.weight, or keep it: {CHANGE} --role continuous",
     f"keep it: {CHANGE} --other 30",
     f"{CHANGE} --other K keeps K, --other none keeps all",
     "if they are numbers: --role ordinal",
@@ -88,6 +92,7 @@ _MAKE = "pmflib.Variable(name, levels)"
 PYTHON = Remedies(
     f"to keep it, put a {_MAKE} of it into the Schema",
     f"give it as weight=, or, to keep it, put a {_MAKE} of it into the Schema",
+    f"give them as replicates= of a SurveyDesign, or, to keep it, put a {_MAKE} of it into the Schema",
     f"to keep it, merge texts in the table, or put a {_MAKE} of it into the Schema",
     f"to keep others, put a {_MAKE} of them into the Schema",
     "if they are numbers, give the Variable values",
@@ -97,6 +102,8 @@ PYTHON = Remedies(
 """Remedies of a draft in memory."""
 WEIGHT_NOTE = "left out: a weight of samples"
 """How the note on a column begins that looks like one of weights."""
+REPLICATE_NOTE = "left out: a replicate weight"
+"""The same of one of replicate weights."""
 
 RoleWish = Role | Literal["identifier"]
 
@@ -252,6 +259,9 @@ def propose_variable(
             note = f"left out: an identifier, {why}; {remedies.keep_identifier}"
             return propose(None, "identifier", note, why)
     if wishes.role is None and not (is_answer or is_scale or wishes.is_kept):
+        if is_replicate(name, value_counts, all_numbers):
+            note = f"{REPLICATE_NOTE}, by its name; {remedies.keep_replicate}"
+            return propose(None, "left out", note, "its name")
         if why := find_weight(name, value_counts, all_numbers):
             note = f"{WEIGHT_NOTE}, {why}; {remedies.keep_weight}"
             return propose(None, "left out", note, why)

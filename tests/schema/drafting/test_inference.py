@@ -151,7 +151,6 @@ WEIGHTS = [0.5 + n % 50 / 49.3 for n in range(200)]
     ("name", "values"),
     [
         ("W_FSTUWT", [40 * each for each in WEIGHTS]),
-        ("w_fstr12", WEIGHTS),
         ("fnlwgt", [1000 + n * n for n in range(50)]),
         ("sampleWeight", WEIGHTS),
         ("weight", WEIGHTS),
@@ -165,6 +164,19 @@ def test_propose_variable__weights_of_samples_are_left_out_and_named(name, value
     assert "source.weight" in note
     kept, _ = propose(values, name=name, wishes=Wishes(role="continuous"))
     assert kept.edges is not None
+
+
+@pytest.mark.parametrize("name", ["w_fstr12", "W_FSTURWT80", "BRR1", "repwt07", "JKW3", "pwgtp2"])
+def test_propose_variable__replicate_weights_are_left_out_and_named(name):
+    # of half samples half of them are 0, and others are alike
+    for values in (WEIGHTS, [0.0, 2.0] * 50):
+        variable, note = propose(values, name=name)
+        assert variable is None
+        assert note.startswith("left out: a replicate weight, ")
+        assert "source.replicates" in note
+    kept, _ = propose(WEIGHTS, name=name, wishes=Wishes(role="continuous"))
+    assert kept.edges is not None
+    assert propose(["yes", "no"] * 9, name=name)[0] is not None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,184 @@
+"""Command that relates latent classes to other variables of the samples, in three steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pmflib.core.errors import ConfigError, StoreError
+from pmflib_flows.console import AsJson, ConfigPath, err, load_pipeline, out, print_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pmflib.config import PipelineConfig
+    from pmflib.fitting.three_step_results import ThreeSteps
+    from pmflib.model import JointPMF
+    from pmflib.scoring.sample_relations import KnownSamples
+
+
+def three_steps(
+    config: ConfigPath,
+    table: Annotated[
+        str, typer.Argument(help="File with a row for each sample: CSV or Parquet, packed or not.")
+    ],
+    outcome: Annotated[
+        list[str] | None,
+        typer.Option(help="Column to describe in each class; may be repeated."),
+    ] = None,
+    covariate: Annotated[
+        list[str] | None,
+        typer.Option(help="Column that classes are regressed on; may be repeated."),
+    ] = None,
+    nominal: Annotated[
+        list[str] | None,
+        typer.Option(help="Column whose numbers are names of levels; may be repeated."),
+    ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the file that names the sample.", show_default="source.sample"
+        ),
+    ] = None,
+    correction: Annotated[
+        str | None,
+        typer.Option(help="bch or ml.", show_default="bch of outcomes, ml of covariates"),
+    ] = None,
+    assignment: Annotated[
+        str, typer.Option(help="modal, to the likeliest class, or proportional, to all.")
+    ] = "modal",
+    reference: Annotated[
+        int | None,
+        typer.Option(help="Class that others are compared with.", show_default="the largest"),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File .csv or .parquet for all estimates.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Relate the latent classes of the live model to columns of a file that had no part in finding them.
+
+    Outcomes are described by class, covariates say who is in which class, both corrected for errors of assignment.
+    Errors include that the classes are estimates, and allow for weights, strata and sampling units of the pipeline.
+    """
+    from pmflib.scoring.sample_relations import read_table
+    from pmflib.store.table_files import check_suffix
+
+    outcomes, covariates = outcome or [], covariate or []
+    if not outcomes and not covariates:
+        raise ConfigError("give --outcome or --covariate, a column of the file")
+    if output is not None:
+        check_suffix(output)
+    checked = load_pipeline(config)
+    if checked.source.sample is None:
+        raise ConfigError(
+            "source.sample is not set: which row of the file is of which sample is not known; name the column of "
+            "identifiers, and run again"
+        )
+    model, known = _open(checked)
+    for name in (*outcomes, *covariates):
+        if name in model.schema:
+            raise ConfigError(
+                f"{name!r} is a variable of the model, which the classes were found by; ask `pmf query` for it, or "
+                "take it out of the schema and run again"
+            )
+    names = list(dict.fromkeys([*outcomes, *covariates]))
+    given = read_table(table, checked.source, names, sample=sample, nominal=nominal or [])
+    columns, n_found = given.align(known.names)
+    options: dict[str, Any] = {"assignment": assignment} | (
+        {} if correction is None else {"correction": correction}
+    )
+    found = _relate(model, known, columns, outcomes, covariates, reference, options)
+    facts: dict[str, Any] = {"samples": len(known.names), "in_the_file": n_found}
+    facts |= {"rows_skipped": given.n_skipped}
+    if checked.source.replicates is not None:
+        facts["note"] = NO_REPLICATES
+    if output is not None:
+        _write(output, found)
+    if as_json:
+        print_json({**facts, "results": {name: each.to_json() for name, each in found.items()}})
+        return
+    out.print(f"{n_found:,} of {len(known.names):,} samples have a row in {table}")
+    if note := facts.get("note"):
+        out.print(f"note: {note}")
+    for name, each in found.items():
+        _show(name, each)
+
+
+def _open(config: PipelineConfig) -> tuple[JointPMF, KnownSamples]:
+    """The live model, and the samples that it was made from."""
+    from pmflib.model import JointPMF
+    from pmflib.scoring.sample_relations import read_samples
+    from pmflib.store.run_records import find_live, find_run_of
+    from pmflib_tasks.stage import open_store
+
+    store = open_store(config)
+    if (live := find_live(store, config.name)) is None:
+        raise StoreError(f"pipeline {config.name!r} has no live model yet; `pmf run` makes one")
+    made, entry = find_run_of(store, config.name, live), store.find(live.identity)
+    if made is None or entry is None or store.find(made.stages["dataset"].identity) is None:
+        raise StoreError(
+            f"the samples that the live model of {config.name!r} was fitted to are not in the store any more; "
+            "`pmf run` makes both"
+        )
+    model = JointPMF.load(store.locate(live) / "model")
+    folds = {int(fold) for fold in entry.options["train"]}
+    return model, read_samples(store, made.stages["dataset"], model.schema, folds)
+
+
+def _relate(
+    model: JointPMF,
+    known: KnownSamples,
+    columns: pa.Table,
+    outcomes: list[str],
+    covariates: list[str],
+    reference: int | None,
+    options: dict[str, Any],
+) -> dict[str, ThreeSteps]:
+    """Results by name of an outcome; that of the covariates is "classes"."""
+    from pmflib.fitting.three_steps import class_regression, distal_outcome
+
+    shared: dict[str, Any] = {"design": known.design, "fitted": known.fitted, **options}
+    found: dict[str, ThreeSteps] = {
+        name: distal_outcome(model, known.codes, columns[name], **shared) for name in outcomes
+    }
+    if covariates:
+        own = columns.select(covariates)
+        found[CLASSES] = class_regression(model, known.codes, own, reference=reference, **shared)
+    return found
+
+
+NO_REPLICATES = "errors allow for weights, and not for the replicate weights of the pipeline"
+"""What is said where samples have replicate weights, by which three steps have no errors."""
+CLASSES: Literal["classes"] = "classes"
+"""Name of the regression of classes on covariates among the results."""
+
+
+def _write(path: Path, found: dict[str, ThreeSteps]) -> None:
+    """Write all estimates into one table."""
+    import pyarrow as pa
+
+    from pmflib.store.table_files import write_file
+
+    names = ("of", "class", "level", "covariate", "values", "errors", "lower", "upper")
+    kinds = (pa.string(), pa.int64(), pa.string(), pa.string(), *(4 * (pa.float64(),)))
+    schema = pa.schema(list(zip(names, kinds, strict=True)))
+    rows = [{"of": name, **row} for name, each in found.items() for row in each.table.to_pylist()]
+    write_file(path, schema, [pa.Table.from_pylist(rows, schema)])
+
+
+def _show(name: str, found: ThreeSteps) -> None:
+    """Print the tables of a result, and what is to be known of it."""
+    from pmflib_flows.tables import make_table
+
+    summary = found.summary()
+    for table in summary.tables:
+        title = table.title if name == CLASSES else f"{name}: {table.title}"
+        columns = [column.removeprefix(">") for column in table.columns]
+        out.print(make_table(title, columns, table.rows))
+    for key, text in summary.facts:
+        out.print(f"{key}: {text}")
+    for note in summary.notes:
+        err.print(f"warning: {note}", style="yellow")

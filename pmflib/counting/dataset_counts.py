@@ -1,0 +1,69 @@
+"""Counts of a dataset, of all of its samples or from those of an earlier one; those of replicates beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pmflib.counting.increments import Increment, count_stored_changes
+from pmflib.counting.replicate_counts import count_replicates
+from pmflib.counting.stored_pairs import count_stored_pairs
+from pmflib.counting.stored_tables import PAIRS, CountsWriter
+from pmflib.running.clients import Client
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import list_dataset_blocks
+
+
+def count_dataset(
+    client: Client,
+    store: Store,
+    dataset: Reference,
+    schema: Schema,
+    n_folds: int,
+    increment: Increment | None,
+    n_replicates: int,
+    folder: Path,
+    work: Path,
+    on_fold: Callable[[int, int], None],
+) -> dict[str, object]:
+    """Count the pairs of levels of a dataset, by fold, and for each replicate of its weights.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread; the counts are the same.
+    store, dataset, schema, n_folds
+        The dataset, its variables and its folds.
+    increment
+        Counts to start from, and what comes and goes; None counts all samples.
+    n_replicates
+        Number of replicate weights of each sample; 0 where there are none.
+    folder, work
+        Existing folders for the counts, and for checkpoints.
+    on_fold
+        As for `count_stored_pairs`.
+
+    Returns
+    -------
+    Plain JSON types: samples in all folds, and what `count_stored_changes` says.
+
+    Raises
+    ------
+    PmfError
+        If weights add up to what cannot be held.
+    StoreError
+        If the samples or the counts to start from cannot be read.
+    """
+    facts: dict[str, object]
+    if increment is not None:
+        facts = count_stored_changes(client, increment, folder / PAIRS, work, on_fold)
+    else:
+        blocks = {fold: list_dataset_blocks(store, dataset, [fold]) for fold in range(n_folds)}
+        writer = CountsWriter(folder / PAIRS, schema, n_folds)
+        facts = {"samples": count_stored_pairs(client, blocks, writer, work, on_fold)}
+        writer.close()
+    if n_replicates:
+        every = list_dataset_blocks(store, dataset, None)
+        count_replicates(client, every, increment, n_replicates, folder, schema)
+    return facts

@@ -1,0 +1,254 @@
+"""Pairwise counts of each replicate of the weights: differences from those of the whole, exact, and a group as these.
+
+Of a replicate that leaves a unit out, or gives it more, all is 0 but for what it changes; of half samples differences
+are smaller numbers. They are sums of integers: those of nights add up, and what is taken away leaves the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pmflib.core.arrays import IntArray
+from pmflib.core.errors import StoreError
+from pmflib.core.weights import check_total
+from pmflib.counting.increments import DatasetChange, Increment
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.counting.stored_tables import PAIRS, StoredTables
+from pmflib.running.clients import Client, count_threads
+from pmflib.running.maps import run_blocks
+from pmflib.running.memory import MemoryPlan
+from pmflib.running.task_plans import plan_tasks
+from pmflib.schema import Schema
+from pmflib.store.sample_blocks import (
+    BLOCK_BYTES,
+    NO_REPLICATES,
+    REPLICATES,
+    BlockReference,
+    add_sums,
+    read_block,
+    read_replicates,
+    restore_units,
+    weigh_blocks,
+)
+from pmflib.store.zarr_arrays import (
+    create_array,
+    create_group,
+    open_arrays,
+    read_array_rows,
+    read_arrays,
+    refuse_damage,
+    set_attributes,
+)
+
+KIND = "replicate counts"
+LANES = 8
+"""Replicates that the kernel counts in about the time of one."""
+TABLE_BYTES = 1 << 26
+"""Size of the tables that a task counts into, bytes, at most but for `LANES` of them: of wide schemas, samples are read
+more than once."""
+
+
+class ReplicateCounts:
+    """Counts of replicates on disk, beside those of the whole, read one by one.
+
+    Parameters
+    ----------
+    folder
+        Folder of counts, whose samples have replicate weights.
+
+    Attributes
+    ----------
+    schema
+        The variables counted.
+    n_replicates
+        Number of replicates.
+    totals
+        Sum of the weights of each replicate less that of the whole, in units.
+
+    Raises
+    ------
+    StoreError
+        If there are none, or they are damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with refuse_damage(folder / REPLICATES):
+            attributes = read_arrays(folder / REPLICATES, [], kind=KIND)[1]
+            self.schema = Schema.from_json(attributes["schema"])
+            self.totals = tuple(map(int, attributes["totals"]))
+        self.n_replicates = len(self.totals)
+
+    def read_differences(self, first: int, stop: int) -> IntArray:
+        """Read how much more some replicates count than the whole: int64 (n, n_levels, n_levels), upper triangles.
+
+        Raises
+        ------
+        StoreError
+            If they are lost or damaged.
+        """
+        with refuse_damage(self.folder / REPLICATES):
+            group = open_arrays(self.folder / REPLICATES)
+            found: IntArray = read_array_rows(group, "differences", first, stop)
+        return found
+
+    def iterate_tables(self) -> Iterator[IntArray]:
+        """Counts of each replicate: sums of its weights, in units, int64 (n_levels, n_levels), upper triangle.
+
+        Raises
+        ------
+        StoreError
+            If they, or those of the whole, are lost or damaged.
+        """
+        whole = PairCounts.add_up(StoredTables(self.folder / PAIRS)).tables[0]
+        for replicate in range(self.n_replicates):
+            yield whole + self.read_differences(replicate, replicate + 1)[0]
+
+
+def choose_at_once(n_levels: int, n_replicates: int) -> int:
+    """Replicates that are counted in one pass over the samples: as many as `TABLE_BYTES` hold, or `LANES`."""
+    fitting = TABLE_BYTES // (8 * n_levels**2) // LANES * LANES
+    return min(n_replicates, max(LANES, fitting))
+
+
+def count_replicates(
+    client: Client,
+    blocks: Sequence[BlockReference],
+    increment: Increment | None,
+    n_replicates: int,
+    folder: Path,
+    schema: Schema,
+) -> None:
+    """Count the pairs of stored samples for each replicate, and write how much more each counts than the whole.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread; the counts are the same.
+    blocks
+        All samples, which have weights and replicate weights.
+    increment
+        Counts to start from, of the same replicates, and the samples that come and go; None counts all.
+    n_replicates
+        Number of replicate weights of each sample.
+    folder
+        Folder of the counts of the whole; a Zarr group is added.
+    schema
+        The variables counted.
+
+    Raises
+    ------
+    PmfError
+        If the weights of a replicate add up to 2**63 units or more.
+    StoreError
+        If the samples or the counts to start from cannot be read.
+    """
+    sums = add_sums(blocks)
+    decimals, total = (0, 0) if sums is None else (sums.decimals, sum(sums.totals))
+    change = DatasetChange(tuple(blocks), ()) if increment is None else increment.change
+    base = None if increment is None else ReplicateCounts(increment.tables.path.parent)
+    n_levels, n_at_once = schema.n_levels, choose_at_once(schema.n_levels, n_replicates)
+    items = [
+        (sign, list(blocks[start:stop]))
+        for sign, blocks in ((1, change.added), (-1, change.removed))
+        if blocks
+        for start, stop in plan_tasks(
+            [weigh_blocks([block]) for block in blocks], count_threads(client)
+        ).runs
+    ]
+    group = create_group(folder / REPLICATES, {})
+    shape, dims = (n_replicates, n_levels, n_levels), ("replicate", "level", "co_level")
+    written = create_array(group, "differences", shape, np.int64, dims, chunk_rows=1)
+    totals: list[int] = []
+    for first in range(0, n_replicates, n_at_once):
+        stop = min(first + n_at_once, n_replicates)
+        found = _Sums.zero(stop - first, n_levels)
+        if items:
+            size = found.tables.nbytes
+            shared = schema.offsets, first, stop, n_replicates
+            found = run_blocks(
+                client, _count_group, items, _merge, *shared, result_bytes=size, name="replicates"
+            )
+        of_base = [0] * (stop - first) if base is None else base.totals[first:stop]
+        more = [(int(high) << HALF) + int(low) for high, low in found.totals.T]
+        totals += [a + b for a, b in zip(of_base, more, strict=True)]
+        for each in totals[first:]:
+            check_total(total + each, decimals, "a replicate weight")
+        tables = found.tables
+        if base is not None:
+            tables = tables + base.read_differences(first, stop)
+        written[first:stop] = tables
+    attributes = {"kind": KIND, "triangle": "upper", "units": f"1e-{decimals}"}
+    set_attributes(group, {**attributes, "totals": totals, "schema": schema.to_json()})
+
+
+HALF = 32
+"""Bits of the lower part of a sum of weights, which may not fit into an integer before it is checked."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Tables of some replicates, and sums of their weights, upper and lower parts: int64 of shape (2, n_replicates)."""
+
+    tables: IntArray
+    totals: IntArray
+
+    @classmethod
+    def zero(cls, n_replicates: int, n_levels: int) -> _Sums:
+        return cls(
+            np.zeros((n_replicates, n_levels, n_levels), np.int64),
+            np.zeros((2, n_replicates), np.int64),
+        )
+
+
+def _merge(parts: Sequence[_Sums]) -> _Sums:
+    tables, totals = parts[0].tables.copy(), parts[0].totals.copy()
+    for part in parts[1:]:
+        tables += part.tables
+        totals += part.totals
+    return _Sums(tables, totals)
+
+
+def _count_group(
+    item: tuple[int, Sequence[BlockReference]],
+    offsets: IntArray,
+    first: int,
+    stop: int,
+    n_replicates: int,
+) -> _Sums:
+    """Count samples that come, or with -1 go, for some of the replicates."""
+    from pmflib.kernels.replicate_sums import add_replicates  # numba loads on first use
+
+    sign, blocks = item
+    sums = _Sums.zero(stop - first, int(offsets[-1]))
+    for reference in restore_units(blocks):
+        block, replicates = read_block(reference), read_replicates(reference)
+        if replicates is None or replicates.shape[1] != n_replicates or block.weights is None:
+            raise StoreError(NO_REPLICATES)
+        changes = sign * (replicates[:, first:stop] - block.weights.astype(np.int64)[:, None])
+        add_replicates(block.to_codes(offsets), changes, offsets, sums.tables)
+        sums.totals[0] += (changes >> HALF).sum(axis=0)
+        sums.totals[1] += (changes & ((1 << HALF) - 1)).sum(axis=0)
+    return sums
+
+
+def plan_replicates(n_levels: int, n_replicates: int, n_threads: int) -> MemoryPlan:
+    """Memory of counting pairs for each replicate: independent of the number of samples."""
+    table = 8 * n_levels**2 * choose_at_once(n_levels, n_replicates)
+    n_waiting = plan_tasks([1] * n_threads, n_threads).n_waiting
+    return MemoryPlan(
+        "counting pairs for each replicate",
+        {
+            f"count tables of replicates, {n_levels} x {n_levels} levels each, by thread": n_threads
+            * table,
+            "count tables of replicates that wait to be merged": n_waiting * table,
+            "sample blocks and replicate weights": n_threads
+            * (4 * BLOCK_BYTES + 20 * n_replicates * 65_536),
+        },
+        "Leave variables out of the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
+        {"count tables of replicates as they are written": 3 * table},
+    )

@@ -1,0 +1,190 @@
+"""Three steps on a pipeline's samples: a table with a row for each sample, put beside what is stored of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.config import SourceConfig, make_source
+from pmflib.core.arrays import BoolArray, IntArray
+from pmflib.core.blocks import concatenate_blocks
+from pmflib.core.errors import SourceError
+from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.texts import list_near
+from pmflib.ingest.dataset.identifiers import read_identifiers
+from pmflib.ingest.dataset.wide import read_texts
+from pmflib.ingest.readers import read_columns, read_rows
+from pmflib.ingest.sniffing import sniff_source
+from pmflib.ingest.sources import find_sources
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.caches import find_local_path
+from pmflib.store.dataset import list_layers
+from pmflib.store.sample_blocks import read_block, read_origins, read_sampling_units
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSamples:
+    """Samples of a dataset, in its order.
+
+    Parameters
+    ----------
+    names
+        Binary of length n_rows: identifiers.
+    codes
+        Shape (n_rows, n_variables), -1 missing.
+    design
+        Weights, strata and sampling units; None where the pipeline has no weights.
+    fitted
+        bool of shape (n_rows,): whether a sample is of the folds that the model was fitted to.
+    """
+
+    names: pa.BinaryArray
+    codes: IntArray
+    design: SurveyDesign | None
+    fitted: BoolArray
+
+
+def read_samples(
+    store: Store, dataset: Reference, schema: Schema, folds: Collection[int]
+) -> KnownSamples:
+    """Read all samples of a dataset into memory.
+
+    Parameters
+    ----------
+    store, dataset, schema
+        The dataset, and its variables.
+    folds
+        Folds that the model was fitted to.
+
+    Raises
+    ------
+    StoreError
+        If a part of the dataset is gone or damaged.
+    """
+    blocks, units, names, fitted = [], [], list[str](), []
+    for layer in list_layers(store, dataset):
+        known = read_origins(find_local_path(layer.path))[1]
+        for reference in layer.blocks:
+            blocks.append(read_block(reference))
+            names += [known[row] for row in reference.rows.tolist()]
+            fitted.append(np.full(reference.n_rows, reference.fold in folds))
+            if (drawn := read_sampling_units(reference)) is not None:
+                units.append(drawn)
+    if not blocks:
+        raise SourceError("the dataset has no samples; `pmf status` says where its rows are")
+    whole = concatenate_blocks(blocks, schema.offsets)
+    design = None
+    if whole.weights is not None:
+        strata, psus = np.concatenate(units).T if units else (None, None)
+        # of one unit there is no spread: weights alone are allowed for, as in answers
+        if psus is not None and np.unique(psus).size < 2:
+            strata, psus = None, None
+        design = SurveyDesign(whole.weights, stratum=strata, psu=psus, decimals=0)
+    return KnownSamples(
+        pa.array([name.encode() for name in names], pa.binary()),
+        whole.to_codes(schema.offsets),
+        design,
+        np.concatenate(fitted),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SampleTable:
+    """Columns of a file, a row for each sample.
+
+    Parameters
+    ----------
+    names
+        Binary of length n_rows: identifiers, all distinct.
+    columns
+        Numbers (float64), or texts; null where missing.
+    n_skipped
+        Rows of the file without an identifier, or with too few or too many fields.
+    """
+
+    names: pa.BinaryArray
+    columns: pa.Table
+    n_skipped: int
+
+    def align(self, names: pa.BinaryArray) -> tuple[pa.Table, int]:
+        """Rows for some samples, null where the file has none, and how many samples it has a row for."""
+        places = pc.index_in(names, self.names)
+        return self.columns.take(places), len(names) - places.null_count
+
+
+def read_table(
+    path: str,
+    source: SourceConfig,
+    columns: Sequence[str],
+    *,
+    sample: str | None = None,
+    nominal: Collection[str] = (),
+) -> SampleTable:
+    """Read some columns of a file that names the sample of each row; how a CSV file is written is found out.
+
+    Parameters
+    ----------
+    path
+        A file, CSV or Parquet, packed or not.
+    source
+        Source of the pipeline: its missing texts are those of the file as well.
+    columns
+        Columns to read. One whose texts are all numbers is of numbers.
+    sample
+        Column of the identifiers; None is the one of the pipeline.
+    nominal
+        Columns that are texts also where they are numbers.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read, lacks a column, or has several rows of a sample.
+    """
+    key = sample or source.sample
+    assert key is not None
+    found = find_sources(path)
+    fields = {"path": path, "layout": "wide", "sample": key, "missing": source.missing}
+    config, _ = sniff_source(found, make_source(fields), fields)
+    wanted = list(dict.fromkeys([key, *columns]))
+    names, parts, n_skipped = list[pa.BinaryArray](), list[list[pa.Array]](), 0
+    for each in found:
+        header = read_columns(each, config)
+        if absent := [name for name in wanted if name not in header]:
+            near = list_near(absent[0], header)
+            raise SourceError(
+                f"{each.name} has no column {absent[0]!r}"
+                + (f"; did you mean {near}?" if near else f"; it has {header[:12]}")
+            )
+        for raw in read_rows(each, config, wanted):
+            identifiers = read_identifiers(raw.batch.column(0))
+            kept = pa.array(~(identifiers.absent | identifiers.undecodable))
+            n_skipped += len(raw.ragged) + len(kept) - pc.sum(kept).as_py()
+            names.append(identifiers.texts.filter(kept))
+            texts = [read_texts(raw.batch.column(wanted.index(name))) for name in columns]
+            parts.append([text.filter(kept) for text in texts])
+    whole = pa.chunked_array(names, pa.binary()).combine_chunks()
+    if n_again := len(whole) - len(whole.unique()):
+        raise SourceError(
+            f"{path} has {n_again} rows more than samples; give one row for each sample"
+        )
+    missing = pa.array(sorted({*source.missing, ""}), pa.string())
+    table = {}
+    for place, name in enumerate(columns):
+        chunks = [part[place] for part in parts]
+        column = pc.utf8_trim_whitespace(pa.chunked_array(chunks, pa.string()).combine_chunks())
+        column = pc.if_else(pc.is_in(column, missing), None, column)
+        table[name] = column if name in nominal else _take_numbers(column)
+    return SampleTable(whole, pa.table(table), n_skipped)
+
+
+def _take_numbers(column: pa.StringArray) -> pa.Array:
+    """Numbers where all texts are some, else the texts."""
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return column
