@@ -48,13 +48,11 @@ class StoredTableCounts:
         Samples of all blocks: more than ``n_rows`` where the budget was too small for them.
     n_blocks
         Blocks that were counted.
-    weights
-        What the weights of the samples counted add up to, where they have any: tables are then sums of weights, in its
-        unit.
     seconds
         What the plan says that counting them takes one core, seconds.
     weighted
-        What the weights of the samples add up to, where they have any.
+        What the weights of the samples counted add up to, where they have any: tables are then sums of weights, in its
+        unit.
     """
 
     tables: list[IntArray]

@@ -87,7 +87,8 @@ def test_site__every_public_name_command_and_section_has_a_place(site):
     for name in pmf.crowd.__all__:
         assert f'.{name}"' in crowd, name
     for command in app.registered_commands:
-        assert f">pmf {command.callback.__name__}<" in commands, command
+        name = command.callback.__name__.replace("_", "-")
+        assert f">pmf {name}<" in commands, command
     assert ">pmf schema set<" in commands
     for name, field in PipelineConfig.model_fields.items():
         assert name == "base" or (field.alias or name) in configuration, name

@@ -152,3 +152,23 @@ def test_three_steps__of_a_pipeline_without_weights(survey, call, tmp_path):
     code, out, err = call("three-steps", "pipeline.toml", "more.csv", "--covariate", "hours")
     assert code == 0, err
     assert "Log-odds against class" in out
+
+
+def test_score__new_samples_need_no_weights(survey, call, tmp_path):
+    codes, *_ = survey
+    assert call("run", "pipeline.toml")[0] == 0
+    (tmp_path / "new.csv").write_text(as_wide(codes[:50], [f"n{row}" for row in range(50)]))
+    words = ("score", "pipeline.toml", "--data", "new.csv", "--target", "v0", "--output", "s.csv")
+    code, _, err = call(*words)
+    assert code == 0, err
+    plain = pyarrow.csv.read_csv(tmp_path / "s.csv")
+    assert plain.num_rows == 50
+    # with a column of weights it is the same
+    lines = (tmp_path / "new.csv").read_text().splitlines()
+    weighted = "\n".join(
+        [f"{lines[0]},w", *(f"{line},{2 + n % 3}" for n, line in enumerate(lines[1:]))]
+    )
+    (tmp_path / "new.csv").write_text(weighted + "\n")
+    assert call(*words)[0] == 0
+    again = pyarrow.csv.read_csv(tmp_path / "s.csv")
+    assert again.sort_by("sample").equals(plain.sort_by("sample"))
