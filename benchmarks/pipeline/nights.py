@@ -11,7 +11,7 @@ refit" ends where evaluation begins. Source bytes are those of the files opened,
 are all that was read besides, the store's; "written" are bytes of new files in the store, without checkpoints, which
 are gone. On nights that are checked, all deliveries so far are ingested and counted once more in a store of their own,
 and each fold's counts are compared bit for bit. At the end nothing new is run once more, and a full run in a fresh
-store gives the ratio.
+store gives the ratio; the test samples say whose model is better.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from benchmarks.pipeline.deliveries import Deliveries
 from pmflib.config import load_config
 from pmflib.core.errors import PmfError
 from pmflib.counting.pair_counts import PairCounts, load_shape
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.model import JointPMF
 from pmflib.running.workers import start_workers
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
@@ -276,6 +278,22 @@ class Replay:
             shutil.rmtree(self.folder / name)
 
 
+def compare_models(night: Path, full: Path) -> str:
+    """Sentence on how much likelier the test samples are under the model of a night than under that of a full run."""
+    config, models = load_config(night), []
+    for each in (night, full):
+        store = Store(load_config(each).resolve("store"))
+        stages = list_records(store, load_config(each).name)[-1].stages
+        models.append(JointPMF.load(store.locate(stages["model"]) / "model"))
+    # both have the same samples in these folds; the last store is that of the full run
+    schema, folds = models[0].schema, config.fold_split.test
+    test = StoredSamples.open(store, stages["dataset"], schema, folds)
+    gain, error = test.compare(*((model.prior, model.factors) for model in models))
+    return (
+        f"gain of its model over the full run's {gain:+.5f} +- {error:.5f} nats a held-out sample"
+    )
+
+
 HEADER = (
     "night",
     "rows",
@@ -357,11 +375,12 @@ def replay(
         if number in (full_nights or [last]):
             config = pipeline.write_config(f"full-{number}")
             full = pipeline.run(config)
+            gain = compare_models(pipeline.config, config)
             shutil.rmtree(config.parent)
             note(f"{number}, a full run in a fresh store", "all", full)
             ratios.append(
                 f"night {number}: {nights[-1].to_refit / full.to_refit:.1%} of a full run's processor time up to and "
-                f"with the refit, {nights[-1].written / full.written:.1%} of its bytes written"
+                f"with the refit, {nights[-1].written / full.written:.1%} of its bytes written; {gain}"
             )
     note("nothing new", 0, pipeline.run(pipeline.config))
     median: dict[str, Callable[[Night], float]] = {

@@ -9,7 +9,6 @@ from typing import Any
 
 from pmflib.config import PipelineConfig
 from pmflib.core.errors import PmfError
-from pmflib.core.machine import count_processors
 from pmflib.core.process_usage import ProcessUsage
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord, find_last_run, list_records
@@ -92,7 +91,7 @@ def _compare(
     from pmflib.operations.planning.whole_run import RunPlan
 
     schema = load_schema(config)
-    cluster = ClusterSize(config.cluster.workers or count_processors())
+    cluster = ClusterSize.of_run(config.cluster)
 
     def plan(last: LastRun) -> RunPlan:
         log, _ = measure_log(config, schema, last)

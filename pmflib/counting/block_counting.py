@@ -364,10 +364,24 @@ def _list_digits(units: IntArray) -> list[int]:
 
 
 def _estimate_joined(sample: DenseBlock, n_rows: int, offsets: IntArray) -> float:
-    """Nanoseconds that groups of variables take; infinite where the pairs of a variable's levels fill a cache."""
-    from pmflib.kernels.joined_variables import JOINED_ROWS, find_bases, group_variables
+    """Nanoseconds that groups of variables take for rows like those of a sample."""
+    from pmflib.kernels.joined_variables import find_bases
 
-    bases = find_bases(sample.codes, offsets)
+    return estimate_joined(find_bases(sample.codes, offsets), n_rows)
+
+
+def estimate_joined(bases: IntArray, n_rows: int) -> float:
+    """Nanoseconds that groups of variables take; infinite where the pairs of a variable's levels fill a cache.
+
+    Parameters
+    ----------
+    bases
+        Integers of shape (n_variables,): levels of each variable, missing among them where any row lacks it.
+    n_rows
+        Rows with weights.
+    """
+    from pmflib.kernels.joined_variables import JOINED_ROWS, group_variables
+
     if bases.max() > JOINED_LEVELS:
         return math.inf
     sizes = group_variables(bases, n_rows)[1]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import Block
 from pmflib.core.errors import StoreError
 from pmflib.core.weights import WeightSums
 from pmflib.counting.cell_changes import CellChanges, count_changes, merge_changes
@@ -37,8 +38,10 @@ from pmflib.store.sample_blocks import (
     BLOCK_COST,
     COUNTING_COARSENESS,
     MIN_GROUP,
+    BlockGroup,
     BlockReference,
     add_fold_sums,
+    read_blocks,
     read_units,
     sum_units,
 )
@@ -63,11 +66,6 @@ class DatasetChange:
     def n_observed(self) -> int:
         """Number of observed cells on both sides, about: of a part of a block its share by rows."""
         return sum(block.n_observed for block in (*self.added, *self.removed))
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of references on both sides."""
-        return len(self.added) + len(self.removed)
 
 
 def compare_blocks(base: Iterable[BlockReference], new: Iterable[BlockReference]) -> DatasetChange:
@@ -243,9 +241,19 @@ def plan_increment(
 
 
 def needs_workers(change: DatasetChange) -> bool:
-    """Whether a change is worth more than one task: less is counted sooner than it is sent."""
-    cost = change.n_observed + BLOCK_COST * change.n_blocks
+    """Whether a change is worth more than one task: less is counted sooner than it is sent, a partition at a time."""
+    n_partitions = len({block.path for block in (*change.added, *change.removed)})
+    cost = change.n_observed + BLOCK_COST * n_partitions
     return cost > MIN_GROUP * COUNTING_COARSENESS
+
+
+def _load_blocks(blocks: Sequence[BlockReference]) -> dict[int, Block]:
+    """Blocks by the identities of their references, those of a partition read at once.
+
+    Fold by fold, each chunk of its arrays would be decompressed for every fold.
+    """
+    placed = sorted(blocks, key=lambda block: (block.path, block.start))
+    return {id(block): found for block, found in zip(placed, read_blocks(placed), strict=True)}
 
 
 def count_stored_changes(
@@ -289,10 +297,11 @@ def count_stored_changes(
     added, removed = (_split(blocks, base.n_folds) for blocks in (change.added, change.removed))
 
     n_threads = count_threads(client)
+    loaded = _load_blocks([*change.added, *change.removed]) if client is None else {}
 
-    def list_runs(fold: int) -> list[tuple[int, list[BlockReference]]]:
+    def list_runs(fold: int) -> list[tuple[int, BlockGroup]]:
         return [
-            (sign, run)
+            (sign, [loaded[id(block)] for block in run] if loaded else run)
             for sign, blocks in ((1, added[fold]), (-1, removed[fold]))
             if blocks
             for run in split_fold_blocks(blocks, max(1, len(changed)), n_threads)

@@ -14,13 +14,13 @@ from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.em.block_source import BlockSource, iterate_distinct
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.samples import SamplesInMemory, evaluate_group
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.quadrature import ItemDesign
 from pmflib.fitting.fit_statistics import Criteria
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.model.statistics import sum_fields
+from pmflib.model.statistics import EMStatistics, merge_each, sum_fields, take_logs
 from pmflib.store.sample_blocks import BlockGroup
 
 MAX_COMPOSITE = 4000
@@ -159,8 +159,47 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
 
 def measure_fit(model: JointPMF, source: BlockSource) -> Criteria:
     """Likelihood and criteria of a model on blocks of samples of its schema, in one pass over them."""
+    if model.folding is None and not isinstance(model, TreePMF):
+        n_bytes = 8 * (model.schema.n_levels + 1) * model.rank
+        shared = model.schema.offsets, [(model.prior, model.factors)]
+        (statistics,) = source.map_blocks(
+            evaluate_group, merge_each, *shared, result_bytes=n_bytes, name="measure"
+        )
+        return measure_statistics(model, statistics)
     n_bytes = 8 * model.schema.n_levels
     sums = source.map_blocks(_sum_group, sum_fields, model, result_bytes=n_bytes, name="measure")
+    return _make_criteria(model, sums)
+
+
+def measure_statistics(model: JointPMF, statistics: EMStatistics) -> Criteria:
+    """Likelihood and criteria of latent classes on samples, from the sufficient statistics of these under them.
+
+    Parameters
+    ----------
+    model
+        Latent classes, one fit or an average.
+    statistics
+        What `em_statistics` gives, of all samples.
+
+    Notes
+    -----
+    The entropy of a sample's posterior is its log-likelihood less the posterior mean of the logarithm of the joint
+    probability of state and answers, which is linear in the statistics.
+    """
+    log_prior, log_factors = take_logs(model.prior, model.factors)
+    joint = np.vdot(statistics.level_mass, log_factors) + statistics.state_mass @ log_prior
+    n_rows = float(statistics.state_mass.sum())
+    sums = _SampleSums(
+        n_rows=n_rows,
+        n_empty=statistics.n_rows - n_rows,
+        log_likelihood=statistics.log_likelihood,
+        entropy=max(0.0, statistics.log_likelihood - float(joint)),
+        level_counts=(statistics.level_mass.sum(axis=1) > 0).astype(np.int64),
+    )
+    return _make_criteria(model, sums)
+
+
+def _make_criteria(model: JointPMF, sums: _SampleSums) -> Criteria:
     seen = np.add.reduceat(sums.level_counts > 0, model.schema.offsets[:-1], dtype=np.int64)
     # a sum of logarithms: a product of thousands of variables overflows
     log_cells = float(np.log(np.maximum(seen, 1)).sum())

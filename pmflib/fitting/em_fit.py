@@ -26,7 +26,7 @@ from pmflib.em.samples import Samples, SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.bivariate_residuals import measure_residuals
 from pmflib.fitting.candidates import FitSpecification, Options, is_plenty
-from pmflib.fitting.criteria import measure_fit
+from pmflib.fitting.criteria import measure_statistics
 from pmflib.fitting.fit_result import STILL, FitResult
 from pmflib.fitting.fit_specifications import fit_options, follow_specification
 from pmflib.fitting.fit_statistics import HeldOutScore
@@ -40,7 +40,7 @@ from pmflib.fitting.target_fit import (
     settle_target,
 )
 from pmflib.model import JointPMF
-from pmflib.model.statistics import m_step
+from pmflib.model.statistics import EMStatistics, m_step
 from pmflib.schema import Schema
 from pmflib.solvers import PseudoCounts
 
@@ -360,7 +360,9 @@ class EMFit:
         if specification.is_final:
             origin["final"] = True
         joint = JointPMF(*model, self.schema, origin)
-        training = measure_fit(joint, runs.training.source)
+        # one pass says how likely the samples are, and how far the next one would move the model
+        (statistics,) = runs.training.evaluate([model])
+        training = measure_statistics(joint, statistics)
         history = state.log_likelihoods[: state.best_pass]
         held_out = state.held_out[: state.best_pass + 1]
         if not held_out and specification.score is not None and runs.held_out is not None:
@@ -374,7 +376,9 @@ class EMFit:
             residuals, information = measured
             if information is not None:
                 undetermined = note_undetermined(joint, information)
-        change = None if specification.is_final else find_change(runs, model, specification)
+        change = None
+        if not specification.is_final:
+            change = find_change(runs, model, statistics, specification)
         has_ended = state.converged or specification.passes is not None
         is_early = bool(state.held_out) or specification.passes is not None
         converged = has_ended and (not is_early if change is None else change <= STILL)
@@ -397,9 +401,10 @@ class EMFit:
         )
 
 
-def find_change(runs: Runs, model: Parameters, specification: FitSpecification) -> float:
-    """Largest change of a probability by one more pass over the training samples."""
-    (statistics,) = runs.training.evaluate([model])
+def find_change(
+    runs: Runs, model: Parameters, statistics: EMStatistics, specification: FitSpecification
+) -> float:
+    """Largest change of a probability by one more pass over the training samples, of which statistics are given."""
     shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, specification.pseudo_count)
     updated = m_step(statistics, runs.offsets, shape, *model)
     return max(

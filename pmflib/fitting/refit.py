@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from pmflib.config import PipelineConfig
 from pmflib.core.errors import StoreError
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.candidates import is_plenty
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model import JointPMF
 from pmflib.quality.findings import Finding
@@ -21,6 +23,10 @@ from pmflib.store.run_records import RunRecord
 GROWN = 2.0
 """Times as many observed cells as at the last fit from scratch from which another is due: pseudo-count, rank and start
 were chosen for fewer, and the time of fits at every doubling adds up to less than twice that of the last."""
+
+WARM_PATIENCE = 2
+"""Passes without a rise of the held-out log-likelihood after which a warm refit of plenty of samples ends, at most: it
+begins where another fit has ended, and what more passes gain is below what held-out samples can show."""
 
 
 @dataclass(frozen=True)
@@ -242,3 +248,20 @@ def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: R
 def _describe(age: timedelta) -> str:
     hours = round(age / timedelta(hours=1))
     return f"{hours} hours" if hours < 48 else f"{age.days} days"
+
+
+def limit_patience(patience: int, samples: StoredSamples, rank: int) -> int:
+    """Passes without a rise after which a warm refit of latent classes ends.
+
+    Parameters
+    ----------
+    patience
+        Those of a fit from scratch.
+    samples
+        Training samples. Of fewer than are plenty, passes cost little and gain more: it ends as a fit from scratch.
+    rank
+        Latent states.
+    """
+    if is_plenty(samples.n_observed, samples.schema.n_levels, rank):
+        return min(patience, WARM_PATIENCE)
+    return patience

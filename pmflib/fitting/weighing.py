@@ -18,8 +18,10 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.weighted_samples import weigh_block
 from pmflib.model import JointPMF
 from pmflib.model.questions.equivalent_samples import (
+    MOST_TIMES,
     NAME,
     EquivalentSamples,
+    find_equivalent_samples,
     learn_equivalent_samples,
 )
 from pmflib.model.questions.evidence import count_codes, count_designed
@@ -94,6 +96,27 @@ def weigh_model(
         model, codes, count_seen, count_unseen, n_seen, rng
     )
     return _keep(model, found)
+
+
+def inherit_weight(model: AnyModel, start: JointPMF, n_samples: float) -> AnyModel | None:
+    """Give a model the weight of the one that its passes began from; None where that has learnt none.
+
+    A warm refit moves a model little, and how far it is from the truth less: to learn that anew takes as long as all of
+    its passes. The next fit from scratch does.
+
+    Parameters
+    ----------
+    model
+        The model.
+    start
+        What it was refitted from.
+    n_samples
+        Samples that it was fitted to, which limit its weight.
+    """
+    found = find_equivalent_samples(start.origin)
+    if not found.n_questions:
+        return None
+    return _keep(model, replace(found, largest=MOST_TIMES * round(n_samples)))
 
 
 def _keep(model: AnyModel, found: EquivalentSamples) -> AnyModel:

@@ -17,16 +17,16 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em
 from pmflib.fitting.recorded_errors import record_errors
+from pmflib.fitting.refit import limit_patience
 from pmflib.fitting.starts import StoredCounts
 from pmflib.fitting.stored_designs import StoredDesign
-from pmflib.fitting.weighing import weigh_model
+from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model import JointPMF
 from pmflib.running.memory import MemoryPlan
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
-# 17: errors by units or replicate weights; 16: residuals of pairs where states hardly ever have a level
-VERSION = 17
+VERSION = 18  # warm refits end sooner and inherit a weight; 17: errors by units or replicates
 
 
 @stage(name="refine")
@@ -64,33 +64,33 @@ def refine(
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         start_model = JointPMF.load(store.locate(start) / "model")
         schema, method, pseudo_count = start_model.schema, config.class_method, em.pseudo_count
-        begin: dict[str, Any] = {"start_model": start_model, "dependence": config.model.dependence}
-        begin["rank"] = start_model.rank
-        if start.kind == "model":
+        is_warm = start.kind == "model"
+        begin: dict[str, Any] = {"start_model": start_model, "rank": start_model.rank}
+        dependence = config.model.dependence
+        if is_warm:
             method, pseudo_count = "given", start_model.origin["pseudo_count"]
-            dependence = start_model.origin.get("dependence", "none")
-            begin = {"model": start_model, "dependence": dependence}
+            begin, dependence = {"model": start_model}, start_model.origin.get("dependence", "none")
         pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
         progress = PassReporter(partial(report_progress, "refine"), em.max_passes)
         with open_workers(config, address) as (client, memory), warnings.catch_warnings():
-            # the summary says whether EM has converged
-            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it
             training = StoredSamples.open(store, dataset, schema, folds.train, client)
             held_out = StoredSamples.open(store, dataset, schema, folds.validation, client)
+            sizes: dict[str, Any] = {"members": em.members, "start": method}
+            sizes["dependence"] = dependence
 
             def plan_worker(n_threads: int) -> MemoryPlan:
-                sizes: dict[str, Any] = {"members": em.members, "n_threads": n_threads}
-                sizes |= {"start": method, "dependence": begin["dependence"]}
-                return plan_fit_em(training, start_model.rank, **sizes)
+                return plan_fit_em(training, start_model.rank, n_threads=n_threads, **sizes)
 
             memory.check(plan_worker)
             kept, held_kept = memory.find_kept(plan_worker)
             options = em.model_dump(exclude={"members", "distil", "errors"})
-            options |= {"pseudo_count": pseudo_count}
-            options |= {"validation": held_out.with_spare(held_kept), "on_pass": progress}
+            options |= {"pseudo_count": pseudo_count, "on_pass": progress}
+            if is_warm and dependence == "none":
+                options["patience"] = limit_patience(em.patience, training, start_model.rank)
+            options["validation"] = held_out.with_spare(held_kept)
             report_progress("refine", 0, em.max_passes)
-            begin |= {"start": method, "counts": pairs, "members": em.members}
-            begin |= {"rng": config.seed, "checkpoint": work}
+            begin |= {**sizes, "counts": pairs, "rng": config.seed, "checkpoint": work}
             result = fit_em(training.with_spare(kept), **begin, **options)
             if em.distil:
                 options |= {"seed": config.seed, "checkpoint": work / "distilled"}
@@ -99,7 +99,8 @@ def refine(
             report_progress("refine", len(result.loss_history), len(result.loss_history), text)
             hidden = [*folds.validation, *folds.test]
             unseen = StoredSamples.open(store, dataset, schema, hidden, client)
-            weigh_model(result.model, training, unseen).save(folder / "model")
+            known = is_warm and inherit_weight(result.model, start_model, training.n_samples)
+            (known or weigh_model(result.model, training, unseen)).save(folder / "model")
             how = StoredDesign.open(store, dataset), em.errors
             return summarise_fit(result) | {"errors": record_errors(result.model, training, *how)}
 
@@ -109,8 +110,7 @@ def refine(
         inputs={"dataset": dataset, "counts": counts, "start": start},
         options={
             **em.model_dump(),
-            "method": config.start_method,
-            "dependence": config.model.dependence,
+            **{"method": config.start_method, "dependence": config.model.dependence},
             "seed": config.seed,
             **{name: list(each) for name, each in asdict(folds).items()},
         },

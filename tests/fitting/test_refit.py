@@ -1,12 +1,13 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import pmflib as pmf
 from pmflib.config import make_config
-from pmflib.fitting.refit import choose_refit, digest_fit_options, plan_refit
+from pmflib.fitting.refit import choose_refit, digest_fit_options, limit_patience, plan_refit
 from pmflib.model.traits.trait_model import TraitModel
 from pmflib.quality.findings import Finding
 from pmflib.store.artefacts import Reference, Store
@@ -210,3 +211,10 @@ def test_plan_refit__traits_go_on_whatever_em_is(lived):
     assert plan((store, config, schema, [record])).start == model
     other = pmf.Schema.from_cardinalities([3, 2, 2])
     assert plan((store, config, other, [record])).reason == "fresh: the schema has changed"
+
+
+@pytest.mark.parametrize(("n_observed", "patience"), [(10**6, 2), (10**4, 10)])
+def test_limit_patience__of_plenty_of_samples(n_observed, patience):
+    samples = SimpleNamespace(n_observed=n_observed, schema=SimpleNamespace(n_levels=100))
+    assert limit_patience(10, samples, 4) == patience  # type: ignore[arg-type]
+    assert limit_patience(1, samples, 4) == 1  # type: ignore[arg-type]

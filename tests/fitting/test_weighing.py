@@ -9,7 +9,7 @@ import pytest
 import pmflib as pmf
 from pmflib.core.errors import SchemaError
 from pmflib.fitting import weighing
-from pmflib.fitting.weighing import weigh_model
+from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.questions import equivalent_samples
 from pmflib.model.questions.equivalent_samples import (
@@ -285,3 +285,14 @@ def test_answers__intervals_of_a_right_model_are_not_too_sure():
     assert len(inside) > 500
     # 78 %; were every question worth all its values, it would be 58 %
     assert np.mean(inside) > 0.7
+
+
+def test_inherit_weight__all_but_the_limit_which_is_of_the_samples(codes):
+    start = weigh_model(TRUTH, codes[:6000], codes[6000:])
+    found = find_equivalent_samples(start.origin)
+    again = inherit_weight(INDEPENDENT, start, 9000)
+    assert again is not None
+    assert again.origin[NAME] == {**found.to_json(), "largest": 90_000}
+    assert (again.prior, again.factors) == (INDEPENDENT.prior, INDEPENDENT.factors)
+    # nothing was learnt for a model whose fit left no sample out
+    assert inherit_weight(INDEPENDENT, TRUTH, 9000) is None

@@ -12,6 +12,7 @@ from pmflib.core.events import listen
 from pmflib.display.progress import Progress
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.refit import WARM_PATIENCE
 from pmflib.fitting.weighing import weigh_model
 from pmflib.running.memory import ClusterMemory
 from pmflib.store.artefacts import Store
@@ -153,6 +154,28 @@ def test_refine__continues_from_the_last_pass(fitted, workers, monkeypatch):
     store = Store(config.resolve("store"))
     (store.root / "manifest" / f"{resumed.identity}.json").unlink()
     assert refine.fn(longer, *arguments).digest == resumed.digest
+
+
+def test_refine__warm_ends_soon_and_inherits_the_weight_of_its_start(fitted, workers, monkeypatch):
+    config, stages = fitted
+    inputs = stages["dataset"], stages["counts"], stages["model"]
+    monkeypatch.setattr("pmflib_tasks.refine.weigh_model", None)
+    # few samples are refitted as patiently as they are fitted
+    monkeypatch.setattr("pmflib.fitting.refit.is_plenty", lambda *sizes: True)
+    saved, save = [], Checkpoint.save
+    monkeypatch.setattr(
+        Checkpoint, "save", lambda self, state: (saved.append(state), save(self, state))
+    )
+    warm = refine.fn(config, *inputs, workers)
+    before, after = (load_model(config, each) for each in (stages["model"], warm))
+    assert after.origin["equivalent_samples"] == before.origin["equivalent_samples"]
+    # as many passes as do not raise the score, and those before
+    assert len(saved) <= saved[-1].best_pass + WARM_PATIENCE
+    assert max(saved[-1].held_out) >= saved[-1].held_out[0]
+    # without workers it is the same to the bit
+    monkeypatch.setattr("pmflib_tasks.refine.VERSION", 0)
+    monkeypatch.setattr("pmflib_tasks.refine.open_workers", open_nothing)
+    assert refine.fn(config, *inputs, workers).digest == warm.digest
 
 
 def test_stages__a_changed_option_redoes_what_depends_on_it(fitted, workers):

@@ -63,7 +63,7 @@ def plan(
     passes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Passes of a run of EM.", show_default="those of the last run, or 50"
+            min=1, help="Passes of a run of EM.", show_default="those of earlier runs, or 15"
         ),
     ] = None,
     storage: Annotated[
@@ -95,68 +95,83 @@ def plan(
     Nothing runs: sizes are those of the files, of their first rows, and of the last run, or given.
     """
     from pmflib.operations.planning.sizes import ClusterSize
-    from pmflib.operations.planning.speeds import Speeds
-    from pmflib.operations.planning.whole_run import RunPlan, show_seconds
-    from pmflib_flows.plan_tables import make_plan_tables
+    from pmflib.operations.planning.whole_run import RunPlan
 
-    speeds = Speeds(
-        storage_bytes=read_size("--storage", storage),
-        storage_total=float("inf")
-        if storage_total is None
-        else read_size("--storage-total", storage_total),
-        request_seconds=request_ms / 1000,
-    )
-    if calibrate:
-        from pmflib.operations.planning.calibration import measure_speeds
-
-        speeds = measure_speeds(speeds)
-        if config is None and rows is None:
-            show_speeds(speeds, as_json)
-            return
+    speeds = choose_speeds(storage, storage_total, request_ms, calibrate=calibrate)
+    if calibrate and config is None and rows is None:
+        show_speeds(speeds, as_json)
+        return
     log, fit, notes, speeds = (
         invent_log(rows, variables, levels, observed, rank, speeds)
         if config is None
         else look_at_pipeline(config, speeds, calibrated=calibrate)
     )
-    if config is not None and rows is not None:
-        log = log.scale_to(round(rows))
-    if samples is not None:
-        from pmflib.operations.planning.pipeline_sizes import with_samples
-
-        log = with_samples(log, round(samples))
-    log = log if files is None else replace(log, files=files)
+    log = resize_log(log, rows, samples, files)
     fit = fit if rank is None else fit.with_rank(rank)
     fit = fit if passes is None else replace(fit, passes=passes)
-    cluster = ClusterSize(
-        workers,
-        threads,
-        round(read_size("--memory", memory)),
-        round(read_size("--client-memory", client_memory)),
-    )
+    room, client_room = read_size("--memory", memory), read_size("--client-memory", client_memory)
+    cluster = ClusterSize(workers, threads, round(room), round(client_room))
     found = RunPlan(log, fit, cluster, speeds)
     limit = None if deadline is None else read_seconds("--deadline", deadline)
+    show_plan(found, notes, limit, as_json)
+    if not found.fits:
+        raise typer.Exit(EXIT_CODES[MemoryPlanError])
+
+
+def choose_speeds(
+    storage: str, storage_total: str | None, request_ms: float, *, calibrate: bool
+) -> Speeds:
+    """Speeds of the storage as they are given, and others as they are assumed or measured now."""
+    from pmflib.operations.planning.speeds import Speeds
+
+    total = float("inf")
+    if storage_total is not None:
+        total = read_size("--storage-total", storage_total)
+    speeds = Speeds(
+        storage_bytes=read_size("--storage", storage),
+        storage_total=total,
+        request_seconds=request_ms / 1000,
+    )
+    if not calibrate:
+        return speeds
+    from pmflib.operations.planning.calibration import measure_speeds
+
+    return measure_speeds(speeds)
+
+
+def resize_log(
+    log: LogSize, rows: float | None, samples: float | None, files: int | None
+) -> LogSize:
+    """The log with what is given in place of what its files say."""
+    from pmflib.operations.planning.pipeline_sizes import with_samples
+
+    log = log if rows is None else log.scale_to(round(rows))
+    log = log if samples is None else with_samples(log, round(samples))
+    return log if files is None else replace(log, files=files)
+
+
+def show_plan(found: RunPlan, notes: list[str], limit: float | None, as_json: bool) -> None:
+    """Print a plan, and which number of workers is cheapest for a deadline, seconds."""
+    from pmflib.operations.planning.whole_run import show_seconds
+    from pmflib_flows.plan_tables import make_plan_tables
+
     cheapest = None if limit is None else found.find_cheapest(limit)
     if as_json:
         advice = {"deadline_workers": None if cheapest is None else cheapest.cluster.workers}
         print_json({**found.to_json(), "sources": notes, **(advice if limit else {})})
-    else:
-        for table in make_plan_tables(found):
-            out.print(table)
-        out.print()
-        for note in notes:
-            out.print(note)
-        for sentence in found.describe():
-            out.print(sentence)
-        if limit is not None:
-            out.print(describe_deadline(cheapest, show_seconds(limit)))
-        whole, most = show_seconds(found.wall_seconds), ""
-        if (least := show_seconds(found.least_seconds)) != whole:
-            whole, most = f"{least} to {whole}", " at most"
-        out.print(
-            f"in all: {whole}, {found.worker_hours:,.2f} worker hours{most}, within a factor of two"
-        )
-    if not found.fits:
-        raise typer.Exit(EXIT_CODES[MemoryPlanError])
+        return
+    for table in make_plan_tables(found):
+        out.print(table)
+    out.print()
+    for sentence in [*notes, *found.describe()]:
+        out.print(sentence)
+    if limit is not None:
+        out.print(describe_deadline(cheapest, show_seconds(limit)))
+    whole, most = show_seconds(found.wall_seconds), ""
+    if (least := show_seconds(found.least_seconds)) != whole:
+        whole, most = f"{least} to {whole}", " at most"
+    hours = f"{found.worker_hours:,.2f} worker hours{most}"
+    out.print(f"in all: {whole}, {hours}, within a factor of two")
 
 
 def look_at_pipeline(
@@ -178,7 +193,7 @@ def look_at_pipeline(
         speeds = replace(speeds, task_seconds=TLS_TIMES * speeds.task_seconds)
     if not calibrated and (learnt := last.learnt) != Learnt():
         speeds = learnt.apply(speeds)
-        names = ", ".join(sorted({*learnt.speeds, *learnt.starting}))
+        names = ", ".join(sorted({*learnt.speeds, *learnt.loading}))
         notes.append(f"speeds: {names} as runs of this pipeline have shown them")
     return log, fit, notes, speeds
 
@@ -270,12 +285,13 @@ def describe_deadline(cheapest: RunPlan | None, limit: str) -> str:
 
 def show_speeds(speeds: Speeds, as_json: bool) -> None:
     """Print speeds of this machine."""
+    from pmflib.operations.planning.speeds import BY_STAGE
     from pmflib_flows.tables import make_table
 
     values: dict[str, object] = {
         name: value
         for name, value in asdict(speeds).items()
-        if value != float("inf") and name != "starting"
+        if value != float("inf") and name not in BY_STAGE
     }
     if as_json:
         print_json(values)

@@ -1,4 +1,4 @@
-"""What a user's own files and last run say: the sizes of log and fit, and how the speeds are to be corrected."""
+"""What a user's own files and last run say: the sizes of log and fit."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model.traits.level_scores import LevelScores
 from pmflib.operations.planning.looks import look_at_log
 from pmflib.operations.planning.sizes import FitSize, ForestSize, LogSize, TraitSize
-from pmflib.operations.planning.speeds import Learnt, Speeds
+from pmflib.operations.planning.speeds import Learnt
 from pmflib.operations.planning.trait_stages import list_class_counts
-from pmflib.operations.planning.whole_run import RunPlan
 from pmflib.schema import Schema
 
 if TYPE_CHECKING:
@@ -33,19 +32,6 @@ ASSUMED_PASSES = 15
 """Passes of a run of EM where no run has been made: extrapolated ones took 7 to 17 on rating logs and surveys."""
 EARLIER_RUNS = 10
 """Runs whose passes say how many the next one makes."""
-LEAST_SECONDS = 3.0
-"""Processor time of a stage from which it says something of its speed, seconds: below, it is starting and compiling."""
-MOST_FACTOR = 5.0
-"""Largest correction: what is beyond it has other reasons than speed."""
-CORRECTED = {
-    "ingest": {"read_bytes": -1, "sort_bytes": -1},
-    "count": {"count_share": 1},
-    "fit": {"fit_ns": 1},
-    "refine": {"em_ns": 1},
-    "fit_traits": {"trait_ns": 1},
-    "evaluate": {"evaluate_ns": 1},
-}
-"""Speeds that a stage depends on most, and whether they are seconds (1) or work in a second (-1)."""
 
 
 @dataclass(frozen=True)
@@ -286,35 +272,6 @@ def _find_passes(facts: Mapping[str, Any]) -> int:
     """Passes of the classes that a run has fitted from scratch; 0 of another run."""
     fit = facts.get("classes") or facts.get("model") or {}
     return 0 if (facts.get("refit") or {}).get("start") else int(fit.get("passes", 0))
-
-
-def correct_speeds(plan: RunPlan, seconds: Mapping[str, float]) -> Speeds:
-    """Correct speeds by the processor times of a run, which depend less than others on what else a machine does.
-
-    Parameters
-    ----------
-    plan
-        Plan of that run on the machine that made it.
-    seconds
-        Processor seconds that its stages took, by name: ingest, count, fit, refine, fit_traits, evaluate. Stages that
-        found their result already made took next to none, and say nothing.
-    """
-    # of what depends on what a run found, no time was planned
-    planned = {stage.stage: stage.processor_seconds for stage in plan.stages if stage.least is None}
-    planned["ingest"] = planned.pop("read") + planned.pop("sort")
-    planned["fit_traits"] = planned.pop("traits", 0.0)
-    if plan.planner.forest_memory is not None:
-        # the stage of EM took what forests took as well
-        planned.pop("refine", None)
-    speeds = plan.speeds
-    for stage, fields in CORRECTED.items():
-        measured = seconds.get(stage, 0.0)
-        if measured < LEAST_SECONDS or planned.get(stage, 0.0) <= 0:
-            continue
-        factor = min(MOST_FACTOR, max(1 / MOST_FACTOR, measured / planned[stage]))
-        for name, power in fields.items():
-            speeds = replace(speeds, **{name: getattr(speeds, name) * factor**power})
-    return speeds
 
 
 def with_samples(log: LogSize, samples: int) -> LogSize:

@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from pmflib.core.machine import USED_SHARE
-from pmflib.counting.block_counting import TILE_ROWS, CountingWork, estimate_costs
+from pmflib.counting.block_counting import (
+    TILE_ROWS,
+    WEIGHED_SHARE,
+    CountingWork,
+    estimate_costs,
+    estimate_joined,
+)
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
 from pmflib.em.forests.samples import are_modest, plan_trees
 from pmflib.em.memory import SharedPassPlan, choose_side_by_side, choose_tasks, plan_em, plan_pass
@@ -206,7 +214,13 @@ class PlannedRun:
             sparse=log.is_sparse,
         )
         costs = estimate_costs(work, sweeps=min(1.0, 2 * work.n_rows / TILE_ROWS))
-        return self.speeds.count_share * min(costs.values()) * 1e-9 / work.n_rows
+        least = min(costs.values())
+        if log.design_columns:
+            # weights of many digits are scattered, or added up by groups of variables: several times as long
+            base = -(-log.levels // log.variables) + (log.observed < 1)
+            joined = estimate_joined(np.full(log.variables, base, np.int64), work.n_rows)
+            least = min(WEIGHED_SHARE * costs["scatter"], joined)
+        return self.speeds.count_share * least * 1e-9 / work.n_rows
 
     def map_blocks(self, tasks: MapTasks, n_rows: float, seconds: float) -> MapWork:
         """Map over groups of blocks that are read from the store, of so many rows and seconds of work each."""

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from pmflib.core.blocks import SPARSE_BELOW
-from pmflib.core.machine import USED_SHARE
+from pmflib.core.machine import USED_SHARE, count_processors
 from pmflib.counting.stored_pairs import measure_saved_table
 from pmflib.operations.planning.speeds import ROW_BYTES
+from pmflib.running.workers import ClusterOptions
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     COLUMN_ROWS,
@@ -227,12 +228,21 @@ class ClusterSize:
         Bytes that a worker may use.
     client_memory
         Bytes that the client, which plans and updates models, may use.
+    is_shared
+        Whether the workers are threads of the client, in one process.
     """
 
     workers: int
     threads: int = 1
     memory: int = 16 << 30
     client_memory: int = 16 << 30
+    is_shared: bool = False
+
+    @classmethod
+    def of_run(cls, cluster: ClusterOptions) -> ClusterSize:
+        """Size of the workers that a run starts on this machine, as its section ``cluster`` has it."""
+        n_workers = cluster.workers or count_processors()
+        return cls(n_workers) if cluster.processes else cls(1, n_workers, is_shared=True)
 
     @property
     def n_threads(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-FIT_SECONDS = 0.5
+FIT_SECONDS = 0.2
 """Seconds of a first model, however small."""
 PASS_SECONDS = 0.015
 """Seconds of the client in a pass: the update, its checkpoint, progress."""
@@ -72,6 +72,17 @@ JOB_BYTES, LEVEL_BYTES = 2000, 40
 """Bytes of the settings that tasks of ingest share: of themselves, and for each level of the schema."""
 ROOT_BYTES = 100
 """Length of the address of a store."""
+LOADING = {
+    "ingest": (1.0, 0.9),
+    "count": (0.1, 0.1),
+    "fit": (0.1, 0.0),
+    "refine": (0.1, 0.1),
+    "fit_traits": (0.1, 0.1),
+    "choose": (0.05, 0.05),
+    "evaluate": (0.02, 0.03),
+}
+"""Processor seconds that a stage takes whatever its data, of the client and of each worker: modules, kernels:
+`python -m benchmarks.pipeline.planned_measured --loading` measures them."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,10 @@ class Speeds:
         Standard deviation of the workers' speeds, as a share of their mean.
     client_bytes
         Bytes of a client that has imported what it needs, without data.
+    client_held
+        The same by the names of stages, as runs have shown it: what later ones need is imported by them.
+    loading
+        Factors of ``LOADING``, by the names of stages: what runs have shown, 1 before the first.
     starting
         Seconds that stages of a run take besides, by their names: what runs have shown, none before the first.
     """
@@ -170,7 +185,19 @@ class Speeds:
     artefact_seconds: float = 2e-3
     spread: float = 0.05
     client_bytes: int = CLIENT_BYTES
+    client_held: tuple[tuple[str, float], ...] = ()
+    loading: tuple[tuple[str, float], ...] = ()
     starting: tuple[tuple[str, float], ...] = ()
+
+    def find_loading(self, stage: str) -> tuple[float, float]:
+        """Processor seconds in which a stage, named as in a run, loads what it needs: of the client, of each worker."""
+        factor = dict(self.loading).get(stage, 1.0)
+        client, worker = LOADING.get(stage, (0.0, 0.0))
+        return factor * client, factor * worker
+
+
+BY_STAGE = {"client_held", "loading", "starting"}
+"""Fields of `Speeds` that have a number for each stage."""
 
 
 @dataclass(frozen=True)
@@ -181,18 +208,24 @@ class Learnt:
     ----------
     speeds
         Speeds by name, as they were corrected: see `Speeds`.
+    client_held
+        Bytes that the client holds in each stage besides its data.
+    loading
+        Processor time in which each stage loads what it needs, as a multiple of ``LOADING``.
     starting
-        Seconds that each stage takes besides what is planned: workers start, kernels load.
+        Seconds that each stage takes besides what is planned: workers start.
     """
 
     speeds: Mapping[str, float] = field(default_factory=dict)
+    client_held: Mapping[str, float] = field(default_factory=dict)
+    loading: Mapping[str, float] = field(default_factory=dict)
     starting: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def find(cls, facts: Mapping[str, Any]) -> Learnt:
         """Read what the facts of a run hold; nothing of a run before which nothing was learnt."""
         found = facts.get("learnt") or {}
-        return cls(dict(found.get("speeds", {})), dict(found.get("starting", {})))
+        return cls(*(dict(found.get(each.name, {})) for each in fields(cls)))
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON types."""
@@ -200,6 +233,7 @@ class Learnt:
 
     def apply(self, speeds: Speeds) -> Speeds:
         """Speeds with what was learnt."""
-        numbers = {each.name for each in fields(Speeds)} - {"starting"}
+        numbers = {each.name for each in fields(Speeds)} - BY_STAGE
         known: dict[str, Any] = {n: each for n, each in self.speeds.items() if n in numbers}
-        return replace(speeds, **known, starting=tuple(sorted(self.starting.items())))
+        known |= {name: tuple(sorted(getattr(self, name).items())) for name in BY_STAGE}
+        return replace(speeds, **known)

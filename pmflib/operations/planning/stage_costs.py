@@ -74,17 +74,33 @@ class StageCost:
         """Time that it takes at least."""
         return self.wall_seconds if self.least is None else self.least.wall_seconds
 
-    def start_later(self, seconds: float) -> StageCost:
-        """The same stage, which takes so many seconds for starting."""
-        if not seconds:
+    def start_later(
+        self, seconds: float, loading: tuple[float, float] = (0.0, 0.0), n_workers: int = 1
+    ) -> StageCost:
+        """The same stage, which takes longer to start.
+
+        Parameters
+        ----------
+        seconds
+            Time in which nothing of it is done.
+        loading
+            Processor seconds in which the client, and then each worker, load what it needs.
+        n_workers
+            Workers, which load side by side.
+        """
+        later = seconds + sum(loading)
+        if not later:
             return self
-        whole = self.wall_seconds + seconds
+        whole = self.wall_seconds + later
+        least = self.least
         return replace(
             self,
             wall_seconds=whole,
+            client_seconds=self.client_seconds + loading[0],
+            worker_seconds=self.worker_seconds + n_workers * loading[1],
             efficiency=self.efficiency * self.wall_seconds / whole,
-            parts={**self.parts, "starting": seconds},
-            least=None if self.least is None else self.least.start_later(seconds),
+            parts={**self.parts, "starting": later},
+            least=None if least is None else least.start_later(seconds, loading, n_workers),
         )
 
     @property

@@ -43,6 +43,9 @@ from pmflib.running.memory import OWN_BYTES, MemoryPlan, find_least_limit
 from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import COUNTING_COARSENESS
 
+RUN_STAGES = {"read": "ingest", "sort": "ingest", "traits": "fit_traits", "forests": "refine"}
+"""Rows of a plan that are a stage of another name in a run, or a part of one."""
+
 
 @dataclass(frozen=True)
 class Planner(PlannedRun):
@@ -55,13 +58,22 @@ class Planner(PlannedRun):
     """
 
     def plan(self) -> list[StageCost]:
-        """Costs of all stages, in order, with what runs have shown that each takes for starting."""
-        starting = dict(self.speeds.starting)
-        named = {"read": "ingest", "traits": "fit_traits"}
-        return [
-            stage.start_later(starting.get(named.get(stage.stage, stage.stage), 0.0))
-            for stage in self._plan_work()
-        ]
+        """Costs of all stages, in order, with what each takes to load what it needs, and to start."""
+        speeds = self.speeds
+        starting, held = dict(speeds.starting), dict(speeds.client_held)
+        found: list[StageCost] = []
+        begun = set()
+        for stage in self._plan_work():
+            name = RUN_STAGES.get(stage.stage, stage.stage)
+            own = round(held.get(name, speeds.client_bytes)) - speeds.client_bytes
+            if own and stage.client_memory:
+                stage = replace(stage, client_memory=stage.client_memory + own)
+            if name not in begun:
+                loading, later = speeds.find_loading(name), starting.get(name, 0.0)
+                stage = stage.start_later(later, loading, self.cluster.workers)
+            begun.add(name)
+            found.append(stage)
+        return found
 
     def _plan_work(self) -> list[StageCost]:
         stages = [*self.plan_ingest(), self.plan_counts()]
@@ -278,16 +290,6 @@ class Planner(PlannedRun):
             )
         return listed[0], listed[1], read
 
-    def _list_ends(self, passing: MapWork) -> list[MapWork]:
-        """Maps over the training samples at the end: likelihood of the model, and one more pass from it."""
-        log, fit = self.log, self.fit
-        row_seconds = (
-            log.variables * log.observed * fit.rank * fit.members * self.speeds.em_ns * 1e-9
-        )
-        works = [self.measure_fit(row_seconds, self.model_bytes)]
-        # an average is not the end of any passes
-        return works if fit.members > 1 else [*works, replace(passing, repeats=1)]
-
     def plan_refine(self) -> StageCost:
         """Make passes of EM over the training samples, each scored on the held-out ones."""
         log, fit, plan, model = self.log, self.fit, self.em_memory, self.model_bytes
@@ -301,7 +303,8 @@ class Planner(PlannedRun):
             works = [*assigning, *others, replace(made, beside=beside), left]
         else:
             works = [*passing, *scoring]
-        works += self._list_ends(passing[-1])
+        # a last pass says how likely the samples are, and how far another one would move the model
+        works.append(replace(passing[-1], repeats=1, side_by_side=1))
         passes = fit.passes * (fit.runs if fit.validation else 1)
         a_pass = PASS_SECONDS + 4 * model / SAVED_BYTES
         return self.make_stage(
@@ -340,7 +343,7 @@ class Planner(PlannedRun):
                 read_bytes=test.n_rows * block_disk_bytes(log),
                 written_bytes=2000.0 * log.variables,
                 files=3,
-                client_seconds=0.1,
+                client_seconds=0.05,
                 worker_memory=OWN_BYTES + memory.needed,
                 client_memory=self.client_bytes(memory),
             )

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize
-from pmflib.operations.planning.speeds import Speeds
+from pmflib.operations.planning.speeds import BY_STAGE, Speeds
 from pmflib.operations.planning.stage_costs import StageCost
 from pmflib.operations.planning.stages import Planner
 from pmflib.operations.planning.trait_stages import refuse_traits
@@ -240,7 +240,7 @@ class RunPlan:
         speeds = {
             name: value for name, value in asdict(self.speeds).items() if value != float("inf")
         }
-        speeds["starting"] = dict(self.speeds.starting)
+        speeds |= {name: dict(getattr(self.speeds, name)) for name in BY_STAGE}
         return {
             "log": asdict(self.log),
             "fit": self.fit.to_json(),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.operations.planning.learning import StageTotals, learn, list_planned
+from pmflib.operations.planning.learning import StageTotals, find_factor, learn, list_planned
 from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize
 from pmflib.operations.planning.speeds import Learnt, Speeds
 from pmflib.operations.planning.whole_run import RunPlan
@@ -43,11 +43,12 @@ def test_learn__the_next_plan_says_what_the_run_took(rows):
     assert Learnt.find({"learnt": learnt.to_json()}) == learnt
 
 
-def test_learn__starting_is_no_speed():
+def test_learn__starting_and_loading_are_no_speed():
     before = make_plan(Speeds(), 10**5)
     took = [{"stage": "count", "seconds": 3.0, "processor_seconds": 1.0, "client_memory": 0}]
     learnt = learn(before, took, Learnt())
-    assert learnt.speeds == {}
+    assert learnt.speeds["count_share"] < 1.3 * Speeds().count_share
+    assert learnt.loading["count"] > 1.5
     assert list(learnt.starting) == ["count"]
     # a hundred times the rows take no hundred times of what starting took
     grown = list_planned(make_plan(learnt.apply(Speeds()), 10**7))["count"].seconds
@@ -57,14 +58,25 @@ def test_learn__starting_is_no_speed():
     assert learn(before, idle, learnt) == learnt
 
 
+def test_find_factor__what_was_much_of_the_time_has_changed_more():
+    assert find_factor(10.0, 0.1, 20.0) == pytest.approx(2.0, rel=0.01)
+    assert find_factor(0.01, 1.0, 3.0) == pytest.approx(1.0, rel=0.03)
+    # of two equal parts the work varies more: its factor is the square of the other's
+    factor = find_factor(1.0, 1.0, 6.0)
+    assert factor == pytest.approx(4.0, rel=1e-6)
+    assert find_factor(1.0, 0.0, 0.5) == pytest.approx(0.5, rel=1e-6)
+    assert find_factor(1.0, 1.0, 1e9) == 5.0
+
+
 def test_learn__memory_of_the_client_without_its_data():
     before = make_plan(Speeds())
     largest = max(totals.client_memory for totals in list_planned(before).values())
     learnt = learn(before, measure(before, {}, memory=2 * largest), Learnt())
     after = make_plan(learnt.apply(Speeds()))
     assert learnt.speeds["client_bytes"] > before.speeds.client_bytes
-    found = max(totals.client_memory for totals in list_planned(after).values())
-    assert found >= 2 * largest
+    # of each stage, what it held
+    found = [totals.client_memory for totals in list_planned(after).values()]
+    assert found == pytest.approx([2 * largest] * len(STAGES))
 
 
 def test_list_planned__rows_that_follow_each_other_are_one_stage():

@@ -8,7 +8,7 @@ from pmflib.config import load_config
 from pmflib.em.forests import samples
 from pmflib.fitting.dependence import plan_forest_passes as plan_passes
 from pmflib.operations.planning.forest_stages import count_searches
-from pmflib.operations.planning.pipeline_sizes import correct_speeds
+from pmflib.operations.planning.learning import correct_speeds
 from pmflib.operations.planning.sizes import ClusterSize, FitSize, ForestSize, LogSize
 from pmflib.operations.planning.speeds import Speeds
 from pmflib.operations.planning.whole_run import RunPlan

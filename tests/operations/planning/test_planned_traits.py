@@ -9,12 +9,8 @@ import pmflib as pmf
 from benchmarks.pipeline.cost_model import plan_tasks_by_stage, run_counted
 from pmflib.config import load_config
 from pmflib.fitting.traits import plan_fit_traits
-from pmflib.operations.planning.pipeline_sizes import (
-    LastRun,
-    correct_speeds,
-    measure_fit,
-    measure_log,
-)
+from pmflib.operations.planning.learning import correct_speeds
+from pmflib.operations.planning.pipeline_sizes import LastRun, measure_fit, measure_log
 from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize, TraitSize
 from pmflib.operations.planning.speeds import Speeds
 from pmflib.operations.planning.trait_stages import list_tried
@@ -176,7 +172,9 @@ def test_correct_speeds__by_traits_whose_passes_are_known():
     known, open_ = (make_plan(size) for size in (TraitSize(False, (4, 4), (16, 16)), ALONE))
     seconds = {"fit_traits": 2 * find_stage(known, "traits").processor_seconds}
     speeds = correct_speeds(known, seconds)
-    assert speeds.trait_ns == pytest.approx(2 * known.speeds.trait_ns)
+    assert 2 < speeds.trait_ns / known.speeds.trait_ns < 2.2
+    after = find_stage(replace(known, speeds=speeds), "traits").processor_seconds
+    assert after == pytest.approx(seconds["fit_traits"], rel=1e-4)
     assert correct_speeds(open_, seconds) == open_.speeds
 
 

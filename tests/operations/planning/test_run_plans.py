@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.operations.planning.pipeline_sizes import correct_speeds
+from pmflib.operations.planning.learning import correct_speeds
 from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize
 from pmflib.operations.planning.speeds import Speeds
 from pmflib.operations.planning.whole_run import RunPlan, show_bytes, show_seconds
@@ -38,7 +38,10 @@ def test_run_plan__ten_times_the_rows_take_ten_times_the_work(stage):
         next(each for each in plan(n, 16, identified=True).stages if each.stage == stage)
         for n in (10**8, 10**9)
     )
-    assert large.worker_seconds == pytest.approx(10 * small.worker_seconds, rel=0.05)
+    # what workers load is no work
+    loading = 16 * Speeds().find_loading("ingest" if stage == "read" else stage)[1]
+    expected = 10 * (small.worker_seconds - loading)
+    assert large.worker_seconds - loading == pytest.approx(expected, rel=0.05)
     assert large.read_bytes == pytest.approx(10 * small.read_bytes, rel=0.05)
 
 
@@ -155,14 +158,34 @@ def test_run_plan__the_smallest_logs_have_one_too(rows, fit):
     assert found.describe()
 
 
+def find_refine(then):
+    return next(stage.processor_seconds for stage in then.stages if stage.stage == "refine")
+
+
 def test_correct_speeds__a_run_that_took_longer_makes_the_next_longer():
     then = plan(rows=10**7, workers=2)
-    refine = next(stage.processor_seconds for stage in then.stages if stage.stage == "refine")
-    speeds = correct_speeds(then, {"refine": 2 * refine, "count": 0.1})
-    assert speeds.em_ns == pytest.approx(2 * then.speeds.em_ns)
+    speeds = correct_speeds(then, {"refine": 2 * find_refine(then), "count": 0.1})
+    assert find_refine(replace(then, speeds=speeds)) == pytest.approx(2 * find_refine(then))
+    assert 2 < speeds.em_ns / then.speeds.em_ns < 2.2
     assert speeds.count_share == then.speeds.count_share
     capped = correct_speeds(then, {"refine": 1e9})
     assert capped.em_ns == pytest.approx(5 * then.speeds.em_ns)
+
+
+@pytest.mark.parametrize("rows", [10**4, 10**6])
+def test_correct_speeds__more_rows_take_longer_at_most_in_proportion(rows):
+    then = plan(rows=rows, workers=2)
+    speeds = correct_speeds(then, {"refine": 3 * find_refine(then)})
+    assert find_refine(replace(then, speeds=speeds)) == pytest.approx(3 * find_refine(then))
+    later = replace(then, log=then.log.scale_to(10 * rows))
+    grown = find_refine(replace(later, speeds=speeds)) / find_refine(later)
+    assert 1.0 < grown < 4.5
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_run_plan__weights_make_counting_several_times_as_long(columns):
+    bare, weighted = (plan(rows=10**8, design_columns=n).planner for n in (0, columns))
+    assert 2 < weighted.count_row_seconds() / bare.count_row_seconds() < 10
 
 
 def test_show_bytes_and_seconds():
