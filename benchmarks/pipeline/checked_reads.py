@@ -28,7 +28,7 @@ from pmflib.store.file_digests import check_files
 from pmflib.store.sample_blocks import list_blocks
 from pmflib.store.sample_writer import SampleWriter
 from pmflib.store.verification import verify_store
-from pmflib.store.zarr_arrays import open_arrays
+from pmflib.store.zarr_arrays import open_group
 
 N_VARIABLES = 30
 RANK = 8
@@ -52,7 +52,7 @@ def main() -> None:
         factors = rng.dirichlet(np.ones(5), (N_VARIABLES, RANK)).transpose(0, 2, 1)
         model = np.full(RANK, 1 / RANK), factors.reshape(schema.n_levels, RANK)
         one_pass = measure(lambda: samples.evaluate([model]), options.repeats)
-        opened = measure(lambda: open_arrays(path), options.repeats)
+        opened = measure(lambda: open_group(path), options.repeats)
         checked = measure(lambda: check_files(path, "zarr.json"), options.repeats)
         print(f"pass over {len(samples.blocks)} blocks: {1e3 * one_pass:.0f} ms")
         print(

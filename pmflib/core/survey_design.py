@@ -229,7 +229,7 @@ class SurveyDesign:
         return shares, min(spread / variance, float(rows.size))
 
     def covary_totals(self, influences: FloatArray, rows: IntArray) -> FloatArray:
-        """Covariance of sums over rows, by the totals of units within strata.
+        """Covariance of sums over rows, by the totals of units within strata, or of rows weighted as in each replicate.
 
         Parameters
         ----------
@@ -242,6 +242,11 @@ class SurveyDesign:
         -------
         float64 of shape (n_sums, n_sums).
         """
+        if self.replicates is not None:
+            own = self.weights.units[rows] / 10.0**self.weights.decimals
+            gaps = (self.replicates[rows] / own[:, None] - 1).T @ influences
+            by_replicates: FloatArray = (gaps * self.factors[:, None]).T @ gaps
+            return by_replicates
         totals = np.zeros((self.n_units, influences.shape[1]))
         np.add.at(totals, self.units[rows], influences)
         of_units = np.zeros(self.n_units, np.int64)

@@ -25,6 +25,7 @@ from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,
+    MAX_BLOCK_ROWS,
     NO_REPLICATES,
     REPLICATES,
     BlockReference,
@@ -37,7 +38,7 @@ from pmflib.store.sample_blocks import (
 from pmflib.store.zarr_arrays import (
     create_array,
     create_group,
-    open_arrays,
+    open_group,
     read_array_rows,
     read_arrays,
     refuse_damage,
@@ -47,7 +48,9 @@ from pmflib.store.zarr_arrays import (
 KIND = "replicate counts"
 LANES = 8
 """Replicates that the kernel counts in about the time of one."""
-TABLE_BYTES = 1 << 26
+ROWS_AT_ONCE = 1 << 15
+"""Rows of several blocks that are counted together, at least: of each call the kernel sums up thousands of cells."""
+TABLE_BYTES = 1 << 27
 """Size of the tables that a task counts into, bytes, at most but for `LANES` of them: of wide schemas, samples are read
 more than once."""
 
@@ -92,7 +95,7 @@ class ReplicateCounts:
             If they are lost or damaged.
         """
         with refuse_damage(self.folder / REPLICATES):
-            group = open_arrays(self.folder / REPLICATES)
+            group = open_group(self.folder / REPLICATES)
             found: IntArray = read_array_rows(group, "differences", first, stop)
         return found
 
@@ -221,19 +224,34 @@ def _count_group(
     n_replicates: int,
 ) -> _Sums:
     """Count samples that come, or with -1 go, for some of the replicates."""
-    from pmflib.kernels.replicate_sums import add_replicates  # numba loads on first use
-
     sign, blocks = item
     sums = _Sums.zero(stop - first, int(offsets[-1]))
+    waiting: list[tuple[IntArray, IntArray]] = []
     for reference in restore_units(blocks):
         block, replicates = read_block(reference), read_replicates(reference)
         if replicates is None or replicates.shape[1] != n_replicates or block.weights is None:
             raise StoreError(NO_REPLICATES)
         changes = sign * (replicates[:, first:stop] - block.weights.astype(np.int64)[:, None])
-        add_replicates(block.to_codes(offsets), changes, offsets, sums.tables)
         sums.totals[0] += (changes >> HALF).sum(axis=0)
         sums.totals[1] += (changes & ((1 << HALF) - 1)).sum(axis=0)
+        waiting.append((block.to_codes(offsets), changes))
+        if sum(len(codes) for codes, _ in waiting) >= ROWS_AT_ONCE:
+            _add_waiting(waiting, offsets, sums.tables)
+    _add_waiting(waiting, offsets, sums.tables)
     return sums
+
+
+def _add_waiting(
+    waiting: list[tuple[IntArray, IntArray]], offsets: IntArray, tables: IntArray
+) -> None:
+    """Add the codes and changes of weights of blocks that wait, which are none afterwards."""
+    from pmflib.kernels.replicate_sums import add_replicates  # numba loads on first use
+
+    if waiting:
+        codes = np.concatenate([each for each, _ in waiting])
+        changes = np.concatenate([each for _, each in waiting])
+        add_replicates(codes, changes, offsets, tables)
+        waiting.clear()
 
 
 def plan_replicates(n_levels: int, n_replicates: int, n_threads: int) -> MemoryPlan:
@@ -247,7 +265,7 @@ def plan_replicates(n_levels: int, n_replicates: int, n_threads: int) -> MemoryP
             * table,
             "count tables of replicates that wait to be merged": n_waiting * table,
             "sample blocks and replicate weights": n_threads
-            * (4 * BLOCK_BYTES + 20 * n_replicates * 65_536),
+            * (8 * BLOCK_BYTES + 30 * n_replicates * MAX_BLOCK_ROWS),
         },
         "Leave variables out of the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
         {"count tables of replicates as they are written": 3 * table},

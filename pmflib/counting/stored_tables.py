@@ -20,11 +20,10 @@ from pmflib.counting.cell_changes import CellChanges
 from pmflib.schema import Schema
 from pmflib.store.file_digests import FOLDER_DIGITS, check_file, holds
 from pmflib.store.zarr_arrays import (
-    StoredGroup,
     add_arrays,
     create_array,
     create_group,
-    open_arrays,
+    open_group,
     read_array_rows,
     read_arrays,
     refuse_damage,
@@ -196,7 +195,7 @@ class StoredTables:
         return table
 
     @cached_property
-    def _opened(self) -> tuple[StoredGroup, Sequence[pq.ParquetFile]]:
+    def _opened(self) -> tuple[Any, Sequence[pq.ParquetFile]]:
         """Group of the full tables, and the files of the differences to them, in order."""
         if missing := self.list_missing():
             raise StoreError(
@@ -206,7 +205,7 @@ class StoredTables:
         folders = [*map(self._locate, self.chain.digests), self.path.parent]
         full = folders[0] / PAIRS if self.chain.digests else self.path
         with refuse_damage(self.path):
-            group = open_arrays(full)
+            group = open_group(full)
             for folder in folders[1:]:
                 check_file(folder / CHANGES)
             files = [

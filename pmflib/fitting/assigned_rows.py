@@ -62,16 +62,8 @@ def read_draws(
     weight: object | None, design: SurveyDesign | None, fitted: object | None
 ) -> RowDraws:
     """Check how rows were drawn."""
-    if design is not None:
-        if weight is not None:
-            raise PmfError(
-                "weight and design are given; a design has the weights, leave weight out"
-            )
-        if design.replicates is not None:
-            raise PmfError(
-                "design has replicate weights, by which three steps have no errors; give strata and units, or the "
-                "weights alone"
-            )
+    if design is not None and weight is not None:
+        raise PmfError("weight and design are given; a design has the weights, leave weight out")
     mask = None if fitted is None else np.asarray(fitted)
     if mask is not None and (mask.dtype != np.bool_ or mask.ndim != 1 or not mask.any()):
         raise PmfError("fitted is no mask of rows; give a bool for each row, some of them True")

@@ -26,7 +26,7 @@ were chosen for fewer, and the time of fits at every doubling adds up to less th
 
 WARM_PATIENCE = 2
 """Passes without a rise of the held-out log-likelihood after which a warm refit of plenty of samples ends, at most: it
-begins where another fit has ended, and what more passes gain is below what held-out samples can tell."""
+begins where another fit has ended, and what more passes gain is below what held-out samples can show."""
 
 
 @dataclass(frozen=True)

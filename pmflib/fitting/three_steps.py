@@ -63,7 +63,8 @@ def distal_outcome(
     weight
         float64 of shape (n_rows,), at least 0: samples that a row stands for; None is 1.
     design
-        How the rows were drawn, in place of ``weight``: its weights, strata and units, which errors allow for.
+        How the rows were drawn, in place of ``weight``: its weights, strata and units, or replicates, by which errors
+        are found from what each row adds, without another fit.
     fitted
         bool of shape (n_rows,): rows that the model was fitted to; None is all. The others have no part in what is not
         known of the model.

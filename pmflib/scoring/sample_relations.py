@@ -23,8 +23,13 @@ from pmflib.ingest.sources import find_sources
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import find_local_path
-from pmflib.store.dataset import list_layers
-from pmflib.store.sample_blocks import read_block, read_origins, read_sampling_units
+from pmflib.store.dataset import list_layers, read_source
+from pmflib.store.sample_blocks import (
+    read_block,
+    read_origins,
+    read_replicates,
+    read_sampling_units,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +43,7 @@ class KnownSamples:
     codes
         Shape (n_rows, n_variables), -1 missing.
     design
-        Weights, strata and sampling units; None where the pipeline has no weights.
+        Weights, strata and sampling units, or replicates; None where the pipeline has no weights.
     fitted
         bool of shape (n_rows,): whether a sample is of the folds that the model was fitted to.
     """
@@ -50,7 +55,10 @@ class KnownSamples:
 
 
 def read_samples(
-    store: Store, dataset: Reference, schema: Schema, folds: Collection[int]
+    store: Store,
+    dataset: Reference,
+    schema: Schema,
+    folds: Collection[int],
 ) -> KnownSamples:
     """Read all samples of a dataset into memory.
 
@@ -66,7 +74,7 @@ def read_samples(
     StoreError
         If a part of the dataset is gone or damaged.
     """
-    blocks, units, names, fitted = [], [], list[str](), []
+    blocks, units, replicates, names, fitted = [], [], [], list[str](), []
     for layer in list_layers(store, dataset):
         known = read_origins(find_local_path(layer.path))[1]
         for reference in layer.blocks:
@@ -75,11 +83,18 @@ def read_samples(
             fitted.append(np.full(reference.n_rows, reference.fold in folds))
             if (drawn := read_sampling_units(reference)) is not None:
                 units.append(drawn)
+            if (weighed := read_replicates(reference)) is not None:
+                replicates.append(weighed)
     if not blocks:
         raise SourceError("the dataset has no samples; `pmf status` says where its rows are")
     whole = concatenate_blocks(blocks, schema.offsets)
     design = None
-    if whole.weights is not None:
+    if whole.weights is not None and replicates:
+        source = read_source(store, dataset)
+        made = {"method": source["replicate_method"], "fay": source.get("fay")}
+        made |= {"factors": source.get("replicate_factors"), "decimals": 0}
+        design = SurveyDesign(whole.weights, replicates=np.concatenate(replicates), **made)
+    elif whole.weights is not None:
         strata, psus = np.concatenate(units).T if units else (None, None)
         # of one unit there is no spread: weights alone are allowed for, as in answers
         if psus is not None and np.unique(psus).size < 2:

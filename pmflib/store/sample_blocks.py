@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,14 @@ from pmflib.core.weights import Weights, WeightSums
 from pmflib.store.caches import find_local_path, name_for_workers
 from pmflib.store.zarr_arrays import (
     CHUNK_BYTES,
-    StoredGroup,
-    open_arrays,
+    open_group,
     read_array_rows,
     read_arrays,
     refuse_damage,
 )
+
+if TYPE_CHECKING:
+    import zarr
 
 BLOCK_BYTES = 4 << 20
 """Size of a block of codes, bytes: what a worker reads at once."""
@@ -236,12 +238,13 @@ def read_blocks(references: Iterable[BlockReference]) -> Iterator[Block]:
     StoreError
         If a partition is gone or damaged.
     """
-    opened: tuple[str, StoredGroup] | None = None
+    opened: tuple[str, zarr.Group] | None = None
     for run in _find_runs(references):
         path, start = run[0].path, run[0].start
         with refuse_damage(find_local_path(path)):
             if opened is None or opened[0] != path:
-                opened = path, open_arrays(find_local_path(path))
+                # a block is read in a few milliseconds, and opening its partition takes one of them
+                opened = path, open_group(find_local_path(path))
             whole = _read_rows(opened[1], start, run[-1])
         for reference in run:
             if len(run) == 1 and reference.superseded is None:
@@ -271,12 +274,12 @@ def iterate_blocks(group: BlockGroup) -> Iterator[Block]:
     yield from (item for item in group if not isinstance(item, BlockReference))
 
 
-def _read_rows(group: StoredGroup, start: int, last: BlockReference) -> Block:
+def _read_rows(group: zarr.Group, start: int, last: BlockReference) -> Block:
     """Rows from one to the end of a block, with weights as that block is to have them."""
     stop, weights = last.stop, None
     if last.weights is not None and last.scale is not None:
         weights = read_array_rows(group, "weight", start, stop) * last.scale
-    if group.attributes["layout"] == "dense":
+    if group.attrs["layout"] == "dense":
         return DenseBlock(read_array_rows(group, "codes", start, stop), weights)
     ends = read_array_rows(group, "indptr", max(start - 1, 0), stop).astype(np.int64)
     indptr = ends if start else np.concatenate([np.zeros(1, np.int64), ends])
@@ -314,8 +317,8 @@ def _read_beside(reference: BlockReference, name: str) -> IntArray | None:
     """Rows of an array that a partition may have beside its codes, of the samples of a block."""
     path = find_local_path(reference.path)
     with refuse_damage(path):
-        group = open_arrays(path)
-        if name not in group.list_arrays():
+        group = open_group(path)
+        if name not in group:
             return None
         found: IntArray = read_array_rows(group, name, reference.start, reference.stop)
     return found[reference.rows - reference.start]

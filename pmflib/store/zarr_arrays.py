@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +14,6 @@ import numpy.typing as npt
 from pmflib.core.errors import StoreError
 from pmflib.core.machine import find_memory_limit
 from pmflib.core.texts import suggest_file
-from pmflib.store.array_chunks import ChunkedArray
 from pmflib.store.caches import find_cache
 from pmflib.store.file_digests import check_files, fetch_all, fetch_files, find_artefact, read_list
 
@@ -119,61 +116,7 @@ def create_array(
     )
 
 
-@dataclass(frozen=True)
-class StoredGroup:
-    """A group to read from.
-
-    Parameters
-    ----------
-    folder
-        Its folder.
-    attributes
-        Its attributes, plain JSON types.
-    """
-
-    folder: Path
-    attributes: Mapping[str, Any]
-
-    def list_arrays(self) -> list[str]:
-        """Names of its arrays, in order."""
-        return sorted(
-            file.parent.name
-            for file in self.folder.glob("*/zarr.json")
-            if json.loads(file.read_bytes())["node_type"] == "array"
-        )
-
-
-def open_arrays(path: Path) -> StoredGroup:
-    """Open a group for reading.
-
-    Metadata of a group in an artefact are checked here; a chunk is checked by a checksum of its own when it is read.
-
-    Raises
-    ------
-    StoreError
-        If there is no Zarr group at the path, or its metadata are not those that were published.
-    """
-    check_files(path, "zarr.json")
-    with refuse_damage(path), suppress(FileNotFoundError, NotADirectoryError):
-        found = json.loads((path / "zarr.json").read_bytes())
-        attributes = found.get("attributes", {})
-        if (found["zarr_format"], found["node_type"]) != (3, "group") or type(
-            attributes
-        ) is not dict:
-            raise ValueError("metadata are of no group")
-        return StoredGroup(path, attributes)
-    raise _refuse_absent(path)
-
-
-def _refuse_absent(path: Path) -> StoreError:
-    return StoreError(
-        f"no Zarr group at {str(path)!r}; run the stage that writes it{suggest_file(path)}"
-    )
-
-
-def read_array_rows(
-    group: StoredGroup, name: str, start: int = 0, stop: int | None = None
-) -> Array:
+def read_array_rows(group: zarr.Group, name: str, start: int = 0, stop: int | None = None) -> Array:
     """Read consecutive rows of an array that `create_array` made; all of them by default.
 
     Raises
@@ -181,10 +124,13 @@ def read_array_rows(
     StoreError
         If a chunk is lost, where Zarr would give zeros.
     """
-    folder = group.folder / name
+    from zarr.storage import LocalStore
+
+    assert isinstance(group.store, LocalStore)
+    folder = group.store.root / group.path / name
     artefact = find_artefact(folder)
     if artefact is None or find_cache(artefact.parent.parent) is None:
-        return _read_rows(folder, start, stop, lambda keys: _find_lost(folder, keys))
+        return _read_rows(group, name, start, stop, lambda keys: _find_lost(folder, keys))
     prefix = folder.relative_to(artefact).as_posix()
     while True:
         seen: dict[str, tuple[int, int]] = {}
@@ -201,7 +147,7 @@ def read_array_rows(
 
         fetch_files(artefact, [f"{prefix}/zarr.json"])
         try:
-            rows = _read_rows(folder, start, stop, fetch)
+            rows = _read_rows(group, name, start, stop, fetch)
         except Exception:
             if not _has_changed(folder, seen):
                 raise
@@ -212,31 +158,28 @@ def read_array_rows(
 
 
 def _read_rows(
-    folder: Path, start: int, stop: int | None, find_lost: Callable[[Iterable[str]], str]
+    group: zarr.Group,
+    name: str,
+    start: int,
+    stop: int | None,
+    find_lost: Callable[[Iterable[str]], str],
 ) -> Array:
-    known = ChunkedArray.find(folder)
-    if known is not None:
-        stop = known.shape[0] if stop is None else stop
-        _refuse_lost(find_lost(known.list_keys(start, stop)), folder)
-        return known.read(start, stop)
     import zarr
 
-    array = zarr.open_array(folder, mode="r")
+    array = group[name]
+    if not isinstance(array, zarr.Array):
+        raise StoreError(f"{name!r} of {str(group.store_path)!r} is no array; rebuild the artefact")
     stop = array.shape[0] if stop is None else stop
     rest = (0,) * (array.ndim - 1)
     if array.size and start < stop:
         positions = range(start // array.chunks[0], -(-stop // array.chunks[0]))
         # one by one: damaged metadata may name more chunks than there can be
         keys = (array.metadata.encode_chunk_key((position, *rest)) for position in positions)
-        _refuse_lost(find_lost(keys), folder)
+        if lost := find_lost(keys):
+            raise StoreError(
+                f"chunk {lost} of array {name!r} of {str(group.store_path)!r} is lost; rebuild the artefact"
+            )
     return np.asarray(array[start:stop])
-
-
-def _refuse_lost(lost: str, folder: Path) -> None:
-    if lost:
-        raise StoreError(
-            f"chunk {lost} of array {folder.name!r} of {str(folder.parent)!r} is lost; rebuild the artefact"
-        )
 
 
 def _find_lost(folder: Path, keys: Iterable[str]) -> str:
@@ -277,11 +220,11 @@ def read_arrays(
         If there is no readable group, it holds something else, or an array is missing.
     """
     with refuse_damage(path):
-        group = open_arrays(path)
-        attributes = dict(group.attributes)
+        group = open_group(path)
+        attributes = dict(group.attrs)
         if kind is not None and attributes.get("kind") != kind:
             raise StoreError(f"{str(path)!r} holds {attributes.get('kind')!r}, not {kind!r}")
-        requested = group.list_arrays() if names is None else names
+        requested = sorted(group.array_keys()) if names is None else names
         fetch_all(path, requested)
         return {name: read_array_rows(group, name) for name in requested}, attributes
 
@@ -325,11 +268,21 @@ def _is_exhausted(error: Exception) -> bool:
 
 
 def open_group(path: Path, mode: Literal["r", "a"] = "r") -> zarr.Group:
-    """Open a group by Zarr, for reading, or ("a") for its one writer: see `open_arrays`."""
+    """Open a group for reading, or ("a") for its one writer.
+
+    Metadata of a group in an artefact are checked here; a chunk is checked by a checksum of its own when it is read.
+
+    Raises
+    ------
+    StoreError
+        If there is no Zarr group at the path, or its metadata are not those that were published.
+    """
     import zarr
 
     check_files(path, "zarr.json")
     with refuse_damage(path), suppress(FileNotFoundError):
         return zarr.open_group(path, mode=mode)
     # raised here: Zarr's error cannot be pickled, and as its context nor could this one
-    raise _refuse_absent(path)
+    raise StoreError(
+        f"no Zarr group at {str(path)!r}; run the stage that writes it{suggest_file(path)}"
+    )

@@ -26,8 +26,7 @@ from pmflib.running.memory import MemoryPlan
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
-# 18: warm refits end sooner and inherit the weight of their start; 17: errors by units or replicate weights
-VERSION = 18
+VERSION = 18  # warm refits end sooner and inherit a weight; 17: errors by units or replicates
 
 
 @stage(name="refine")
@@ -66,35 +65,32 @@ def refine(
         start_model = JointPMF.load(store.locate(start) / "model")
         schema, method, pseudo_count = start_model.schema, config.class_method, em.pseudo_count
         is_warm = start.kind == "model"
-        begin: dict[str, Any] = {"start_model": start_model, "dependence": config.model.dependence}
-        begin["rank"] = start_model.rank
+        begin: dict[str, Any] = {"start_model": start_model, "rank": start_model.rank}
+        dependence = config.model.dependence
         if is_warm:
             method, pseudo_count = "given", start_model.origin["pseudo_count"]
-            dependence = start_model.origin.get("dependence", "none")
-            begin = {"model": start_model, "dependence": dependence}
+            begin, dependence = {"model": start_model}, start_model.origin.get("dependence", "none")
         pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
         progress = PassReporter(partial(report_progress, "refine"), em.max_passes)
         with open_workers(config, address) as (client, memory), warnings.catch_warnings():
-            # the summary says whether EM has converged
-            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it
             training = StoredSamples.open(store, dataset, schema, folds.train, client)
             held_out = StoredSamples.open(store, dataset, schema, folds.validation, client)
+            sizes: dict[str, Any] = {"members": em.members, "start": method}
+            sizes["dependence"] = dependence
 
             def plan_worker(n_threads: int) -> MemoryPlan:
-                sizes: dict[str, Any] = {"members": em.members, "n_threads": n_threads}
-                sizes |= {"start": method, "dependence": begin["dependence"]}
-                return plan_fit_em(training, start_model.rank, **sizes)
+                return plan_fit_em(training, start_model.rank, n_threads=n_threads, **sizes)
 
             memory.check(plan_worker)
             kept, held_kept = memory.find_kept(plan_worker)
             options = em.model_dump(exclude={"members", "distil", "errors"})
-            options |= {"pseudo_count": pseudo_count}
-            if is_warm and begin["dependence"] == "none":
+            options |= {"pseudo_count": pseudo_count, "on_pass": progress}
+            if is_warm and dependence == "none":
                 options["patience"] = limit_patience(em.patience, training, start_model.rank)
-            options |= {"validation": held_out.with_spare(held_kept), "on_pass": progress}
+            options["validation"] = held_out.with_spare(held_kept)
             report_progress("refine", 0, em.max_passes)
-            begin |= {"start": method, "counts": pairs, "members": em.members}
-            begin |= {"rng": config.seed, "checkpoint": work}
+            begin |= {**sizes, "counts": pairs, "rng": config.seed, "checkpoint": work}
             result = fit_em(training.with_spare(kept), **begin, **options)
             if em.distil:
                 options |= {"seed": config.seed, "checkpoint": work / "distilled"}
@@ -103,10 +99,8 @@ def refine(
             report_progress("refine", len(result.loss_history), len(result.loss_history), text)
             hidden = [*folds.validation, *folds.test]
             unseen = StoredSamples.open(store, dataset, schema, hidden, client)
-            model = None
-            if is_warm:
-                model = inherit_weight(result.model, start_model, training.n_samples)
-            (model or weigh_model(result.model, training, unseen)).save(folder / "model")
+            known = is_warm and inherit_weight(result.model, start_model, training.n_samples)
+            (known or weigh_model(result.model, training, unseen)).save(folder / "model")
             how = StoredDesign.open(store, dataset), em.errors
             return summarise_fit(result) | {"errors": record_errors(result.model, training, *how)}
 
@@ -116,8 +110,7 @@ def refine(
         inputs={"dataset": dataset, "counts": counts, "start": start},
         options={
             **em.model_dump(),
-            "method": config.start_method,
-            "dependence": config.model.dependence,
+            **{"method": config.start_method, "dependence": config.model.dependence},
             "seed": config.seed,
             **{name: list(each) for name, each in asdict(folds).items()},
         },

@@ -180,3 +180,14 @@ def test_covary_totals__agrees_with_the_jackknife_of_a_sum():
     zeroed = np.where((psu > 0)[:, None], influences, 0.0)
     again = design.covary_totals(influences[some], some)
     np.testing.assert_allclose(again, design.covary_totals(zeroed, np.arange(weight.size)))
+
+
+def test_covary_totals__of_replicates_is_what_their_sums_differ_by():
+    weight, _, _, _ = draw()
+    rng = np.random.default_rng(2)
+    replicates = (weight[:, None] * rng.choice([0.5, 1.5], (weight.size, 8))).round(4)
+    design = pmf.SurveyDesign(weight.round(4), replicates=replicates, method="Fay", fay=0.5)
+    values = rng.normal(size=(weight.size, 2))
+    found = design.covary_totals(weight.round(4)[:, None] * values, np.arange(weight.size))
+    gaps = replicates.T @ values - weight.round(4) @ values
+    np.testing.assert_allclose(found, gaps.T @ gaps / (8 * 0.25), rtol=1e-6)

@@ -247,13 +247,22 @@ def test_class_regression__of_a_design():
         ({"design": pmf.SurveyDesign(np.ones(59))}, "design is of 59 rows and samples has 60"),
         ({"fitted": np.ones(59, bool)}, "fitted is of 59 rows and samples has 60"),
         ({"fitted": np.ones(60)}, "fitted is no mask of rows"),
-        (
-            {"design": pmf.SurveyDesign(replicates=np.ones((60, 4)), method="BRR")},
-            "design has replicate weights",
-        ),
     ],
 )
 def test_distal_outcome__designs_that_are_refused(options, message):
     model, codes, _, number = plant(60)
     with pytest.raises(pmf.PmfError, match=message):
         pmf.distal_outcome(model, codes, number, **options)
+
+
+def test_distal_outcome__replicates_have_the_errors_of_the_units_that_they_leave_out():
+    model, codes, _, number = plant(600)
+    unit = np.arange(600) // 10
+    weight = np.random.default_rng(5).uniform(0.5, 2.0, 600).round(3)
+    left = np.stack([np.where(unit == each, 0.0, weight * 60 / 59) for each in range(60)], axis=1)
+    by_units = pmf.distal_outcome(model, codes, number, design=pmf.SurveyDesign(weight, psu=unit))
+    replicated = pmf.SurveyDesign(weight, replicates=left, method="JK1")
+    found = pmf.distal_outcome(model, codes, number, design=replicated)
+    assert np.allclose(found.values, by_units.values)
+    assert np.allclose(found.errors, by_units.errors, rtol=0.01)
+    assert found.quantile == by_units.quantile

@@ -12,6 +12,7 @@ from pmflib.scoring.sample_relations import read_samples
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_last_run
 from tests.pipelines import as_wide, make_schema
+from tests.tasks.test_task_replicates import write
 from tests.tasks.test_task_weights import write_designed
 
 CONFIG = """
@@ -172,3 +173,32 @@ def test_score__new_samples_need_no_weights(survey, call, tmp_path):
     assert call(*words)[0] == 0
     again = pyarrow.csv.read_csv(tmp_path / "s.csv")
     assert again.sort_by("sample").equals(plain.sort_by("sample"))
+
+
+def test_three_steps__errors_are_those_of_replicate_weights(survey, call, tmp_path):
+    codes, weights, hours, _, order = survey
+    rng = np.random.default_rng(1)
+    replicates = (weights[:, None] * rng.choice([0.5, 1.5], (N_PEOPLE, 10))).round(6)
+    drawn = 'weight = "w"\nreplicates = "r*"\nreplicate_method = "Fay"\nfay = 0.5'
+    (tmp_path / "pipeline.toml").write_text(CONFIG.format(drawn=drawn))
+    write(
+        tmp_path / "data" / "a.csv", codes, weights, replicates, [f"p{n}" for n in range(N_PEOPLE)]
+    )
+    assert call("run", "pipeline.toml")[0] == 0
+    code, out, err = call(
+        "three-steps", "pipeline.toml", "more.csv", "--outcome", "hours", "--json"
+    )
+    assert code == 0, err
+    store = Store(tmp_path / "store")
+    stages = find_last_run(store, "pipeline").stages
+    model = pmf.JointPMF.load(store.locate(stages["model"]) / "model")
+    known = read_samples(store, stages["dataset"], model.schema, [0, 1, 2])
+    place = [int(name.as_py()[1:]) for name in known.names]
+    values = np.full(N_PEOPLE, np.nan)
+    values[order] = hours[order]
+    design = pmf.SurveyDesign(weights[place], replicates=replicates[place], method="Fay", fay=0.5)
+    expected = pmf.distal_outcome(
+        model, known.codes, values[place], design=design, fitted=known.fitted
+    )
+    found = [row["errors"] for row in json.loads(out)["results"]["hours"]["estimates"]]
+    assert found == pytest.approx(expected.errors.tolist(), rel=1e-4)

@@ -61,7 +61,8 @@ def three_steps(
     """Relate the latent classes of the live model to columns of a file that had no part in finding them.
 
     Outcomes are described by class, covariates say who is in which class, both corrected for errors of assignment.
-    Errors include that the classes are estimates, and allow for weights, strata and sampling units of the pipeline.
+    Errors include that the classes are estimates, and allow for weights, strata and sampling units of the pipeline, or
+    its replicate weights.
     """
     from pmflib.scoring.sample_relations import read_table
     from pmflib.store.table_files import check_suffix
@@ -93,16 +94,12 @@ def three_steps(
     found = _relate(model, known, columns, outcomes, covariates, reference, options)
     facts: dict[str, Any] = {"samples": len(known.names), "in_the_file": n_found}
     facts |= {"rows_skipped": given.n_skipped}
-    if checked.source.replicates is not None:
-        facts["note"] = NO_REPLICATES
     if output is not None:
         _write(output, found)
     if as_json:
         print_json({**facts, "results": {name: each.to_json() for name, each in found.items()}})
         return
     out.print(f"{n_found:,} of {len(known.names):,} samples have a row in {table}")
-    if note := facts.get("note"):
-        out.print(f"note: {note}")
     for name, each in found.items():
         _show(name, each)
 
@@ -150,8 +147,6 @@ def _relate(
     return found
 
 
-NO_REPLICATES = "errors allow for weights, and not for the replicate weights of the pipeline"
-"""What is said where samples have replicate weights, by which three steps have no errors."""
 CLASSES: Literal["classes"] = "classes"
 """Name of the regression of classes on covariates among the results."""
 
