@@ -51,7 +51,8 @@ class SurveyDesign:
     psu
         Primary sampling unit of each row within its stratum, likewise; None takes each row as a unit.
     replicates
-        Replicate weights, at least 0, of shape (n_rows, n_replicates), in place of strata and units.
+        Replicate weights, at least 0, of shape (n_rows, n_replicates), in place of strata and units; each replicate has
+        rows above 0.
     method
         How these were made: a name of `METHODS`, with replicates alone.
     fay
@@ -341,7 +342,8 @@ def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> 
     """Sum of the variances of shares, by the linearised totals of units within strata.
 
     They are larger by the square of Student's quantile over the normal one, both of 95 %, so that intervals of as many
-    independent samples allow for the degrees of freedom: Korn and Graubard (1998), Survey Methodology 24(2).
+    independent samples allow for the degrees of freedom: units less strata, of the strata that have any of the samples.
+    See Korn and Graubard (1998), Survey Methodology 24(2).
 
     Parameters
     ----------
@@ -358,7 +360,9 @@ def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> 
     means = np.stack([np.bincount(of_units, each) for each in scores.T], axis=1) / n_each[:, None]
     squares = ((scores - means[of_units]) ** 2).sum(axis=1)
     variance = float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
-    return variance * _widen(of_units.size - n_each.size)
+    # strata without any of the samples say nothing of how these vary
+    held = np.bincount(of_units, by_unit.sum(axis=1)) > 0
+    return variance * _widen(int((n_each[held] - 1).sum()))
 
 
 def _widen(degrees: int) -> float:
@@ -419,6 +423,11 @@ def _read_replicates(replicates: Any) -> FloatArray:
         row, column = bad[0].tolist()
         raise PmfError(
             f"replicates[{row}, {column}] is {found[row, column]:g}; replicate weights are finite numbers of at least 0"
+        )
+    if (empty := np.flatnonzero(~found.any(axis=0))).size:
+        raise PmfError(
+            f"replicates[:, {empty[0]}] is 0 in all rows ({empty.size} such replicates), of which nothing can be "
+            "estimated; leave it out, or read the column again"
         )
     return found
 

@@ -180,3 +180,19 @@ def test_covary_totals__agrees_with_the_jackknife_of_a_sum():
     zeroed = np.where((psu > 0)[:, None], influences, 0.0)
     again = design.covary_totals(influences[some], some)
     np.testing.assert_allclose(again, design.covary_totals(zeroed, np.arange(weight.size)))
+
+
+def test_survey_design__refuses_a_replicate_without_a_weight():
+    replicates = np.ones((6, 4))
+    replicates[:, 2] = 0
+    with pytest.raises(pmf.PmfError, match=r"replicates\[:, 2\] is 0 in all rows"):
+        pmf.SurveyDesign(replicates=replicates, method="BRR")
+
+
+def test_find_effective__of_one_stratum_is_that_of_its_own_units():
+    weight, stratum, psu, cells = draw()
+    inside = stratum == 1
+    alone = pmf.SurveyDesign(weight[inside], psu=psu[inside])
+    whole = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    expected = alone.find_effective(cells[inside], 3)[1]
+    assert whole.find_effective(np.where(inside, cells, -1), 3)[1] == pytest.approx(expected)

@@ -257,3 +257,13 @@ def test_distal_outcome__designs_that_are_refused(options, message):
     model, codes, _, number = plant(60)
     with pytest.raises(pmf.PmfError, match=message):
         pmf.distal_outcome(model, codes, number, **options)
+
+
+@pytest.mark.parametrize("weight", [None, np.linspace(0.5, 2.0, 1000)])
+def test_distal_outcome__refuses_classes_that_no_row_with_the_outcome_is_assigned_to(weight):
+    model, codes, _, number = plant()
+    known = np.where(model.posterior(codes).argmax(axis=1) == 1, np.nan, number)
+    with pytest.raises(pmf.PmfError, match=r"none is assigned to classes \[1\]"):
+        pmf.distal_outcome(model, codes, known, weight=weight)
+    with pytest.raises(pmf.PmfError, match=r"none is assigned to classes \[1\]"):
+        pmf.class_regression(model, codes, {"x": known}, weight=weight)
