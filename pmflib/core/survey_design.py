@@ -99,6 +99,9 @@ class SurveyDesign:
             "psu": psu,
             "replicates": replicates,
         }
+        for name, each in given.items():
+            if each is not None and not hasattr(each, "__len__"):
+                raise PmfError(f"{name} is {each!r}; give something for each row")
         known = [len(each) for each in given.values() if each is not None]
         if not known:
             raise PmfError("a design takes a weight, stratum, psu or replicates; all are None")
@@ -411,9 +414,16 @@ def _number(name: str, labels: Any) -> IntArray:
     return np.unique(given, return_inverse=True)[1].astype(np.int64)
 
 
+def _read_floats(name: str, values: Any) -> FloatArray:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise PmfError(f"{name} has something that is no number; give numbers") from None
+
+
 def _read_replicates(replicates: Any) -> FloatArray:
     """Replicate weights, float64 of shape (n_rows, n_replicates)."""
-    found = np.asarray(replicates, np.float64)
+    found = _read_floats("replicates", replicates)
     if found.ndim != 2 or found.shape[1] < 2:
         raise PmfError(
             f"replicates has shape {found.shape}; give (n_rows, n_replicates), two at least"
@@ -456,9 +466,9 @@ def find_factors(
     if (method == "JKn") != (factors is not None):
         raise PmfError(f"method is {method!r}; 'JKn', and no other, takes factors, one a replicate")
     if factors is not None:
-        found = np.asarray(factors, np.float64)
-        if found.shape != (n,) or not (found > 0).all():
-            raise PmfError(f"factors has shape {found.shape}; give {n} numbers above 0")
+        found = _read_floats("factors", factors)
+        if found.shape != (n,) or not (np.isfinite(found) & (found > 0)).all():
+            raise PmfError(f"factors is {found} of shape {found.shape}; give {n} numbers above 0")
         return found
     each = {
         "BRR": 1 / n,

@@ -196,3 +196,17 @@ def test_find_effective__of_one_stratum_is_that_of_its_own_units():
     whole = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
     expected = alone.find_effective(cells[inside], 3)[1]
     assert whole.find_effective(np.where(inside, cells, -1), 3)[1] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"weight": 3}, "weight is 3"),
+        ({"replicates": [["a", "b"]] * 4, "method": "BRR"}, "replicates has something"),
+        ({"replicates": np.ones((4, 2)), "method": "JKn", "factors": ["a", 1]}, "factors has some"),
+        ({"replicates": np.ones((4, 2)), "method": "JKn", "factors": [np.inf, 1]}, "factors is"),
+    ],
+)
+def test_survey_design__refuses_what_is_no_number(given, what):
+    with pytest.raises(pmf.PmfError, match=what):
+        pmf.SurveyDesign(**given)
