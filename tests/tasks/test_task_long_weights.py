@@ -1,5 +1,7 @@
 """Weights, strata and units of samples whose answers are rows of a long log."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -107,7 +109,7 @@ def test_a_sparse_log_is_that_of_wide_files(pipeline, tmp_path, workers):
     # weights as they stand in the file: those that are scaled would be rounded once more
     given = (whole.weights / training.blocks[0].scale / 1e6).round(4)
     # of pseudo-counts the shape is that of counts in whole samples, and not quite the same
-    options = {"pseudo_count": 0.0, "max_passes": 300, "tol": 1e-5}
+    options: dict[str, Any] = {"pseudo_count": 0.0, "max_passes": 300, "tol": 1e-5}
     dense = pmf.fit_em(whole.codes, log, weight=given, **options)
     sparse = pmf.fit_em(training, log, **options)
     assert np.abs(dense.model.factors - sparse.model.factors).max() < 1e-8
