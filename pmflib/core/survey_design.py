@@ -51,7 +51,8 @@ class SurveyDesign:
     psu
         Primary sampling unit of each row within its stratum, likewise; None takes each row as a unit.
     replicates
-        Replicate weights, at least 0, of shape (n_rows, n_replicates), in place of strata and units.
+        Replicate weights, at least 0, of shape (n_rows, n_replicates), in place of strata and units; each replicate has
+        rows above 0.
     method
         How these were made: a name of `METHODS`, with replicates alone.
     fay
@@ -98,6 +99,9 @@ class SurveyDesign:
             "psu": psu,
             "replicates": replicates,
         }
+        for name, each in given.items():
+            if each is not None and not hasattr(each, "__len__"):
+                raise PmfError(f"{name} is {each!r}; give something for each row")
         known = [len(each) for each in given.values() if each is not None]
         if not known:
             raise PmfError("a design takes a weight, stratum, psu or replicates; all are None")
@@ -346,7 +350,8 @@ def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> 
     """Sum of the variances of shares, by the linearised totals of units within strata.
 
     They are larger by the square of Student's quantile over the normal one, both of 95 %, so that intervals of as many
-    independent samples allow for the degrees of freedom: Korn and Graubard (1998), Survey Methodology 24(2).
+    independent samples allow for the degrees of freedom: units less strata, of the strata that have any of the samples.
+    See Korn and Graubard (1998), Survey Methodology 24(2).
 
     Parameters
     ----------
@@ -363,7 +368,9 @@ def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> 
     means = np.stack([np.bincount(of_units, each) for each in scores.T], axis=1) / n_each[:, None]
     squares = ((scores - means[of_units]) ** 2).sum(axis=1)
     variance = float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
-    return variance * _widen(of_units.size - n_each.size)
+    # strata without any of the samples say nothing of how these vary
+    held = np.bincount(of_units, by_unit.sum(axis=1)) > 0
+    return variance * _widen(int((n_each[held] - 1).sum()))
 
 
 def _widen(degrees: int) -> float:
@@ -412,9 +419,16 @@ def _number(name: str, labels: Any) -> IntArray:
     return np.unique(given, return_inverse=True)[1].astype(np.int64)
 
 
+def _read_floats(name: str, values: Any) -> FloatArray:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise PmfError(f"{name} has something that is no number; give numbers") from None
+
+
 def _read_replicates(replicates: Any) -> FloatArray:
     """Replicate weights, float64 of shape (n_rows, n_replicates)."""
-    found = np.asarray(replicates, np.float64)
+    found = _read_floats("replicates", replicates)
     if found.ndim != 2 or found.shape[1] < 2:
         raise PmfError(
             f"replicates has shape {found.shape}; give (n_rows, n_replicates), two at least"
@@ -424,6 +438,11 @@ def _read_replicates(replicates: Any) -> FloatArray:
         row, column = bad[0].tolist()
         raise PmfError(
             f"replicates[{row}, {column}] is {found[row, column]:g}; replicate weights are finite numbers of at least 0"
+        )
+    if (empty := np.flatnonzero(~found.any(axis=0))).size:
+        raise PmfError(
+            f"replicates[:, {empty[0]}] is 0 in all rows ({empty.size} such replicates), of which nothing can be "
+            "estimated; leave it out, or read the column again"
         )
     return found
 
@@ -452,9 +471,9 @@ def find_factors(
     if (method == "JKn") != (factors is not None):
         raise PmfError(f"method is {method!r}; 'JKn', and no other, takes factors, one a replicate")
     if factors is not None:
-        found = np.asarray(factors, np.float64)
-        if found.shape != (n,) or not (found > 0).all():
-            raise PmfError(f"factors has shape {found.shape}; give {n} numbers above 0")
+        found = _read_floats("factors", factors)
+        if found.shape != (n,) or not (np.isfinite(found) & (found > 0)).all():
+            raise PmfError(f"factors is {found} of shape {found.shape}; give {n} numbers above 0")
         return found
     each = {
         "BRR": 1 / n,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pmflib.core.errors import SourceError
 from pmflib.counting.increments import Increment, count_stored_changes
-from pmflib.counting.replicate_counts import count_replicates
+from pmflib.counting.replicate_counts import ReplicateCounts, count_replicates
 from pmflib.counting.stored_pairs import count_stored_pairs
 from pmflib.counting.stored_tables import PAIRS, CountsWriter
 from pmflib.running.clients import Client
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.sample_blocks import BlockReference, add_sums
 
 
 def count_dataset(
@@ -52,6 +54,8 @@ def count_dataset(
     ------
     PmfError
         If weights add up to what cannot be held.
+    SourceError
+        If all weights of a replicate are 0.
     StoreError
         If the samples or the counts to start from cannot be read.
     """
@@ -66,4 +70,18 @@ def count_dataset(
     if n_replicates:
         every = list_dataset_blocks(store, dataset, None)
         count_replicates(client, every, increment, n_replicates, folder, schema)
+        _check_replicates(every, ReplicateCounts(folder))
     return facts
+
+
+def _check_replicates(blocks: Sequence[BlockReference], counts: ReplicateCounts) -> None:
+    """Refuse replicates in which no sample has a weight, by which nothing can be estimated."""
+    sums = add_sums(blocks)
+    whole = 0 if sums is None else sum(sums.totals)
+    empty = [place for place, more in enumerate(counts.totals, 1) if whole and whole + more == 0]
+    if empty:
+        raise SourceError(
+            f"source.replicates: {len(empty)} of {counts.n_replicates} replicates weigh every sample 0, first number "
+            f"{empty[0]}, and of such nothing can be estimated; deliver these columns again, or take them out of "
+            "source.replicates"
+        )

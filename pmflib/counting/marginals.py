@@ -80,7 +80,8 @@ class Marginals:
         observed = support >= min_support
         np.fill_diagonal(observed, False)
         keep = observed | np.eye(len(observed), dtype=bool)
-        scale = np.where(keep & (support > 0), 1.0 / np.maximum(support, 1), 0.0)
+        # samples with weights may be worth less than one
+        scale = np.divide(1.0, support, where=keep & (support > 0), out=np.zeros(support.shape))
         return cls(table * spread_pairs(scale, offsets), support, observed, offsets)
 
 

@@ -89,6 +89,12 @@ class AssignedRows:
         own = np.flatnonzero(np.isfinite(columns[self.rows]).all(axis=1))
         if own.size < 2:
             raise PmfError(f"{own.size} rows have {what} and an observed variable; give at least 2")
+        empty = np.flatnonzero(~self.shares[own].any(axis=0)).tolist()
+        if empty:
+            raise PmfError(
+                f"of {own.size} rows that have {what}, none is assigned to classes {empty}, of which they say nothing; "
+                'give more such rows, fit fewer classes, or take assignment="proportional"'
+            )
         return own
 
     def solve(

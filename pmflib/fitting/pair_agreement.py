@@ -144,8 +144,7 @@ class PairAgreement:
         if not reasons:
             return ()
         remedy = (
-            'a larger model.rank, or without source.weight model.dependence = "auto", follows the counts '
-            "more closely"
+            'a larger model.rank, or model.dependence = "auto", follows the counts more closely'
         )
         return (
             f"{'; '.join(reasons)}: {remedy}, and questions about two variables are better asked of the counts",

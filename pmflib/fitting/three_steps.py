@@ -78,8 +78,8 @@ def distal_outcome(
     SchemaError
         If the samples do not fit the schema.
     PmfError
-        If an argument is out of range, no row has the outcome, the model is no single fit of latent classes, or classes
-        overlap so much that errors cannot be undone.
+        If an argument is out of range, no row of a class has the outcome, the model is no single fit of latent classes,
+        or classes overlap so much that errors cannot be undone.
 
     Warns
     -----

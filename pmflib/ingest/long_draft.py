@@ -11,7 +11,7 @@ import pyarrow as pa
 from pmflib.config import SourceConfig
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SchemaError
-from pmflib.ingest.dataset.sample_weights import list_design_columns
+from pmflib.ingest.dataset.sample_weights import list_design_columns, note_weights
 from pmflib.ingest.draft_values import (
     CountedValues,
     check_target_column,
@@ -62,6 +62,7 @@ def count_answers(
     assert config.sample is not None
     value_counts: dict[str, ValueCounts] = {}
     undecodable = 0
+    weights = ValueCounts()
     columns = list(
         dict.fromkeys([config.variable, config.value, config.sample, *list_design_columns(config)])
     )
@@ -76,6 +77,8 @@ def count_answers(
                 undecodable += count
             elif name:
                 value_counts.setdefault(name, ValueCounts()).count(text, count, LONG_TRACKED)
+        if config.weight is not None:
+            weights.add(raw.batch.column(config.weight))
         if len(value_counts) > MAX_VARIABLES:
             raise SchemaError(
                 f"column {config.variable!r} has more than {MAX_VARIABLES} distinct values; "
@@ -83,6 +86,7 @@ def count_answers(
             )
     if undecodable:
         notes.append(describe_undecodable(undecodable, "answers", config))
+    notes += note_weights(weights, config)
     return dict(sorted(value_counts.items(), key=lambda item: natural_key(item[0])))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
 from pmflib.core.texts import abridge_names
-from pmflib.ingest.dataset.sample_weights import name_replicates
+from pmflib.ingest.dataset.sample_weights import name_replicates, note_weights
 from pmflib.ingest.draft_values import (
     CountedValues,
     check_target_column,
@@ -49,9 +49,13 @@ def _count_columns(
                 f"{source.name}: columns {abridge_names(extra)} are not in {sources[0].name}: left out"
             )
     value_counts = {name: ValueCounts() for name in columns if name not in named}
+    weights = ValueCounts()
     for raw in read_all(sources, config, columns, notes):
         for name, counted in value_counts.items():
             counted.add(raw.batch.column(name))
+        if config.weight is not None:
+            weights.add(raw.batch.column(config.weight))
+    notes += note_weights(weights, config)
     _note_header(sources[0], value_counts, config, notes)
     undecodable = {name: n for name, each in value_counts.items() if (n := each.undecodable)}
     if undecodable:

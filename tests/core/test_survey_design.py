@@ -191,3 +191,33 @@ def test_covary_totals__of_replicates_is_what_their_sums_differ_by():
     found = design.covary_totals(weight.round(4)[:, None] * values, np.arange(weight.size))
     gaps = replicates.T @ values - weight.round(4) @ values
     np.testing.assert_allclose(found, gaps.T @ gaps / (8 * 0.25), rtol=1e-6)
+
+
+def test_survey_design__refuses_a_replicate_without_a_weight():
+    replicates = np.ones((6, 4))
+    replicates[:, 2] = 0
+    with pytest.raises(pmf.PmfError, match=r"replicates\[:, 2\] is 0 in all rows"):
+        pmf.SurveyDesign(replicates=replicates, method="BRR")
+
+
+def test_find_effective__of_one_stratum_is_that_of_its_own_units():
+    weight, stratum, psu, cells = draw()
+    inside = stratum == 1
+    alone = pmf.SurveyDesign(weight[inside], psu=psu[inside])
+    whole = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
+    expected = alone.find_effective(cells[inside], 3)[1]
+    assert whole.find_effective(np.where(inside, cells, -1), 3)[1] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"weight": 3}, "weight is 3"),
+        ({"replicates": [["a", "b"]] * 4, "method": "BRR"}, "replicates has something"),
+        ({"replicates": np.ones((4, 2)), "method": "JKn", "factors": ["a", 1]}, "factors has some"),
+        ({"replicates": np.ones((4, 2)), "method": "JKn", "factors": [np.inf, 1]}, "factors is"),
+    ],
+)
+def test_survey_design__refuses_what_is_no_number(given, what):
+    with pytest.raises(pmf.PmfError, match=what):
+        pmf.SurveyDesign(**given)

@@ -52,3 +52,11 @@ def test_estimate_singles__half_a_pseudo_count_per_level():
 def test_from_counts__refuses_support_below_one():
     with pytest.raises(SchemaError, match="min_support is 0; give at least 1"):
         pmf.Marginals.from_counts(pmf.count_pairs(np.array([[0]]), [1]), min_support=0)
+
+
+def test_from_counts__of_samples_worth_less_than_one_are_pmfs():
+    rows = np.array([[0, 0, -1], [0, 1, -1], [-1, -1, 0]])
+    counts = pmf.count_pairs(rows, [2, 2, 2], weight=[0.125, 0.125, 100.0])
+    marginals = pmf.Marginals.from_counts(counts)
+    assert 0 < marginals.support[0, 0] < 1
+    assert np.diagonal(marginals.pairs) == pytest.approx([1, 0, 0.5, 0.5, 1, 0])

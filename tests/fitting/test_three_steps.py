@@ -266,3 +266,13 @@ def test_distal_outcome__replicates_have_the_errors_of_the_units_that_they_leave
     assert np.allclose(found.values, by_units.values)
     assert np.allclose(found.errors, by_units.errors, rtol=0.01)
     assert found.quantile == by_units.quantile
+
+
+@pytest.mark.parametrize("weight", [None, np.linspace(0.5, 2.0, 1000)])
+def test_distal_outcome__refuses_classes_that_no_row_with_the_outcome_is_assigned_to(weight):
+    model, codes, _, number = plant()
+    known = np.where(model.posterior(codes).argmax(axis=1) == 1, np.nan, number)
+    with pytest.raises(pmf.PmfError, match=r"none is assigned to classes \[1\]"):
+        pmf.distal_outcome(model, codes, known, weight=weight)
+    with pytest.raises(pmf.PmfError, match=r"none is assigned to classes \[1\]"):
+        pmf.class_regression(model, codes, {"x": known}, weight=weight)

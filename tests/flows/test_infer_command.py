@@ -50,6 +50,22 @@ def test_infer__replicate_weights_are_no_variables(name, call, tmp_path):
     assert load_config(tmp_path / "pipeline.toml").source.replicates == f"{name}*"
 
 
+@pytest.mark.parametrize("layout", ["wide", "long"])
+@pytest.mark.parametrize(
+    ("bad", "remedy"),
+    [("2.5e-7", '"weight_decimals": 11'), ("1,234.5", "decimal point"), ("0", "leave these rows")],
+)
+def test_infer__weights_that_would_go_to_quarantine_are_named(bad, remedy, layout, call, tmp_path):
+    rows = [f'p{n},q{n % 3},{n % 4 % 2},"{bad if n < 5 else 1 + n}"' for n in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["id,item,x,w", *rows]) + "\n")
+    long = ["--variable", "item", "--value", "x"] if layout == "long" else []
+    code, out, _ = call("infer", "a.csv", "--sample", "id", *long, "--weight", "w")
+    assert code == 0
+    text = " ".join(out.split())
+    assert f"w: 5 of 60 values, as '{bad}', are no weights" in text
+    assert remedy in text
+
+
 @pytest.fixture
 def small_machine(monkeypatch):
     monkeypatch.setattr(width, "find_memory_limit", lambda: 1 << 20)

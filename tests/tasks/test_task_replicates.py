@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import ConfigError, PmfError, SchemaError
+from pmflib.core.errors import ConfigError, PmfError, SchemaError, SourceError
 from pmflib.counting import replicate_counts
 from pmflib.counting.replicate_counts import ReplicateCounts
 from pmflib.counting.replicate_tables import find_replicate_sizes
@@ -194,6 +194,15 @@ def test_answers_allow_for_replicates(pipeline, tmp_path, workers):
     found = find_replicate_sizes(blocks, make_schema(*SIZES), REQUESTS, factors, N)
     # one of the replicates has nobody at the level that the second table is given
     check_sizes(found, codes, weights, replicates)
+
+
+def test_count__refuses_a_replicate_without_a_weight(pipeline, tmp_path, workers):
+    codes, weights, replicates = draw(50, 4)
+    replicates[:, 6] = 0
+    config = pipeline(make_schema(*SIZES), FAY)
+    write(tmp_path / "data" / "a.csv", codes, weights, replicates)
+    with pytest.raises(SourceError, match=r"1 of 12 replicates weigh .* first number 7"):
+        count.fn(config, ingest.fn(config, workers), workers)
 
 
 EM: dict[str, Any] = {

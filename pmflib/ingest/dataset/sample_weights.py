@@ -24,9 +24,12 @@ from pmflib.ingest.readers import read_columns
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
 from pmflib.schema.drafting.level_order import natural_key
+from pmflib.schema.drafting.value_counts import ValueCounts
 
 NEAR_HALF = 1e-3
 """Distance from half a unit within which a number is rounded by the digits that it is written with."""
+DIGITS_KEPT = 4
+"""Digits after the first one of the smallest weight that are proposed to be kept."""
 CLEAR = 1 << 40
 """Units up to which a double is nearer than that to what it was written as."""
 
@@ -176,6 +179,42 @@ def read_weight_column(
     decisions.mark(of_row < 1, "bad_weight", position)
     weights: FloatArray = np.maximum(of_row, 1).astype(np.float64)
     return weights
+
+
+def note_weights(counted: ValueCounts, config: SourceConfig) -> list[str]:
+    """Say of a draft's column of weights how many rows it would send to quarantine, and what to do.
+
+    Parameters
+    ----------
+    counted
+        Its values.
+    config
+        Names the column.
+    """
+    texts = list(counted.counts)
+    units = _read_numbers(pa.array(texts, pa.string()), MOST_DECIMALS)
+    bad = [text for text, each in zip(texts, units.tolist(), strict=True) if each < 1]
+    n_bad, n_counted = (sum(counted.counts[text] for text in each) for each in (bad, texts))
+    if not n_bad:
+        return []
+    small = [-number.adjusted() for text in bad if (number := _read_positive(text)) is not None]
+    remedy = "give numbers with a decimal point, or leave these rows out"
+    if small:
+        decimals = min(max(small) + DIGITS_KEPT, 18)
+        remedy = f'put "weight_decimals": {decimals} into schema.json, which keeps smaller units'
+    return [
+        f"{config.weight}: {n_bad:,} of {n_counted:,} values, as {bad[0][:40]!r}, are no weights above half of "
+        f"10**-{MOST_DECIMALS}, and such rows go to quarantine; {remedy}"
+    ]
+
+
+def _read_positive(text: str) -> Decimal | None:
+    """Number below 1 and above 0; None where it is none."""
+    try:
+        number = Decimal(text)
+    except ArithmeticError:
+        return None
+    return number if number.is_finite() and 0 < number < 1 else None
 
 
 def read_replicate_columns(
