@@ -356,7 +356,7 @@ class StoredBlocks(BlockSource):
         """Start what `map_each` waits for."""
         options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
         return [
-            start_blocks(self.client, function, self._hold(), merge, *shared, **options)
+            start_blocks(self.client, function, self.hold(), merge, *shared, **options)
             for shared in each
         ]
 
@@ -400,7 +400,7 @@ class StoredBlocks(BlockSource):
                 total.update(block.superseded.astype(np.int64).tobytes())
         return total.hexdigest()
 
-    def _hold(self) -> LoadedItems:
+    def hold(self) -> LoadedItems:
         """What `_assign_groups` returns, for one thread of the client at a time."""
         with self._holding:
             return self._assign_groups()

@@ -119,6 +119,8 @@ class Runs:
             If the folder for states holds those of another fit.
         """
         held_out = self.held_out if stop_early else None
+        # before others: beside work that is under way, two runs of groups can come to one worker, and stay there
+        self.training.hold()
         # a model is evaluated and kept while the next pass is made, under the same parameters
         ahead: list[tuple[FloatArray, Callable[[], list[EMStatistics]]]] = []
         n_made, may_end = 0, False

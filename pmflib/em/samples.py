@@ -52,6 +52,9 @@ class Samples(ABC):
         )
         return [statistics for share in found for statistics in share]
 
+    def hold(self) -> None:
+        """Assign the samples to workers now; nothing where they are worked on here."""
+
     def start_ahead(self, models: Sequence[Parameters]) -> Callable[[], list[EMStatistics]] | None:
         """Start what `evaluate` would do, and return what waits for it; None where it is done here."""
         return None

@@ -218,6 +218,11 @@ class StoredSamples(Samples):
         shares = [models[first : first + step] for first in range(0, len(models), step)]
         return shares, step * plan.model_bytes
 
+    def hold(self) -> None:
+        """Assign the groups to workers, which read those that they keep; nothing without workers."""
+        if self.client is not None:
+            self.source.hold()
+
     def start_ahead(self, models: Sequence[Parameters]) -> Callable[[], list[EMStatistics]] | None:
         """Start a pass on workers while its models are evaluated, or kept; returned is what waits for it."""
         if self.client is None:

@@ -1,11 +1,14 @@
+import time
+
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster
 
 import pmflib as pmf
 from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import MemoryPlanError
-from pmflib.em.block_source import load_group
+from pmflib.em.block_source import load_group, score_block_group
 from pmflib.em.samples import SamplesInMemory, evaluate_group
 from pmflib.model.statistics import merge_each
 from pmflib.running.clients import open_client
@@ -179,3 +182,29 @@ def test_evaluate_group__same_bits_on_any_workers(groups, alone, workers, proces
     with start_workers(cluster) as address, open_client(address) as client:
         found = run_blocks(client, evaluate_group, groups, merge_each, OFFSETS, MODELS[:1])[0]
     assert same_bits(found, alone)
+
+
+@pytest.mark.usefixtures("_a_group_per_block")
+def test_fit__each_worker_keeps_a_part_of_the_training_samples(tmp_path, monkeypatch):
+    def score_slowly(*given):
+        time.sleep(0.3)
+        return score_block_group(*given)
+
+    # a worker that scores the start takes longer than one that reads: it would get none of the groups
+    monkeypatch.setattr("pmflib.em.block_source.score_block_group", score_slowly)
+    codes = make_codes(np.random.default_rng(0), 40, CARDINALITIES)
+    parts = [write_partition(tmp_path / name, codes, SCHEMA) for name in ("fit", "held")]
+    parts[1] = parts[1][:1]
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        training, held_out = (
+            pmf.StoredSamples(part, SCHEMA, client, spare_bytes=1 << 30) for part in parts
+        )
+        held_out.score(MODELS[:1])
+        pmf.fit_em(training, rank=2, validation=held_out, start="random", max_passes=3)
+        holders = client.who_has(training.source.hold().runs).values()
+    assert len(holders) == len({each for part in holders for each in part}) == 2
