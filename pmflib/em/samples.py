@@ -52,8 +52,9 @@ class Samples(ABC):
         )
         return [statistics for share in found for statistics in share]
 
+    @abstractmethod
     def hold(self) -> None:
-        """Assign the samples to workers now; nothing where they are worked on here."""
+        """Have the samples where they are worked on, before anything else is."""
 
     def start_ahead(self, models: Sequence[Parameters]) -> Callable[[], list[EMStatistics]] | None:
         """Start what `evaluate` would do, and return what waits for it; None where it is done here."""
@@ -111,6 +112,9 @@ class SamplesInMemory(Samples):
     def share_models(self, models: Sequence[Parameters]) -> tuple[list[Sequence[Parameters]], int]:
         """One model at a time: threads share them."""
         return [[model] for model in models], 0
+
+    def hold(self) -> None:
+        """Nothing: they are here."""
 
     def hide(self, variable: int) -> SamplesInMemory:
         """Return the same samples with one variable missing."""

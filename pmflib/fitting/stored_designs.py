@@ -281,6 +281,9 @@ class _ReplicateSamples(Samples):
         """All in one task: the replicates of a block are read once."""
         return [models], 8 * sum(prior.size + factors.size for prior, factors in models)
 
+    def hold(self) -> None:
+        """Nothing: they are read for every pass."""
+
     def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
         """Sufficient statistics of each replicate under its own model."""
         shared = self._source.offsets, models, self._read
