@@ -17,7 +17,6 @@ import gzip
 import io
 import json
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import hadamard
+
+from benchmarks.pipeline.weighted_answers import call
 
 STANDS_FOR = {"Mexico": 34.0, "Canada": 16.0, "United States": 642.0}
 """Pupils that one stands for, on average."""
@@ -87,17 +88,6 @@ def sum_by_hand(
     share = float(np.average(holds, weights=weights[mine]))
     each = holds @ replicates[mine] / replicates[mine].sum(axis=0)
     return share, float(np.sqrt(((each - share) ** 2).sum() / (N_REPLICATES * (1 - FAY) ** 2)))
-
-
-def call(*words: object) -> str:
-    """What a command prints."""
-    made = subprocess.run(
-        [sys.executable, "-m", "pmflib_flows", *map(str, words)],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return made.stdout
 
 
 def ask(pipeline: Path, question: tuple[str, dict[str, str], str]) -> dict[str, Any]:

@@ -202,3 +202,10 @@ def test_three_steps__errors_are_those_of_replicate_weights(survey, call, tmp_pa
     )
     found = [row["errors"] for row in json.loads(out)["results"]["hours"]["estimates"]]
     assert found == pytest.approx(expected.errors.tolist(), rel=1e-4)
+
+
+def test_three_steps__say_which_rows_of_the_file_are_left_out(survey, call):
+    assert call("run", "pipeline.toml")[0] == 0
+    code, printed, said = call("three-steps", "pipeline.toml", "more.csv", "--outcome", "hours")
+    assert (code, "1,100 of 1,200 samples have a row" in printed) == (0, True)
+    assert "2 rows of it have no identifier" in said

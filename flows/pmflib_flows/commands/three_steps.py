@@ -100,6 +100,9 @@ def three_steps(
         print_json({**facts, "results": {name: each.to_json() for name, each in found.items()}})
         return
     out.print(f"{n_found:,} of {len(known.names):,} samples have a row in {table}")
+    if given.n_skipped:
+        what = "rows of it have no identifier, or too few or too many fields, and are left out"
+        err.print(f"warning: {given.n_skipped:,} {what}", style="yellow")
     for name, each in found.items():
         _show(name, each)
 
