@@ -297,7 +297,9 @@ def count_stored_changes(
     added, removed = (_split(blocks, base.n_folds) for blocks in (change.added, change.removed))
 
     n_threads = count_threads(client)
-    loaded = _load_blocks([*change.added, *change.removed]) if client is None else {}
+    # an erasure works in this thread as well, on changes of any size: those are read block by block
+    is_loaded = client is None and not needs_workers(change)
+    loaded = _load_blocks([*change.added, *change.removed]) if is_loaded else {}
 
     def list_runs(fold: int) -> list[tuple[int, BlockGroup]]:
         return [

@@ -226,6 +226,25 @@ def test_counts__of_workers_and_of_this_thread_are_the_same(tmp_path, thread_cli
     assert digests[0] == digests[1]
 
 
+def test_counts__a_large_change_is_not_read_as_a_whole(tmp_path, monkeypatch):
+    replay, base, changed = make_large(tmp_path)
+    read, sizes = increments.read_blocks, []
+
+    def note(blocks):
+        sizes.append(len(blocks))
+        return read(blocks)
+
+    monkeypatch.setattr(increments, "read_blocks", note)
+    small = replay.count(replay.make_dataset(*changed), base).reference.digest
+    # one that comes, and one of which a sample goes
+    assert sizes == [2]
+    sizes.clear()
+    # of changes that are worth tasks, an erasure counts the pairs in this thread as well
+    monkeypatch.setattr(increments, "needs_workers", lambda change: True)
+    large = replay.count(replay.make_dataset(*changed), base).reference.digest
+    assert (sizes, large) == ([], small)
+
+
 @pytest.mark.parametrize("flat", [False, True])
 def test_counts__killed_in_between_go_on_to_the_same_bits(tmp_path, monkeypatch, flat):
     if flat:
