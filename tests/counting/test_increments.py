@@ -20,6 +20,7 @@ from pmflib.counting.stored_pairs import count_stored_pairs
 from pmflib.counting.stored_tables import CHANGES, PAIRS, CountsWriter, StoredTables
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import SAMPLES, list_dataset_blocks, write_dataset
+from pmflib.store.sample_blocks import read_blocks
 from pmflib.store.sample_writer import SampleWriter
 from pmflib.store.zarr_arrays import read_arrays
 from tests.reference import make_codes, pair_table
@@ -226,23 +227,24 @@ def test_counts__of_workers_and_of_this_thread_are_the_same(tmp_path, thread_cli
     assert digests[0] == digests[1]
 
 
-def test_counts__a_large_change_is_not_read_as_a_whole(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("is_large", "read_at_once"), [(False, [2]), (True, [])])
+def test_counts__a_large_change_is_not_read_as_a_whole(
+    tmp_path, monkeypatch, is_large, read_at_once
+):
     replay, base, changed = make_large(tmp_path)
-    read, sizes = increments.read_blocks, []
+    sizes: list[int] = []
 
     def note(blocks):
         sizes.append(len(blocks))
-        return read(blocks)
+        return read_blocks(blocks)
 
     monkeypatch.setattr(increments, "read_blocks", note)
-    small = replay.count(replay.make_dataset(*changed), base).reference.digest
-    # one that comes, and one of which a sample goes
-    assert sizes == [2]
-    sizes.clear()
-    # of changes that are worth tasks, an erasure counts the pairs in this thread as well
-    monkeypatch.setattr(increments, "needs_workers", lambda change: True)
-    large = replay.count(replay.make_dataset(*changed), base).reference.digest
-    assert (sizes, large) == ([], small)
+    # an erasure counts such changes in this thread as well
+    monkeypatch.setattr(increments, "needs_workers", lambda change: is_large)
+    counts = replay.count(replay.make_dataset(*changed), base).reference
+    check(replay, replay.path(counts), *replay.recount(*changed))
+    # one block that comes, and one of which a sample goes
+    assert sizes == read_at_once
 
 
 @pytest.mark.parametrize("flat", [False, True])
