@@ -9,7 +9,6 @@ import pytest
 import pmflib as pmf
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.operations.erasure.removal import erase_samples
 from pmflib.report.data_report import gather_data
 from pmflib.running.memory import ClusterMemory
 from pmflib.store.artefacts import Store
@@ -19,6 +18,7 @@ from pmflib.store.lineage import is_needed, list_collected_runs
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, keep_page, now
 from pmflib.store.verification import verify_store
 from pmflib_tasks.count import count
+from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
 from tests.ingest.test_layered_datasets import (
     SCHEMA,
@@ -142,7 +142,7 @@ def check_nights(folder, layout, seed, n_nights):
         compare(pipeline, layout, gone, folder / f"fresh-{night}-before")
         if rng.random() < 0.7:
             chosen = {f"s{n}" for n in rng.integers(0, 27, 1 + rng.integers(4)).tolist()}
-            certificate = erase_samples(pipeline.store, sorted(chosen))
+            certificate = erase(pipeline.config, sorted(chosen))
             gone |= chosen
             assert certificate.erased_in_all == len(gone)
             compare(pipeline, layout, gone, folder / f"fresh-{night}-after")
@@ -162,7 +162,7 @@ def test_erase_samples__from_a_file_in_chunks(tmp_path, monkeypatch):
         patch.setattr(chunks, "FILE_CHUNK_BYTES", 200)
         dataset, _ = pipeline.run()
     assert len(list_file_steps(pipeline.store, dataset.reference)) > 1
-    (raw_file,) = erase_samples(pipeline.store, sorted(gone)).raw_files
+    (raw_file,) = erase(pipeline.config, sorted(gone)).raw_files
     texts = (pipeline.data / "a.csv").read_text().splitlines()
     assert raw_file.rows == sum(text.split(",")[0] in gone for text in texts)
     compare(pipeline, "timed", gone, tmp_path / "fresh")
@@ -176,7 +176,7 @@ def test_erase_samples__a_window_begins_where_it_did(tmp_path):
     lines = ["who,what,said,ts", f"s1,a,1,{9 * day}", f"s2,a,1,{9 * day}", f"s3,b,1,{day}"]
     (pipeline.data / "a.csv").write_text("\n".join(lines) + "\n")
     pipeline.run()
-    erase_samples(pipeline.store, ["s1"])
+    erase(pipeline.config, ["s1"])
     (pipeline.data / "b.csv").write_text(f"{lines[0]}\ns4,c,1,{2 * day}\n")
     dataset, _ = pipeline.run()
     found = DatasetAccount.from_json(dataset.summary)
@@ -191,7 +191,7 @@ def test_erase_samples__pages_of_runs_go_and_new_ones_do_not_show_the_rows(tmp_p
     pipeline.run()
     page = Path(keep_page(pipeline.store, pipeline.config.name, 1, b"s1,b,secret"))
     pipeline.verify()
-    erase_samples(pipeline.store, ["s1"])
+    erase(pipeline.config, ["s1"])
     assert not page.exists()
     stages = find_last_run(pipeline.store, pipeline.config.name).stages
     rows = DatasetAccount.from_json(pipeline.store.find(stages["dataset"].identity).summary)
