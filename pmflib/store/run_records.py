@@ -533,6 +533,12 @@ def keep_page(store: Store, name: str, number: int, content: bytes) -> str:
     return f"{store.address}/{location}"
 
 
+def list_pages(store: Store) -> list[str]:
+    """Names of the report pages of a store."""
+    names = (metadata.name for metadata in store.objects.list_objects(REPORTS))
+    return [name for name in names if name.endswith(".html")]
+
+
 def drop_pages(store: Store, kept: Mapping[str, Collection[int]] | None = None) -> int:
     """Delete pages: of all runs, for they may show rows of samples that are erased; or of all runs but those kept.
 
