@@ -359,8 +359,8 @@ class _Copy:
                 if self._fetch(f"{reference.path}/{name}", path, packed.get(name)) != digest:
                     raise StoreError(
                         f"file {name!r} of {reference.path} in store {self.source.name!r} is not what was "
-                        "published, or lost, and is not copied; `pmf verify` lists all damage there, and what to do. What was "
-                        "copied before it stays"
+                        "published, or lost, and is not copied; `pmf verify` lists all damage there, and what to do. "
+                        "What was copied before it stays"
                     )
             total = sum((draft / name).stat().st_size for name in digests)
             text = json.dumps(digests, indent=0, sort_keys=True, ensure_ascii=False)
