@@ -131,7 +131,7 @@ class SharedPassPlan:
     @property
     def bytes_sent(self) -> int:
         """Bytes that travel between workers, at most: parameters to tasks, and statistics to those that merge them."""
-        each = self.tasks.n_runs + self.tasks.n_copies + self.tasks.n_values_sent
+        each = self.tasks.n_runs + 1 + self.tasks.n_values_sent
         return self.n_shares * each * self.models_per_share * self.model_bytes
 
 

@@ -310,11 +310,6 @@ def count_threads(client: Client) -> int:
     return max(1, _expected_threads.get(client, 0), n_threads)
 
 
-def list_addresses(client: Client) -> list[str]:
-    """Addresses of the workers of a client, in the order in which they are numbered."""
-    return list(client.nthreads())
-
-
 @contextmanager
 def connect_briefly(address: str, seconds: float, security: Any = None) -> Iterator[Client]:
     """Connect to a Dask scheduler without patience, and without a word of Dask's own in the log.

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pmflib.running.clients import Client, count_threads, list_addresses
+from pmflib.running.clients import Client, count_threads
 from pmflib.running.task_plans import (
-    COPY_SHARE,
     RETRIES,
     TaskPlan,
     name_range,
@@ -59,29 +58,14 @@ def is_sent_along(n_bytes: int | None, n_tasks: int) -> bool:
 def share_value(client: Client, value: Any, n_tasks: int, name: str) -> list[Any]:
     """Give a value to tasks: itself, or the future that each of them takes it from.
 
-    Parameters are the argument of a task, not scattered data: they can be made again when a worker is lost. Where there
-    are many tasks, some workers take a copy each, and pass it on.
+    The value is the result of a task and not scattered data, so that it can be made again when a worker is lost.
+    Workers that have fetched it serve it to others.
     """
     if is_sent_along(measure_shared(value), n_tasks):
         return [value] * n_tasks
     options = {"pure": False, "retries": RETRIES}
     source = client.submit(_give_back, value, key=(f"{name}-shared", "source"), **options)
-    if n_tasks <= 2 * COPY_SHARE:
-        return [source] * n_tasks
-    n_copies = -(-n_tasks // COPY_SHARE)
-    addresses = list_addresses(client)
-    copies = [
-        client.submit(
-            _give_back,
-            source,
-            key=(f"{name}-shared", name_range("copy", index, index + 1)),
-            workers=[addresses[index * len(addresses) // n_copies]],
-            allow_other_workers=True,
-            **options,
-        )
-        for index in range(n_copies)
-    ]
-    return [copies[index // COPY_SHARE] for index in range(n_tasks)]
+    return [source] * n_tasks
 
 
 def _give_back(value: T) -> T:

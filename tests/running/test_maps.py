@@ -70,17 +70,6 @@ def test_start_blocks__tasks_are_named_after_the_stage(thread_client):
     assert (first.wait(), second.wait()) == ([1, 2], [1, 2])
 
 
-def test_run_blocks__shared_values_are_copied_for_many_tasks(thread_client, monkeypatch):
-    monkeypatch.setattr("pmflib.running.task_plans.COPY_SHARE", 2)
-    monkeypatch.setattr("pmflib.running.item_maps.COPY_SHARE", 2)
-    monkeypatch.setattr("pmflib.running.maps.count_threads", lambda client: 9)
-    shared = np.arange(100_000)
-    found = run_blocks(
-        thread_client, lambda item, array: item * int(array[-1]), range(20), sum, shared
-    )
-    assert found == 190 * 99_999
-
-
 def test_start_blocks__small_values_are_no_tasks(thread_client):
     pending = start_blocks(thread_client, give_first, [1, 2], list, None, 3, name_range, "word")
     assert pending.wait() == [1, 2]

@@ -124,22 +124,6 @@ def test_open_client__all_workers_go(function):
         use(cluster, 0.5, work)
 
 
-def test_open_client__all_workers_are_replaced_where_tasks_are_bound_to_them(monkeypatch):
-    monkeypatch.setattr(membership, "BOUND_THREADS", 0)
-
-    def replace_all():
-        (address,) = cluster.scheduler_info["workers"]
-        cluster.sync(cluster.scheduler.remove_worker, address, stimulus_id="test")
-        add_worker(cluster, GIB)
-
-    def work(client):
-        later(replace_all)
-        run_blocks(client, wait_long, [1, 2], list)
-
-    with start_cluster(1) as cluster, pytest.raises(LostSchedulerError, match="were lost at once"):
-        use(cluster, 30, work)
-
-
 def test_explain__a_scheduler_that_goes_is_worth_another_attempt():
     lost = FutureCancelledError("key", "scheduler-connection-lost")
     cancelled = FutureCancelledError("key", "unknown")
