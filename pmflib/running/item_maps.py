@@ -55,17 +55,16 @@ def is_sent_along(n_bytes: int | None, n_tasks: int) -> bool:
     return n_bytes is not None and n_bytes <= min(SENT_BYTES, ALL_SENT_BYTES // n_tasks)
 
 
-def share_value(client: Client, value: Any, n_tasks: int, name: str) -> list[Any]:
-    """Give a value to tasks: itself, or the future that each of them takes it from.
+def share_value(client: Client, value: Any, n_tasks: int, name: str) -> Any:
+    """Prepare a value for tasks: itself, or the future that each of them takes it from.
 
     The value is the result of a task and not scattered data, so that it can be made again when a worker is lost.
     Workers that have fetched it serve it to others.
     """
     if is_sent_along(measure_shared(value), n_tasks):
-        return [value] * n_tasks
+        return value
     options = {"pure": False, "retries": RETRIES}
-    source = client.submit(_give_back, value, key=(f"{name}-shared", "source"), **options)
-    return [source] * n_tasks
+    return client.submit(_give_back, value, key=(f"{name}-shared", "source"), **options)
 
 
 def _give_back(value: T) -> T:
@@ -130,7 +129,7 @@ def map_items(
     futures = client.map(
         function,
         list(items),
-        *sent,
+        *([value] * len(items) for value in sent),
         key=[(step, name_range("items", index, index + 1)) for index in range(len(items))],
         pure=False,
         retries=RETRIES,
