@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.cluster.task_plans import TaskPlan, plan_tasks
 from pmflib.model.row_tables import MAX_TABLE_BYTES
-from pmflib.running.memory import MemoryPlan
-from pmflib.running.task_plans import TaskPlan, plan_tasks
 from pmflib.store.sample_blocks import BLOCK_BYTES, TARGET_GROUPS
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pmflib.cluster.workers import share_workers
 from pmflib.config import PipelineConfig
 from pmflib.core.errors import StoreError
 from pmflib.core.texts import list_some
 from pmflib.ingest.sources import find_digest, find_sources
 from pmflib.operations.erasure.certificates import Certificate
 from pmflib.operations.erasure.removal import erase_samples
-from pmflib.running.workers import share_workers
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import find_last_run

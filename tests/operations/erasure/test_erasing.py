@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.cluster.memory import ClusterMemory
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.report.data_report import gather_data
-from pmflib.running.memory import ClusterMemory
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps
 from pmflib.store.erasures import list_erased

@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 
+from pmflib.cluster.item_maps import SENT_BYTES
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.ingest.chunks import choose_ranges
 from pmflib.ingest.dataset.identifiers import choose_buckets, group_buckets
 from pmflib.operations.planning.sizes import LogSize
@@ -10,8 +12,6 @@ from pmflib.operations.planning.task_counts import (
     list_planned_blocks,
     plan_folds,
 )
-from pmflib.running.item_maps import SENT_BYTES
-from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import group_blocks
 
 

@@ -9,6 +9,12 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
 import pmflib as pmf
+from pmflib.cluster import membership
+from pmflib.cluster.clients import check_workers, count_threads, find_memory, open_client
+from pmflib.cluster.item_maps import map_items
+from pmflib.cluster.maps import run_blocks
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.cluster.versions import find_versions
 from pmflib.config import ClusterConfig
 from pmflib.core.errors import (
     ClusterError,
@@ -18,12 +24,6 @@ from pmflib.core.errors import (
     MemoryPlanError,
 )
 from pmflib.core.events import Notice, listen
-from pmflib.running import membership
-from pmflib.running.clients import check_workers, count_threads, find_memory, open_client
-from pmflib.running.item_maps import map_items
-from pmflib.running.maps import run_blocks
-from pmflib.running.memory import MemoryPlan
-from pmflib.running.versions import find_versions
 from pmflib.store.objects.addresses import StoreAccess
 
 GIB = 1 << 30
@@ -244,7 +244,7 @@ def test_open_client__workers_that_do_not_fit(changes, said, late, monkeypatch):
 
 
 def membership_of(client):
-    from pmflib.running import clients
+    from pmflib.cluster import clients
 
     # a client's own part in the run, whose explanations a run meets only when workers die
     return clients._members[client]

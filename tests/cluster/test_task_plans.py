@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.running.task_plans import plan_tasks
+from pmflib.cluster.task_plans import plan_tasks
 
 
 def test_plan_tasks__a_pass_over_many_groups_on_a_thousand_threads():

@@ -10,6 +10,17 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pmflib.cluster.memory import (
+    ClusterMemory,
+    MemoryPlan,
+    PlanWorker,
+    WorkerMemory,
+    check_plan_fits,
+    format_bytes,
+    read_workers,
+)
+from pmflib.cluster.task_plans import name_step
+from pmflib.cluster.versions import SAME_EVERYWHERE, Difference, compare_versions, find_versions
 from pmflib.core.errors import (
     ClusterError,
     ClusterWarning,
@@ -20,17 +31,6 @@ from pmflib.core.errors import (
 )
 from pmflib.core.events import Notice, find_listeners, send_event
 from pmflib.core.machine import MachineMemory
-from pmflib.running.memory import (
-    ClusterMemory,
-    MemoryPlan,
-    PlanWorker,
-    WorkerMemory,
-    check_plan_fits,
-    format_bytes,
-    read_workers,
-)
-from pmflib.running.task_plans import name_step
-from pmflib.running.versions import SAME_EVERYWHERE, Difference, compare_versions, find_versions
 
 LOOK_SECONDS = 1.0
 """Time between two looks at which workers there are, seconds."""

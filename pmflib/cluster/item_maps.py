@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.task_plans import (
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.task_plans import (
     RETRIES,
     TaskPlan,
     name_range,
@@ -91,7 +91,7 @@ def map_items(
     Parameters
     ----------
     client, function, items, shared
-        As for `pmflib.running.maps.start_blocks`; there may be no items.
+        As for `pmflib.cluster.maps.start_blocks`; there may be no items.
     known
         Results that are known already, None for the others, as `recall_items` gives them: only the others go to
         workers. Where there are none, the client is not used.
@@ -191,7 +191,7 @@ def keep_loaded(
     Parameters
     ----------
     client, costs, name
-        As for `pmflib.running.maps.start_blocks`.
+        As for `pmflib.cluster.maps.start_blocks`.
     load
         Called with an item.
     items

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from dask.utils import key_split
 
+from pmflib.cluster.clients import count_threads
+from pmflib.cluster.item_maps import SENT_BYTES, keep_loaded
+from pmflib.cluster.maps import run_blocks, start_blocks, start_maps
+from pmflib.cluster.task_plans import name_range, name_tasks
 from pmflib.core.errors import ConfigError
-from pmflib.running.clients import count_threads
-from pmflib.running.item_maps import SENT_BYTES, keep_loaded
-from pmflib.running.maps import run_blocks, start_blocks, start_maps
-from pmflib.running.task_plans import name_range, name_tasks
 
 
 def give_back(item):

@@ -10,9 +10,9 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.item_maps import LoadedItems, share_value
-from pmflib.running.task_plans import (
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.item_maps import LoadedItems, share_value
+from pmflib.cluster.task_plans import (
     FAN_IN,
     RETRIES,
     Node,
@@ -67,7 +67,7 @@ def start_blocks(
     """Map a function over items and merge the results in a tree whose shape depends on their number alone.
 
     A task works on a run of consecutive items, one task for each thread where there are more items than threads, and
-    merges what it has as far as the tree allows, before anything is sent: see `pmflib.running.task_plans`.
+    merges what it has as far as the tree allows, before anything is sent: see `pmflib.cluster.task_plans`.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def start_blocks(
     function
         Called as ``function(item, *shared)``; must change neither.
     items
-        At least one: values that can be pickled, or what `pmflib.running.item_maps.keep_loaded` returned.
+        At least one: values that can be pickled, or what `pmflib.cluster.item_maps.keep_loaded` returned.
     merge
         Joins a list of results in order; must not change them.
     shared
