@@ -24,7 +24,6 @@ from pathlib import Path
 import numpy as np
 
 import pmflib as pmf
-from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.events import listen
 from pmflib.display.progress import Progress
@@ -33,6 +32,7 @@ from pmflib.running.clients import open_client
 from pmflib.running.workers import start_workers
 from pmflib.store.sample_blocks import list_blocks
 from pmflib.store.sample_writer import SampleWriter
+from pmflib_tasks.config import ClusterConfig
 
 N_LEVELS, N_TRAITS, PASSES = 5, 2, 3
 DRAWN = 50_000

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 
 import psutil
 
-from pmflib.config import ClusterConfig
 from pmflib.running.clients import count_threads, open_client
 from pmflib.running.maps import run_blocks
 from pmflib.running.task_plans import plan_tasks
 from pmflib.running.workers import start_workers
 from pmflib.store.sample_blocks import BlockReference, group_blocks
+from pmflib_tasks.config import ClusterConfig
 
 CELLS = 1000
 

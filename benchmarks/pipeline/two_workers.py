@@ -21,7 +21,6 @@ import numpy as np
 import psutil
 
 import pmflib as pmf
-from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.em.joint_pmf_em import EMState
 from pmflib.em.stored_samples import StoredSamples
@@ -32,6 +31,7 @@ from pmflib.schema import Schema
 from pmflib.store.sample_blocks import list_blocks
 from pmflib.store.sample_writer import SampleWriter
 from pmflib.synthetic.planted_models import planted_factors
+from pmflib_tasks.config import ClusterConfig
 
 LEVELS, RANK, N_FOLDS = [5] * 20, 8, 16
 DRAWN_ROWS = 1 << 18

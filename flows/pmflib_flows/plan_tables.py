@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.console import Group
 
-from pmflib.operations.planning.stage_costs import StageCost
-from pmflib.operations.planning.whole_run import RunPlan, show_bytes, show_seconds
 from pmflib.running.memory import format_bytes
 from pmflib_flows.tables import make_table
+from pmflib_tasks.operations.planning.stage_costs import StageCost
+from pmflib_tasks.operations.planning.whole_run import RunPlan, show_bytes, show_seconds
 
 TIMES = ("stage", "time", "efficiency", "tasks", "workers", "scheduler", "client", "limit")
 SIZES = ("stage", "read", "written", "network", "files", "a worker", "the client")

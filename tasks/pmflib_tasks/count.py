@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.counting.dataset_counts import count_dataset
 from pmflib.counting.increments import Increment, find_counts, needs_workers, plan_increment
 from pmflib.counting.replicate_counts import plan_replicates
@@ -19,6 +18,7 @@ from pmflib.running.memory import ClusterMemory
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import read_source
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import (
     build_artefact,
     load_schema,

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import ConvergenceWarning
 from pmflib.display.progress import report_progress
 from pmflib.em.driver import PassReporter, describe_passes
@@ -17,13 +16,14 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em
 from pmflib.fitting.recorded_errors import record_errors
-from pmflib.fitting.refit import limit_patience
 from pmflib.fitting.starts import StoredCounts
 from pmflib.fitting.stored_designs import StoredDesign
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model import JointPMF
 from pmflib.running.memory import MemoryPlan
 from pmflib.store.artefacts import Reference
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.refit import limit_patience
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 18  # warm refits end sooner and inherit a weight; 17: errors by units or replicates

@@ -8,13 +8,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from pmflib.config import PipelineConfig
-from pmflib.config.pipeline import check_target
 from pmflib.running import clients, workers
 from pmflib.running.memory import ClusterMemory
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.objects.addresses import StoreAccess
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.config.pipeline import check_target
 from pmflib_tasks.prefect_runs import show_entry
 from pmflib_tasks.stage_events import note_artefact, note_workers
 from pmflib_tasks.stage_runs import Stage

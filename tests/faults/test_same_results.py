@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pmflib.config import ClusterConfig
 from pmflib.running.clients import open_client
 from pmflib.running.memory import ClusterMemory
 from pmflib.running.workers import start_workers
 from pmflib.store import sample_blocks
+from pmflib_tasks.config import ClusterConfig
 from tests.faults.fault_runs import ROOT, STAGES, check_store, run_stages, wait_until, write_config
 
 pytestmark = pytest.mark.slow

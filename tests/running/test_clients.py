@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from distributed import LocalCluster
 
-from pmflib.config import ClusterConfig
 from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
 from pmflib.core.machine import find_memory_limit
 from pmflib.running import clients
@@ -19,6 +18,7 @@ from pmflib.running.clients import (
 )
 from pmflib.running.workers import share_workers, start_workers, use_workers
 from pmflib.store.objects.addresses import StoreAccess
+from pmflib_tasks.config import ClusterConfig
 
 
 def test_open_client__a_scheduler_that_does_not_answer_is_waited_for(monkeypatch):

@@ -9,7 +9,6 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
 import pmflib as pmf
-from pmflib.config import ClusterConfig
 from pmflib.core.errors import (
     ClusterError,
     ClusterWarning,
@@ -25,6 +24,7 @@ from pmflib.running.maps import run_blocks
 from pmflib.running.memory import MemoryPlan
 from pmflib.running.versions import find_versions
 from pmflib.store.objects.addresses import StoreAccess
+from pmflib_tasks.config import ClusterConfig
 
 GIB = 1 << 30
 STORE = StoreAccess("/store")

@@ -1,10 +1,10 @@
 import time
 
-from pmflib.config import ClusterConfig
 from pmflib.running.clients import open_client
 from pmflib.running.item_maps import map_items
 from pmflib.running.maps import listen_to_counts, report_count
 from pmflib.running.workers import start_workers
+from pmflib_tasks.config import ClusterConfig
 
 
 def report_twice(item, topic):

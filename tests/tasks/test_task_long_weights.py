@@ -14,12 +14,12 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.log_names import LogNames, make_label_schema
 from pmflib.ingest.dataset.quarantine import read_quarantine
-from pmflib.operations.erasure.removal import erase_samples
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
 from pmflib.store.sample_blocks import read_blocks
 from pmflib_tasks.ingest import ingest
+from pmflib_tasks.operations.erasure.removal import erase_samples
 from tests.pipelines import make_schema, summary_of
 from tests.tasks.test_task_weights import (
     DESIGN,

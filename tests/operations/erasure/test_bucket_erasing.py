@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from pmflib.core.errors import StoreError, UnreachableStoreError
-from pmflib.operations.erasure.removal import erase_samples
 from pmflib.store.artefacts import Store
 from pmflib.store.copying import copy_store
 from pmflib.store.erasures import read_erasures
 from pmflib.store.run_records import keep_page
+from pmflib_tasks.operations.erasure.removal import erase_samples
 from tests.ingest.test_layered_datasets import change_files
 from tests.object_store import forget_cache
 from tests.operations.erasure.stored_texts import find_texts

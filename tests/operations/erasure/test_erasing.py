@@ -9,8 +9,6 @@ import pytest
 import pmflib as pmf
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.operations.erasure.removal import erase_samples
-from pmflib.report.data_report import gather_data
 from pmflib.running.memory import ClusterMemory
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps
@@ -20,6 +18,8 @@ from pmflib.store.run_records import RunRecord, append_record, find_last_run, ke
 from pmflib.store.verification import verify_store
 from pmflib_tasks.count import count
 from pmflib_tasks.ingest import ingest
+from pmflib_tasks.operations.erasure.removal import erase_samples
+from pmflib_tasks.report.data_report import gather_data
 from tests.ingest.test_layered_datasets import (
     SCHEMA,
     change_files,

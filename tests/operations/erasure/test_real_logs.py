@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.config import make_config
-from pmflib.operations.erasure.removal import erase_samples
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import read_erasures
+from pmflib_tasks.config import make_config
+from pmflib_tasks.operations.erasure.removal import erase_samples
 from tests.operations.erasure.stored_texts import find_texts
 from tests.operations.erasure.test_erasing import Pipeline, equal_counts, no_workers  # noqa: F401
 from tests.pipelines import read_dataset
@@ -152,7 +152,7 @@ def test_erase_samples__many_of_a_log(tmp_path, read, n_gone):
 
 KILLER = """
 import os, signal, sys
-from pmflib.operations.erasure import removal
+from pmflib_tasks.operations.erasure import removal
 from pmflib.store import artefacts
 from pmflib.store.artefacts import Store
 calls = 0
