@@ -72,8 +72,8 @@ def no_disk_waits() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def thread_client():
-    from pmflib.running.clients import open_client
-    from pmflib.running.workers import start_workers
+    from pmflib.cluster.clients import open_client
+    from pmflib.cluster.workers import start_workers
     from pmflib_tasks.config import ClusterConfig
 
     with start_workers(ClusterConfig(workers=2)) as address, open_client(address) as client:

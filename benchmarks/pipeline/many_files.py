@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from pmflib.cluster.clients import Client, open_client
+from pmflib.cluster.workers import start_workers
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.dataset.identifiers import estimate_csv_bytes, group_buckets
 from pmflib.ingest.sources import find_sources
-from pmflib.running.clients import open_client
-from pmflib.running.workers import start_workers
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
-from pmflib_tasks.config import PipelineConfig, make_config
+from pmflib_tasks.config import ClusterConfig, PipelineConfig, make_config
 
 N_VARIABLES = 20
 N_LEVELS = 4
@@ -87,7 +87,12 @@ def write_file(path: Path, rng: np.random.Generator, options: argparse.Namespace
 
 
 def build(
-    name: str, client: Client, store: Store, config: PipelineConfig, schema: Schema, base: Reference | None
+    name: str,
+    client: Client,
+    store: Store,
+    config: PipelineConfig,
+    schema: Schema,
+    base: Reference | None,
 ) -> Reference:
     """Build the dataset, and print a line for each pass and one for the whole."""
     me, before = psutil.Process(), psutil.Process().memory_info().rss

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.models.ml100k import write
 from benchmarks.models.movielens import read_log
-from pmflib.running.workers import start_workers
+from pmflib.cluster.workers import start_workers
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord, append_record, list_records

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from pmflib.cluster.workers import share_workers
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.running.workers import share_workers
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_last_run, find_run_of, list_records
 from pmflib_flows.pipeline_flow import pipeline_flow

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Group
 
-from pmflib.running.memory import format_bytes
+from pmflib.cluster.memory import format_bytes
 from pmflib_flows.tables import make_table
 from pmflib_tasks.operations.planning.stage_costs import StageCost
 from pmflib_tasks.operations.planning.whole_run import RunPlan, show_bytes, show_seconds

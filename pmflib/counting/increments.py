@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.maps import PendingResult, start_maps
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import Block
 from pmflib.core.errors import StoreError
@@ -29,8 +31,6 @@ from pmflib.counting.stored_tables import (
     DifferenceWriter,
     StoredTables,
 )
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.maps import PendingResult, start_maps
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.caches import find_local_path
 from pmflib.store.dataset import list_dataset_blocks
@@ -262,8 +262,6 @@ def count_stored_changes(
     path: Path,
     checkpoints: Path,
     on_fold: Callable[[int, int], None] | None = None,
-    *,
-    in_full: bool = False,
 ) -> dict[str, object]:
     """Count the pairs of samples that come or go, and write the counts that they lead to.
 
@@ -279,8 +277,6 @@ def count_stored_changes(
         Folder for a checkpoint of each fold. Folds that have one there are not counted again.
     on_fold
         Called with the number of folds done and the number of samples counted in them, after each one that changes.
-    in_full
-        Whether full tables are written in any case: counts that do without those that they were found from.
 
     Returns
     -------
@@ -297,7 +293,7 @@ def count_stored_changes(
     added, removed = (_split(blocks, base.n_folds) for blocks in (change.added, change.removed))
 
     n_threads = count_threads(client)
-    # an erasure works in this thread as well, on changes of any size: those are read block by block
+    # large changes are read block by block
     is_loaded = client is None and not needs_workers(change)
     loaded = _load_blocks([*change.added, *change.removed]) if is_loaded else {}
 
@@ -336,7 +332,7 @@ def count_stored_changes(
         if on_fold is not None:
             on_fold(fold + 1, n_counted)
     # only now it is known which of the two takes less
-    chain = None if in_full else base.chain.extend(increment.counts.digest, n_cells)
+    chain = base.chain.extend(increment.counts.digest, n_cells)
     counted = count()
     by_fold = (
         (fold, next(counted) if fold in changed else CellChanges.zero())

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from pmflib.cluster.clients import Client, count_threads, find_memory
+from pmflib.cluster.maps import run_blocks
 from pmflib.core.arrays import IntArray, Parameters
 from pmflib.core.blocks import DenseBlock, concatenate_blocks
 from pmflib.core.weights import WeightSums
@@ -23,8 +25,6 @@ from pmflib.em.block_source import StoredBlocks
 from pmflib.em.memory import SharedPassPlan, plan_pass
 from pmflib.em.samples import Samples, SamplesInMemory, evaluate_group
 from pmflib.model.statistics import EMStatistics, merge_each
-from pmflib.running.clients import Client, count_threads, find_memory
-from pmflib.running.maps import run_blocks
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.sample_blocks import (

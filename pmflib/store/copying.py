@@ -1,138 +1,57 @@
-"""Copy of a store into another: verified by digests, what is there already left out, valid at every moment."""
+"""Copy of a store: only what the target lacks, every file verified by its digest, the target valid at every moment."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import TypeVar
+from pathlib import Path
 
 from pmflib.core.errors import ConfigError, StoreError
 from pmflib.display.progress import working
 from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
 from pmflib.store.caches import LIST_FILE
 from pmflib.store.collection import drop_unfinished
-from pmflib.store.copy_plans import CopyPlan, plan_copy, read_or_none
-from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
+from pmflib.store.erasures import (
+    ERASURES,
+    ErasureList,
+    keep_erasures_out,
+    read_erasures,
+    stay_alone,
+)
 from pmflib.store.exports import EXPORTS
 from pmflib.store.file_digests import digest_list
 from pmflib.store.leases import hold_lease
+from pmflib.store.lineage import list_collected_runs, list_needed, order_by_need, reach
 from pmflib.store.locations import Amount, digest_location, drop_location, measure_bytes
+from pmflib.store.objects.addresses import call_in_parallel
 from pmflib.store.objects.local_folder import make_folder, mark_draft
 from pmflib.store.packs import is_inner, unpack
 from pmflib.store.run_records import (
     COLLECTIONS,
     HISTORIES,
+    RECORDS,
+    REPORTS,
     append_record,
     list_histories,
+    list_pages,
     list_stored,
+    name_labelling,
     read_last_number,
+    read_record,
 )
-
-
-def copy_artefact(source: Store, target: Store, reference: Reference, verify: bool) -> int | None:
-    """Copy the files of an artefact, and publish them; bytes of them, or None where they are there.
-
-    Parameters
-    ----------
-    source, target
-        The stores.
-    reference
-        The artefact; one of a raw source has no files.
-    verify
-        Whether every byte of an artefact that is there is read, and a damaged one copied again.
-
-    Raises
-    ------
-    StoreError
-        If the artefact is damaged or gone: nothing of it is published then.
-    """
-    if not reference.path or is_there(target, reference, verify):
-        return None
-    ours = source.objects
-    digests, packed = _read_list(source, reference)
-    draft = target.root / "tmp" / mark_draft(reference.kind)
-    make_folder(draft)
-    try:
-        total = 0
-        for name, digest in digests.items():
-            path = draft / name
-            make_folder(path.parent)
-            if name in packed:
-                path.write_bytes(packed[name])
-                read = hashlib.sha256(packed[name]).hexdigest()
-            else:
-                try:
-                    read = ours.fetch_file(f"{reference.path}/{name}", path)
-                except FileNotFoundError:
-                    raise report_vanished(source, reference) from None
-            if read != digest:
-                raise StoreError(
-                    f"file {name!r} of {reference.path} in store {source.name!r} is not what was published, and "
-                    "is not copied; `pmf verify` lists all that is damaged there, and what to do. What was copied "
-                    "before it stays"
-                )
-            total += path.stat().st_size
-        text = json.dumps(digests, indent=0, sort_keys=True, ensure_ascii=False)
-        (draft / LIST_FILE).write_text(text, "utf-8")
-        target.publish(draft, reference)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return total
-
-
-def is_there(target: Store, reference: Reference, verify: bool) -> bool:
-    """Whether a store has an artefact: its list of digests, or also every byte."""
-    content = read_or_none(target, f"{reference.path}/{LIST_FILE}")
-    try:
-        digests = json.loads(unpack(content or b"{}")[0])
-        if content is None or digest_list(digests) != reference.digest:
-            return False
-    except (ValueError, AttributeError, TypeError):
-        return False
-    return not verify or digest_location(target, reference.path) == digests
-
-
-def _read_list(source: Store, reference: Reference) -> tuple[dict[str, str], Mapping[str, bytes]]:
-    """List of an artefact's files, authenticated by the entry, and the files that are packed with it."""
-    content = read_or_none(source, f"{reference.path}/{LIST_FILE}")
-    if content is None:
-        raise report_vanished(source, reference)
-    listing, packed = unpack(content)
-    try:
-        digests = {str(name): str(digest) for name, digest in json.loads(listing).items()}
-        if digest_list(digests) == reference.digest and all(map(is_inner, digests)):
-            return digests, packed
-        problem = "it is not the one that was published"
-    except (ValueError, AttributeError) as error:
-        problem = str(error)
-    raise StoreError(
-        f"list of digests of {reference.path} in store {source.name!r} is damaged ({problem}); `pmf verify` "
-        "lists all that is damaged there, and what to do"
-    )
-
-
-def report_vanished(source: Store, reference: Reference) -> StoreError:
-    """Error for an artefact that a copy was to take, and that is not there any more."""
-    return StoreError(
-        f"{reference.kind} {reference.digest[:12]} is not in store {source.name!r}: `pmf gc` took it away just "
-        "now, and the same command goes on without it, or it is lost, and `pmf verify` says what to do there"
-    )
-
-
-R = TypeVar("R")
 
 LINEAGE = "lineage"
 """Folder of a store with events of lineage, a line each."""
 EVENTS = f"{LINEAGE}/events.jsonl"
-"""File that all runs of a store on a disk append to; in a bucket each run has an object of its own."""
+"""File that all runs of a local store append to; in a bucket each run has an object of its own."""
 THREADS = 8
-"""Artefacts that are copied at a time: most of the time of one is waiting for a disk or a server."""
+"""Artefacts that are copied at a time: most of the time of one is spent waiting for a disk or a server."""
 
 
 @dataclass
@@ -144,7 +63,7 @@ class StoreCopy:
     artefacts
         Artefacts that are copied, by kind.
     present
-        Number of artefacts that are there already, by kind.
+        Number of artefacts that the target has already, by kind.
     removed
         Artefacts that are deleted from the target, by kind, because samples were erased from the source.
     entries, records, pages
@@ -179,21 +98,20 @@ def copy_store(
     verify: bool = False,
     dry_run: bool = False,
 ) -> StoreCopy:
-    """Copy what a store has, and another lacks: artefacts, manifest, records, erasures, report pages and lineage.
+    """Copy what a store has and another lacks: artefacts, manifest, records, erasures, report pages and lineage.
 
-    Artefacts go first, each with its list of digests, then their entries, then the records that refer to them: the
-    target is a valid store at every moment, and a copy that was stopped is gone on with by the next one. Every file is
-    compared with its digest while it is read.
+    Artefacts are copied first, each with its list of digests, then their entries, then the records that refer to them:
+    the target is a valid store at every moment, and the next copy continues one that was stopped.
 
-    Where samples were erased from the source, the target follows it: the list of erased samples is carried over, and
-    every artefact and report page that the source does not have is deleted from the target.
+    Where samples were erased from the source, the list of erased samples is copied, and every artefact and report page
+    that the source does not have is deleted from the target.
 
     Parameters
     ----------
     source, target
-        The stores; the target may be None with `dry_run`, if it is not there yet.
+        The stores; the target may be None with `dry_run`, if it does not exist yet.
     pipeline
-        Name of a pipeline: only its records, and what they need. None copies all.
+        Name of a pipeline: copy only its records, and what they need. None copies all.
     verify
         Whether the artefacts that the target has are read as well; damaged ones are copied again.
     dry_run
@@ -208,186 +126,436 @@ def copy_store(
     ConfigError
         If the stores are the same, or there is no such pipeline.
     StoreError
-        If the source is damaged, the target cannot be written or is in use, or it cannot follow the source: see
-        `plan_copy`. The target is valid then, and what was copied stays.
+        If the source is damaged, the target cannot be written or is in use, the histories have diverged, or samples
+        were erased from the target that the source still holds. The target stays valid, and keeps what was copied.
     """
     if target is not None and source.address == target.address:
         raise ConfigError(f"store {source.name!r} is given twice; name another store to copy to")
     with ExitStack() as stack:
-        # nobody erases meanwhile; a copy that can only be read needs no lease, for nobody can erase from it
         stack.enter_context(keep_erasures_out(source))
+        # a store that may only be read needs no lease: nobody can erase from it either
         with suppress(OSError, StoreError):
             stack.enter_context(hold_lease(source.objects, "copy"))
-        plan = plan_copy(source, target, pipeline)
-        found = StoreCopy(n_ahead=plan.n_ahead)
-        if dry_run or target is None:
-            _count(source, target, plan, verify, found)
-            return found
-        stack.enter_context(refuse_unwritable(target.root))
-        alone = stay_alone if plan.follows_erasures else keep_erasures_out
-        stack.enter_context(alone(target))
-        stack.enter_context(hold_lease(target.objects, "copy"))
-        _copy_entries(source, target, plan, verify, found)
-        for record in plan.collections:
-            append_record(target, COLLECTIONS, record)
-            found.records += 1
-        _copy_events(source, target)
-        _copy_objects(source, target, [each.name for each in source.objects.list_objects(EXPORTS)])
-        if plan.follows_erasures:
-            _follow_erasures(source, target, plan, found)
-        _copy_records(source, target, plan, found)
-        found.pages = _copy_objects(source, target, plan.pages)
-    return found
+        copy = _Copy(source, target, pipeline, verify, dry_run or target is None)
+        if target is not None and not dry_run:
+            stack.enter_context(refuse_unwritable(target.root))
+            stack.enter_context((stay_alone if copy.follows else keep_erasures_out)(target))
+            stack.enter_context(hold_lease(target.objects, "copy"))
+        copy.run()
+    return copy.found
 
 
-def _copy_entries(
-    source: Store, target: Store, plan: CopyPlan, verify: bool, found: StoreCopy
-) -> None:
-    """Copy artefacts, several at a time, and after each its entry: the entries stay in order."""
-    theirs = target.objects
+class _Copy:
+    """Plan of a copy, and its steps; parameters are those of `copy_store`.
 
-    def copy(entry: Entry) -> tuple[int | None, bytes | None]:
-        size = copy_artefact(source, target, entry.reference, verify)
-        name = f"manifest/{entry.reference.identity}.json"
-        if (content := read_or_none(source, name)) is None:
-            raise report_vanished(source, entry.reference)
-        there = read_or_none(target, name)
-        if there is not None and there != content and plan.n_ahead:
-            _refuse_other_content(source, target, entry)
-        return size, None if there == content else content
+    Runs may be under way in the source meanwhile: records are listed first, and whatever they refer to was there before
+    them.
+    """
 
-    with working("copy", len(plan.entries)) as report, ThreadPoolExecutor(THREADS) as pool:
-        results = _map_ahead(pool, copy, plan.entries)
-        for number, (entry, (size, content)) in enumerate(results, 1):
-            kind = entry.reference.kind
-            if size is not None:
-                found.artefacts.setdefault(kind, Amount()).add(size)
-            elif entry.reference.path:
-                found.present[kind] = found.present.get(kind, 0) + 1
-            if content is not None:
-                theirs.put(f"manifest/{entry.reference.identity}.json", content)
-                found.entries += 1
-            if report is not None:
-                report(number, len(plan.entries), f"{found.bytes:,} bytes")
+    def __init__(
+        self, source: Store, target: Store | None, pipeline: str | None, verify: bool, counts: bool
+    ) -> None:
+        self.source, self.target, self.verify, self.counts = source, target, verify, counts
+        self.found = StoreCopy()
+        self.names = self._choose_histories(pipeline)
+        self.files = {name: _list_files(source, name) for name in self.names}
+        self.erasures = read_erasures(source)
+        self._compare_erasures()
+        self.entries = _read_entries(source)
+        ahead = self._compare_histories()
+        self.found.n_ahead = sum(ahead.values())
+        # after the manifest: an entry that a collection took meanwhile is in the record of that by now
+        roots = self._check_records()
+        self.chosen = set(self.entries) if pipeline is None else reach(self.entries, roots)
+        self.pages = [
+            each
+            for each in list_pages(source)
+            if each.removeprefix(f"{REPORTS}/").split("/")[0] in self.names
+        ]
+        self.theirs: dict[str, Entry] = {}
+        self.foreign: list[str] = []
+        self.follows = self.erasures is not None and self._must_follow(ahead)
+        self._check_inputs()
 
+    def run(self) -> None:
+        """Copy, each thing after what it needs, or count only."""
+        self._copy_artefacts()
+        self._copy_collections()
+        if not self.counts:
+            self._copy_events()
+            self._copy_objects([each.name for each in self.source.objects.list_objects(EXPORTS)])
+        self._drop_foreign()
+        self._copy_records()
+        self.found.pages = self._copy_objects(self.pages)
 
-def _refuse_other_content(source: Store, target: Store, entry: Entry) -> None:
-    """Refuse where runs of the target alone may rely on what is of the same identity, and other content."""
-    there = target.read_entry(entry.reference.identity)
-    if there is not None and there.reference != entry.reference:
+    def _choose_histories(self, pipeline: str | None) -> list[str]:
+        known = list_histories(self.source)
+        if pipeline is None:
+            return known
+        chosen = [name for name in (pipeline, name_labelling(pipeline)) if name in known]
+        if not chosen:
+            raise ConfigError(
+                f"--pipeline {pipeline!r} has no run in store {self.source.name!r}; there are {known}, and without "
+                "--pipeline all are copied"
+            )
+        return chosen
+
+    def _compare_erasures(self) -> None:
+        """Check that the target has erased nothing that the source holds."""
+        ours, source = self.erasures, self.source
+        if ours is not None and ours.unfinished:
+            raise StoreError(
+                f"samples are yet to be erased from store {source.name!r}; `pmf erase CONFIG` of one of its "
+                "pipelines finishes that, then copy again"
+            )
+        theirs = None if self.target is None else read_erasures(self.target)
+        if self.target is not None and theirs is not None and not _includes(ours, theirs):
+            raise StoreError(
+                f"samples were erased from store {self.target.name!r} that store {source.name!r} may still hold, "
+                "and a copy would bring them back; erase them from the source, then copy to an empty store"
+            )
+
+    def _compare_histories(self) -> dict[str, int]:
+        """Check that no record of the target differs from that of the source; number of records that it alone has."""
+        ahead: dict[str, int] = {}
+        for name in [] if self.target is None else list_histories(self.target):
+            mine, theirs = ({*list_stored(each, name, ".json")} for each in self._stores())
+            for number in sorted(mine & theirs if name in self.names else ()):
+                one, other = (read_record(store, name, number) for store in self._stores())
+                if one != other:
+                    raise StoreError(
+                        f"the histories of stores {self.source.name!r} and {self._name_target()!r} have diverged: run "
+                        f"{number} of {name!r} started at {one.started} there, and at {other.started} here; copy to "
+                        "an empty store, or delete the one whose runs are not wanted"
+                    )
+            if theirs - mine:
+                ahead[name] = len(theirs - mine)
+        return ahead
+
+    def _must_follow(self, ahead: Mapping[str, int]) -> bool:
+        """Whether the erasures of the source are to be carried over; `foreign` lists what the target has to lose."""
+        if self.target is None:
+            return True
+        self.theirs = _read_entries(self.target)
+        self.foreign = order_by_need(self.theirs, self.theirs.keys() - self.entries.keys())
+        if self.foreign and ahead:
+            raise StoreError(
+                f"samples were erased from store {self.source.name!r}, and store {self.target.name!r} has runs of its "
+                f"own ({dict(ahead)}) whose artefacts may hold them; run `pmf erase` with the same samples there, or "
+                "copy to an empty store"
+            )
+        pages = {*list_pages(self.target)} - {*list_pages(self.source)}
+        return bool(self.foreign or pages or self._differs(ERASURES))
+
+    def _check_records(self) -> set[str]:
+        """Check that what the records refer to is there; identities of it."""
+        collected, roots = list_collected_runs(self.source), set()
+        for name in self.names:
+            numbers = list_stored(self.source, name, ".json")
+            for number in numbers:
+                record = read_record(self.source, name, number)
+                gone = number in collected.get(name, ())
+                references = [] if gone else list(record.stages.values())
+                if record.live is not None and (not gone or number == numbers[-1]):
+                    references.append(record.live)
+                for reference in references:
+                    self._check(reference, f"run {number} of {name}")
+                    roots.add(reference.identity)
+        forward = {} if self.erasures is None else self.erasures.forward()
+        return roots | {forward[identity].identity for identity in roots & forward.keys()}
+
+    def _check_inputs(self) -> None:
+        """Check that what entries need is there; what was written while they were listed is added."""
+        waiting = sorted(self.chosen)
+        while waiting:
+            entry = self.entries[waiting.pop()]
+            for reference in list_needed(entry):
+                if reference.identity not in self.entries:
+                    late = self.source.read_entry(reference.identity)
+                    if late is not None:
+                        self.entries[reference.identity] = late
+                        self.chosen.add(reference.identity)
+                        waiting.append(reference.identity)
+                self._check(reference, f"{entry.reference.kind} {entry.reference.digest[:12]}")
+
+    def _check(self, reference: Reference, user: str) -> None:
+        erased = set() if self.erasures is None else self.erasures.list_deleted()
+        if reference.identity not in self.entries and reference.identity not in erased:
+            raise StoreError(
+                f"{reference.kind} {reference.digest[:12]} of {user} is not in the manifest of store "
+                f"{self.source.name!r}; `pmf verify` lists all that is missing there, and what to do"
+            )
+
+    def _copy_artefacts(self) -> None:
+        """Copy artefacts, several at a time, and the entry of each after it: the entries stay in order."""
+        ordered = [
+            self.entries[each] for each in reversed(order_by_need(self.entries, self.chosen))
+        ]
+        with working("copy", len(ordered)) as report, ThreadPoolExecutor(THREADS) as pool:
+            for number, (entry, size, content) in enumerate(self._map_ahead(pool, ordered), 1):
+                kind = entry.reference.kind
+                if size is not None:
+                    self.found.artefacts.setdefault(kind, Amount()).add(size)
+                elif entry.reference.path:
+                    self.found.present[kind] = self.found.present.get(kind, 0) + 1
+                if content is not None:
+                    self.found.entries += 1
+                    if self.target is not None and not self.counts:
+                        name = f"manifest/{entry.reference.identity}.json"
+                        self.target.objects.put(name, content)
+                if report is not None:
+                    report(number, len(ordered), f"{self.found.bytes:,} bytes")
+
+    def _map_ahead(
+        self, pool: ThreadPoolExecutor, entries: Iterable[Entry]
+    ) -> Iterator[tuple[Entry, int | None, bytes | None]]:
+        """Do `_copy_entry` in order, some calls ahead: one that fails leaves little behind."""
+        waiting: list[tuple[Entry, Future[tuple[int | None, bytes | None]]]] = []
+        rest = iter(entries)
+        try:
+            while True:
+                new = islice(rest, 1 if waiting else THREADS)
+                waiting += [(each, pool.submit(self._copy_entry, each)) for each in new]
+                if not waiting:
+                    return
+                entry, future = waiting.pop(0)
+                yield entry, *future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+    def _copy_entry(self, entry: Entry) -> tuple[int | None, bytes | None]:
+        """Copy an artefact; its bytes, None where the target has it, and its entry, None where the target has that."""
+        reference = entry.reference
+        size = self._copy_artefact(reference)
+        name = f"manifest/{reference.identity}.json"
+        if (content := _read_or_none(self.source, name)) is None:
+            raise self._report_vanished(reference)
+        known = _read_or_none(self.target, name)
+        if known == content:
+            return size, None
+        if known is not None and self.target is not None and self.found.n_ahead:
+            there = self.target.read_entry(reference.identity)
+            if there is not None and there.reference != reference:
+                raise StoreError(
+                    f"{reference.kind} {reference.identity[:12]} has other content in store {self.source.name!r} than "
+                    f"in {self.target.name!r}, which has runs of its own: copy to an empty store"
+                )
+        return size, content
+
+    def _copy_artefact(self, reference: Reference) -> int | None:
+        """Copy the files of an artefact, and publish them; bytes of them, or None where the target has them."""
+        if not reference.path or self._is_there(reference):
+            return None
+        if self.target is None or self.counts:
+            return measure_bytes(self.source, reference.path)
+        digests, packed = self._read_list(reference)
+        draft = self.target.root / "tmp" / mark_draft(reference.kind)
+        make_folder(draft)
+        try:
+            for name, digest in digests.items():
+                path = draft / name
+                make_folder(path.parent)
+                if self._fetch(f"{reference.path}/{name}", path, packed.get(name)) != digest:
+                    raise StoreError(
+                        f"file {name!r} of {reference.path} in store {self.source.name!r} is not what was "
+                        "published, or lost, and is not copied; `pmf verify` lists all damage there, and what to do. "
+                        "What was copied before it stays"
+                    )
+            total = sum((draft / name).stat().st_size for name in digests)
+            text = json.dumps(digests, indent=0, sort_keys=True, ensure_ascii=False)
+            (draft / LIST_FILE).write_text(text, "utf-8")
+            self.target.publish(draft, reference)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return total
+
+    def _fetch(self, name: str, path: Path, packed: bytes | None) -> str:
+        """Write a file of an artefact; its SHA-256, "" if it is lost."""
+        if packed is not None:
+            path.write_bytes(packed)
+            return hashlib.sha256(packed).hexdigest()
+        with suppress(FileNotFoundError):
+            return self.source.objects.fetch_file(name, path)
+        return ""
+
+    def _is_there(self, reference: Reference) -> bool:
+        """Whether the target has an artefact: its list of digests, or with `verify` also every byte."""
+        content = _read_or_none(self.target, f"{reference.path}/{LIST_FILE}")
+        if content is None or self.target is None:
+            return False
+        try:
+            digests = json.loads(unpack(content)[0])
+            if digest_list(digests) != reference.digest:
+                return False
+        except (ValueError, AttributeError, TypeError):
+            return False
+        return not self.verify or digest_location(self.target, reference.path) == digests
+
+    def _read_list(self, reference: Reference) -> tuple[dict[str, str], Mapping[str, bytes]]:
+        """List of an artefact's files, authenticated by the entry, and the files that are packed with it."""
+        content = _read_or_none(self.source, f"{reference.path}/{LIST_FILE}")
+        if content is None:
+            raise self._report_vanished(reference)
+        listing, packed = unpack(content)
+        try:
+            digests = {str(name): str(digest) for name, digest in json.loads(listing).items()}
+            if digest_list(digests) == reference.digest and all(map(is_inner, digests)):
+                return digests, packed
+            problem = "it is not the one that was published"
+        except (ValueError, AttributeError) as error:
+            problem = str(error)
         raise StoreError(
-            f"{entry.reference.kind} {entry.reference.identity[:12]} has other content in store "
-            f"{source.name!r} than in {target.name!r}, which has runs of its own: copy to an empty store"
+            f"list of digests of {reference.path} in store {self.source.name!r} is damaged ({problem}); `pmf verify` "
+            "lists all that is damaged there, and what to do"
         )
 
+    def _report_vanished(self, reference: Reference) -> StoreError:
+        return StoreError(
+            f"{reference.kind} {reference.digest[:12]} is not in store {self.source.name!r}: `pmf gc` deleted it just "
+            "now, and the same command goes on without it, or it is lost, and `pmf verify` says what to do there"
+        )
 
-def _map_ahead(
-    pool: ThreadPoolExecutor, work: Callable[[Entry], R], entries: Iterable[Entry]
-) -> Iterator[tuple[Entry, R]]:
-    """Results of work in order, some calls ahead: what one that fails leaves behind is little."""
-    waiting: list[tuple[Entry, Future[R]]] = []
-    rest = iter(entries)
-    try:
-        while True:
-            waiting += [
-                (each, pool.submit(work, each)) for each in islice(rest, 1 if waiting else THREADS)
-            ]
-            if not waiting:
-                return
-            entry, future = waiting.pop(0)
-            yield entry, future.result()
-    finally:
-        for _, future in waiting:
-            future.cancel()
+    def _copy_collections(self) -> None:
+        """Copy records of `pmf gc`: each store numbers its own."""
+        ours, theirs = (
+            [read_record(each, COLLECTIONS, n) for n in list_stored(each, COLLECTIONS, ".json")]
+            for each in (self.source, self.target or self.source)
+        )
+        known = (
+            set() if self.target is None else {(each.started, str(each.facts)) for each in theirs}
+        )
+        for record in ours:
+            if (record.started, str(record.facts)) not in known:
+                self.found.records += 1
+                if self.target is not None and not self.counts:
+                    append_record(self.target, COLLECTIONS, record)
 
+    def _copy_events(self) -> None:
+        """Copy the events of lineage; lines that the target alone has are kept."""
+        for metadata in self.source.objects.list_objects(LINEAGE):
+            ours, theirs = (_read_or_none(each, metadata.name) or b"" for each in self._stores())
+            lines = ours.splitlines(keepends=True)
+            if metadata.name == EVENTS:
+                known = {*lines}
+                lines += [line for line in theirs.splitlines(keepends=True) if line not in known]
+            if self.target is not None and b"".join(lines) != theirs:
+                self.target.objects.put(metadata.name, b"".join(lines))
 
-def _follow_erasures(source: Store, target: Store, plan: CopyPlan, found: StoreCopy) -> None:
-    """Carry the list of erased samples over, and delete what may hold them."""
-    # what was left unfinished may hold them too; before the list, which says that this was done
-    drop_unfinished(target)
-    theirs = target.objects
-    if (content := read_or_none(source, ERASURES)) is not None:
-        theirs.put(ERASURES, content)
-    entries = {identity: target.read_entry(identity) for identity in plan.foreign}
-    for identity in plan.foreign:
-        theirs.delete([f"manifest/{identity}.json"])
-    used = {entry.reference.path for entry in target.entries()}
-    for entry in entries.values():
-        if entry is None:
-            continue
-        amount = found.removed.setdefault(entry.reference.kind, Amount())
-        amount.number += 1
-        if entry.reference.path and entry.reference.path not in used:
-            used.add(entry.reference.path)
-            freed = Amount()
-            drop_location(target, entry.reference.path, freed)
+    def _drop_foreign(self) -> None:
+        """Copy the list of erased samples, and delete from the target what may hold them."""
+        kept = {each.reference.path for i, each in self.theirs.items() if i not in self.foreign}
+        target = None if self.counts else self.target
+        if target is not None and self.follows:
+            # what was left unfinished may hold them too; before the list, which says that this was done
+            drop_unfinished(target)
+            self._copy_objects([ERASURES])
+            target.objects.delete([f"manifest/{identity}.json" for identity in self.foreign])
+            kept = {entry.reference.path for entry in target.entries()}
+        for identity in self.foreign:
+            reference = self.theirs[identity].reference
+            amount, freed = self.found.removed.setdefault(reference.kind, Amount()), Amount()
+            amount.number += 1
+            if not reference.path or reference.path in kept or self.target is None:
+                continue
+            kept.add(reference.path)
+            if target is None:
+                freed.add(measure_bytes(self.target, reference.path))
+            else:
+                drop_location(target, reference.path, freed)
             amount.bytes += freed.bytes
 
+    def _copy_records(self) -> None:
+        for name in self.names:
+            there = {*_list_files(self.target, name)} if self.target is not None else set()
+            for file in self._order_records(name, [f for f in self.files[name] if f not in there]):
+                self.found.records += 1
+                if self.target is not None and not self.counts:
+                    self._create_record(self.target, file)
+        # also of records that a copy before this one has written, and was stopped
+        for name in (
+            list_histories(self.target) if self.target is not None and not self.counts else ()
+        ):
+            assert self.target is not None
+            files = _list_files(self.target, name)
+            last = max((int(Path(file).stem) for file in files), default=0)
+            if last > (read_last_number(self.target, name) or 0):
+                self.target.objects.put(f"{HISTORIES}/{name}", str(last).encode())
 
-def _copy_records(source: Store, target: Store, plan: CopyPlan, found: StoreCopy) -> None:
-    theirs = target.objects
-    for name in plan.records:
-        content = read_or_none(source, name)
+    def _create_record(self, target: Store, name: str) -> None:
+        content = _read_or_none(self.source, name)
         if content is None:
-            raise StoreError(f"record {name} of store {source.name!r} is gone; run this again")
+            raise StoreError(f"record {name} of store {self.source.name!r} is gone; run this again")
         try:
-            theirs.create(name, content)
+            target.objects.create(name, content)
         except FileExistsError:
-            if read_or_none(target, name) != content:
+            if _read_or_none(target, name) != content:
                 raise StoreError(
                     f"store {target.name!r} has got another {name} meanwhile: the histories have diverged; stop "
                     "the runs in it while it is copied to, and copy to an empty store"
                 ) from None
-        found.records += 1
-    # also of records that a copy before this one has written, and was stopped
-    for each in list_histories(target):
-        numbers = [*list_stored(target, each, ".json"), *list_stored(target, each, ".lost")]
-        if (last := max(numbers, default=0)) > (read_last_number(target, each) or 0):
-            theirs.put(f"{HISTORIES}/{each}", str(last).encode())
 
+    def _order_records(self, name: str, files: list[str]) -> list[str]:
+        """Order new records so that the last one never names a live model that was collected: those go after it."""
+        ordered: list[str] = []
+        waiting: list[str] = []
+        for file in files:
+            waiting.append(file)
+            path = Path(file)
+            if path.suffix == ".json":
+                live = read_record(self.source, name, int(path.stem)).live
+                if live is None or live.identity in self.chosen:
+                    ordered += reversed(waiting)
+                    waiting = []
+        return ordered + waiting[::-1]
 
-def _copy_objects(source: Store, target: Store, names: Iterable[str]) -> int:
-    theirs = target.objects
-    n_written = 0
-    for name in names:
-        content = read_or_none(source, name)
-        if content is not None and read_or_none(target, name) != content:
-            theirs.put(name, content)
+    def _copy_objects(self, names: Iterable[str]) -> int:
+        """Copy objects that the target has not, or otherwise; number of them."""
+        n_written = 0
+        for name in filter(self._differs, names):
             n_written += 1
-    return n_written
+            if self.target is not None and not self.counts:
+                content = _read_or_none(self.source, name)
+                assert content is not None
+                self.target.objects.put(name, content)
+        return n_written
+
+    def _differs(self, name: str) -> bool:
+        content = _read_or_none(self.source, name)
+        return content is not None and content != _read_or_none(self.target, name)
+
+    def _stores(self) -> tuple[Store, Store]:
+        assert self.target is not None
+        return self.source, self.target
+
+    def _name_target(self) -> str:
+        return "" if self.target is None else self.target.name
 
 
-def _copy_events(source: Store, target: Store) -> None:
-    """Carry the events of lineage over; to the file of a folder, the lines that the target alone has are added."""
-    for metadata in source.objects.list_objects(LINEAGE):
-        ours, theirs = (read_or_none(store, metadata.name) or b"" for store in (source, target))
-        lines = ours.splitlines(keepends=True)
-        if metadata.name == EVENTS:
-            known = {*lines}
-            lines += [line for line in theirs.splitlines(keepends=True) if line not in known]
-        content = b"".join(lines)
-        if content != theirs:
-            target.objects.put(metadata.name, content)
+def _includes(ours: ErasureList | None, theirs: ErasureList) -> bool:
+    """Whether a list of erasures is the other one, or continues it."""
+    if ours is None:
+        return False
+    return ours.salt == theirs.salt and len(ours.erasures) >= len(theirs.erasures)
 
 
-def _count(
-    source: Store, target: Store | None, plan: CopyPlan, verify: bool, found: StoreCopy
-) -> None:
-    """Count what a copy would do."""
-    for entry in plan.entries:
-        reference = entry.reference
-        if reference.path:
-            if target is not None and is_there(target, reference, verify):
-                found.present[reference.kind] = found.present.get(reference.kind, 0) + 1
-            else:
-                size = measure_bytes(source, reference.path)
-                found.artefacts.setdefault(reference.kind, Amount()).add(size)
-        name = f"manifest/{reference.identity}.json"
-        found.entries += read_or_none(target, name) != read_or_none(source, name)
-    found.records = len(plan.records) + len(plan.collections)
-    found.pages = sum(read_or_none(target, n) != read_or_none(source, n) for n in plan.pages)
-    for identity in plan.foreign:
-        foreign = None if target is None else target.read_entry(identity)
-        if target is not None and foreign is not None:
-            size = measure_bytes(target, foreign.reference.path)
-            found.removed.setdefault(foreign.reference.kind, Amount()).add(size)
+def _list_files(store: Store, name: str) -> list[str]:
+    """Names of the files of a history, by number, of lost records too."""
+    numbers, lost = (set(list_stored(store, name, suffix)) for suffix in (".json", ".lost"))
+    return [
+        f"{RECORDS}/{name}/{number:06}.{'json' if number in numbers else 'lost'}"
+        for number in sorted(numbers | lost)
+    ]
+
+
+def _read_entries(store: Store) -> dict[str, Entry]:
+    """Entries of the manifest by identity, also those whose content is gone."""
+    found = call_in_parallel(store.read_entry, store.list_identities())
+    return {entry.reference.identity: entry for entry in found if entry is not None}
+
+
+def _read_or_none(store: Store | None, name: str) -> bytes | None:
+    """Content of a file of a store; None if there is none, or no store."""
+    with suppress(FileNotFoundError):
+        return None if store is None else store.objects.read(name)[0]
+    return None

@@ -281,11 +281,6 @@ def list_records(store: Store, name: str) -> list[RunRecord]:
     return [_forward(record, forward) for record in records if record is not None]
 
 
-def locate_record(store: Store, name: str, number: int) -> Path:
-    """File of a record, of a store on a disk."""
-    return store.root / _name_record(name, number)
-
-
 def find_record(store: Store, name: str, number: int) -> RunRecord:
     """Record of one run.
 
@@ -531,6 +526,12 @@ def keep_page(store: Store, name: str, number: int, content: bytes) -> str:
     with refuse_unwritable(store.root):
         store.objects.put(location, content)
     return f"{store.address}/{location}"
+
+
+def list_pages(store: Store) -> list[str]:
+    """Names of the report pages of a store."""
+    names = (metadata.name for metadata in store.objects.list_objects(REPORTS))
+    return [name for name in names if name.endswith(".html")]
 
 
 def drop_pages(store: Store, kept: Mapping[str, Collection[int]] | None = None) -> int:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.errors import ConvergenceWarning
 from pmflib.display.progress import report_progress
 from pmflib.em.driver import PassReporter, describe_passes
@@ -20,7 +21,6 @@ from pmflib.fitting.starts import StoredCounts
 from pmflib.fitting.stored_designs import StoredDesign
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model import JointPMF
-from pmflib.running.memory import MemoryPlan
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.refit import limit_patience

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from pmflib.running import clients, workers
-from pmflib.running.memory import ClusterMemory
+from pmflib.cluster import clients, workers
+from pmflib.cluster.memory import ClusterMemory
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.objects.addresses import StoreAccess

@@ -1,17 +1,17 @@
-"""How a stage runs: as a task of Prefect, or as a function; either way again where a failure may pass."""
+"""How a stage runs: as a task of Prefect, or as a function; either way it is retried where a failure may pass."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from functools import cached_property, update_wrapper, wraps
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
+from pmflib.cluster.task_plans import name_tasks
 from pmflib.core.errors import LostSchedulerError, PmfError, UnreachableError
 from pmflib.core.events import Notice, send_event
 from pmflib.core.texts import mask_secrets
 from pmflib.display.progress import divert_functions
-from pmflib.running.task_plans import name_tasks
 from pmflib_tasks.prefect_runs import is_flow_run
 from pmflib_tasks.stage_events import follow_stage
 
@@ -34,7 +34,7 @@ def is_worth_a_retry(error: BaseException) -> bool:
 
 
 class Stage(Generic[P, R]):
-    """One stage of a pipeline: a task of Prefect in a flow run of Prefect, a function with the same retries elsewhere.
+    """One stage of a pipeline: a task of Prefect in a flow run of Prefect, a function elsewhere.
 
     Parameters
     ----------
@@ -55,24 +55,26 @@ class Stage(Generic[P, R]):
             with follow_stage(name), divert_functions(), name_tasks(name):
                 return function(*args, **kwargs)
 
+        @wraps(function)
+        def retry(*args: P.args, **kwargs: P.kwargs) -> R:
+            for wait in RETRY_SECONDS:
+                try:
+                    return run(*args, **kwargs)
+                except Exception as error:
+                    if not is_worth_a_retry(error):
+                        raise
+                    send_event(Notice(mask_secrets(f"{name} runs again in {wait} s: {error}")))
+                time.sleep(wait)
+            return run(*args, **kwargs)
+
         self.name = name
         self.fn: Callable[P, R] = run
+        self._retry: Callable[P, R] = retry
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the stage; again after a while, where a failure may pass."""
-        if is_flow_run():
-            return self.task(*args, **kwargs)
-        for wait in RETRY_SECONDS:
-            try:
-                return self.fn(*args, **kwargs)
-            except Exception as error:
-                if not is_worth_a_retry(error):
-                    raise
-                text = mask_secrets(f"{self.name} runs again in {wait} s: {error}")
-                send_event(Notice(text))
-            time.sleep(wait)
-        return self.fn(*args, **kwargs)
+        """Run the stage, and retry it where a failure may pass."""
+        return (self.task if is_flow_run() else self._retry)(*args, **kwargs)
 
     @cached_property
     def task(self) -> Task[P, R]:
@@ -80,20 +82,5 @@ class Stage(Generic[P, R]):
         from prefect import task
         from prefect.cache_policies import NO_CACHE
 
-        return task(
-            name=self.name,
-            # the manifest decides what is done: a second cache could only disagree with it
-            cache_policy=NO_CACHE,
-            persist_result=False,
-            retries=len(RETRY_SECONDS),
-            retry_delay_seconds=list(RETRY_SECONDS),
-            retry_condition_fn=_is_state_worth_a_retry,
-        )(self.fn)
-
-
-def _is_state_worth_a_retry(task_: object, run: object, state: Any) -> bool:
-    try:
-        state.result()
-    except Exception as error:
-        return is_worth_a_retry(error)
-    return False
+        # the manifest decides what is done: a second cache could only disagree with it
+        return task(name=self.name, cache_policy=NO_CACHE, persist_result=False)(self._retry)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.running.workers import start_workers
+from pmflib.cluster.workers import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
 from pmflib.store.lineage import is_needed, list_collected_runs

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pmflib.cluster.workers import start_workers
 from pmflib.core.errors import StoreError
-from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
 from pmflib_tasks.config import ClusterConfig, load_config
 from pmflib_tasks.count import count

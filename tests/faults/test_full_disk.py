@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.running.workers import start_workers
+from pmflib.cluster.workers import start_workers
 from pmflib_tasks.config import ClusterConfig
 from tests.faults.fault_runs import (
     ROOT,
@@ -30,7 +30,7 @@ from pathlib import Path
 from tests.faults.fault_runs import run_stages
 from pmflib_tasks.config import ClusterConfig
 from pmflib.core.errors import StoreError
-from pmflib.running.workers import start_workers
+from pmflib.cluster.workers import start_workers
 
 try:
     with start_workers(ClusterConfig(workers=2)) as address:

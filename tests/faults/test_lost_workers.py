@@ -17,10 +17,10 @@ import psutil
 import pytest
 from distributed import LocalCluster
 
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.workers import start_workers
 from pmflib.core.events import listen
 from pmflib.display.progress import Progress
-from pmflib.running.clients import open_client
-from pmflib.running.workers import start_workers
 from pmflib_tasks.config import ClusterConfig, load_config
 from pmflib_tasks.count import count
 from pmflib_tasks.fit import fit

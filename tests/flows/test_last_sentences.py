@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pmflib.cluster.workers import find_scheduler
 from pmflib.core.errors import ConfigError, SchemaError, StoreError
-from pmflib.running.workers import find_scheduler
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib_flows import cli

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from pmflib.cluster.workers import share_workers
 from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.running.workers import share_workers
 from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import list_records
 from pmflib_flows.recording import record_run

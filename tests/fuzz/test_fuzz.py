@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
-from pmflib.running.workers import start_workers
+from pmflib.cluster.workers import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
 from pmflib_tasks.config import ClusterConfig, load_config

@@ -1,6 +1,6 @@
 import pytest
 
-from pmflib.running.workers import start_workers
+from pmflib.cluster.workers import start_workers
 from pmflib_tasks.config import ClusterConfig, make_config
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model
 

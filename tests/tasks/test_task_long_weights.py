@@ -18,8 +18,8 @@ from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
 from pmflib.store.sample_blocks import read_blocks
+from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
-from pmflib_tasks.operations.erasure.removal import erase_samples
 from tests.pipelines import make_schema, summary_of
 from tests.tasks.test_task_weights import (
     DESIGN,
@@ -261,7 +261,7 @@ def test_erase__conflicts_and_weights_go_with_their_samples(pipeline, tmp_path, 
     store, time = Store(config.resolve("store")), now()
     stages = {"dataset": dataset, "counts": counts}
     append_record(store, config.name, RunRecord("run", "kept", "a night", time, time, "", stages))
-    erase_samples(store, ["p3", "p7"])
+    erase(config, ["p3", "p7"])
     last = find_last_run(store, config.name).stages
     kept = np.delete(np.arange(200), [3, 7])
     now_has = weights + np.isin(np.arange(200), some)

@@ -20,8 +20,8 @@ from pmflib.store.dataset import list_dataset_blocks, list_layers
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
 from pmflib.store.sample_blocks import read_block, read_replicates
 from pmflib_tasks.count import count
+from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
-from pmflib_tasks.operations.erasure.removal import erase_samples
 from pmflib_tasks.operations.planning.pipeline_sizes import LastRun, measure_log
 from pmflib_tasks.operations.planning.sizes import count_partition_files, sample_disk_bytes
 from tests.pipelines import (
@@ -335,7 +335,7 @@ def test_ingest__replicates_of_nights_and_of_those_who_are_erased(pipeline, tmp_
     assert (by_night.read_differences(0, N) == at_once.read_differences(0, N)).all()
     assert by_night.totals == at_once.totals
     append_record(store, config.name, RunRecord("run", "kept", "a night", time, time, "", stages))
-    erase_samples(store, ["p3", "p40", "p470"])
+    erase(config, ["p3", "p40", "p470"])
     last = find_last_run(store, config.name).stages
     # p3 has the row of the second night
     gone = np.isin(np.arange(500), [430 + 3, 40, 470])

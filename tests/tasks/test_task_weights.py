@@ -23,9 +23,9 @@ from pmflib.store.run_records import RunRecord, append_record, find_last_run, no
 from pmflib.store.sample_blocks import read_blocks, read_sampling_units, scale_blocks
 from pmflib_flows.run_tables import make_run_tables
 from pmflib_tasks.count import count
+from pmflib_tasks.erase import erase
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.ingest import ingest
-from pmflib_tasks.operations.erasure.removal import erase_samples
 from pmflib_tasks.operations.planning.pipeline_sizes import LastRun, measure_log
 from pmflib_tasks.operations.planning.sizes import count_partition_files, sample_disk_bytes
 from pmflib_tasks.select import select
@@ -412,7 +412,7 @@ def test_erase__weights_and_units_go_with_their_samples(pipeline, tmp_path, work
     store, time = Store(config.resolve("store")), now()
     stages = {"dataset": dataset, "counts": counts}
     append_record(store, config.name, RunRecord("run", "kept", "a night", time, time, "", stages))
-    erase_samples(store, ["p3", "p7", "p200"])
+    erase(config, ["p3", "p7", "p200"])
     last = find_last_run(store, config.name).stages
     kept = np.delete(np.arange(300), [3, 7, 200])
     found = load_counts(config, last["counts"])

@@ -51,6 +51,7 @@ def erase(
     Without any, finish what was stopped.
     """
     from pmflib_flows.erasure_tables import show_certificate
+    from pmflib_tasks.erase import erase as erase_from_pipeline
     from pmflib_tasks.operations.erasure import removal
     from pmflib_tasks.operations.erasure.label_logs import holds_labels
     from pmflib_tasks.stage import open_store
@@ -84,7 +85,7 @@ def erase(
     if of_labels or (not samples and holds_labels(store)):
         certificate = removal.erase_labels(store, task or [], worker or [])
     else:
-        certificate = removal.erase_samples(store, samples)
+        certificate = erase_from_pipeline(checked, samples)
     if as_json:
         print_json(asdict(certificate))
     else:

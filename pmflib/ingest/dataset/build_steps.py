@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pmflib.cluster.maps import report_count
 from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.assembly import assemble_buckets, assemble_samples
@@ -22,7 +23,6 @@ from pmflib.ingest.dataset.wide import encode_wide, spill_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import find_digest
 from pmflib.ingest.splitting import FilePart
-from pmflib.running.maps import report_count
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, identify
 

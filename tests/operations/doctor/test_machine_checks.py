@@ -1,4 +1,4 @@
-from pmflib.running.memory import ClusterMemory, MemoryPlan, WorkerMemory
+from pmflib.cluster.memory import ClusterMemory, MemoryPlan, WorkerMemory
 from pmflib_tasks.operations.doctor.machines import (
     WorkerMachine,
     check_container,

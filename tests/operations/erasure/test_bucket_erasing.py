@@ -8,7 +8,7 @@ from pmflib.store.artefacts import Store
 from pmflib.store.copying import copy_store
 from pmflib.store.erasures import read_erasures
 from pmflib.store.run_records import keep_page
-from pmflib_tasks.operations.erasure.removal import erase_samples
+from pmflib_tasks.erase import erase
 from tests.ingest.test_layered_datasets import change_files
 from tests.object_store import forget_cache
 from tests.operations.erasure.stored_texts import find_texts
@@ -53,8 +53,8 @@ def test_erase_samples__from_a_bucket(bucket, tmp_path, monkeypatch):
     on_disk = run_nights(Pipeline(tmp_path / "disk", "long"))
     there = move(Pipeline(tmp_path / "bucket", "long"), f"s3://{bucket}/store")
     run_nights(there)
-    expected = erase_samples(on_disk.store, GONE)
-    found = erase_samples(there.store, GONE)
+    expected = erase(on_disk.config, GONE)
+    found = erase(there.config, GONE)
     assert describe(found) == describe(expected)
     assert equal_counts((on_disk, on_disk.last()[1]), (there, there.last()[1]))
     there.verify()
@@ -74,20 +74,22 @@ def test_erase_samples__from_a_bucket_is_stopped_anywhere(bucket, tmp_path, monk
     first = run_nights(Pipeline(tmp_path / "first", "long"))
     count = Store(f"s3://{bucket}/count")
     copy_store(first.store, count)
+    whole = move(Pipeline(tmp_path / "whole", "long"), count.address)
+    whole.config = replace_source(whole.config, first)
     with monkeypatch.context() as patch:
-        n_requests = len(_erase_until(patch, count, 0))
+        n_requests = len(_erase_until(patch, whole.config, 0))
     # the last requests take away the lease and the lock, which is not waited for
     for n in range(4, n_requests - 8, max(1, n_requests // 5)):
         store = Store(f"s3://{bucket}/there{n}")
         copy_store(first.store, store)
-        with monkeypatch.context() as patch, pytest.raises(UnreachableStoreError):
-            _erase_until(patch, store, n)
-        forget_leases(store)
-        # named again: what was stopped before the list was written has erased nobody
-        erase_samples(store, GONE)
-        assert not read_erasures(store).unfinished
         pipeline = move(Pipeline(tmp_path / f"there{n}", "long"), store.address)
         pipeline.config = replace_source(pipeline.config, first)
+        with monkeypatch.context() as patch, pytest.raises(UnreachableStoreError):
+            _erase_until(patch, pipeline.config, n)
+        forget_leases(store)
+        # named again: what was stopped before the list was written has erased nobody
+        erase(pipeline.config, GONE)
+        assert not read_erasures(store).unfinished
         pipeline.verify()
         ours, theirs = (
             # contents differ, for each store has a salt of its own
@@ -98,12 +100,13 @@ def test_erase_samples__from_a_bucket_is_stopped_anywhere(bucket, tmp_path, monk
 
 
 def replace_source(config, pipeline):
-    return config.model_copy(update={"source": pipeline.config.source})
+    known = pipeline.config
+    return config.model_copy(update={"source": known.source, "base": known.base})
 
 
-def _erase_until(patch, store, n):
+def _erase_until(patch, config, n):
     seen = stop_requests(patch, n)
-    erase_samples(store, GONE)
+    erase(config, GONE)
     return seen
 
 
@@ -112,5 +115,5 @@ def test_erase_samples__from_a_bucket_in_use(bucket, tmp_path):
     run_nights(pipeline)
     pipeline.store.objects.put(f"leases/{'a' * 32}-{'b' * 8}", b"{}")
     with pytest.raises(StoreError, match="is in use"):
-        erase_samples(pipeline.store, GONE)
+        erase(pipeline.config, GONE)
     assert read_erasures(pipeline.store) is None

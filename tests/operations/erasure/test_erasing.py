@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.cluster.memory import ClusterMemory
+from pmflib.core.errors import StoreError
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.running.memory import ClusterMemory
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps
-from pmflib.store.erasures import list_erased
+from pmflib.store.erasures import list_erased, read_erasures
 from pmflib.store.lineage import is_needed, list_collected_runs
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, keep_page, now
 from pmflib.store.verification import verify_store
 from pmflib_tasks.count import count
+from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
-from pmflib_tasks.operations.erasure.removal import erase_samples
 from pmflib_tasks.report.data_report import gather_data
 from tests.ingest.test_layered_datasets import (
     SCHEMA,
@@ -142,7 +143,7 @@ def check_nights(folder, layout, seed, n_nights):
         compare(pipeline, layout, gone, folder / f"fresh-{night}-before")
         if rng.random() < 0.7:
             chosen = {f"s{n}" for n in rng.integers(0, 27, 1 + rng.integers(4)).tolist()}
-            certificate = erase_samples(pipeline.store, sorted(chosen))
+            certificate = erase(pipeline.config, sorted(chosen))
             gone |= chosen
             assert certificate.erased_in_all == len(gone)
             compare(pipeline, layout, gone, folder / f"fresh-{night}-after")
@@ -162,7 +163,7 @@ def test_erase_samples__from_a_file_in_chunks(tmp_path, monkeypatch):
         patch.setattr(chunks, "FILE_CHUNK_BYTES", 200)
         dataset, _ = pipeline.run()
     assert len(list_file_steps(pipeline.store, dataset.reference)) > 1
-    (raw_file,) = erase_samples(pipeline.store, sorted(gone)).raw_files
+    (raw_file,) = erase(pipeline.config, sorted(gone)).raw_files
     texts = (pipeline.data / "a.csv").read_text().splitlines()
     assert raw_file.rows == sum(text.split(",")[0] in gone for text in texts)
     compare(pipeline, "timed", gone, tmp_path / "fresh")
@@ -176,12 +177,32 @@ def test_erase_samples__a_window_begins_where_it_did(tmp_path):
     lines = ["who,what,said,ts", f"s1,a,1,{9 * day}", f"s2,a,1,{9 * day}", f"s3,b,1,{day}"]
     (pipeline.data / "a.csv").write_text("\n".join(lines) + "\n")
     pipeline.run()
-    erase_samples(pipeline.store, ["s1"])
+    erase(pipeline.config, ["s1"])
     (pipeline.data / "b.csv").write_text(f"{lines[0]}\ns4,c,1,{2 * day}\n")
     dataset, _ = pipeline.run()
     found = DatasetAccount.from_json(dataset.summary)
     assert (found.rows_in, found.rows_encoded, found.rows_outside) == (4, 1, 2)
     assert found.rows_erased == 1
+
+
+def test_erase_samples__refuses_where_the_run_cannot_be_repeated(tmp_path):
+    pipeline = Pipeline(tmp_path / "pipeline", "long")
+    path = pipeline.data / "a.csv"
+    for name in ("a", "b"):
+        (pipeline.data / f"{name}.csv").write_text(f"who,what,said\n{name},a,1\n")
+    pipeline.run()
+    text = path.read_text()
+    path.write_text(f"{text}c,a,1\n")
+    with pytest.raises(StoreError, match=r"a\.csv"):
+        erase(pipeline.config, ["a"])
+    path.unlink()
+    with pytest.raises(StoreError, match=r"a\.csv"):
+        erase(pipeline.config, ["a"])
+    path.write_text(text)
+    pmf.Schema(SCHEMA.variables[:-1]).save(pipeline.folder / "schema.json")
+    with pytest.raises(StoreError, match="schema"):
+        erase(pipeline.config, ["a"])
+    assert read_erasures(pipeline.store) is None
 
 
 def test_erase_samples__pages_of_runs_go_and_new_ones_do_not_show_the_rows(tmp_path):
@@ -191,7 +212,7 @@ def test_erase_samples__pages_of_runs_go_and_new_ones_do_not_show_the_rows(tmp_p
     pipeline.run()
     page = Path(keep_page(pipeline.store, pipeline.config.name, 1, b"s1,b,secret"))
     pipeline.verify()
-    erase_samples(pipeline.store, ["s1"])
+    erase(pipeline.config, ["s1"])
     assert not page.exists()
     stages = find_last_run(pipeline.store, pipeline.config.name).stages
     rows = DatasetAccount.from_json(pipeline.store.find(stages["dataset"].identity).summary)

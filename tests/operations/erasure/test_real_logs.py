@@ -15,13 +15,25 @@ import pmflib as pmf
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import read_erasures
 from pmflib_tasks.config import make_config
-from pmflib_tasks.operations.erasure.removal import erase_samples
+from pmflib_tasks.erase import erase
 from tests.operations.erasure.stored_texts import find_texts
 from tests.operations.erasure.test_erasing import Pipeline, equal_counts, no_workers  # noqa: F401
 from tests.pipelines import read_dataset
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "ml-100k" / "u.data.gz"
 FILES = 5
+
+
+def configure(folder):
+    source = {
+        "path": "data",
+        "layout": "long",
+        "sample": "user",
+        "variable": "movie",
+        "value": "rating",
+    }
+    options = {"store": {"folds": 2}, "model": {"rank": 2}, "evaluate": {"test_folds": 0}}
+    return make_config({"source": source, **options}, base=folder)
 
 
 class Log(Pipeline):
@@ -31,21 +43,7 @@ class Log(Pipeline):
         (folder / "data").mkdir(parents=True)
         self.folder, self.data = folder, folder / "data"
         schema.save(folder / "schema.json")
-        self.config = make_config(
-            {
-                "source": {
-                    "path": "data",
-                    "layout": "long",
-                    "sample": "user",
-                    "variable": "movie",
-                    "value": "rating",
-                },
-                "store": {"folds": 2},
-                "model": {"rank": 2},
-                "evaluate": {"test_folds": 0},
-            },
-            base=folder,
-        )
+        self.config = configure(folder)
         self.store = Store(folder / "store")
 
     def deliver(self, rows, night):
@@ -129,7 +127,7 @@ def test_erase_samples__many_of_a_log(tmp_path, read, n_gone):
     users = sorted({user for user, _, _ in rows})
     gone = {*np.random.default_rng(1).choice(users, n_gone, replace=False).tolist()}
     log = build(tmp_path / "all", rows, schema, nights=FILES - 1)
-    certificate = erase_samples(log.store, sorted(gone))
+    certificate = erase(log.config, sorted(gone))
     assert certificate.samples_found == len(
         gone & {user for user, _, _ in rows[: len(rows) * (FILES - 1) // FILES]}
     )
@@ -153,8 +151,10 @@ def test_erase_samples__many_of_a_log(tmp_path, read, n_gone):
 KILLER = """
 import os, signal, sys
 from pmflib_tasks.operations.erasure import removal
+from pathlib import Path
 from pmflib.store import artefacts
-from pmflib.store.artefacts import Store
+from pmflib_tasks.erase import erase
+from tests.operations.erasure.test_real_logs import configure
 calls = 0
 def count(function):
     def run(*args, **options):
@@ -172,18 +172,18 @@ import pathlib
 pathlib.Path.unlink = count(pathlib.Path.unlink)
 import shutil
 shutil.rmtree = count(shutil.rmtree)
-removal.erase_samples(Store(sys.argv[1]), sys.argv[3:])
+erase(configure(Path(sys.argv[1])), sys.argv[3:])
 print("calls", calls)
 """
 
 
-def run_killed(store, when, gone):
+def run_killed(folder, when, gone):
     return subprocess.run(
-        [sys.executable, "-c", KILLER, str(store), str(when), *gone],
+        [sys.executable, "-c", KILLER, str(folder), str(when), *gone],
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
 
@@ -199,15 +199,15 @@ def test_erase_samples__killed_anywhere_goes_on(tmp_path):
     fresh = build(tmp_path / "fresh", rows, schema, {*gone}, nights=3)
     kept = tmp_path / "kept"
     shutil.copytree(log.store.root, kept)
-    done = run_killed(log.store.root, 0, gone)
+    done = run_killed(log.folder, 0, gone)
     assert done.returncode == 0, done.stderr
     n_calls = int(done.stdout.split()[-1])
     for when in np.unique(np.linspace(1, n_calls, 12).astype(int)).tolist():
         shutil.rmtree(log.store.root)
         shutil.copytree(kept, log.store.root)
-        killed = run_killed(log.store.root, when, gone)
+        killed = run_killed(log.folder, when, gone)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
-        erase_samples(log.store, gone)
+        erase(log.config, gone)
         erasures = read_erasures(log.store)
         assert not erasures.unfinished
         # one that was killed in its last line was done

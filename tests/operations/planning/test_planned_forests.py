@@ -4,9 +4,9 @@ import pytest
 
 import pmflib as pmf
 from benchmarks.pipeline.cost_model import FIT, plan_tasks_by_stage, run_counted, write_log
+from pmflib.cluster.memory import OWN_BYTES
 from pmflib.em.forests import samples
 from pmflib.fitting.dependence import plan_forest_passes as plan_passes
-from pmflib.running.memory import OWN_BYTES
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.config import load_config

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 import pmflib as pmf
 from benchmarks.pipeline.cost_model import plan_tasks_by_stage, run_counted
+from pmflib.cluster.memory import OWN_BYTES
 from pmflib.fitting.traits import plan_fit_traits
-from pmflib.running.memory import OWN_BYTES
 from pmflib.store import sample_blocks
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pmflib.running.versions import SAME_EVERYWHERE
+from pmflib.cluster.versions import SAME_EVERYWHERE
 from pmflib_tasks.operations.doctor import HealthLine, fail, list_first, note, warn
 
 MAX_SKEW = 10.0

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from pmflib.cluster.clients import Client, connect_briefly, fetch_result
+from pmflib.cluster.versions import find_versions
 from pmflib.kernels.readiness import KernelState, find_kernel_state
-from pmflib.running.clients import Client, connect_briefly, fetch_result
-from pmflib.running.versions import find_versions
 from pmflib_tasks.operations.doctor.encryption import CertificateState, find_certificates
 from pmflib_tasks.operations.doctor.probes import (
     find_there,

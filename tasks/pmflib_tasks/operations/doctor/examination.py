@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from pmflib.cluster.memory import ClusterMemory, PlanWorker, read_workers
+from pmflib.cluster.workers import find_scheduler
 from pmflib.core.errors import ConfigError
 from pmflib.core.machine import find_temporary_danger
 from pmflib.core.texts import mask_secrets
 from pmflib.kernels.readiness import KernelState, find_kernel_state
-from pmflib.running.memory import ClusterMemory, PlanWorker, read_workers
-from pmflib.running.workers import find_scheduler
 from pmflib.schema import Schema
 from pmflib.store.objects.addresses import is_bucket
 from pmflib_tasks.config import PipelineConfig, load_config

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pmflib.core.errors import MemoryPlanError
-from pmflib.running.memory import (
+from pmflib.cluster.memory import (
     ClusterMemory,
     MemoryPlan,
     PlanWorker,
@@ -14,6 +13,7 @@ from pmflib.running.memory import (
     check_plan_fits,
     format_bytes,
 )
+from pmflib.core.errors import MemoryPlanError
 from pmflib_tasks.operations.doctor import HealthLine, fail, list_first, note, warn
 from pmflib_tasks.operations.doctor.processes import ProcessState
 

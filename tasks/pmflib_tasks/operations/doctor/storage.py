@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pmflib.cluster.memory import format_bytes
 from pmflib.core.errors import PmfError
 from pmflib.core.texts import mask_secrets
 from pmflib.ingest.sources import find_sources, open_source
-from pmflib.running.memory import format_bytes
 from pmflib_tasks.operations.doctor import HealthLine, fail, list_first, note, warn
 from pmflib_tasks.operations.doctor.probes import (
     FolderState,

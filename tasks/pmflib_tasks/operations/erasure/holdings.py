@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 
 from pmflib.core.arrays import BoolArray
 from pmflib.core.errors import StoreError
-from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.identifiers import hash_identifiers, make_keys, read_sample_hashes
 from pmflib.ingest.dataset.quarantine import QUARANTINE, QUARANTINE_HASHES, read_part
@@ -26,8 +25,6 @@ from pmflib.store.sample_blocks import read_identifier_texts
 
 IDENTIFIED = ("spill", "samples", "predictions", "answers")
 """Kinds of artefacts that hold identifiers of samples."""
-SUBSTANCE = ("spill", "samples")
-"""Kinds that datasets are made of."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ def find_holdings(store: Store, erased: ErasedSamples) -> Holdings:
             if any(part.identity in found.erased_rows for part in parts):
                 found.datasets.add(identity)
     if found.erased_rows:
-        _find_counts(store, found)
+        found.counts = _find_counts(found)
     return found
 
 
@@ -128,12 +125,6 @@ def find_erased_rows(path: Path, erased: ErasedSamples) -> tuple[BoolArray, list
         found[row] = erased.holds(name)
         names += [name] if found[row] else []
     return found, names
-
-
-def read_reading(entry: Entry) -> tuple[int, str]:
-    """Index of the identifier in a rejected row of a partition, and the delimiter of its text."""
-    source = entry.options["source"]
-    return (0 if source["layout"] == "long" else -1), name_separator(source["delimiter"])
 
 
 def _look_into_spill(folder: Path, entry: Entry, erased: ErasedSamples) -> ErasedRows:
@@ -181,18 +172,18 @@ def _describe(rows: int, samples: pa.BinaryArray, erased: ErasedSamples) -> Eras
     return ErasedRows(rows, frozenset(erased.digest_identifier(name) for name in names))
 
 
-def _find_counts(store: Store, found: Holdings) -> None:
+def _find_counts(found: Holdings) -> set[str]:
+    """Counts of datasets that held erased samples or are gone, and counts of differences to such."""
     counts = {i: entry for i, entry in found.entries.items() if entry.reference.kind == "counts"}
-    chains: dict[str, set[str]] = {}
-    clean = set()
-    for entry in counts.values():
-        tables = StoredTables(store.locate(entry.reference) / PAIRS)
-        chains[entry.reference.digest] = set(tables.chain.digests)
-        dataset = entry.inputs["dataset"].identity
-        if dataset in found.entries and dataset not in found.datasets:
-            # tables that are of another dataset as well, which has been collected, hold no more than these
-            clean.add(entry.reference.digest)
-    revealing = chains.keys() - clean
-    while more := {each for each in chains if chains[each] & revealing} - revealing:
+    clean = found.entries.keys() - found.datasets
+    revealing = {i for i, entry in counts.items() if entry.inputs["dataset"].identity not in clean}
+    while (
+        more := {
+            identity
+            for identity, entry in counts.items()
+            if any(each.identity in revealing for each in entry.inputs.values())
+        }
+        - revealing
+    ):
         revealing |= more
-    found.counts = {i for i, entry in counts.items() if entry.reference.digest in revealing}
+    return revealing

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from pmflib.ingest.dataset.quarantine import QUARANTINE, read_part
 from pmflib.store.artefacts import Store
-from pmflib.store.copy_plans import list_pages
 from pmflib.store.exports import Export, list_exports
+from pmflib.store.run_records import list_pages
 
 NAMES_AT_ONCE = 200
 """Identifiers that are looked for in one pass: more make an automaton that RE2 has no memory for."""

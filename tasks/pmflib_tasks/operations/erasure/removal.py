@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from pmflib.core.errors import ConfigError, StoreError
+from pmflib.ingest.dataset.build_steps import ERASURES
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.identifiers import hash_identifiers
 from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
@@ -47,15 +49,19 @@ from pmflib_tasks.operations.erasure.label_logs import (
     holds_labels,
     rewrite_label_logs,
 )
-from pmflib_tasks.operations.erasure.rewriting import Rewriter
+
+Rebuild: TypeAlias = Callable[[], Mapping[str, Reference]]
+"""Runs the deterministic stages of a pipeline again; gives its dataset and counts, by stage."""
 
 
-def erase_samples(store: Store, identifiers: Sequence[str]) -> Certificate:
-    """Take samples out of everything that a store holds, and keep them out from now on.
+def erase_samples(
+    store: Store, identifiers: Sequence[str], pipeline: str, rebuild: Rebuild
+) -> Certificate:
+    """Erase samples from everything that a store holds, and keep them out from now on.
 
-    First the list of erased samples is written; whatever stops the erasure afterwards, the next call goes on with it.
-    Then the datasets that coming runs build upon are written again without the samples, with their counts, and what
-    held them is deleted: of these datasets, of older ones, and predictions and answers.
+    The list of erased samples is written first: an erasure that was stopped is finished by the next call. The dataset
+    and the counts of the pipeline are then built again without the samples, and every artefact that held them is
+    deleted.
 
     Parameters
     ----------
@@ -63,6 +69,10 @@ def erase_samples(store: Store, identifiers: Sequence[str]) -> Certificate:
         The store.
     identifiers
         Identifiers of the samples; without any, an erasure that was stopped is finished.
+    pipeline
+        Name of the pipeline whose dataset is built again. Other pipelines of the store build theirs in their next run.
+    rebuild
+        Builds it.
 
     Returns
     -------
@@ -73,17 +83,64 @@ def erase_samples(store: Store, identifiers: Sequence[str]) -> Certificate:
     ConfigError
         If an identifier is empty, or there is none and nothing to finish.
     StoreError
-        If something else is under way in the store, it holds label logs, or a part of it is damaged. What is damaged is
-        deleted or removed from a copy, and the erasure started again.
+        If the store is in use, it holds label logs, or a part of it is damaged. Delete or restore the damaged part,
+        then start the erasure again.
     """
     names = [identifier.strip().encode() for identifier in identifiers]
     if not all(names):
         raise ConfigError("an identifier is empty; give the texts that the column of samples has")
-    _refuse_label_logs(store)
+    if holds_labels(store):
+        raise StoreError(
+            f"store {store.name!r} holds label logs, whose samples are tasks: give --task or --worker"
+        )
     with stay_alone(store), hold_lease(store.objects, PURPOSE):
         erasures = read_erasures(store) or new_list()
         begin(store, erasures, names)
-        return _finish(store, erasures, [name.decode() for name in names])
+        erased = ErasedSamples.of_list(erasures)
+        assert erased is not None
+        act = erasures.unfinished[-1]
+        drop_unfinished(store)
+        found = find_holdings(store, erased)
+        outdated = _list_outdated(store, pipeline)
+        for identity, entry in found.entries.items():
+            if entry.reference.kind == "spill" and identity not in found.erased_rows:
+                # the option is part of the identity: raw files without erased samples need not be read again
+                options = {**entry.options, ERASURES: erased.digest}
+                store.enter_again(replace(entry, options=options))
+        new = rebuild()
+        known = {each.old.identity for each in act.replaced}
+        gone = {*found.erased_rows, *found.datasets, *found.counts}
+        for identity in sorted({*gone, *outdated} - known):
+            if identity not in found.entries:
+                continue
+            old = found.entries[identity].reference
+            rows = found.erased_rows[identity].rows if identity in found.erased_rows else 0
+            successor = new.get(outdated.get(identity, ""))
+            if successor != old:
+                act.replaced.append(Replacement(old, successor, rows, identity in gone))
+        act.found = sorted({*act.found, *(found.list_samples() & {*act.samples})})
+        # the history refers to the new artefacts from here on; only then is anything deleted
+        write_erasures(store, erasures)
+        return _conclude(store, erasures, act, found.entries, [name.decode() for name in names])
+
+
+def _list_outdated(store: Store, pipeline: str) -> dict[str, str]:
+    """Datasets and counts that a pipeline refers to: of its last run, and of the run of its live model.
+
+    Returns
+    -------
+    Stage of each, by identity.
+    """
+    live, runs = find_live(store, pipeline), [find_last_run(store, pipeline)]
+    if live is not None:
+        runs.append(find_run_of(store, pipeline, live))
+    return {
+        run.stages[stage].identity: stage
+        for run in runs
+        if run is not None
+        for stage in ("dataset", "counts")
+        if stage in run.stages
+    }
 
 
 def erase_labels(store: Store, tasks: Sequence[str], workers: Sequence[str]) -> Certificate:
@@ -177,30 +234,6 @@ def forget(store: Store, identifiers: Sequence[str]) -> int:
         return len(known)
 
 
-def _refuse_label_logs(store: Store) -> None:
-    if holds_labels(store):
-        raise StoreError(
-            f"store {store.name!r} holds label logs, whose samples are tasks: give --task or --worker"
-        )
-
-
-def _finish(store: Store, erasures: ErasureList, identifiers: Sequence[str]) -> Certificate:
-    """Rewrite, delete, and record; every step can be repeated."""
-    erased = ErasedSamples.of_list(erasures)
-    assert erased is not None
-    act = erasures.unfinished[-1]
-    drop_unfinished(store)
-    found = find_holdings(store, erased)
-    rewriter = Rewriter(store, erased, found)
-    replaced = _rewrite(store, rewriter)
-    act.found = sorted({*act.found, *(found.list_samples() & {*act.samples})})
-    known = {each.old.identity for each in act.replaced}
-    act.replaced += [each for each in replaced if each.old.identity not in known]
-    # the history is forwarded from here on; only then is anything deleted
-    write_erasures(store, erasures)
-    return _conclude(store, erasures, act, found.entries, identifiers)
-
-
 def _conclude(
     store: Store,
     erasures: ErasureList,
@@ -219,53 +252,6 @@ def _conclude(
     act.ended = now()
     write_erasures(store, erasures)
     return certificate
-
-
-def _rewrite(store: Store, rewriter: Rewriter) -> list[Replacement]:
-    """Write again what coming runs build upon; list all that is replaced or to be deleted."""
-    found = rewriter.found
-    new: dict[str, Entry] = {}
-    for stages in _list_needed_stages(store):
-        dataset = stages["dataset"]
-        if not rewriter.can_rewrite(dataset) or rewriter.is_done(dataset):
-            continue
-        if dataset.identity not in new:
-            new[dataset.identity] = rewriter.rewrite_dataset(dataset)
-        if "counts" in stages and stages["counts"].identity not in new:
-            counts = stages["counts"]
-            made = rewriter.rewrite_counts(dataset, counts, new[dataset.identity])
-            if made is not None:
-                new[counts.identity] = made
-    for identity in found.erased_rows:
-        entry = found.entries[identity]
-        scored = entry.inputs.get("dataset")
-        if entry.reference.kind == "predictions" and scored and scored.identity in new:
-            dataset_now = new[scored.identity]
-            new[identity] = rewriter.rewrite_predictions(entry, dataset_now)
-    new |= {i: entry for i, entry in rewriter.parts.items() if i in found.erased_rows}
-    gone = {*found.erased_rows, *found.datasets, *found.counts}
-    out = []
-    for identity in sorted({*gone, *new}):
-        old = found.entries[identity].reference
-        successor = new[identity].reference if identity in new else None
-        rows = found.erased_rows[identity].rows if identity in found.erased_rows else 0
-        out.append(Replacement(old, successor, rows, identity in gone))
-    return out
-
-
-def _list_needed_stages(store: Store) -> list[dict[str, Reference]]:
-    """Stages that coming runs build upon or compare with: of the last runs, and of those that made live models."""
-    runs: dict[tuple[str, int], RunRecord] = {}
-    for name in list_histories(store):
-        live = find_live(store, name)
-        made = None if live is None else find_run_of(store, name, live)
-        # the last run is as a rule the one that made the live model
-        runs |= {
-            (name, run.number): run
-            for run in (find_last_run(store, name), made)
-            if run is not None and "dataset" in run.stages
-        }
-    return [run.stages for run in runs.values()]
 
 
 def _delete(store: Store, entries: Mapping[str, Entry], act: Erasure) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from pmflib.cluster.memory import OWN_BYTES
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.em.forests.em import LEAST_PASSES
 from pmflib.em.forests.samples import choose_states, measure_tables
 from pmflib.em.memory import choose_tasks
 from pmflib.fitting.dependence import count_searched
 from pmflib.fitting.forest_search import REFIT_PASSES
 from pmflib.fitting.tree_fit import ROUNDS, START_ROWS, count_starts
-from pmflib.running.memory import OWN_BYTES
-from pmflib.running.task_plans import plan_tasks
 from pmflib_tasks.operations.planning.run_basis import PlannedRun
 from pmflib_tasks.operations.planning.sizes import block_disk_bytes, table_disk_bytes
 from pmflib_tasks.operations.planning.speeds import (

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pmflib.cluster.memory import OWN_BYTES
 from pmflib.fitting.candidates import SMALL_WORK
-from pmflib.running.memory import OWN_BYTES
 from pmflib_tasks.operations.planning.speeds import Learnt, Speeds
 from pmflib_tasks.operations.planning.stage_costs import StageCost
 from pmflib_tasks.operations.planning.whole_run import RunPlan

@@ -8,6 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
+from pmflib.cluster.memory import (
+    HELD_OUT_PART,
+    KEPT_PART,
+    OWN_BYTES,
+    ClusterMemory,
+    MemoryPlan,
+    WorkerMemory,
+)
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.machine import USED_SHARE
 from pmflib.counting.block_counting import (
     TILE_ROWS,
@@ -19,15 +28,6 @@ from pmflib.counting.block_counting import (
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
 from pmflib.em.forests.samples import are_modest, plan_trees
 from pmflib.em.memory import SharedPassPlan, choose_side_by_side, choose_tasks, plan_em, plan_pass
-from pmflib.running.memory import (
-    HELD_OUT_PART,
-    KEPT_PART,
-    OWN_BYTES,
-    ClusterMemory,
-    MemoryPlan,
-    WorkerMemory,
-)
-from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import choose_block_rows
 from pmflib_tasks.operations.planning.sizes import (
     ClusterSize,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from pmflib.cluster.memory import OWN_BYTES, MemoryPlan, find_least_limit
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.counting.stored_pairs import count_folds_ahead, plan_fold_merges, plan_fold_runs
 from pmflib.em.memory import choose_tasks
 from pmflib.fitting.auto_method import SETTINGS
-from pmflib.running.memory import OWN_BYTES, MemoryPlan, find_least_limit
-from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import COUNTING_COARSENESS
 from pmflib_tasks.operations.planning.forest_stages import list_class_ns, plan_forest_stage
 from pmflib_tasks.operations.planning.run_basis import PlannedRun

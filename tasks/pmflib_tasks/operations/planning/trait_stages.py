@@ -8,14 +8,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from pmflib.cluster.memory import OWN_BYTES, MemoryPlan
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.em.memory import choose_tasks
 from pmflib.em.traits.fit import DIMENSIONS, PASSES, PATIENCE, SHRINKAGES
 from pmflib.em.traits.passes import count_sum_bytes
 from pmflib.em.traits.samples import CHOICE_CELLS
 from pmflib.fitting.traits import STATES, plan_trait_memory
 from pmflib.model.traits.level_scores import LevelScores
-from pmflib.running.memory import OWN_BYTES, MemoryPlan
-from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
 from pmflib.scoring.comparison import ENOUGH_CELLS, count_rounds
 from pmflib_tasks.operations.planning.forest_stages import list_class_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
-from pmflib.running.memory import OWN_BYTES, format_bytes
+from pmflib.cluster.memory import OWN_BYTES, format_bytes
 from pmflib_tasks.operations.planning.sizes import ClusterSize, FitSize, LogSize
 from pmflib_tasks.operations.planning.speeds import BY_STAGE, Speeds
 from pmflib_tasks.operations.planning.stage_costs import StageCost

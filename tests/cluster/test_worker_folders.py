@@ -7,10 +7,10 @@ import tempfile
 
 import pytest
 
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.workers import start_workers
 from pmflib.core.errors import ConfigError
 from pmflib.core.machine import find_temporary_danger, make_private_folder
-from pmflib.running.clients import open_client
-from pmflib.running.workers import start_workers
 from pmflib_tasks.config import ClusterConfig
 from pmflib_tasks.operations.doctor.examination import examine
 

@@ -11,8 +11,8 @@ import pytest
 from distributed.core import connect
 from distributed.security import Security
 
-from pmflib.running.clients import open_client
-from pmflib.running.workers import start_workers
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.workers import start_workers
 from pmflib_tasks.config import ClusterConfig
 
 

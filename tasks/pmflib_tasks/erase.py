@@ -1,0 +1,83 @@
+"""Erasure of samples from a pipeline: its dataset and counts are built again without them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pmflib.cluster.workers import share_workers
+from pmflib.core.errors import StoreError
+from pmflib.core.texts import list_some
+from pmflib.ingest.sources import find_digest, find_sources
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import list_sources
+from pmflib.store.run_records import find_last_run
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.count import count
+from pmflib_tasks.ingest import ingest
+from pmflib_tasks.operations.erasure.certificates import Certificate
+from pmflib_tasks.operations.erasure.removal import erase_samples
+from pmflib_tasks.small_runs import is_small
+from pmflib_tasks.stage import load_schema, open_store
+
+
+def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
+    """Erase samples from the store of a pipeline.
+
+    Parameters
+    ----------
+    config
+        The pipeline.
+    identifiers
+        Identifiers of the samples; without any, an erasure that was stopped is finished.
+
+    Returns
+    -------
+    The certificate.
+
+    Raises
+    ------
+    ConfigError, StoreError
+        As `pmflib_tasks.operations.erasure.removal.erase_samples`; also if a raw file of the last run is gone or
+        changed, or the schema is another: the dataset could not be built again.
+    """
+    store = open_store(config)
+    run = find_last_run(store, config.name)
+    stages = {} if run is None else run.stages
+    dataset = stages.get("dataset")
+    has_data = dataset is not None and store.find(dataset.identity) is not None
+    if has_data:
+        _check_sources(config, store, dataset)
+        counts = store.find(stages["counts"].identity) if "counts" in stages else None
+        if counts is not None and counts.options["schema"] != load_schema(config).digest:
+            raise StoreError(
+                f"the schema of {config.name!r} has changed since the last run, which an erasure repeats; restore it, "
+                "or run the pipeline, then erase"
+            )
+
+    def rebuild() -> Mapping[str, Reference]:
+        if not has_data:
+            return {}
+        with share_workers(config.cluster, alone=is_small(config)):
+            made = {"dataset": ingest(config)}
+            if "counts" in stages:
+                made["counts"] = count(config, made["dataset"])
+        return made
+
+    return erase_samples(store, identifiers, config.name, rebuild)
+
+
+def _check_sources(config: PipelineConfig, store: Store, dataset: Reference | None) -> None:
+    """Refuse to erase where raw files of the last run are gone or changed."""
+    skip_empty = config.source.on_empty_file == "skip"
+    sources = find_sources(
+        tuple(config.source_paths), config.source.suffixes, skip_empty=skip_empty
+    )
+    there = {source.name: find_digest(source, store.address) for source in sources}
+    lost = [
+        file.name for file in list_sources(store, dataset) if there.get(file.name) != file.digest
+    ]
+    if lost:
+        raise StoreError(
+            f"raw files of the last run are gone or have changed ({list_some(lost)}), and an erasure reads them again; "
+            "put them back, or run the pipeline without them, then erase"
+        )
