@@ -142,6 +142,19 @@ class BlockSource(ABC):
         """Do `map_each` for one tuple of arguments."""
         return self.map_each(function, merge, [shared], result_bytes=result_bytes, name=name)[0]
 
+    def start(
+        self,
+        function: Callable[..., R],
+        merge: Callable[[Sequence[R]], R],
+        *shared: Any,
+        result_bytes: int = 0,
+        name: str = "",
+    ) -> Callable[[], R]:
+        """Start what `map_blocks` does, where workers do it, and return a function that waits for the result."""
+        return lambda: self.map_blocks(
+            function, merge, *shared, result_bytes=result_bytes, name=name
+        )
+
     def map_in_turn(
         self,
         function: Callable[..., R],
@@ -343,6 +356,20 @@ class StoredBlocks(BlockSource):
     def costs(self) -> list[int]:
         """Cost of each group, for the plan of a pass; 0 where there is none."""
         return [*map(weigh_blocks, self.groups)] or [0]
+
+    def start(
+        self,
+        function: Callable[..., R],
+        merge: Callable[[Sequence[R]], R],
+        *shared: Any,
+        result_bytes: int = 0,
+        name: str = "",
+    ) -> Callable[[], R]:
+        """Submit the tasks to the workers; without a client, the work is done by the function that is returned."""
+        if self.client is None:
+            return super().start(function, merge, *shared, result_bytes=result_bytes, name=name)
+        options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
+        return self.start_each(function, merge, [shared], **options)[0].wait
 
     def start_each(
         self,
