@@ -29,7 +29,7 @@ from benchmarks.em import peers
 from pmflib.core.arrays import Parameters
 from pmflib.core.blocks import SPARSE_BELOW, Block, DenseBlock
 from pmflib.em.blocks import merge_duplicates
-from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
+from pmflib.em.latent_classes import ClassState
 from pmflib.kernels.llvm.lanes import make_lanes
 from pmflib.model.row_tables import RowTables, allocate, choose_panels, iterate_lists
 from pmflib.model.statistics import EMStatistics, em_statistics, m_step, take_logs
@@ -352,7 +352,7 @@ def run_acceleration(report: Report, n_starts: int) -> None:
             for accelerate in (False, True):
                 state = run_joint_pmf_em(
                     evaluate,
-                    EMState(*draw_start(offsets, rank, seed)),
+                    ClassState(*draw_start(offsets, rank, seed)),
                     offsets,
                     pseudo_counts=PseudoCounts(np.full(offsets[-1], 0.5)),
                     max_passes=3000,

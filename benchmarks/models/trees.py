@@ -49,7 +49,7 @@ from pmflib.core.arrays import IntArray
 from pmflib.counting.marginals import estimate_singles
 from pmflib.em.forests.em import TreeOptions, run_tree_em
 from pmflib.em.forests.samples import TreeSamples
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.model.forests.forest import Forest
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -237,7 +237,7 @@ def run_passes(n_samples: int, seed: int) -> None:
         codes = own.sample(n_samples, seed)
         codes[rng.random(codes.shape) >= observed] = -1
         offsets = own.schema.offsets
-        plain = SamplesInMemory(codes, offsets, classes)
+        plain = BlocksInMemory.cut(codes, offsets, classes)
         samples = TreeSamples.load(codes, offsets, classes)
         timers = {
             "without": timed(partial(plain.evaluate, [(own.prior, own.factors)])),

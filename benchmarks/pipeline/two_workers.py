@@ -23,7 +23,7 @@ import psutil
 import pmflib as pmf
 from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
-from pmflib.em.joint_pmf_em import EMState
+from pmflib.em.latent_classes import ClassState
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model.sampling import sample_codes
 from pmflib.running.clients import open_client
@@ -68,7 +68,7 @@ def measure(training: StoredSamples, held_out: StoredSamples, passes: int) -> li
     """Fit once; milliseconds of a pass after the first by the clock, of the client and of the workers."""
     seen: list[tuple[float, float, float]] = []
 
-    def note(run: str, state: EMState) -> None:
+    def note(run: str, state: ClassState) -> None:
         seen.append(read_times())
 
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray, Parameters, repeat_blocks, sum_blocks
-from pmflib.em.samples import Samples
+from pmflib.em.block_source import BlockSource
 
 CORRECTIONS = 20
 """Steps that the curvature is estimated from."""

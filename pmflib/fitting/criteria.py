@@ -14,7 +14,8 @@ from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.em.block_source import BlockSource, iterate_distinct
-from pmflib.em.samples import SamplesInMemory, evaluate_group
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import evaluate_group
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.quadrature import ItemDesign
 from pmflib.fitting.fit_statistics import Criteria
@@ -153,7 +154,7 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
         return measure_fit(model, samples.source)
     offsets = model.schema.offsets
     return measure_fit(
-        model, SamplesInMemory(model.schema.encode(samples), offsets, model.rank).source
+        model, BlocksInMemory.cut(model.schema.encode(samples), offsets, model.rank).source
     )
 
 

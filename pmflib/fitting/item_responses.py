@@ -17,7 +17,8 @@ from pmflib.counting.marginals import Marginals, normalise_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.em.samples import Samples, SamplesInMemory
+from pmflib.em.block_source import BlockSource
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.fit import make_model
 from pmflib.em.traits.quadrature import (
@@ -165,7 +166,7 @@ def _check_options(n_traits: int, pseudo_count: float, max_passes: int, tol: flo
 
 def _open_samples(
     samples: object, schema: Schema | None, weight: object | None, n_traits: int
-) -> tuple[Schema, Samples, PairCounts]:
+) -> tuple[Schema, BlockSource, PairCounts]:
     """Variables, samples to fit to, at least one, and their co-occurrence counts."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
@@ -178,7 +179,7 @@ def _open_samples(
     given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
     block = weigh_samples(given, weight, None, schema)
     _refuse_nothing(len(block))
-    training = SamplesInMemory(block, schema.offsets, _count_points(n_traits))
+    training = BlocksInMemory.cut(block, schema.offsets, _count_points(n_traits))
     return schema, training, count_block(block, schema, n_folds=1)
 
 
@@ -189,7 +190,7 @@ def _refuse_nothing(n_rows: int) -> None:
 
 def _report(
     fitted: JointPMF,
-    training: Samples,
+    training: BlockSource,
     state: ItemState,
     score: HeldOutScore | None,
     *,
@@ -214,7 +215,7 @@ def _report(
 
 
 def fit_items(
-    training: Samples,
+    training: BlockSource,
     design: ItemDesign,
     counts: PairCounts | None,
     *,
@@ -332,10 +333,10 @@ def _count_points(n_traits: int) -> int:
 def _score(model: JointPMF, validation: object) -> HeldOutScore | None:
     """Log-likelihood of held-out samples."""
     if isinstance(validation, StoredSamples):
-        held_out: Samples = validation
+        held_out: BlockSource = validation
     else:
         codes: IntArray = model.schema.encode(validation)
-        held_out = SamplesInMemory(codes, model.schema.offsets, model.rank)
+        held_out = BlocksInMemory.cut(codes, model.schema.offsets, model.rank)
     if not held_out.source.n_samples:
         return None
     score = held_out.score([(model.prior, model.factors)])

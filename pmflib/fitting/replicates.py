@@ -15,8 +15,8 @@ from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import SurveyDesign, find_student_quantile
 from pmflib.counting.marginals import estimate_block_singles
 from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory
-from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.latent_classes import ClassState
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.fitting.linearised import LinearReplicates, linearise, move_model, read_entries
 from pmflib.fitting.parameter_errors import FAR, MAX_ENTRIES, VAGUE, span_logits
 from pmflib.fitting.weighted_samples import weigh_block
@@ -342,7 +342,7 @@ class _Refits:
 
     @cached_property
     def _tol(self) -> float:
-        samples = SamplesInMemory(self.block, self._model.schema.offsets, self._model.rank)
+        samples = BlocksInMemory.cut(self.block, self._model.schema.offsets, self._model.rank)
         found = samples.evaluate([(self._model.prior, self._model.factors)])[0]
         return min(TOL, GAIN / max(abs(found.log_likelihood), 1.0))
 
@@ -352,10 +352,10 @@ class _Refits:
 
     def fit(self, block: DenseBlock, start: Parameters) -> tuple[Parameters, bool]:
         """Parameters at the optimum that passes from a start lead to, and whether they have reached it."""
-        samples = SamplesInMemory(block, self._model.schema.offsets, self._model.rank)
+        samples = BlocksInMemory.cut(block, self._model.schema.offsets, self._model.rank)
         state = run_joint_pmf_em(
             lambda parameters: samples.evaluate([parameters])[0],
-            EMState(*start),
+            ClassState(*start),
             self._model.schema.offsets,
             pseudo_counts=self._pseudo_counts,
             max_passes=MAX_PASSES,

@@ -11,7 +11,7 @@ from pmflib.core.arrays import IntArray, check_whole
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import LIMITS
 from pmflib.core.errors import PmfError
-from pmflib.em.members import split_members
+from pmflib.em.latent_classes import split_members
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.dependence import refine_forests

@@ -14,7 +14,7 @@ from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError,
 from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
 from pmflib.display.summary import decimal
 from pmflib.em.block_source import BlockSource, iterate_distinct
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.item_errors import find_item_covariance
 from pmflib.fitting.linearised import find_pseudo_counts
@@ -248,7 +248,7 @@ def open_source(model: JointPMF, samples: object, weight: object | None = None) 
     if not len(codes):
         raise PmfError("samples has no rows; give those that the model was fitted to")
     block = weigh_samples(DenseBlock(codes), weight, None, model.schema)
-    return SamplesInMemory(block, model.schema.offsets, model.rank).source
+    return BlocksInMemory.cut(block, model.schema.offsets, model.rank).source
 
 
 def _sum_group(group: BlockGroup, parameters: TreeParameters) -> PMFInformation:

@@ -25,7 +25,7 @@ from pmflib.counting.marginals import (
 from pmflib.counting.pair_counts import PairCounts, count_block, load_singles
 from pmflib.display.progress import working
 from pmflib.em.checkpoint import digest_fit
-from pmflib.em.samples import Samples
+from pmflib.em.block_source import BlockSource
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.pair_fits import fit_by_method
 from pmflib.model import JointPMF
@@ -46,7 +46,7 @@ MERGE_PASSES = 10
 
 
 def merge_alike_states(
-    samples: Samples,
+    samples: BlockSource,
     wide: Sequence[Parameters],
     offsets: IntArray,
     pseudo_counts: PseudoCounts,
@@ -95,7 +95,7 @@ def merge_alike_states(
 
 
 def _pass(
-    samples: Samples,
+    samples: BlockSource,
     models: Sequence[Parameters],
     offsets: IntArray,
     pseudo_counts: PseudoCounts,

@@ -22,9 +22,9 @@ from pmflib.core.survey_design import (
 )
 from pmflib.counting.marginals import normalise_singles
 from pmflib.em.block_source import StoredBlocks
-from pmflib.em.joint_pmf_em import EMState
-from pmflib.em.members import Runs, split_members
-from pmflib.em.samples import Samples
+from pmflib.em.latent_classes import ClassState
+from pmflib.em.latent_classes import Runs, split_members
+from pmflib.em.block_source import BlockSource
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.linearised import linearise
 from pmflib.fitting.replicates import (
@@ -313,7 +313,7 @@ def _evaluate_group(
 
 def _refit(
     model: JointPMF, start: EMStatistics, samples: _ReplicateSamples, factors: FloatArray
-) -> EMState:
+) -> ClassState:
     """Fit to the whole and to all replicates, side by side, from a model with its statistics."""
     offsets = model.schema.offsets
     runs = Runs(

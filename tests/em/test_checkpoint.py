@@ -3,18 +3,18 @@ import pytest
 
 import pmflib as pmf
 from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.em.joint_pmf_em import EMState
+from pmflib.em.latent_classes import ClassState
 from pmflib.solvers.numeric.squarem import Acceleration
 
 
 def open_checkpoint(folder, fit="a fit"):
-    return Checkpoint(folder / "state.npz", fit, EMState.to_arrays, EMState.from_arrays)
+    return Checkpoint(folder / "state.npz", fit, ClassState.to_arrays, ClassState.from_arrays)
 
 
 def test_checkpoint__is_gone_on_from_by_its_own_fit_alone(tmp_path):
     mine, other = open_checkpoint(tmp_path), open_checkpoint(tmp_path, "another")
     assert mine.load() is None
-    mine.save(EMState(np.ones(1), np.ones((2, 1)), (0.5,)))
+    mine.save(ClassState(np.ones(1), np.ones((2, 1)), (0.5,)))
     before = mine.path.read_bytes()
     with pytest.raises(
         pmf.PmfError, match=r"checkpoint .* holds states of another fit, .* or delete"
@@ -43,14 +43,14 @@ def test_digest_fit__tells_arrays_from_their_shapes_and_types():
 def test_em_state__is_loaded_to_the_same_bits(tmp_path):
     rng = np.random.default_rng(0)
     checkpoint = open_checkpoint(tmp_path)
-    state = EMState(rng.random(2), rng.random((3, 2)), (0.1, 1 / 3), (-0.1, -1 / 3))
+    state = ClassState(rng.random(2), rng.random((3, 2)), (0.1, 1 / 3), (-0.1, -1 / 3))
     checkpoint.save(state)
     loaded = checkpoint.load()
     assert loaded.factors.tobytes() == state.factors.tobytes()
     assert (loaded.loss_history, loaded.log_likelihoods) == (state.loss_history, (-0.1, -1 / 3))
     assert loaded.best_prior is loaded.best_factors is None
     assert loaded.acceleration is None
-    best = EMState(
+    best = ClassState(
         rng.random(2),
         rng.random((3, 2)),
         (0.1,),
@@ -71,7 +71,7 @@ def test_em_state__keeps_the_acceleration(tmp_path):
     pending = Acceleration(fallback=model, step_length=1.7, longest=4.0, passes_saved=1 / 3)
     for acceleration in (Acceleration(origin=model), pending):
         checkpoint = open_checkpoint(tmp_path)
-        checkpoint.save(EMState(*model, acceleration=acceleration))
+        checkpoint.save(ClassState(*model, acceleration=acceleration))
         loaded = checkpoint.load().acceleration
         for name in ("origin", "fallback"):
             assert (getattr(loaded, name) is None) == (getattr(acceleration, name) is None)

@@ -9,7 +9,7 @@ import pmflib as pmf
 from pmflib.core.arrays import FLOOR
 from pmflib.core.blocks import DenseBlock
 from pmflib.em.checkpoint import Checkpoint
-from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
+from pmflib.em.latent_classes import ClassState
 from pmflib.model.statistics import EMStatistics, em_statistics, m_step, sum_fields, take_logs
 from pmflib.solvers import PseudoCounts
 from tests.reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
@@ -154,7 +154,7 @@ def test_run_joint_pmf_em__objective_never_rises(case, rank, pseudo_count, with_
     pseudo_counts = PseudoCounts.shaped_by(1.0 / sizes, offsets, pseudo_count)
     state = run_joint_pmf_em(
         evaluate_on(codes, offsets),
-        EMState(prior, factors),
+        ClassState(prior, factors),
         offsets,
         pseudo_counts=pseudo_counts,
         max_passes=15,
@@ -171,7 +171,7 @@ def test_run_joint_pmf_em__rank_one_is_the_single_marginals():
     codes = make_codes(np.random.default_rng(2), 300, CARDINALITIES)
     state = run_joint_pmf_em(
         evaluate_on(codes),
-        EMState(np.ones(1), SINGLES[:, None]),
+        ClassState(np.ones(1), SINGLES[:, None]),
         OFFSETS,
         pseudo_counts=NONE,
         max_passes=5,
@@ -195,7 +195,7 @@ def test_run_joint_pmf_em__notes_losses_and_likelihoods():
     passes = []
     state = run_joint_pmf_em(
         evaluate_on(codes),
-        EMState(prior, factors),
+        ClassState(prior, factors),
         OFFSETS,
         pseudo_counts=pseudo_counts,
         max_passes=3,
@@ -223,7 +223,7 @@ def run_with_validation(values, tol=0.0, **options):
     seen = []
     state = run_joint_pmf_em(
         evaluate_on(codes),
-        EMState(*make_model(np.random.default_rng(6), CARDINALITIES, 2)),
+        ClassState(*make_model(np.random.default_rng(6), CARDINALITIES, 2)),
         OFFSETS,
         pseudo_counts=NONE,
         tol=tol,
@@ -272,10 +272,10 @@ def test_run_joint_pmf_em__continues_from_a_checkpoint_to_the_same_bits(
         "score": score_on(codes[:20]) if validated else None,
         "patience": 3,
     }
-    start = EMState(*make_model(np.random.default_rng(8), CARDINALITIES, 3))
+    start = ClassState(*make_model(np.random.default_rng(8), CARDINALITIES, 3))
     whole = run_joint_pmf_em(evaluate_on(codes[20:]), start, OFFSETS, max_passes=9, **options)
     path = tmp_path / "state.npz"
-    options["checkpoint"] = Checkpoint(path, "a fit", EMState.to_arrays, EMState.from_arrays)
+    options["checkpoint"] = Checkpoint(path, "a fit", ClassState.to_arrays, ClassState.from_arrays)
     for max_passes in (killed_after, 9):
         resumed = run_joint_pmf_em(
             evaluate_on(codes[20:]), start, OFFSETS, max_passes=max_passes, **options
@@ -296,7 +296,7 @@ def test_run_joint_pmf_em__refuses_options_out_of_range(option):
     with pytest.raises(pmf.PmfError, match=f"{name} is {value}; give at least"):
         run_joint_pmf_em(
             evaluate_on(np.zeros((1, 3), np.int8)),
-            EMState(np.ones(1), SINGLES[:, None]),
+            ClassState(np.ones(1), SINGLES[:, None]),
             OFFSETS,
             pseudo_counts=NONE,
             **({"max_passes": 1, "tol": 0.0} | option),

@@ -7,8 +7,8 @@ import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import estimate_gain
 from pmflib.em.blocks import score_average, score_difference, score_under
-from pmflib.em.members import Runs, join_members, split_members
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.latent_classes import Runs, join_members, split_members
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.model.statistics import em_statistics, merge_each, take_logs
 from tests.reference import make_codes, make_model, offsets_of
 
@@ -23,8 +23,8 @@ def make_models(n, rank=2):
 
 
 def make_runs(codes=CODES, held_out=None, singles=SINGLES, **options):
-    validation = None if held_out is None else SamplesInMemory(held_out, OFFSETS, 2)
-    return Runs(SamplesInMemory(codes, OFFSETS, 2), validation, OFFSETS, singles, **options)
+    validation = None if held_out is None else BlocksInMemory.cut(held_out, OFFSETS, 2)
+    return Runs(BlocksInMemory.cut(codes, OFFSETS, 2), validation, OFFSETS, singles, **options)
 
 
 def test_split_members__undoes_join_members():
@@ -115,8 +115,8 @@ def test_run__refuses_states_of_another_fit(tmp_path, other):
 
 def test_merge_each__adds_up_by_model():
     models = make_models(2)
-    parts = [SamplesInMemory(part, OFFSETS, 2).evaluate(models) for part in np.split(CODES, 4)]
-    whole = SamplesInMemory(CODES, OFFSETS, 2).evaluate(models)
+    parts = [BlocksInMemory.cut(part, OFFSETS, 2).evaluate(models) for part in np.split(CODES, 4)]
+    whole = BlocksInMemory.cut(CODES, OFFSETS, 2).evaluate(models)
     for found, expected in zip(merge_each(parts), whole, strict=True):
         np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
         assert found.n_rows == expected.n_rows
@@ -124,13 +124,13 @@ def test_merge_each__adds_up_by_model():
 
 def test_samples__blocks_do_not_change_the_statistics(monkeypatch):
     models = make_models(2)
-    whole = SamplesInMemory(CODES, OFFSETS, 2).evaluate(models)
+    whole = BlocksInMemory.cut(CODES, OFFSETS, 2).evaluate(models)
     monkeypatch.setattr("pmflib.em.samples.BLOCK_WORK", 100)
-    blocks = SamplesInMemory(CODES, OFFSETS, 2)
+    blocks = BlocksInMemory.cut(CODES, OFFSETS, 2)
     assert len(blocks.source.blocks) > 5
     for found, expected in zip(blocks.evaluate(models), whole, strict=True):
         np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
-    again = SamplesInMemory(CODES, OFFSETS, 2).evaluate(models)
+    again = BlocksInMemory.cut(CODES, OFFSETS, 2).evaluate(models)
     assert again[0].log_likelihood == blocks.evaluate(models)[0].log_likelihood
 
 
@@ -154,7 +154,7 @@ def test_score_difference__mean_and_standard_error_of_paired_samples(target):
     gains = np.subtract(*(log_probs(model, repeated, target) for model in models))
     expected = gains.mean(), gains.std(ddof=1) / np.sqrt(gains.size)
     assert estimate_gain(sums) == pytest.approx(expected, rel=1e-9)
-    assert SamplesInMemory(repeated, OFFSETS, 2, target).compare(*models) == pytest.approx(
+    assert BlocksInMemory.cut(repeated, OFFSETS, 2, target).compare(*models) == pytest.approx(
         expected, rel=1e-9
     )
 
@@ -176,7 +176,7 @@ def test_samples__target_is_scored_given_the_others():
     chances = joint.predict_proba(CODES, 2)
     known = CODES[:, 2] >= 0
     expected = np.log(chances[known, CODES[known, 2]]).sum() / len(CODES)
-    assert SamplesInMemory(CODES, OFFSETS, 2, 2).score([model]) == pytest.approx(
+    assert BlocksInMemory.cut(CODES, OFFSETS, 2, 2).score([model]) == pytest.approx(
         expected, rel=1e-12
     )
 
@@ -206,7 +206,7 @@ def test_run__accelerated_passes_go_on_where_states_are_still_alike(seed):
     noisy = singles[:, None] * (1 + 1e-3 * rng.standard_normal((singles.size, 3)))
     totals = np.add.reduceat(noisy, schema.offsets[:-1], axis=0)
     start = np.full(3, 1 / 3), noisy / np.repeat(totals, cardinalities, axis=0)
-    samples = SamplesInMemory(codes, schema.offsets, 3)
+    samples = BlocksInMemory.cut(codes, schema.offsets, 3)
     runs = Runs(samples, None, schema.offsets, singles, max_passes=2000, accelerate=True)
     stopped = runs.run("stopped", [start], 1.0)
     on = replace(runs, tol=1e-10).run("on", [start], 1.0)

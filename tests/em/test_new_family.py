@@ -5,7 +5,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.defaults import LIMITS
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.store import sample_blocks
 from tests.em.guessing_family import fit_guessing, score_under
 from tests.stored_samples import write_partition
@@ -43,7 +43,7 @@ def are_equal(one, other):
 
 
 def test_new_family__in_memory_finds_who_guesses(codes):
-    source = SamplesInMemory(codes, SCHEMA.offsets, 1).source
+    source = BlocksInMemory.cut(codes, SCHEMA.offsets, 1).source
     found = fit_guessing(source)
     assert found.share == pytest.approx(0.3, abs=0.06)
     assert found.pmfs == pytest.approx(np.concatenate(PMFS), abs=0.06)
@@ -79,4 +79,4 @@ def test_new_family__continues_from_its_checkpoint_and_refuses_another(codes, st
     assert seen == [4, 5, 6]
     assert are_equal(resumed, fit_guessing(stored.source, FEW))
     with pytest.raises(pmf.PmfError, match="holds states of another fit"):
-        fit_guessing(SamplesInMemory(codes, SCHEMA.offsets, 1).source, FEW, folder)
+        fit_guessing(BlocksInMemory.cut(codes, SCHEMA.offsets, 1).source, FEW, folder)

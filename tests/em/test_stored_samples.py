@@ -9,7 +9,8 @@ from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import MemoryPlanError
 from pmflib.em.block_source import load_group, score_block_group
-from pmflib.em.samples import SamplesInMemory, evaluate_group
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import evaluate_group
 from pmflib.model.statistics import merge_each
 from pmflib.running.clients import open_client
 from pmflib.running.maps import run_blocks
@@ -53,7 +54,7 @@ def same_bits(one, other):
 
 
 def test_stored_samples__agree_with_samples_in_memory(blocks, codes):
-    stored, loaded = pmf.StoredSamples(blocks, SCHEMA), SamplesInMemory(codes, OFFSETS, 2)
+    stored, loaded = pmf.StoredSamples(blocks, SCHEMA), BlocksInMemory.cut(codes, OFFSETS, 2)
     assert (stored.n_rows, stored.n_observed) == (50, loaded.n_observed)
     for found, expected in zip(stored.evaluate(MODELS), loaded.evaluate(MODELS), strict=True):
         np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
@@ -62,7 +63,7 @@ def test_stored_samples__agree_with_samples_in_memory(blocks, codes):
     assert stored.score(MODELS) == pytest.approx(loaded.score(MODELS), rel=1e-13)
     difference = loaded.compare(*MODELS[:2])
     assert stored.compare(*MODELS[:2]) == pytest.approx(difference, rel=1e-12)
-    aimed = SamplesInMemory(codes, OFFSETS, 2, 1).score(MODELS)
+    aimed = BlocksInMemory.cut(codes, OFFSETS, 2, 1).score(MODELS)
     assert stored.with_target(1).score(MODELS) == pytest.approx(aimed, rel=1e-12)
 
 

@@ -6,8 +6,8 @@ import pytest
 import pmflib as pmf
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from pmflib.counting.marginals import estimate_singles
-from pmflib.em.members import Runs
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.latent_classes import Runs
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.fitting.candidates import FitSpecification, Options
 from pmflib.fitting.fit_specifications import (
     _compare_starts,
@@ -34,8 +34,8 @@ def prepare(train, held_out=None, rank=3, **options):
     counts = pmf.count_pairs(train, SCHEMA)
     validation = None
     if held_out is not None:
-        validation = SamplesInMemory(held_out, SCHEMA.offsets, rank)
-    training = SamplesInMemory(train, SCHEMA.offsets, rank)
+        validation = BlocksInMemory.cut(held_out, SCHEMA.offsets, rank)
+    training = BlocksInMemory.cut(train, SCHEMA.offsets, rank)
     runs = Runs(training, validation, SCHEMA.offsets, estimate_singles(counts), **options)
     return runs, Starts(counts, estimate_singles(counts), counts.schema.offsets, rank, 0)
 

@@ -9,7 +9,7 @@ import pytest
 import pmflib as pmf
 from pmflib.config import ClusterConfig
 from pmflib.core.defaults import FIT_SAMPLES
-from pmflib.em.joint_pmf_em import EMState
+from pmflib.em.latent_classes import ClassState
 from pmflib.em.memory import SIDE_THREADS, choose_side_by_side
 from pmflib.fitting.fit_specifications import climb, list_certain
 from pmflib.fitting.side_by_side import SideBySide
@@ -190,7 +190,7 @@ def make_side_by_side(monkeypatch, n, on_pass=None, fail=""):
 
     def run(self, name, starts, pseudo_count, *, stop_early=True):
         log.append(("start", name))
-        state = EMState(np.ones(1), np.ones((1, 1)), held_out=(pseudo_count,))
+        state = ClassState(np.ones(1), np.ones((1, 1)), held_out=(pseudo_count,))
         for _ in range(100):
             time.sleep(0.01)
             if name == fail:
@@ -205,7 +205,7 @@ def make_side_by_side(monkeypatch, n, on_pass=None, fail=""):
 
 
 def pmf_runs(samples, on_pass):
-    from pmflib.em.members import Runs
+    from pmflib.em.latent_classes import Runs
 
     return Runs(samples, None, np.array([0, 1]), np.ones(1), on_pass=on_pass)
 

@@ -25,7 +25,7 @@ from pmflib.core.defaults import LIMITS, RANKS_BY_SAMPLES
 from pmflib.em.forests.em import TreeOptions
 from pmflib.em.forests.samples import TreeSamples, are_modest
 from pmflib.em.forests.structure import find_residuals
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.traits.quadrature import GRIDS, ItemDesign
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import count_parameters
@@ -256,7 +256,7 @@ def fit_plain(samples: RankSamples, rank: int, seed: int) -> Candidate:
     passes = Passes(*LIMITS, False, None, None)
     fit = EMFit(samples.schema, rank, options, seed, passes, samples.target)
     offsets = samples.schema.offsets
-    held_out = SamplesInMemory(samples.held_out, offsets, rank, samples.target)
+    held_out = BlocksInMemory.cut(samples.held_out, offsets, rank, samples.target)
     model = fit.fit_block(samples.block, held_out)[1].model
     return Candidate("classes", rank, _count_classes(samples, rank), samples.score(model))
 
@@ -361,7 +361,7 @@ def _fit_traits(samples: RankSamples, design: ItemDesign, seed: int) -> FloatArr
     """Log-likelihood of what a split holds out under traits fitted to the rest of it, nats."""
     schema = samples.schema
     fitted, _, _ = fit_items(
-        SamplesInMemory(samples.block, schema.offsets, len(design.grid[0])),
+        BlocksInMemory.cut(samples.block, schema.offsets, len(design.grid[0])),
         design,
         samples.counts if samples.variables.size == schema.n_variables else None,
         pseudo_count=PSEUDO_COUNT,

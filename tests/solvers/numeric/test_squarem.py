@@ -6,7 +6,7 @@ import pytest
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.em.checkpoint import Checkpoint
-from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
+from pmflib.em.latent_classes import ClassState
 from pmflib.model.statistics import em_statistics, take_logs
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.numeric.squarem import SQUAREM, Acceleration, extrapolate
@@ -30,7 +30,7 @@ def draw_slow_case(seed):
 def run(case, **options: Any):
     codes, model = case
     options = dict[str, Any](pseudo_counts=PSEUDO_COUNTS, max_passes=4000, tol=1e-9) | options
-    start = options.pop("start", EMState(*model))
+    start = options.pop("start", ClassState(*model))
     return run_joint_pmf_em(evaluate_on(codes), start, OFFSETS, **options)
 
 
@@ -73,7 +73,7 @@ def test_run_joint_pmf_em__acceleration_never_raises_the_objective(seed):
     # the model at the end is no worse than the last objective noted, though that is of the model before
     final = run_joint_pmf_em(
         evaluate_on(draw_slow_case(seed)[0]),
-        EMState(state.prior, state.factors),
+        ClassState(state.prior, state.factors),
         OFFSETS,
         pseudo_counts=PSEUDO_COUNTS,
         max_passes=1,
@@ -106,7 +106,7 @@ def test_run_joint_pmf_em__rejected_extrapolation_returns_to_plain_em():
     assert state.acceleration.fallback is None
     # no pass has judged the extrapolation: the state is that of two plain passes
     np.testing.assert_array_equal(state.factors, run(case, max_passes=2).factors)
-    pending = EMState(
+    pending = ClassState(
         np.array([1 - 2e-9, 1e-9, 1e-9]),
         case[1][1],
         loss_history=plain.loss_history[:2],
@@ -150,7 +150,7 @@ def test_run_joint_pmf_em__accelerated_continues_from_a_checkpoint_to_the_same_b
         options["score"] = lambda model: held_out(model).log_likelihood / 50
     whole = run(case, max_passes=12, **options)
     path = tmp_path / "state.npz"
-    options["checkpoint"] = Checkpoint(path, "a fit", EMState.to_arrays, EMState.from_arrays)
+    options["checkpoint"] = Checkpoint(path, "a fit", ClassState.to_arrays, ClassState.from_arrays)
     run(case, max_passes=killed_after, **options)
     resumed = run(case, max_passes=12, **options)
     assert resumed.factors.tobytes() == whole.factors.tobytes()
