@@ -48,7 +48,7 @@ from benchmarks.models.density import Split, read_split, standard_error
 from pmflib.core.arrays import IntArray
 from pmflib.counting.marginals import estimate_singles
 from pmflib.em.forests.em import TreeOptions, run_tree_em
-from pmflib.em.forests.samples import TreeSamples
+from pmflib.em.forests.samples import load_samples
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.model.forests.forest import Forest
 from pmflib.model.forests.statistics import TreeParameters
@@ -157,7 +157,7 @@ def run_planted(n_samples: int, seed: int) -> None:
 def fit_from_truth(truth: TreePMF, codes: IntArray, shared: bool) -> TreePMF:
     """EM from the planted model: what a fit can reach."""
     counts = pmf.count_pairs(codes, truth.schema)
-    samples = TreeSamples.load(codes, truth.schema.offsets, truth.rank)
+    samples = load_samples(codes, truth.schema.offsets, truth.rank)
     options = TreeOptions(shared=shared)
     run = run_tree_em(
         samples,
@@ -238,7 +238,7 @@ def run_passes(n_samples: int, seed: int) -> None:
         codes[rng.random(codes.shape) >= observed] = -1
         offsets = own.schema.offsets
         plain = BlocksInMemory.cut(codes, offsets, classes)
-        samples = TreeSamples.load(codes, offsets, classes)
+        samples = load_samples(codes, offsets, classes)
         timers = {
             "without": timed(partial(plain.evaluate, [(own.prior, own.factors)])),
             "shared": timed(partial(samples.add_up, shared.parameters)),

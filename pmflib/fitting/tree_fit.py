@@ -11,7 +11,7 @@ from pmflib.core.arrays import FloatArray
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import Limits
 from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
-from pmflib.em.forests.samples import TreeSamples
+from pmflib.em.forests.samples import load_samples
 from pmflib.model.forests.statistics import TreeParameters, tree_m_step
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.pairs.pair_matrix import start_random
@@ -60,8 +60,8 @@ class TreeFit:
         Called with the name of a run and its state after each pass.
     """
 
-    training: TreeSamples
-    held_out: TreeSamples
+    training: BlockSource
+    held_out: BlockSource
     singles: FloatArray
     rank: int
     seed: int
@@ -203,7 +203,7 @@ class TreeFit:
         pseudo_counts = PseudoCounts.shaped_by(self.singles, offsets, options.pseudo_count)
         for _ in range(PLAIN_PASSES):
             found = tree_m_step(
-                self.training.add_up(found), found, pseudo_counts, options.edge_pseudo_count
+                add_up(self.training, found), found, pseudo_counts, options.edge_pseudo_count
             )
         return found
 

@@ -23,7 +23,7 @@ from pmflib.core.arrays import FloatArray
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
 from pmflib.core.defaults import LIMITS, RANKS_BY_SAMPLES
 from pmflib.em.forests.em import TreeOptions
-from pmflib.em.forests.samples import TreeSamples, are_modest
+from pmflib.em.forests.samples import load_samples, are_modest
 from pmflib.em.forests.structure import find_residuals
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.traits.quadrature import GRIDS, ItemDesign
@@ -392,14 +392,14 @@ class _ForestFits:
         self._found: dict[tuple[int, int], tuple[FloatArray, int]] = {}
 
     @cached_property
-    def _samples(self) -> list[tuple[TreeSamples, list[TreeSamples]]]:
+    def _samples(self) -> list[tuple[BlockSource, list[BlockSource]]]:
         """Training samples of each split, and the halves of what it holds out."""
         offsets = self.splits[0].schema.offsets
         return [
             (
-                TreeSamples.load(each.block, offsets, 1),
+                load_samples(each.block, offsets, 1),
                 [
-                    TreeSamples.load(each.held_out[half], offsets, 1, each.target)
+                    load_samples(each.held_out[half], offsets, 1, each.target)
                     for half in _halve(each)
                 ],
             )
