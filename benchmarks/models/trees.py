@@ -47,9 +47,9 @@ from benchmarks.em.peers import timed
 from benchmarks.models.density import Split, read_split, standard_error
 from pmflib.core.arrays import IntArray
 from pmflib.counting.marginals import estimate_singles
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.forests.em import TreeOptions, run_tree_em
 from pmflib.em.forests.samples import load_samples
-from pmflib.em.block_source import BlocksInMemory
 from pmflib.model.forests.forest import Forest
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF

@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from pmflib.core.arrays import Arrays, IntArray
+from pmflib.core.arrays import Arrays
 from pmflib.core.blocks import Block
 from pmflib.core.defaults import Limits
 from pmflib.em.block_source import BlockSource, ScoreUnder, iterate_distinct

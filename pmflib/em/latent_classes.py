@@ -134,9 +134,7 @@ def start_models(
     rank, n_levels = models[0][0].size, int(source.offsets[-1])
     model_bytes = 8 * rank * (n_levels + 1)
     step = source.count_per_task(len(models))
-    each = [
-        (source.offsets, models[first : first + step]) for first in range(0, len(models), step)
-    ]
+    each = [(source.offsets, models[first : first + step]) for first in range(0, len(models), step)]
     wait = source.start_each(
         evaluate_group, merge_each, each, result_bytes=step * model_bytes, name="pass"
     )

@@ -18,12 +18,10 @@ from pmflib.counting.folds import DEFAULT_FOLDS
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import find_report
+from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.checkpoint import digest_fit
 from pmflib.em.driver import PassReporter
-from pmflib.em.latent_classes import ClassState
-from pmflib.em.latent_classes import Runs
-from pmflib.em.block_source import BlockSource
-from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import ClassState, Runs, evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.bivariate_residuals import measure_residuals
 from pmflib.fitting.candidates import FitSpecification, Options, is_plenty
@@ -52,11 +50,11 @@ MIN_SAMPLES = 50
 """Samples below which none are held out by default."""
 
 OnPass = Callable[[str, Any], None]
-"""Called with the name of a run and its state after each pass: an `ClassState`, or, with forests, a `TreeState`."""
+"""Called with the name of a run and its state after each pass: a `State`."""
 
 
 class Passes(NamedTuple):
-    """When EM stops, how it steps, and what is saved and reported: as in `pmflib.em.members.Runs`."""
+    """When EM stops, how it steps, and what is saved and reported: as in `pmflib.em.latent_classes.Runs`."""
 
     max_passes: int = LIMITS.max_passes
     tol: float = LIMITS.tol
@@ -196,7 +194,9 @@ class EMFit:
         held_out = fit.open_held_out(validation)
         return fit.choose(found, held_out, fit.make_starts(counts))[1]
 
-    def fit_block(self, block: DenseBlock, held_out: BlockSource) -> tuple[FitSpecification, FitResult]:
+    def fit_block(
+        self, block: DenseBlock, held_out: BlockSource
+    ) -> tuple[FitSpecification, FitResult]:
         """Fit samples in memory in the way that is best on held-out ones."""
         training = BlocksInMemory.cut(block, self.schema.offsets, self.rank)
         fit = self.sized_for(training)
@@ -315,7 +315,9 @@ class EMFit:
         singles, offsets = self.estimate_singles(counts), self.schema.offsets
         return Starts(counts, singles, offsets, self.rank, self.seed, self.made, self.methods)
 
-    def _make_runs(self, training: BlockSource, held_out: BlockSource | None, starts: Starts) -> Runs:
+    def _make_runs(
+        self, training: BlockSource, held_out: BlockSource | None, starts: Starts
+    ) -> Runs:
         offsets, options = self.schema.offsets, ""
         if self.passes.checkpoint is not None:
             options = digest_fit(self.digest_options(), starts.digest())
@@ -362,7 +364,7 @@ class EMFit:
             origin["final"] = True
         joint = JointPMF(*model, self.schema, origin)
         # one pass says how likely the samples are, and how far the next one would move the model
-        (statistics,) = runs.training.evaluate([model])
+        (statistics,) = evaluate_models(runs.training, [model])
         training = measure_statistics(joint, statistics)
         history = state.log_likelihoods[: state.best_pass]
         held_out = state.held_out[: state.best_pass + 1]
@@ -370,10 +372,10 @@ class EMFit:
             held_out = (runs.held_out.score([model]),)
         score = None
         if held_out and runs.held_out is not None:
-            score = HeldOutScore(held_out[-1], runs.held_out.source.n_samples)
+            score = HeldOutScore(held_out[-1], runs.held_out.n_samples)
         residuals, undetermined = None, ""
         is_single = not (specification.is_final or self.options.trial)
-        if is_single and (measured := measure_residuals(joint, runs.training.source)):
+        if is_single and (measured := measure_residuals(joint, runs.training)):
             residuals, information = measured
             if information is not None:
                 undetermined = note_undetermined(joint, information)

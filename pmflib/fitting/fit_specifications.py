@@ -11,8 +11,7 @@ import numpy as np
 from pmflib.core.arrays import Parameters
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT
-from pmflib.em.latent_classes import ClassState
-from pmflib.em.latent_classes import Runs
+from pmflib.em.latent_classes import ClassState, Runs
 from pmflib.fitting.candidates import FitSpecification, Options
 from pmflib.fitting.side_by_side import SideBySide
 from pmflib.fitting.small_fits import (
@@ -262,7 +261,7 @@ def _compare_starts(
     assert runs.held_out is not None
     models = [_take_best(state) for state in ends.values()]
     top = max(range(len(scores)), key=lambda index: scores[index])
-    gaps = [runs.held_out.compare(models[top], model) for model in models]
+    gaps = [runs.held_out.compare([models[top]], [model]) for model in models]
     near = [index for index, (gap, error) in enumerate(gaps) if index == top or gap <= error]
     chosen = top
     if by_objective and len(near) > 1:
@@ -283,9 +282,8 @@ def _compare_starts(
 
 def _take_best(state: ClassState) -> Parameters:
     """Give the model of the pass that was best on held-out samples."""
-    assert state.best_prior is not None
-    assert state.best_factors is not None
-    return state.best_prior, state.best_factors
+    assert state.best is not None
+    return state.best
 
 
 def _choose_passes(state: ClassState) -> tuple[int | None, Comparison]:

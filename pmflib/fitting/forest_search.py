@@ -125,9 +125,7 @@ class ForestSearch:
         self.fit, self.plain = fit, plain
         self._offsets, self._members = fit.schema.offsets, fit.options.members
         self.training = self._open(training)
-        self.held_out = load_samples(
-            held_out, self._offsets, fit.rank * self._members, fit.target
-        )
+        self.held_out = load_samples(held_out, self._offsets, fit.rank * self._members, fit.target)
         self.singles = estimate_block_singles(training, self._offsets)
         self.limits = fit.limits
         self._without = TreeParameters.plain(plain.prior, plain.factors, self._offsets)

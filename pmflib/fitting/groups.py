@@ -19,8 +19,8 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
-from pmflib.em.latent_classes import Runs
 from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import Runs, evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import measure_fit
@@ -234,7 +234,7 @@ class _GroupTable:
             ]
             models[name] = JointPMF(self._share(model, each), np.concatenate(rows), self.schema)
         training = BlocksInMemory.cut(self.load(codes), offsets, self.rank)
-        return GroupFit(free, self._given_group(measure_fit(model, training.source)), models)
+        return GroupFit(free, self._given_group(measure_fit(model, training)), models)
 
     def describe_separate(self, models: Sequence[JointPMF]) -> GroupFit:
         """The same of separate fits: their likelihoods and parameters add up."""
@@ -243,7 +243,7 @@ class _GroupTable:
             rows = self.members == each
             own = self.load(self.codes[rows], rows)
             training = BlocksInMemory.cut(own, self.schema.offsets, self.rank)
-            found.append(measure_fit(model, training.source))
+            found.append(measure_fit(model, training))
         whole = replace(
             found[0],
             log_likelihood=sum(each.log_likelihood for each in found),
@@ -305,7 +305,9 @@ class _GroupTable:
         """Best of the maxima that starts lead to."""
         schema = starts[0].schema
         training = BlocksInMemory.cut(block, schema.offsets, self.rank)
-        held = training.evaluate([(starts[0].prior, starts[0].factors)])[0].level_mass.sum(axis=1)
+        held = evaluate_models(training, [(starts[0].prior, starts[0].factors)])[0].level_mass.sum(
+            axis=1
+        )
         even = 1.0 / repeat_blocks(np.diff(schema.offsets), schema.offsets)
         singles = normalise_blocks(held, schema.offsets, even)
         runs = Runs(training, None, schema.offsets, singles, MAX_PASSES, TOLERANCE, accelerate=True)

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmflib.core.arrays import Parameters, normalise_blocks
-from pmflib.em.latent_classes import ClassState
-from pmflib.em.latent_classes import Runs, join_members
+from pmflib.em.latent_classes import ClassState, Runs, join_members
 from pmflib.fitting.candidates import DRAWN, MAX_KEPT
 from pmflib.fitting.starts import (
     FIRST_PASSES,

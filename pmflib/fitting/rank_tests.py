@@ -13,8 +13,8 @@ from pmflib.core.errors import PmfError
 from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.display.summary import Summarised, Summary, decimal, format_count
-from pmflib.em.latent_classes import Runs
 from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import Runs
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import count_parameters, measure_fit
@@ -217,7 +217,7 @@ def _fit_both(block: DenseBlock, rank: int, schema: Schema, seed: int) -> tuple[
 
 def _measure(model: JointPMF, block: DenseBlock) -> Criteria:
     """Likelihood of a model."""
-    return measure_fit(model, BlocksInMemory.cut(block, model.schema.offsets, model.rank).source)
+    return measure_fit(model, BlocksInMemory.cut(block, model.schema.offsets, model.rank))
 
 
 def _draw_ratio(block: DenseBlock, small: JointPMF, rng: np.random.Generator) -> float:

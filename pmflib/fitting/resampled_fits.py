@@ -102,7 +102,7 @@ def _resample_folds(samples: StoredSamples, rng: np.random.Generator) -> StoredS
     folds = sorted({block.fold for block in samples.blocks})
     drawn = np.sort(rng.integers(len(folds), size=len(folds))).tolist()
     blocks = [block for each in drawn for block in samples.blocks if block.fold == folds[each]]
-    return replace(samples, blocks=blocks)
+    return samples.with_blocks(blocks)
 
 
 def _split_average(model: JointPMF) -> Sequence[JointPMF]:

@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from pmflib.core.arrays import Parameters
-from pmflib.em.latent_classes import ClassState
-from pmflib.em.latent_classes import Runs
+from pmflib.em.latent_classes import ClassState, Runs
 
 Candidate: TypeAlias = tuple[str, float]
 """Start method, and mean pseudo-count."""

@@ -15,8 +15,7 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, Parameters
 from pmflib.core.comparison import compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT
-from pmflib.em.latent_classes import ClassState
-from pmflib.em.latent_classes import Runs
+from pmflib.em.latent_classes import ClassState, Runs, evaluate_models
 from pmflib.fitting.candidates import DRAWN, TRIAL_SHARE, FitSpecification, Options
 from pmflib.fitting.optimum_search import Found, OptimumSearch
 from pmflib.fitting.starts import Starts
@@ -61,7 +60,9 @@ def find_small_specification(
         "sample",
         [{"pseudo_count": value} for value in values],
         [held_out.score([models[value]]) for value in values],
-        subtract=lambda best, other: held_out.compare(models[values[best]], models[values[other]]),
+        subtract=lambda best, other: held_out.compare(
+            [models[values[best]]], [models[values[other]]]
+        ),
         rule="largest",
     )
     chosen = float(compared.chosen.settings["pseudo_count"])
@@ -136,6 +137,8 @@ def find_objectives(runs: Runs, models: Sequence[Parameters], pseudo_count: floa
     return np.array(
         [
             statistics.log_likelihood + shape.log_penalty(*model)
-            for statistics, model in zip(runs.training.evaluate(models), models, strict=True)
+            for statistics, model in zip(
+                evaluate_models(runs.training, models), models, strict=True
+            )
         ]
     )

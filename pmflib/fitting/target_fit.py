@@ -14,9 +14,9 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_TARGET
 from pmflib.core.hashing import mix_hashes
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.conditional import ConditionalObjective, raise_conditional
 from pmflib.em.latent_classes import ClassState
-from pmflib.em.block_source import BlocksInMemory
 from pmflib.fitting.candidates import FitSpecification
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.fit_result import FitResult
@@ -160,7 +160,7 @@ class TargetSamples:
                 return True
             if self.on_pass is not None:
                 name = f"target-{share:g}-{pseudo_count:g}"
-                self.on_pass(name, ClassState(*model, tuple(losses), held_out=tuple(scores)))
+                self.on_pass(name, ClassState(model, tuple(losses), held_out=tuple(scores)))
             scores.append(held_out.score([model]))
             if scores[-1] > max(scores[:-1]):
                 best = replace(best, model=model, n_steps=n_steps)
@@ -191,7 +191,7 @@ def find_target_specification(
     tried = sorted(runs)
     scores = [runs[each].score for each in tried]
     best = int(np.argmax(scores))
-    gaps = [held_out.compare(runs[tried[best]].model, runs[each].model) for each in tried]
+    gaps = [held_out.compare([runs[tried[best]].model], [runs[each].model]) for each in tried]
     as_good = [
         index
         for index, (gap, error) in enumerate(gaps)
@@ -405,7 +405,7 @@ class TargetFit:
         joint = JointPMF(*run.model, self.schema, origin)
         score = None
         if held_out is not None:
-            score = HeldOutScore(run.score, held_out.source.n_samples)
+            score = HeldOutScore(run.score, held_out.n_samples)
         return FitResult(
             joint,
             run.losses,
@@ -415,7 +415,7 @@ class TargetFit:
             str(origin["method"]),
             specification.notes,
             comparisons=specification.comparisons,
-            training=measure_fit(joint, training.source),
+            training=measure_fit(joint, training),
             held_out_score=score,
             # held-out samples have stopped it, or have chosen the number of steps
             stopped_early=not run.converged,

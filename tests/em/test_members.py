@@ -6,9 +6,9 @@ import pytest
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import estimate_gain
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.blocks import score_average, score_difference, score_under
 from pmflib.em.latent_classes import Runs, join_members, split_members
-from pmflib.em.block_source import BlocksInMemory
 from pmflib.model.statistics import em_statistics, merge_each, take_logs
 from tests.reference import make_codes, make_model, offsets_of
 

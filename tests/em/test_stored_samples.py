@@ -8,8 +8,7 @@ import pmflib as pmf
 from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import MemoryPlanError
-from pmflib.em.block_source import load_group, score_block_group
-from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.block_source import BlocksInMemory, load_group, score_block_group
 from pmflib.em.latent_classes import evaluate_group
 from pmflib.model.statistics import merge_each
 from pmflib.running.clients import open_client

@@ -100,7 +100,8 @@ def test_run__killed_and_run_again(
         assert any(folds.keys() & files.keys() for files in seen)
     if stage == "refine":
         states = [
-            ClassState.from_arrays(load_arrays(state) or {}) for state in sorted(kept_states.iterdir())
+            ClassState.from_arrays(load_arrays(state) or {})
+            for state in sorted(kept_states.iterdir())
         ]
         assert [state.n_passes for state in states] == [*range(passes + 1, MAX_PASSES + 1)]
 

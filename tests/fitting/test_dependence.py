@@ -3,7 +3,6 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.comparison import PairedDifference
-from pmflib.em.forests.samples import load_samples
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.score_tables import digest_model
 from tests.em.forests.conftest import make_tree

@@ -6,8 +6,8 @@ import pytest
 import pmflib as pmf
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from pmflib.counting.marginals import estimate_singles
-from pmflib.em.latent_classes import Runs
 from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import Runs
 from pmflib.fitting.candidates import FitSpecification, Options
 from pmflib.fitting.fit_specifications import (
     _compare_starts,

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from pmflib.core.arrays import Arrays, FloatArray
-from pmflib.core.comparison import Comparison, Setting, compare_candidates, compare_samples
 from pmflib.core.blocks import Block
+from pmflib.core.comparison import Comparison, Setting, compare_candidates, compare_samples
 from pmflib.core.defaults import Limits
 from pmflib.em.driver import run_em
 from pmflib.em.family import Family, State

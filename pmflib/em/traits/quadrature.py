@@ -8,16 +8,19 @@ neighbours of this module fit, and which needs many observed cells of each perso
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pmflib.core.arrays import Arrays, FloatArray, IntArray, Parameters, sum_blocks
-from pmflib.em.checkpoint import Checkpoint
-from pmflib.em.driver import is_near_limit, run_em
-from pmflib.model.statistics import EMStatistics, Evaluate
+from pmflib.core.arrays import Arrays, FloatArray, IntArray, sum_blocks
+from pmflib.core.blocks import Block
+from pmflib.em.block_source import BlockSource
+from pmflib.em.family import Family, State
+from pmflib.em.latent_classes import add_models, start_models
+from pmflib.model.statistics import EMStatistics
 from pmflib.model.traits.level_scores import make_contrasts, read_values
 from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema

@@ -86,7 +86,7 @@ def fit_target_ranks(fit: EMFit, block: DenseBlock, held_out: BlocksInMemory | N
         "sample",
         [{"rank": each.fit.rank} for each in tried],
         [each.score for each in tried],
-        subtract=lambda one, other: validation.compare(models[one], models[other]),
+        subtract=lambda one, other: validation.compare([models[one]], [models[other]]),
     )
     best = max(tried, key=lambda each: each.score)
     result = best.result if held_out is not None else _compare_by_folds(tried, block)
@@ -120,7 +120,7 @@ def _double(fit: EMFit, training: DenseBlock, validation: BlocksInMemory) -> Ite
 def _gains(tried: TriedRank, best: TriedRank, validation: BlocksInMemory) -> bool:
     """Whether a rank is better than the best so far by more than is tolerated."""
     first, second = ((each.result.model.prior, each.result.model.factors) for each in (tried, best))
-    gain, error = validation.compare(first, second)
+    gain, error = validation.compare([first], [second])
     return gain > TOLERATED * error
 
 
@@ -155,7 +155,7 @@ class Finalist:
     def subtract(self, other: Finalist, validations: list[BlocksInMemory]) -> tuple[float, float]:
         """How much better it is than another on the same folds, and the standard error of that."""
         gaps = [
-            validation.compare(mine.model, theirs.model)
+            validation.compare([mine.model], [theirs.model])
             for validation, mine, theirs in zip(validations, self.runs, other.runs, strict=True)
         ]
         means, errors = np.array(gaps).T
@@ -205,7 +205,7 @@ def _compare_by_folds(tried: list[TriedRank], block: DenseBlock) -> FitResult:
     note = tried[0].specification.notes[0]
     specification = replace(specification, notes=(note, *specification.notes))
     scores = tuple(run.score for run in best.runs)
-    sizes = [each.source.n_samples for each in validations[: len(scores)]]
+    sizes = [each.n_samples for each in validations[: len(scores)]]
     score = HeldOutScore(float(np.average(scores, weights=sizes)), sum(sizes), len(scores))
     result = best.fit.follow(specification, block)
     return replace(result, held_out=scores, held_out_score=score)

@@ -15,8 +15,8 @@ from pmflib.counting.groups import list_levels
 from pmflib.counting.marginals import estimate_block_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.display.progress import working
-from pmflib.em.latent_classes import Runs
 from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import Runs
 from pmflib.fitting.candidates import LARGEST_PAIRS, START_METHODS, Options
 from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.pair_fits import fit_by_method
@@ -285,9 +285,8 @@ def fit_samples(work: tuple[Sequence[RankSamples], SampleJob]) -> RankFit:
             merged = merge_states(merged)
         starts = [merged]
     state = runs.run(job.name, starts, job.pseudo_count)
-    assert state.best_prior is not None
-    assert state.best_factors is not None
-    found = state.best_prior, state.best_factors
+    assert state.best is not None
+    found = state.best
     model = JointPMF(*found, samples.schema, {})
     kept = found if job.members == 1 else (np.empty(0), np.empty((0, 0)))
     return RankFit(kept, -max(state.held_out), samples.score(model), state.n_passes)
@@ -362,7 +361,9 @@ class TargetFits:
     def validation(self) -> BlocksInMemory:
         """Held-out samples for the steps."""
         samples = self.samples
-        return BlocksInMemory.cut(samples.held_out, samples.schema.offsets, BLOCK_RANK, samples.target)
+        return BlocksInMemory.cut(
+            samples.held_out, samples.schema.offsets, BLOCK_RANK, samples.target
+        )
 
     def estimate(self, rank: int, n_steps: int = USUAL_STEPS) -> float:
         """Seconds of so many steps, by the model of costs."""
