@@ -173,8 +173,9 @@ class BlockSource(ABC):
         """Number of models that a task is to work on, one after the other, for each block; results are equal."""
         return 1
 
+    @abstractmethod
     def assign(self) -> None:
-        """Assign the blocks to the workers that read them; nothing in memory."""
+        """Assign the blocks to the workers that read them; nothing without workers."""
 
     def map_in_turn(
         self,
@@ -298,6 +299,9 @@ class BlocksInMemory(BlockSource):
         changed.blocks = changed._rows = [*map(function, self.blocks)]
         changed.n_observed = sum(block.n_observed for block in changed.blocks)
         return changed
+
+    def assign(self) -> None:
+        """Nothing: there are no workers."""
 
     def hide(self, variable: int) -> BlocksInMemory:
         """Return the same samples with one variable missing."""

@@ -15,6 +15,7 @@ from pmflib.core.comparison import Comparison
 from pmflib.core.defaults import Limits
 from pmflib.counting.marginals import estimate_block_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
+from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
 from pmflib.em.forests.samples import are_modest, find_largest, load_samples, plan_trees

@@ -493,7 +493,7 @@ def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> Fit
     if isinstance(samples, StoredSamples):
         if not samples.is_weighted:
             return result
-        note = note_weights(samples.n_rows, samples.n_samples)
+        note = note_weights(samples.n_rows, samples.n_effective)
     elif samples.weights is None:
         return result
     else:

@@ -11,6 +11,7 @@ import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, Parameters, check_model_type
 from pmflib.core.blocks import Block, DenseBlock, split_block
+from pmflib.core.defaults import Limits
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import SurveyDesign, find_student_quantile
 from pmflib.counting.marginals import estimate_block_singles

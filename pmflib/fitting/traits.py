@@ -13,6 +13,7 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, IntArray, check_whole, name_type
 from pmflib.core.blocks import Block, DenseBlock, SparseBlock
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
+from pmflib.core.defaults import Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.weights import note_weights, read_weights
 from pmflib.counting.folds import infer_schema

@@ -10,7 +10,9 @@ import numpy as np
 from pmflib.core.arrays import FloatArray
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import Limits
+from pmflib.em.block_source import BlockSource
 from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
+from pmflib.em.forests.samples import add_up
 from pmflib.model.forests.statistics import TreeParameters, tree_m_step
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.pairs.pair_matrix import start_random

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.em.block_source import BlockSource
 from pmflib.core.comparison import PairedDifference
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.score_tables import digest_model

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from pmflib.em.forests.samples import count_pairs, score_under_forests
 from pmflib.core.blocks import DenseBlock
 from pmflib.em.forests.samples import load_samples
 from pmflib.model.forests.statistics import TreeParameters, TreePasses, TreeStatistics, tree_m_step
