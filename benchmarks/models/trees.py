@@ -49,7 +49,8 @@ from pmflib.core.arrays import IntArray
 from pmflib.counting.marginals import estimate_singles
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.forests.em import TreeOptions, run_tree_em
-from pmflib.em.forests.samples import load_samples
+from pmflib.em.forests.samples import add_up, load_samples
+from pmflib.em.latent_classes import evaluate_models
 from pmflib.model.forests.forest import Forest
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -240,9 +241,9 @@ def run_passes(n_samples: int, seed: int) -> None:
         plain = BlocksInMemory.cut(codes, offsets, classes)
         samples = load_samples(codes, offsets, classes)
         timers = {
-            "without": timed(partial(plain.evaluate, [(own.prior, own.factors)])),
-            "shared": timed(partial(samples.add_up, shared.parameters)),
-            "own": timed(partial(samples.add_up, own.parameters)),
+            "without": timed(partial(evaluate_models, plain, [(own.prior, own.factors)])),
+            "shared": timed(partial(add_up, samples, shared.parameters)),
+            "own": timed(partial(add_up, samples, own.parameters)),
         }
         without, one, each = time_alternately(timers, 5).values()
         print(

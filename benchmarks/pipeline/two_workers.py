@@ -40,8 +40,9 @@ DRAWN_ROWS = 1 << 18
 class OneByOne(StoredSamples):
     """Samples of which no pass is started before the model is scored and kept."""
 
-    def start_ahead(self, models: object) -> None:
-        """Start nothing."""
+    def start_each(self, *arguments: Any, **options: Any) -> Callable[[], list[Any]]:
+        """Start nothing: the work is done when its result is requested."""
+        return lambda: self.map_each(*arguments, **options)
 
 
 def write(folder: Path, n_rows: int) -> Schema:

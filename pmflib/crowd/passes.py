@@ -12,6 +12,7 @@ from pmflib.core.defaults import LABEL_LIMITS
 from pmflib.core.errors import PmfError
 from pmflib.core.methods import CROWD_METHODS, ORDINAL_METHODS, find_method
 from pmflib.crowd.e_step import LogWeights
+from pmflib.crowd.pass_loop import repeat_passes
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.model.statistics import EMStatistics, Evaluate
 from pmflib.solvers.crowd.annotator_model import (
@@ -295,10 +296,8 @@ def run_passes(
     tol
         Stop when a pass moves at most this share of the labels between classes, at least 0; what it moves between
         subclasses of a class does not count.
-    checkpoint
-        Where the state is saved after each pass, and loaded from.
-    on_pass
-        Called with the state after each pass, once it is saved.
+    checkpoint, on_pass
+        As for `repeat_passes`.
 
     Returns
     -------
@@ -311,16 +310,15 @@ def run_passes(
     """
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
-    fit = None if checkpoint is None else checkpoint.load()
-    if fit is None:
-        fit = start() if callable(start) else start
-    while fit.n_passes < max_passes and not fit.converged:
-        fit = _update(fit, evaluate(fit.parameters), tol)
-        if checkpoint is not None:
-            checkpoint.save(fit)
-        if on_pass is not None:
-            on_pass(fit)
-    return fit
+    return repeat_passes(
+        evaluate,
+        lambda fit, statistics: _update(fit, statistics, tol),
+        start,
+        has_converged=lambda fit: fit.converged,
+        max_passes=max_passes,
+        checkpoint=checkpoint,
+        on_pass=on_pass,
+    )
 
 
 def _update(fit: CrowdFit, statistics: EMStatistics, tol: float) -> CrowdFit:

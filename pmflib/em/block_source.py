@@ -190,8 +190,8 @@ class BlockSource(ABC):
 
     def score(
         self,
-        models: Sequence[P],
-        score_under: ScoreUnder[P] = score_under_classes,
+        models: Sequence[Any],
+        score_under: ScoreUnder[Any] = score_under_classes,
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> float:
@@ -211,9 +211,9 @@ class BlockSource(ABC):
 
     def compare(
         self,
-        first: Sequence[P],
-        second: Sequence[P],
-        score_under: ScoreUnder[P] = score_under_classes,
+        first: Sequence[Any],
+        second: Sequence[Any],
+        score_under: ScoreUnder[Any] = score_under_classes,
     ) -> PairedDifference:
         """Mean gain of a sample by the average of the first models over that of the second, nats, and its error."""
         return estimate_gain(self._add_scores(score_difference, score_under, [first, second]))

@@ -56,12 +56,13 @@ def run_em(
     Raises
     ------
     PmfError
-        If the checkpoint is of another fit.
+        If a limit is out of range, or the checkpoint is of another fit.
 
     References
     ----------
     Dempster, Laird, Rubin (1977), Journal of the Royal Statistical Society B 39.
     """
+    limits.check()
     pending: list[Callable[[], T]] = []
 
     def score(state: State[P]) -> State[P]:

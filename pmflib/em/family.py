@@ -169,7 +169,7 @@ class Family(ABC, Generic[P, T]):
         meanwhile: Callable[[], None] | None = None,
     ) -> float:
         """Held-out log-likelihood of a model, nats per sample; ``meanwhile`` is as for `BlockSource.score`."""
-        return held_out.score(self.score_under, [parameters], meanwhile)
+        return held_out.score([parameters], self.score_under, meanwhile=meanwhile)
 
     def is_best(self, value: float, state: State[P], limits: Limits) -> bool:
         """Whether a held-out log-likelihood is better than all before, at least one."""
@@ -206,16 +206,16 @@ class Family(ABC, Generic[P, T]):
 
     def pack_state(self, state: State[P]) -> Arrays:
         """Arrays of a state; whether it has converged is found again."""
-        arrays: Arrays = {
+        arrays = {
             name: np.array(getattr(state, name))
             for name in ("loss_history", "log_likelihoods", "held_out", "best_pass")
         }
         arrays |= {f"number-{name}": np.array(value) for name, value in state.numbers.items()}
-        models = {"current": state.parameters, "best": state.best}
+        models: dict[str, Any] = {"current": state.parameters, "best": state.best}
         if (acceleration := state.acceleration) is not None:
             steps = [acceleration.step_length, acceleration.longest, acceleration.passes_saved]
             arrays["acceleration"] = np.array(steps)
-            models |= {"origin": acceleration.origin, "fallback": acceleration.fallback}  # type: ignore[dict-item]
+            models |= {"origin": acceleration.origin, "fallback": acceleration.fallback}
         for place, model in models.items():
             if model is not None:
                 arrays |= {f"{place}-{name}": array for name, array in self.pack(model).items()}
@@ -232,12 +232,13 @@ class Family(ABC, Generic[P, T]):
         if "acceleration" in arrays:
             steps = arrays["acceleration"].tolist()
             acceleration = Acceleration(find("origin"), find("fallback"), *steps)
+        histories = ("loss_history", "log_likelihoods", "held_out")
+        losses, log_likelihoods, held_out = (tuple(arrays[name].tolist()) for name in histories)
         return State(
             find("current"),
-            *(
-                tuple(arrays[name].tolist())
-                for name in ("loss_history", "log_likelihoods", "held_out")
-            ),
+            losses,
+            log_likelihoods,
+            held_out,
             best=find("best"),
             best_pass=int(arrays["best_pass"]),
             numbers={name: float(x) for name, x in _take_prefix(arrays, "number").items()},

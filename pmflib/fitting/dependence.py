@@ -219,7 +219,8 @@ def refine_forests(
     if isinstance(training, StoredSamples):
         assert counts is not None
         find_memory(training.client).check(partial(plan_forest_passes, training, fit.rank, 1))
-        samples, singles = training, fit.estimate_singles(counts)
+        samples: BlockSource = training
+        singles = fit.estimate_singles(counts)
     else:
         samples = load_samples(training, fit.schema.offsets, fit.rank)
         singles = estimate_block_singles(training, fit.schema.offsets)

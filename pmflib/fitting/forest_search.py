@@ -13,7 +13,7 @@ from pmflib.core.arrays import Arrays, FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison, PairedDifference, compare_candidates
 from pmflib.counting.marginals import estimate_block_singles
-from pmflib.em.block_source import BlockSource
+from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
 from pmflib.em.forests.samples import add_up, load_samples, score_under_forests
 from pmflib.fitting.bivariate_residuals import measure_residuals
@@ -193,7 +193,7 @@ class ForestSearch:
         ]
         return FittedForests(again, samples, singles, trial=trial)
 
-    def _open(self, block: DenseBlock) -> BlockSource:
+    def _open(self, block: DenseBlock) -> BlocksInMemory:
         return load_samples(block, self._offsets, self.fit.rank)
 
 

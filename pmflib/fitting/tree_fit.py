@@ -10,7 +10,7 @@ import numpy as np
 from pmflib.core.arrays import FloatArray
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import Limits
-from pmflib.em.block_source import BlockSource
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
 from pmflib.em.forests.samples import add_up
 from pmflib.model.forests.statistics import TreeParameters, tree_m_step
@@ -61,8 +61,8 @@ class TreeFit:
         Called with the name of a run and its state after each pass.
     """
 
-    training: BlockSource
-    held_out: BlockSource
+    training: BlocksInMemory
+    held_out: BlocksInMemory
     singles: FloatArray
     rank: int
     seed: int

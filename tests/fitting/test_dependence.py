@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.em.block_source import BlockSource
 from pmflib.core.comparison import PairedDifference
+from pmflib.em.block_source import BlockSource
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.score_tables import digest_model
 from tests.em.forests.conftest import make_tree
@@ -52,7 +52,7 @@ def test_fit_em__auto_finds_none_where_there_is_none():
 def test_fit_em__auto_takes_forests_where_samples_gain_two_standard_errors(
     monkeypatch, gain, taken
 ):
-    def compare_models(self, first, second):
+    def compare_models(self, first, second, score_under):
         return PairedDifference(gain if first[0].forest.n_edges else -gain, 0.01)
 
     truth = plant(0.6)

@@ -190,7 +190,7 @@ def make_side_by_side(monkeypatch, n, on_pass=None, fail=""):
 
     def run(self, name, starts, pseudo_count, *, stop_early=True):
         log.append(("start", name))
-        state = ClassState(np.ones(1), np.ones((1, 1)), held_out=(pseudo_count,))
+        state = ClassState((np.ones(1), np.ones((1, 1))), held_out=(pseudo_count,))
         for _ in range(100):
             time.sleep(0.01)
             if name == fail:
@@ -200,7 +200,7 @@ def make_side_by_side(monkeypatch, n, on_pass=None, fail=""):
         log.append(("end", name))
         return state
 
-    monkeypatch.setattr("pmflib.em.members.Runs.run", run)
+    monkeypatch.setattr("pmflib.em.latent_classes.Runs.run", run)
     return SideBySide(runs, lambda method, number: []), log
 
 

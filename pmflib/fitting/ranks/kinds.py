@@ -22,7 +22,7 @@ import numpy as np
 from pmflib.core.arrays import FloatArray
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
 from pmflib.core.defaults import LIMITS, RANKS_BY_SAMPLES
-from pmflib.em.block_source import BlocksInMemory, BlockSource
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.forests.em import TreeOptions
 from pmflib.em.forests.samples import are_modest, load_samples
 from pmflib.em.forests.structure import find_residuals
@@ -392,7 +392,7 @@ class _ForestFits:
         self._found: dict[tuple[int, int], tuple[FloatArray, int]] = {}
 
     @cached_property
-    def _samples(self) -> list[tuple[BlockSource, list[BlockSource]]]:
+    def _samples(self) -> list[tuple[BlocksInMemory, list[BlocksInMemory]]]:
         """Training samples of each split, and the halves of what it holds out."""
         offsets = self.splits[0].schema.offsets
         return [
