@@ -8,6 +8,7 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import Limits
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.driver import run_em
+from pmflib.em.family import State
 from pmflib.em.latent_classes import ClassState, LatentClasses
 from pmflib.solvers import PseudoCounts
 
@@ -49,7 +50,7 @@ def run_classes(
     return run_em(
         family,
         source,
-        start if isinstance(start, ClassState.__origin__) else family.begin([start]),
+        start if isinstance(start, State) else family.begin([start]),
         held_out=source if scores else None if held_out is None else open_block(held_out, offsets),
         limits=Limits(**limits),
         checkpoint=family.open_checkpoint(path, source),

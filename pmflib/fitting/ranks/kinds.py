@@ -360,7 +360,7 @@ def fit_traits_of_splits(
 def _fit_traits(samples: RankSamples, design: ItemDesign, seed: int) -> FloatArray:
     """Log-likelihood of what a split holds out under traits fitted to the rest of it, nats."""
     schema = samples.schema
-    fitted, _, _ = fit_items(
+    fitted, _ = fit_items(
         BlocksInMemory.cut(samples.block, schema.offsets, len(design.grid[0])),
         design,
         samples.counts if samples.variables.size == schema.n_variables else None,
