@@ -164,7 +164,9 @@ class TreeFit:
         chosen = max(tried, key=lambda value: tried[value].score)
         if field == "penalty":
             # edges are kept few where held-out samples do not clearly want more
-            gain, error = self.held_out.compare([tried[chosen].parameters], [best.parameters])
+            gain, error = self.held_out.compare(
+                [tried[chosen].parameters], [best.parameters], score_under_forests
+            )
             chosen = chosen if gain > error else getattr(best.options, field)
         comparisons.append(
             compare_candidates(
@@ -182,7 +184,9 @@ class TreeFit:
         found = [runs[name] for name in names]
 
         def subtract(first: int, second: int) -> tuple[float, float]:
-            return self.held_out.compare([found[first].parameters], [found[second].parameters])
+            return self.held_out.compare(
+                [found[first].parameters], [found[second].parameters], score_under_forests
+            )
 
         scores = [each.score for each in found]
         return compare_candidates(
