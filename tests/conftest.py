@@ -72,9 +72,9 @@ def no_disk_waits() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def thread_client():
+    from pmflib.cluster.clients import open_client
+    from pmflib.cluster.workers import start_workers
     from pmflib.config import ClusterConfig
-    from pmflib.running.clients import open_client
-    from pmflib.running.workers import start_workers
 
     with start_workers(ClusterConfig(workers=2)) as address, open_client(address) as client:
         yield client

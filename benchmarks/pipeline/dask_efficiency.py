@@ -32,6 +32,10 @@ from benchmarks.pipeline.scaling import (
     list_samples,
     write_samples,
 )
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.item_maps import LoadedItems, keep_loaded
+from pmflib.cluster.maps import start_blocks, start_maps
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
 from pmflib.core.blocks import Block, DenseBlock
 from pmflib.counting import block_counting
@@ -39,10 +43,6 @@ from pmflib.counting.stored_pairs import count_group_pairs, merge_tables, split_
 from pmflib.em.block_source import load_group
 from pmflib.em.latent_classes import evaluate_group
 from pmflib.model.statistics import merge_each
-from pmflib.running.clients import open_client
-from pmflib.running.item_maps import LoadedItems, keep_loaded
-from pmflib.running.maps import start_blocks, start_maps
-from pmflib.running.workers import start_workers
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     COUNTING_COARSENESS,

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig, make_config
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.dataset.identifiers import estimate_csv_bytes, group_buckets
 from pmflib.ingest.sources import find_sources
-from pmflib.running.clients import open_client
-from pmflib.running.workers import start_workers
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
 

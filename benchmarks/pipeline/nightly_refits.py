@@ -22,9 +22,9 @@ import numpy as np
 
 from benchmarks.models.ml100k import write
 from benchmarks.models.movielens import read_log
+from pmflib.cluster.workers import start_workers
 from pmflib.config import PipelineConfig, make_config
 from pmflib.fitting.refit import plan_refit
-from pmflib.running.workers import start_workers
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord, append_record, list_records

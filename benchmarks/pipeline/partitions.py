@@ -16,11 +16,11 @@ from collections.abc import Sequence
 
 import psutil
 
+from pmflib.cluster.clients import count_threads, open_client
+from pmflib.cluster.maps import run_blocks
+from pmflib.cluster.task_plans import plan_tasks
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
-from pmflib.running.clients import count_threads, open_client
-from pmflib.running.maps import run_blocks
-from pmflib.running.task_plans import plan_tasks
-from pmflib.running.workers import start_workers
 from pmflib.store.sample_blocks import BlockReference, group_blocks
 
 CELLS = 1000

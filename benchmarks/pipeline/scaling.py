@@ -26,6 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.maps import run_blocks
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.counting import block_counting
@@ -33,9 +36,6 @@ from pmflib.counting.stored_pairs import count_group_pairs, merge_tables
 from pmflib.em.latent_classes import evaluate_group
 from pmflib.model.sampling import sample_codes
 from pmflib.model.statistics import merge_each
-from pmflib.running.clients import open_client
-from pmflib.running.maps import run_blocks
-from pmflib.running.workers import start_workers
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     COUNTING_COARSENESS,

@@ -21,7 +21,7 @@ IMPORTS = [
     "pmflib",
     "numba",
     "pmflib.kernels.planes",
-    "pmflib.running.maps",
+    "pmflib.cluster.maps",
     "pmflib_tasks.count",
     "pmflib_flows.cli",
 ]

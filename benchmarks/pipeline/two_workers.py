@@ -23,13 +23,13 @@ import numpy as np
 import psutil
 
 import pmflib as pmf
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.em.latent_classes import ClassState
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model.sampling import sample_codes
-from pmflib.running.clients import open_client
-from pmflib.running.workers import start_workers
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import list_blocks
 from pmflib.store.sample_writer import SampleWriter

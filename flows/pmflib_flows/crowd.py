@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+from pmflib.cluster.workers import share_workers
 from pmflib.config import PipelineConfig, load_config
 from pmflib.crowd.pipeline.summaries import LabelSummary
 from pmflib.quality.findings import accept, condense, hold_back
 from pmflib.quality.stored_checks import FINDINGS
-from pmflib.running.workers import share_workers
 from pmflib.store.run_records import RunRecord, find_last_run, name_labelling
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import RunDraft, record_run

@@ -9,12 +9,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from pmflib.cluster.workers import share_workers
 from pmflib.config import PipelineConfig, load_config
 from pmflib.fitting.refit import plan_refit
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.operations.planning.width import check_run_width
 from pmflib.quality.findings import accept, condense, find_recorded, hold_back, refuse_empty
-from pmflib.running.workers import share_workers
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_last_run, find_run_of, list_records
 from pmflib_flows.pipeline_flow import pipeline_flow

@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.console import Group
 
+from pmflib.cluster.memory import format_bytes
 from pmflib.operations.planning.stage_costs import StageCost
 from pmflib.operations.planning.whole_run import RunPlan, show_bytes, show_seconds
-from pmflib.running.memory import format_bytes
 from pmflib_flows.tables import make_table
 
 TIMES = ("stage", "time", "efficiency", "tasks", "workers", "scheduler", "client", "limit")

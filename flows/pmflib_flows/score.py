@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pmflib.cluster.workers import share_workers
 from pmflib.config import PipelineConfig, load_config
 from pmflib.config.data_sections import DESIGN_OPTIONS
 from pmflib.core.errors import StoreError
 from pmflib.model.score_tables import ScoreOptions
-from pmflib.running.workers import share_workers
 from pmflib.scoring.rows_to_score import soften_policy
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_run_of

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pmflib.cluster.clients import find_memory
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import Block, DenseBlock
 from pmflib.counting.table_requests import (
@@ -27,7 +28,6 @@ from pmflib.counting.table_requests import (
     TablePlan,
     TableRequest,
 )
-from pmflib.running.clients import find_memory
 from pmflib.schema import Schema
 
 BitArray: TypeAlias = npt.NDArray[np.uint64]

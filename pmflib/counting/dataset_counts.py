@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pmflib.cluster.clients import Client
 from pmflib.core.errors import SourceError
 from pmflib.counting.increments import Increment, count_stored_changes
 from pmflib.counting.replicate_counts import ReplicateCounts, count_replicates
 from pmflib.counting.stored_pairs import count_stored_pairs
 from pmflib.counting.stored_tables import PAIRS, CountsWriter
-from pmflib.running.clients import Client
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks

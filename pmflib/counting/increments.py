@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.maps import PendingResult, start_maps
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import Block
 from pmflib.core.errors import StoreError
@@ -29,8 +31,6 @@ from pmflib.counting.stored_tables import (
     DifferenceWriter,
     StoredTables,
 )
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.maps import PendingResult, start_maps
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.caches import find_local_path
 from pmflib.store.dataset import list_dataset_blocks

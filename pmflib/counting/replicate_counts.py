@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.maps import run_blocks
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import StoreError
 from pmflib.core.weights import check_total
 from pmflib.counting.increments import DatasetChange, Increment
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.maps import run_blocks
-from pmflib.running.memory import MemoryPlan
-from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,

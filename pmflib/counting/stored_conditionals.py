@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pmflib.cluster.clients import Client, count_threads, find_memory
+from pmflib.cluster.maps import run_blocks
+from pmflib.cluster.memory import ClusterMemory
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import ConfigError
 from pmflib.core.hashing import mix_hashes
@@ -20,10 +24,6 @@ from pmflib.counting.conditional_tables import count_cells
 from pmflib.counting.stored_pairs import merge_tables
 from pmflib.counting.table_requests import TablePlan, TableRequest
 from pmflib.counting.weighted_tables import SQUARES_BITS, WeightedTables, add_weighted
-from pmflib.running.clients import Client, count_threads, find_memory
-from pmflib.running.maps import run_blocks
-from pmflib.running.memory import ClusterMemory
-from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     BlockReference,

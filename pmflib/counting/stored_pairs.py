@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import numpy as np
 
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.maps import PendingResult, start_maps
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.cluster.task_plans import TaskPlan, plan_tasks
 from pmflib.core.arrays import IntArray
 from pmflib.counting.block_counting import add_blocks
 from pmflib.counting.cell_changes import CellChanges
 from pmflib.counting.stored_tables import CountsWriter
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.maps import PendingResult, start_maps
-from pmflib.running.memory import MemoryPlan
-from pmflib.running.task_plans import TaskPlan, plan_tasks
 from pmflib.store.checkpoints import load_arrays, save_arrays
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SchemaError
-from pmflib.running.memory import MemoryPlan
-from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BLOCK_BYTES, BlockReference
 

@@ -13,6 +13,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.item_maps import LoadedItems, keep_loaded
+from pmflib.cluster.maps import PendingResult, run_blocks, start_blocks
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import Block, DenseBlock, split_block
 from pmflib.core.comparison import PairedDifference, estimate_gain
@@ -27,9 +30,6 @@ from pmflib.em.blocks import (
     score_under_classes,
 )
 from pmflib.em.memory import choose_side_by_side, choose_tasks, share_models
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.item_maps import LoadedItems, keep_loaded
-from pmflib.running.maps import PendingResult, run_blocks, start_blocks
 from pmflib.store.caches import find_local_path
 from pmflib.store.file_digests import name_content
 from pmflib.store.sample_blocks import (

@@ -216,16 +216,16 @@ class Family(ABC, Generic[P, T]):
             steps = [acceleration.step_length, acceleration.longest, acceleration.passes_saved]
             arrays["acceleration"] = np.array(steps)
             models |= {"origin": acceleration.origin, "fallback": acceleration.fallback}
-        for place, model in models.items():
+        for which, model in models.items():
             if model is not None:
-                arrays |= {f"{place}-{name}": array for name, array in self.pack(model).items()}
+                arrays |= {f"{which}-{name}": array for name, array in self.pack(model).items()}
         return arrays
 
     def unpack_state(self, arrays: Arrays) -> State[P]:
         """The state that `pack_state` was called on, to the same bits."""
 
-        def find(place: str) -> Any:
-            found = _take_prefix(arrays, place)
+        def find(which: str) -> Any:
+            found = _take_prefix(arrays, which)
             return self.unpack(found) if found else None
 
         acceleration = None

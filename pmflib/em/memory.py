@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.cluster.task_plans import TaskPlan, plan_tasks
 from pmflib.model.row_tables import MAX_TABLE_BYTES
-from pmflib.running.memory import MemoryPlan
-from pmflib.running.task_plans import TaskPlan, plan_tasks
 from pmflib.store.sample_blocks import BLOCK_BYTES, TARGET_GROUPS
 
 
@@ -131,7 +131,7 @@ class SharedPassPlan:
     @property
     def bytes_sent(self) -> int:
         """Bytes that travel between workers, at most: parameters to tasks, and statistics to those that merge them."""
-        each = self.tasks.n_runs + self.tasks.n_copies + self.tasks.n_values_sent
+        each = self.tasks.n_runs + 1 + self.tasks.n_values_sent
         return self.n_shares * each * self.models_per_share * self.model_bytes
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from pmflib.cluster.clients import Client, count_threads, find_memory
+from pmflib.cluster.maps import run_blocks
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock, concatenate_blocks
 from pmflib.core.weights import WeightSums
@@ -20,8 +22,6 @@ from pmflib.counting.stored_pairs import (
 )
 from pmflib.em.block_source import BlocksInMemory, StoredBlocks
 from pmflib.em.memory import SharedPassPlan, plan_pass
-from pmflib.running.clients import Client, count_threads, find_memory
-from pmflib.running.maps import run_blocks
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.sample_blocks import (

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pmflib.cluster.clients import find_memory
+from pmflib.cluster.memory import MemoryPlan, format_bytes
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison
@@ -34,8 +36,6 @@ from pmflib.fitting.starts import StoredCounts, digest_counts
 from pmflib.fitting.tree_fit import START_ROWS
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.running.clients import find_memory
-from pmflib.running.memory import MemoryPlan, format_bytes
 from pmflib.store.dataset import take_block
 
 DEPENDENCES = ("auto", "none", "tree")

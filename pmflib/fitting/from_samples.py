@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.arrays import check_model_type, check_whole, name_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, LIMITS, Limits
@@ -38,7 +39,6 @@ from pmflib.fitting.starts import StoredCounts, load_counts
 from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.running.memory import MemoryPlan
 from pmflib.schema import Schema
 from pmflib.solvers import check_rank, warn_of_rank
 

@@ -15,10 +15,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from pmflib.cluster.clients import Client
+from pmflib.cluster.maps import run_blocks
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError, StoreError
-from pmflib.running.clients import Client
-from pmflib.running.maps import run_blocks
 from pmflib.solvers.support_union import ConicOrder, RowSupport, fit_row_support, order_generators
 from pmflib.store.zarr_arrays import open_group, refuse_damage
 

@@ -10,6 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from pmflib.cluster.clients import count_threads
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.arrays import FloatArray, IntArray, check_whole, name_type
 from pmflib.core.blocks import Block, DenseBlock, SparseBlock
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
@@ -49,9 +52,6 @@ from pmflib.model.row_tables import score_block
 from pmflib.model.statistics import take_logs
 from pmflib.model.traits.level_scores import LevelScores
 from pmflib.model.traits.trait_model import TraitModel
-from pmflib.running.clients import count_threads
-from pmflib.running.memory import MemoryPlan
-from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import group_blocks, weigh_blocks
 

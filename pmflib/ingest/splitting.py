@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.cluster.clients import Client
+from pmflib.cluster.item_maps import map_items
 from pmflib.config import SourceConfig
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import PmfError, StoreError
@@ -30,8 +32,6 @@ from pmflib.ingest.sources import (
     spare_transient,
     take_marks,
 )
-from pmflib.running.clients import Client
-from pmflib.running.item_maps import map_items
 from pmflib.store.artefacts import Entry, Reference, Store, identify
 from pmflib.store.file_digests import read_checked
 

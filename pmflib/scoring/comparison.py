@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pmflib.cluster.clients import Client
+from pmflib.cluster.maps import run_blocks
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.comparison import estimate_gain_per_cell
 from pmflib.core.errors import RefusedStoreError, StoreError, UnreachableStoreError
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.sampling import draw_cells
 from pmflib.model.score_tables import digest_model
-from pmflib.running.clients import Client
-from pmflib.running.maps import run_blocks
 from pmflib.scoring.evaluation import make_partition_seed
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.sample_blocks import (

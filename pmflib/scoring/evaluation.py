@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.cluster.clients import Client
+from pmflib.cluster.maps import run_blocks
 from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.model import JointPMF
 from pmflib.model.measures import N_BINS, describe_bins, sum_bins
 from pmflib.model.sampling import draw_cells
-from pmflib.running.clients import Client
-from pmflib.running.maps import run_blocks
 from pmflib.schema import Schema
 from pmflib.scoring.value_errors import ERRORS, describe_errors, find_scales
 from pmflib.store.sample_blocks import (

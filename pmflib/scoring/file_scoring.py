@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmflib.cluster.clients import Client
+from pmflib.cluster.item_maps import map_items
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.machine import count_processors
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import ReferenceScores
 from pmflib.model.score_tables import ScoreOptions, TableMaker, TableScorer
-from pmflib.running.clients import Client
-from pmflib.running.item_maps import map_items
 from pmflib.scoring.score_outputs import (
     RECORD,
     claim_output,

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pmflib.cluster.clients import Client
+from pmflib.cluster.maps import run_blocks
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.hashing import mix_hashes
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.fitting.starts import read_naive_bayes
 from pmflib.model import JointPMF
-from pmflib.running.clients import Client
-from pmflib.running.maps import run_blocks
 from pmflib.scoring.evaluation import make_partition_seed
 from pmflib.scoring.target_report import (
     LOGISTIC,

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pmflib.cluster.clients import Client
+from pmflib.cluster.item_maps import map_items
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.ingest.dataset.identifiers import make_keys
 from pmflib.model import JointPMF
 from pmflib.model.measures import TargetSums
 from pmflib.model.row_scores import HELD_OUT, KEPT, ReferenceScores, RowScorer, score_reference
 from pmflib.model.score_tables import TableMaker, list_samples
-from pmflib.running.clients import Client
-from pmflib.running.item_maps import map_items
 from pmflib.scoring.answers import Questions, answer_questions, score_answers
 from pmflib.store.caches import find_local_path, name_for_workers
 from pmflib.store.checkpoints import find_out, gather_in, hand_in, has_arrived

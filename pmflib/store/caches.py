@@ -104,7 +104,7 @@ _OBJECTS = re.compile(
     r"(?:/(?P<rest>.*))?"
 )
 _WORK = "work"
-_caches: dict[Path, StoreCache | None] = {}
+_caches: dict[Path, StoreCache] = {}
 _lock = threading.Lock()
 
 
@@ -405,8 +405,7 @@ def open_cache(address: str) -> StoreCache:
         If the folder cannot be made, or is another user's.
     """
     root = find_root(address)
-    with _lock:
-        found = _caches.get(root)
+    found = _caches.get(root)
     if found is not None and (root / CACHE_FILE).is_file():
         return found
     cache = StoreCache(address, root)
@@ -446,33 +445,25 @@ def _find_cache_home() -> Path:
 
 
 def find_cache(root: Path) -> StoreCache | None:
-    """Cache whose folder this is; None for the folder of a store, and any other."""
-    with _lock:
-        if root in _caches:
-            return _caches[root]
-    try:
-        address = json.loads((root / CACHE_FILE).read_bytes())["address"]
-        cache = StoreCache(str(address), root)
-    except (OSError, ValueError, KeyError, TypeError):
-        cache = None
-    with _lock:
-        return _caches.setdefault(root, cache)
+    """Cache that this process has opened in a folder; None for any other folder, such as that of a local store."""
+    return _caches.get(root)
+
+
+def find_cache_above(path: Path) -> StoreCache | None:
+    """Cache that holds a file or folder; None if none does."""
+    return next(filter(None, map(find_cache, path.parents)), None)
 
 
 def find_cache_of_work(path: Path) -> StoreCache | None:
     """Cache whose folder of checkpoints holds a file; None for a file of any other folder."""
-    for folder in path.parents:
-        if folder.name == _WORK and (cache := find_cache(folder.parent)) is not None:
-            return cache
-    return None
+    cache = find_cache_above(path)
+    return cache if cache is not None and cache.name_objects(path).startswith(f"{_WORK}/") else None
 
 
 def name_for_workers(path: Path) -> str:
     """Name of a file or folder of an artefact that other machines find it by: its address, or its own path."""
-    for folder in path.parents:
-        if (cache := find_cache(folder)) is not None:
-            return f"{cache.address}/{cache.name_objects(path)}"
-    return str(path)
+    cache = find_cache_above(path)
+    return str(path) if cache is None else f"{cache.address}/{cache.name_objects(path)}"
 
 
 def find_local_path(name: str | Path) -> Path:

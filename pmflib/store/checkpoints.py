@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.store.caches import StoreCache, find_cache, find_cache_of_work, find_local_path
+from pmflib.store.caches import find_cache_above, find_cache_of_work, find_local_path
 from pmflib.store.objects.local_folder import lock_folder, make_folder, mark_draft, replace_file
 
 KIND_FILE = ".kind"
@@ -109,7 +109,7 @@ def find_out(name: str) -> Path:
 
 def has_arrived(path: Path) -> bool:
     """Whether a file is whole already, by this worker or, of a store in a bucket, by another; it is here then."""
-    cache = _find_cache(path)
+    cache = find_cache_above(path)
     if path.exists() or cache is None:
         return path.exists()
     return bool(cache.fetch_loose([cache.name_objects(path)]))
@@ -117,13 +117,13 @@ def has_arrived(path: Path) -> bool:
 
 def hand_in(path: Path) -> None:
     """Give a file that is whole to the stage that asked for it."""
-    if (cache := _find_cache(path)) is not None:
+    if (cache := find_cache_above(path)) is not None:
         cache.objects.put_file(cache.name_objects(path), path)
 
 
 def gather_in(folder: Path) -> Path:
     """Fetch what workers have written that is not here; the folder."""
-    if (cache := _find_cache(folder)) is not None:
+    if (cache := find_cache_above(folder)) is not None:
         found = cache.objects.list_objects(cache.name_objects(folder))
         cache.fetch_loose([each.name for each in found if not (cache.root / each.name).is_file()])
     return folder
@@ -131,12 +131,6 @@ def gather_in(folder: Path) -> Path:
 
 def drop_arrived(folder: Path) -> None:
     """Delete what workers have written, once it is elsewhere; files on this machine stay."""
-    if (cache := _find_cache(folder)) is not None:
+    if (cache := find_cache_above(folder)) is not None:
         found = cache.objects.list_objects(cache.name_objects(folder))
         cache.objects.delete([each.name for each in found])
-
-
-def _find_cache(path: Path) -> StoreCache | None:
-    return next(
-        (cache for folder in path.parents if (cache := find_cache(folder)) is not None), None
-    )

@@ -24,7 +24,7 @@ from pmflib.store.locations import (
     measure_bytes,
 )
 from pmflib.store.objects.addresses import call_in_parallel
-from pmflib.store.objects.local_folder import find_holder, find_own_holder, mark_draft
+from pmflib.store.objects.local_folder import find_own_holder, mark_draft
 from pmflib.store.run_records import (
     COLLECTIONS,
     RECORDS,
@@ -34,7 +34,6 @@ from pmflib.store.run_records import (
     drop_pages,
     find_last_run,
     list_histories,
-    locate_record,
     now,
 )
 
@@ -227,7 +226,7 @@ def _take_entry(store: Store, identity: str, stored: _StoredEntry) -> int | None
         return None
     # a touch came before the rename, and shows here, or comes after it, and finds nothing
     state = draft.stat()
-    if state.st_mtime_ns != stored.touched:
+    if _to_ns(state.st_mtime) != stored.touched:
         os.rename(draft, path)
         return None
     draft.unlink()
@@ -236,30 +235,19 @@ def _take_entry(store: Store, identity: str, stored: _StoredEntry) -> int | None
 
 def _read_manifest(store: Store) -> dict[str, _StoredEntry]:
     """Entries by identity, also those whose content is gone."""
-    states = _list_states(store, "manifest")
-    identities = [Path(name).stem for name in states if name.endswith(".json")]
-    stored = {}
+    listed = store.objects.list_objects("manifest")
+    states = {Path(each.name).stem: each for each in listed if each.name.endswith(".json")}
     # after the states: a touch in between must show later
-    for identity, entry in zip(
-        identities, call_in_parallel(store.read_entry, identities), strict=True
-    ):
-        if entry is not None:
-            stored[identity] = _StoredEntry(entry, *states[f"manifest/{identity}.json"])
-    return stored
+    entries = call_in_parallel(store.read_entry, [*states])
+    return {
+        identity: _StoredEntry(entry, _to_ns(state.touched), state.size)
+        for (identity, state), entry in zip(states.items(), entries, strict=True)
+        if entry is not None
+    }
 
 
-def _list_states(store: Store, name: str) -> dict[str, tuple[int, int]]:
-    """When each file of a folder was last touched, ns, and its bytes."""
-    if store.is_bucket:
-        metadata = store.objects.list_objects(name)
-        return {each.name: (int(each.touched * 1e9), each.size) for each in metadata}
-    states = {}
-    for path in sorted((store.root / name).iterdir()):
-        if find_holder(path.name) is None:
-            with suppress(FileNotFoundError):
-                state = path.stat()
-                states[f"{name}/{path.name}"] = state.st_mtime_ns, state.st_size
-    return states
+def _to_ns(seconds: float) -> int:
+    return int(seconds * 1e9)
 
 
 def list_orphans(
@@ -318,14 +306,6 @@ def _list_abandoned_work(store: Store) -> list[Location]:
     return found
 
 
-def _find_time(store: Store, name: str, number: int) -> int:
-    """When a record was written, ns."""
-    if not store.is_bucket:
-        return locate_record(store, name, number).stat().st_mtime_ns
-    path = locate_record(store, name, number).relative_to(store.root).as_posix()
-    return _list_states(store, f"{RECORDS}/{name}")[path][0]
-
-
 def _find_oldest_record(store: Store, runs: KeptRuns) -> int:
     """When the record of the oldest kept run was written, ns."""
     times = [
@@ -334,6 +314,13 @@ def _find_oldest_record(store: Store, runs: KeptRuns) -> int:
         for number in numbers
     ]
     return min(times, default=0)
+
+
+def _find_time(store: Store, name: str, number: int) -> int:
+    """When a record was written, ns."""
+    listed = store.objects.list_objects(f"{RECORDS}/{name}")
+    times = {Path(each.name).name: each.touched for each in listed}
+    return _to_ns(times[f"{number:06}.json"])
 
 
 def _count(

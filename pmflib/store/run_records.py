@@ -281,11 +281,6 @@ def list_records(store: Store, name: str) -> list[RunRecord]:
     return [_forward(record, forward) for record in records if record is not None]
 
 
-def locate_record(store: Store, name: str, number: int) -> Path:
-    """File of a record, of a store on a disk."""
-    return store.root / _name_record(name, number)
-
-
 def find_record(store: Store, name: str, number: int) -> RunRecord:
     """Record of one run.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,7 @@ from pmflib.store.file_digests import (
     FINGERPRINTS,
     FOLDER_DIGITS,
     digest_list,
-    find_changes,
     read_fingerprint,
-    read_list,
 )
 from pmflib.store.leases import is_lease, list_leases
 from pmflib.store.locations import NO_KINDS, digest_location
@@ -313,52 +311,36 @@ def _check_exports(store: Store) -> Iterator[Damage]:
 
 
 def _check_content(store: Store, location: str, references: list[Reference]) -> Damage | None:
-    """Check that a folder holds what it was published with."""
-    folder = store.root / location
-    name = f"{references[0].kind} {references[0].digest[:12]}"
-    if store.is_bucket:
-        return _check_objects(store, location, references, name)
-    if not folder.is_dir():
-        return Damage("missing folder", location, name)
-    if folder.is_symlink():
-        return Damage("damaged content", location, f"{name}: a link stands in its place")
-    try:
-        changes = find_changes(folder)
-        digests = {reference.digest for reference in references}
-        if digests != {digest_list(read_list(folder))}:
-            changes = [LIST_FILE]
-    except (StoreError, OSError) as error:
-        return Damage("damaged content", location, f"{name}: {_first_sentence(error)}")
-    return _describe_changes(location, name, changes)
-
-
-def _check_objects(
-    store: Store, location: str, references: list[Reference], name: str
-) -> Damage | None:
-    """Check that a bucket holds what an artefact was published with, whatever the cache has."""
+    """Check that the store, not a cache of it, holds an artefact as it was published."""
+    folder, name = store.root / location, f"{references[0].kind} {references[0].digest[:12]}"
+    if not store.is_bucket:
+        if not folder.is_dir():
+            return Damage("missing folder", location, name)
+        if folder.is_symlink():
+            return Damage("damaged content", location, f"{name}: a link stands in its place")
+    changes = [LIST_FILE]
     try:
         published = json.loads(unpack(store.objects.read(f"{location}/{LIST_FILE}")[0])[0])
-        changes = []
-        if {reference.digest for reference in references} != {digest_list(published)}:
-            changes = [LIST_FILE]
+        if {reference.digest for reference in references} == {digest_list(published)}:
+            found = digest_location(store, location)
+            changes = [
+                each for each in published.keys() | found if published.get(each) != found.get(each)
+            ]
+            if not store.is_bucket:
+                links = (path for path in folder.rglob("*") if path.is_symlink())
+                changes += [path.relative_to(folder).as_posix() for path in links]
     except FileNotFoundError:
-        return Damage("missing folder", location, name)
-    except (ValueError, TypeError, AttributeError):
-        published, changes = {}, [LIST_FILE]
+        if store.is_bucket:
+            return Damage("missing folder", location, name)
+    except _NO_DAMAGE:
+        raise
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        return Damage("damaged content", location, f"{name}: {_first_sentence(error)}")
     if not changes:
-        found = digest_location(store, location)
-        changes = sorted(
-            each for each in published.keys() | found if published.get(each) != found.get(each)
-        )
-    return _describe_changes(location, name, changes)
-
-
-def _describe_changes(location: str, name: str, changes: Sequence[str]) -> Damage | None:
-    if changes:
-        shown = ", ".join(_show(change) for change in changes[:5])
-        more = "" if len(changes) <= 5 else f" and {len(changes) - 5} more"
-        return Damage("damaged content", location, f"{name}: {shown}{more}")
-    return None
+        return None
+    shown = ", ".join(map(_show, sorted({*changes})[:5]))
+    more = "" if len(changes) <= 5 else f" and {len(changes) - 5} more"
+    return Damage("damaged content", location, f"{name}: {shown}{more}")
 
 
 def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[Damage]:

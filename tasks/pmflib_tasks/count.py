@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.memory import ClusterMemory
 from pmflib.config import PipelineConfig
 from pmflib.counting.dataset_counts import count_dataset
 from pmflib.counting.increments import Increment, find_counts, needs_workers, plan_increment
@@ -14,8 +16,6 @@ from pmflib.counting.replicate_counts import plan_replicates
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.sample_weights import name_unit
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.memory import ClusterMemory
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import read_source

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pmflib.cluster.workers import share_workers
 from pmflib.config import PipelineConfig
 from pmflib.core.errors import StoreError
 from pmflib.core.texts import list_some
 from pmflib.ingest.sources import find_digest, find_sources
 from pmflib.operations.erasure.certificates import Certificate
 from pmflib.operations.erasure.removal import erase_samples
-from pmflib.running.workers import share_workers
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import find_last_run
 from pmflib_tasks.count import count
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.small_runs import is_small
-from pmflib_tasks.stage import open_store
+from pmflib_tasks.stage import load_schema, open_store
 
 
 def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
@@ -37,8 +37,8 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
     Raises
     ------
     ConfigError, StoreError
-        As `pmflib.operations.erasure.removal.erase_samples`; also if a raw file of the last run is gone or changed:
-        the dataset could not be built again.
+        As `pmflib.operations.erasure.removal.erase_samples`; also if a raw file of the last run is gone or changed,
+        or the schema is another: the dataset could not be built again.
     """
     store = open_store(config)
     run = find_last_run(store, config.name)
@@ -47,6 +47,12 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
     has_data = dataset is not None and store.find(dataset.identity) is not None
     if has_data:
         _check_sources(config, store, dataset)
+        counts = store.find(stages["counts"].identity) if "counts" in stages else None
+        if counts is not None and counts.options["schema"] != load_schema(config).digest:
+            raise StoreError(
+                f"the schema of {config.name!r} has changed since the last run, which an erasure repeats; restore it, "
+                "or run the pipeline, then erase"
+            )
 
     def rebuild() -> Mapping[str, Reference]:
         if not has_data:

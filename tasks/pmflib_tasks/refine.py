@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.config import PipelineConfig
 from pmflib.core.errors import ConvergenceWarning
 from pmflib.display.progress import report_progress
@@ -22,7 +23,6 @@ from pmflib.fitting.starts import StoredCounts
 from pmflib.fitting.stored_designs import StoredDesign
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model import JointPMF
-from pmflib.running.memory import MemoryPlan
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 

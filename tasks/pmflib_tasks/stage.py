@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from pmflib.cluster import clients, workers
+from pmflib.cluster.memory import ClusterMemory
 from pmflib.config import PipelineConfig
 from pmflib.config.pipeline import check_target
-from pmflib.running import clients, workers
-from pmflib.running.memory import ClusterMemory
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.objects.addresses import StoreAccess

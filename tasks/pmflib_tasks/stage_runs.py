@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import cached_property, update_wrapper, wraps
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
+from pmflib.cluster.task_plans import name_tasks
 from pmflib.core.errors import LostSchedulerError, PmfError, UnreachableError
 from pmflib.core.events import Notice, send_event
 from pmflib.core.texts import mask_secrets
 from pmflib.display.progress import divert_functions
-from pmflib.running.task_plans import name_tasks
 from pmflib_tasks.prefect_runs import is_flow_run
 from pmflib_tasks.stage_events import follow_stage
 

@@ -5,15 +5,15 @@ import pytest
 from distributed import Client, LocalCluster
 
 import pmflib as pmf
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.maps import run_blocks
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import MemoryPlanError
 from pmflib.em.block_source import BlocksInMemory, load_group, score_block_group
 from pmflib.em.latent_classes import evaluate_group, evaluate_models
 from pmflib.model.statistics import merge_each
-from pmflib.running.clients import open_client
-from pmflib.running.maps import run_blocks
-from pmflib.running.workers import start_workers
 from pmflib.store import sample_blocks
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import write_dataset
@@ -143,7 +143,7 @@ def test_count_pairs__by_fold(blocks, codes, thread_client, on_workers):
 
 
 def test_count_pairs__refuses_tables_that_do_not_fit(blocks, monkeypatch):
-    monkeypatch.setattr("pmflib.running.memory.find_memory_limit", lambda: 1000)
+    monkeypatch.setattr("pmflib.cluster.memory.find_memory_limit", lambda: 1000)
     with pytest.raises(MemoryPlanError, match="counting pairs would need"):
         pmf.StoredSamples(blocks, SCHEMA).count_pairs()
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pmflib.cluster.clients import Client
 from pmflib.config import load_config
-from pmflib.running.clients import Client
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
 from pmflib.store.lineage import is_needed, list_collected_runs

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig, load_config
-from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
 from pmflib.store.lineage import is_needed, list_collected_runs

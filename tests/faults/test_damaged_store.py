@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig, load_config
 from pmflib.core.errors import StoreError
-from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
 from pmflib_tasks.count import count
 from pmflib_tasks.ingest import ingest

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
-from pmflib.running.workers import start_workers
 from tests.faults.fault_runs import (
     ROOT,
     WAIT_SECONDS,
@@ -30,7 +30,7 @@ from pathlib import Path
 from tests.faults.fault_runs import run_stages
 from pmflib.config import ClusterConfig
 from pmflib.core.errors import StoreError
-from pmflib.running.workers import start_workers
+from pmflib.cluster.workers import start_workers
 
 try:
     with start_workers(ClusterConfig(workers=2)) as address:

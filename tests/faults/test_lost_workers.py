@@ -17,11 +17,11 @@ import psutil
 import pytest
 from distributed import LocalCluster
 
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig, load_config
 from pmflib.core.events import listen
 from pmflib.display.progress import Progress
-from pmflib.running.clients import open_client
-from pmflib.running.workers import start_workers
 from pmflib_tasks.count import count
 from pmflib_tasks.fit import fit
 from pmflib_tasks.ingest import ingest

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.memory import ClusterMemory
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
-from pmflib.running.clients import open_client
-from pmflib.running.memory import ClusterMemory
-from pmflib.running.workers import start_workers
 from pmflib.store import sample_blocks
 from tests.faults.fault_runs import ROOT, STAGES, check_store, run_stages, wait_until, write_config
 

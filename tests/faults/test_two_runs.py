@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
 from pmflib.core.events import listen
 from pmflib.display.progress import Progress
-from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
 from tests.faults.fault_runs import (
     check_artefacts,

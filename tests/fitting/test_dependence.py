@@ -52,7 +52,11 @@ def test_fit_em__auto_finds_none_where_there_is_none():
 def test_fit_em__auto_takes_forests_where_samples_gain_two_standard_errors(
     monkeypatch, gain, taken
 ):
-    def compare_models(self, first, second, score_under):
+    compare = BlockSource.compare
+
+    def compare_models(self, first, second, *score_under):
+        if not score_under:
+            return compare(self, first, second)
         return PairedDifference(gain if first[0].forest.n_edges else -gain, 0.01)
 
     truth = plant(0.6)

@@ -141,7 +141,7 @@ def test_fit_em__auto_leaves_large_tables_alone_and_tree_refuses_them(split, mon
     assert not isinstance(kept.model, TreePMF)
     assert "counts of pairs of 2.5 KiB are more than is tried" in kept.notes[-1]
     counts = training.count_pairs()
-    monkeypatch.setattr("pmflib.running.memory.find_memory_limit", lambda: 1000)
+    monkeypatch.setattr("pmflib.cluster.memory.find_memory_limit", lambda: 1000)
     with pytest.raises(MemoryPlanError, match="EM with forests would need"):
         pmf.fit_em(training, validation=held_out, counts=counts, dependence="tree", **OPTIONS)
 

@@ -121,7 +121,7 @@ print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 def quiet(ran, home):
     """Facts of the next night, in which nothing is new."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pmflib.running.workers.start_workers", refuse)
+        patch.setattr("pmflib.cluster.workers.start_workers", refuse)
         patch.setattr("pmflib.ingest.sources.digest_source", refuse)
         patch.setattr("pmflib.ingest.sources.open_source", refuse)
         return etl(str(home / "nightly.toml"))

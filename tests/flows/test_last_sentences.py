@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pmflib.cluster.workers import find_scheduler
 from pmflib.config import ClusterConfig
 from pmflib.core.errors import ConfigError, SchemaError, StoreError
-from pmflib.running.workers import find_scheduler
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib_flows import cli

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
+from pmflib.cluster.workers import share_workers
 from pmflib.config import make_config
 from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.operations.lineage.transports import EVENTS, unseal_event
-from pmflib.running.workers import share_workers
 from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import list_records
 from pmflib_flows.recording import record_run

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pytest
 
 import pmflib as pmf
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig, load_config
-from pmflib.running.workers import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
 from tests.factories import call_command

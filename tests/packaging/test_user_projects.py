@@ -39,8 +39,8 @@ WORK = """
 import os, sys
 from flows.own import double
 from pmflib.config import load_config
-from pmflib.running.clients import open_client
-from pmflib.running.workers import start_workers
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.workers import start_workers
 from pmflib_flows.etl import etl
 
 def find_own():

@@ -275,7 +275,7 @@ def test_score_file__same_bytes_for_any_number_of_threads_and_workers(
 
 
 def with_client(client):
-    from pmflib.running.item_maps import map_items
+    from pmflib.cluster.item_maps import map_items
 
     return lambda _, *words, **options: map_items(client, *words, **options)
 

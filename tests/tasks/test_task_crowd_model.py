@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig, make_crowd
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
@@ -14,7 +15,6 @@ from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.ingest.dataset import log_names
-from pmflib.running.workers import start_workers
 from pmflib.solvers.crowd import worker_marginals
 from pmflib.store.artefacts import Store
 from pmflib_tasks.crowd_model import crowd_model

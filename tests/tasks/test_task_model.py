@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.cluster.memory import ClusterMemory
 from pmflib.core.arrays import FLOOR
 from pmflib.core.errors import MemoryPlanError, RankError, SchemaError
 from pmflib.core.events import listen
@@ -14,7 +15,6 @@ from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.refit import WARM_PATIENCE
 from pmflib.fitting.weighing import weigh_model
-from pmflib.running.memory import ClusterMemory
 from pmflib.store.artefacts import Store
 from pmflib_tasks.count import count
 from pmflib_tasks.fit import fit

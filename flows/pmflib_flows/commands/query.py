@@ -13,11 +13,11 @@ from pmflib_flows.commands.history import find_run
 from pmflib_flows.console import AsJson, ConfigPath, err, load_pipeline, out, print_json
 
 if TYPE_CHECKING:
+    from pmflib.cluster.clients import Client
     from pmflib.model import JointPMF
     from pmflib.model.questions.answers import Answer
     from pmflib.model.questions.comparison import AnswerComparison
     from pmflib.model.questions.evidence import Evidence
-    from pmflib.running.clients import Client
     from pmflib.store.artefacts import Reference, Store
 
 
@@ -64,7 +64,7 @@ def query(
     seconds = _read_budget(budget)
     asked = [("", question)] if file is None else _read_questions(file)
     checked = load_pipeline(config)
-    from pmflib.running.workers import find_scheduler
+    from pmflib.cluster.workers import find_scheduler
     from pmflib_tasks.stage import open_store, open_workers_late
 
     names = [run] if against is None else [run, against]

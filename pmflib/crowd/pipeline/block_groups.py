@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pmflib.cluster.maps import report_count
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock, concatenate_blocks
 from pmflib.core.methods import CROWD_METHODS
@@ -47,8 +49,6 @@ from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.crowd.workers import BYTES_OF_PAIR, MOST_LABEL_PAIRS, Copies, find_copies
 from pmflib.em.memory import plan_em
 from pmflib.model.statistics import EMStatistics
-from pmflib.running.maps import report_count
-from pmflib.running.memory import MemoryPlan
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.worker_marginals import check_levels
 from pmflib.store.checkpoints import find_out, hand_in

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.e_step import make_scorer
@@ -36,7 +37,6 @@ from pmflib.crowd.starts import find_likeliest_start
 from pmflib.crowd.workers import find_suspicious, make_worker_table
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.model.statistics import Assessor
-from pmflib.running.memory import MemoryPlan
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 PAIRS = "pairs"

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pmflib.cluster.clients import Client
+from pmflib.cluster.item_maps import map_items
 from pmflib.config import SourceConfig
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SchemaError
@@ -20,8 +22,6 @@ from pmflib.ingest.dataset.identifiers import read_identifiers
 from pmflib.ingest.dataset.wide import read_texts
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
-from pmflib.running.clients import Client
-from pmflib.running.item_maps import map_items
 from pmflib.schema import Variable
 from pmflib.store.caches import find_local_path
 from pmflib.store.dataset import Layer

@@ -14,6 +14,11 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.item_maps import map_items
+from pmflib.cluster.maps import listen_to_counts, run_blocks
+from pmflib.cluster.memory import ClusterMemory, MemoryPlan, PlanWorker
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.blocks import SparseBlock, concatenate_blocks
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
@@ -65,11 +70,6 @@ from pmflib.crowd.workers import MOST_LABEL_PAIRS, Copies
 from pmflib.em.block_source import StoredBlocks
 from pmflib.em.checkpoint import digest_fit
 from pmflib.model.statistics import EMStatistics, sum_fields
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.item_maps import map_items
-from pmflib.running.maps import listen_to_counts, run_blocks
-from pmflib.running.memory import ClusterMemory, MemoryPlan, PlanWorker
-from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
 from pmflib.scoring.comparison import PairedGain, merge_sums
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock, split_block
 from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource, iterate_distinct
@@ -14,7 +15,6 @@ from pmflib.em.blocks import ScoreRows, merge_duplicates
 from pmflib.em.memory import PassMemory
 from pmflib.model.forests.stars import measure_stars
 from pmflib.model.forests.statistics import TreeParameters, TreePasses, TreeStatistics, fill_below
-from pmflib.running.memory import MemoryPlan
 from pmflib.store.sample_blocks import BlockGroup
 
 PAIR_BYTES = 1 << 25

@@ -216,8 +216,8 @@ class FitRuns:
         -------
         Fits in the order of the jobs.
         """
+        from pmflib.cluster.item_maps import map_items
         from pmflib.core.machine import call_regularly
-        from pmflib.running.item_maps import map_items
 
         pays = len(jobs) > 1 and sum(costs) >= PARALLEL_SECONDS
         client = self._client if pays else None
@@ -238,7 +238,7 @@ class FitRuns:
 
     def _send(self, data: Sequence[Any]) -> list[Any]:
         """Send data to the workers, once."""
-        from pmflib.running.item_maps import send_items
+        from pmflib.cluster.item_maps import send_items
 
         if id(data) not in self._sent:
             # the data are kept with their futures: another object cannot take their place

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pmflib.cluster.maps import report_count
 from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import StepSummary
@@ -22,7 +23,6 @@ from pmflib.ingest.dataset.spill_lists import read_spill_list, write_levels
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
 from pmflib.ingest.sources import find_digest
 from pmflib.ingest.splitting import FilePart
-from pmflib.running.maps import report_count
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, identify
 

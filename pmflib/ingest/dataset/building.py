@@ -9,6 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from pmflib.cluster.clients import Client, check_workers
+from pmflib.cluster.item_maps import map_items, recall_items
+from pmflib.cluster.maps import listen_to_counts
 from pmflib.config import PipelineConfig
 from pmflib.core.errors import MisrememberedError, PmfError
 from pmflib.core.hashing import HashArray
@@ -55,9 +58,6 @@ from pmflib.ingest.sources import (
     recall_digest,
 )
 from pmflib.ingest.splitting import FilePart, split_files
-from pmflib.running.clients import Client, check_workers
-from pmflib.running.item_maps import map_items, recall_items
-from pmflib.running.maps import listen_to_counts
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
 from pmflib.store.caches import find_local_path

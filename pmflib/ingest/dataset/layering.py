@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from pmflib.cluster.clients import Client
+from pmflib.cluster.item_maps import map_items
 from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.identifiers import HASH_BITS, list_keys, make_keys, read_sample_hashes
 from pmflib.ingest.dataset.spills import Spill, is_among
-from pmflib.running.clients import Client
-from pmflib.running.item_maps import map_items
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.caches import find_local_path
 from pmflib.store.dataset import FileStep, Layer, list_file_steps, list_layers, read_content

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pmflib.cluster.clients import Client
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError, StoreError
@@ -30,7 +31,6 @@ from pmflib.counting.table_requests import TableRequest
 from pmflib.counting.unit_tables import find_unit_sizes
 from pmflib.counting.weighted_tables import WeightedTables
 from pmflib.model.mixture import Mixture
-from pmflib.running.clients import Client
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import holds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pmflib.cluster.versions import SAME_EVERYWHERE
 from pmflib.operations.doctor import HealthLine, fail, list_first, note, warn
-from pmflib.running.versions import SAME_EVERYWHERE
 
 MAX_SKEW = 10.0
 """Seconds by which clocks may differ before it is worth a line: a machine that is busy may say its time some late."""

@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from pmflib.cluster.clients import Client, connect_briefly, fetch_result
+from pmflib.cluster.versions import find_versions
 from pmflib.kernels.readiness import KernelState, find_kernel_state
 from pmflib.operations.doctor.encryption import CertificateState, find_certificates
 from pmflib.operations.doctor.probes import (
@@ -31,8 +33,6 @@ from pmflib.operations.doctor.probes import (
     write_probe,
 )
 from pmflib.operations.doctor.storage import PipelinePaths, WorkerView, look_from_worker
-from pmflib.running.clients import Client, connect_briefly, fetch_result
-from pmflib.running.versions import find_versions
 
 CONNECT_SECONDS = 5.0
 """Longest wait for the scheduler to answer at all."""

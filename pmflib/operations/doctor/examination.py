@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from pmflib.cluster.memory import ClusterMemory, PlanWorker, read_workers
+from pmflib.cluster.workers import find_scheduler
 from pmflib.config import PipelineConfig, load_config
 from pmflib.config.pipeline import check_target
 from pmflib.core.errors import ConfigError
@@ -67,8 +69,6 @@ from pmflib.operations.doctor.storage import (
     check_worker_paths,
     look_at_sources,
 )
-from pmflib.running.memory import ClusterMemory, PlanWorker, read_workers
-from pmflib.running.workers import find_scheduler
 from pmflib.schema import Schema
 from pmflib.store.objects.addresses import is_bucket
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pmflib.core.errors import MemoryPlanError
-from pmflib.operations.doctor import HealthLine, fail, list_first, note, warn
-from pmflib.operations.doctor.processes import ProcessState
-from pmflib.running.memory import (
+from pmflib.cluster.memory import (
     ClusterMemory,
     MemoryPlan,
     PlanWorker,
@@ -16,6 +13,9 @@ from pmflib.running.memory import (
     check_plan_fits,
     format_bytes,
 )
+from pmflib.core.errors import MemoryPlanError
+from pmflib.operations.doctor import HealthLine, fail, list_first, note, warn
+from pmflib.operations.doctor.processes import ProcessState
 
 LEAST_OPEN_FILES = 1024
 """Open files that a process should be allowed: sources, blocks and connections to other workers."""

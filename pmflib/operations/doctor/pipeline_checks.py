@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmflib.cluster.memory import PlanWorker
 from pmflib.config import PipelineConfig
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
 from pmflib.em.memory import plan_em
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.operations.doctor import HealthLine, fail, note, warn
-from pmflib.running.memory import PlanWorker
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.objects.addresses import is_bucket

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmflib.cluster.versions import SAME_EVERYWHERE, Difference, compare_versions, find_versions
 from pmflib.core.machine import GROUP_FILES, MachineMemory, count_processors
 from pmflib.kernels.readiness import KernelState
 from pmflib.operations.doctor import HealthLine, fail, list_first, note, warn
-from pmflib.running.versions import SAME_EVERYWHERE, Difference, compare_versions, find_versions
 
 QUOTA_FILES = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
 """Files in which Linux holds the share of processors of a control group, versions 2 and 1."""

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pmflib.cluster.memory import format_bytes
 from pmflib.core.errors import PmfError
 from pmflib.core.texts import mask_secrets
 from pmflib.ingest.sources import find_sources, open_source
@@ -20,7 +21,6 @@ from pmflib.operations.doctor.probes import (
     write_probe,
 )
 from pmflib.operations.doctor.processes import ProcessState, find_process_state
-from pmflib.running.memory import format_bytes
 
 LEAST_FREE = 100 << 20
 """Bytes below which a disk counts as full."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from pmflib.cluster.memory import OWN_BYTES
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.em.forests.em import LEAST_PASSES
 from pmflib.em.forests.samples import choose_states, measure_tables
 from pmflib.em.memory import choose_tasks
@@ -22,8 +24,6 @@ from pmflib.operations.planning.speeds import (
 )
 from pmflib.operations.planning.stage_costs import MapWork, StageCost, join_ends
 from pmflib.operations.planning.task_counts import FoldPart, MapTasks
-from pmflib.running.memory import OWN_BYTES
-from pmflib.running.task_plans import plan_tasks
 
 LONG_RUNS = ROUNDS[-1][1] + 1
 """Runs of a search that pass over all of its samples until they end: the best, and the best of the other sharing."""

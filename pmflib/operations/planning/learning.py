@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pmflib.cluster.memory import OWN_BYTES
 from pmflib.fitting.candidates import SMALL_WORK
 from pmflib.operations.planning.speeds import Learnt, Speeds
 from pmflib.operations.planning.stage_costs import StageCost
 from pmflib.operations.planning.whole_run import RunPlan
-from pmflib.running.memory import OWN_BYTES
 
 PLANNED = {
     "ingest": ("read", "sort"),

@@ -8,6 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
+from pmflib.cluster.memory import (
+    HELD_OUT_PART,
+    KEPT_PART,
+    OWN_BYTES,
+    ClusterMemory,
+    MemoryPlan,
+    WorkerMemory,
+)
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.machine import USED_SHARE
 from pmflib.counting.block_counting import (
     TILE_ROWS,
@@ -44,15 +53,6 @@ from pmflib.operations.planning.task_counts import (
     list_planned_blocks,
     plan_folds,
 )
-from pmflib.running.memory import (
-    HELD_OUT_PART,
-    KEPT_PART,
-    OWN_BYTES,
-    ClusterMemory,
-    MemoryPlan,
-    WorkerMemory,
-)
-from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import choose_block_rows
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
+from pmflib.cluster.workers import ClusterOptions
 from pmflib.core.blocks import SPARSE_BELOW
 from pmflib.core.machine import USED_SHARE, count_processors
 from pmflib.counting.stored_pairs import measure_saved_table
 from pmflib.operations.planning.speeds import ROW_BYTES
-from pmflib.running.workers import ClusterOptions
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     COLUMN_ROWS,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from pmflib.cluster.memory import OWN_BYTES, MemoryPlan, find_least_limit
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.counting.stored_pairs import count_folds_ahead, plan_fold_merges, plan_fold_runs
 from pmflib.em.memory import choose_tasks
 from pmflib.fitting.auto_method import SETTINGS
@@ -39,8 +41,6 @@ from pmflib.operations.planning.trait_stages import (
     plan_trait_fit,
     refuse_traits,
 )
-from pmflib.running.memory import OWN_BYTES, MemoryPlan, find_least_limit
-from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import COUNTING_COARSENESS
 
 RUN_STAGES = {"read": "ingest", "sort": "ingest", "traits": "fit_traits", "forests": "refine"}

@@ -13,12 +13,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from pmflib.cluster.item_maps import is_sent_along
+from pmflib.cluster.task_plans import TaskPlan
 from pmflib.ingest.chunks import FILE_CHUNK_ROWS, choose_ranges
 from pmflib.ingest.dataset.identifiers import choose_buckets, group_buckets
 from pmflib.ingest.splitting import LEAST_PARQUET
 from pmflib.operations.planning.sizes import LogSize
-from pmflib.running.item_maps import is_sent_along
-from pmflib.running.task_plans import TaskPlan, count_copies
 from pmflib.store.sample_blocks import BlockReference, choose_block_rows, group_blocks, weigh_blocks
 
 
@@ -122,8 +122,8 @@ class MapTasks:
 
 
 def _count_shared(n_tasks: int, sizes: Sequence[int | None]) -> int:
-    """Tasks that hold shared values for so many others: where a value is not sent along, one and the copies of it."""
-    return sum(count_copies(n_tasks) for size in sizes if not is_sent_along(size, n_tasks))
+    """Tasks that hold shared values for so many others: one for each value that is not sent along."""
+    return sum(not is_sent_along(size, n_tasks) for size in sizes)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from pmflib.cluster.memory import OWN_BYTES, MemoryPlan
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.em.memory import choose_tasks
 from pmflib.em.traits.fit import DIMENSIONS, PASSES, PATIENCE, SHRINKAGES
 from pmflib.em.traits.passes import count_sum_bytes
@@ -28,8 +30,6 @@ from pmflib.operations.planning.speeds import (
 )
 from pmflib.operations.planning.stage_costs import MapWork, StageCost, join_ends
 from pmflib.operations.planning.task_counts import MapTasks
-from pmflib.running.memory import OWN_BYTES, MemoryPlan
-from pmflib.running.task_plans import plan_tasks
 from pmflib.schema import Schema
 from pmflib.scoring.comparison import ENOUGH_CELLS, count_rounds
 

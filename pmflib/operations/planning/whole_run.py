@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
+from pmflib.cluster.memory import OWN_BYTES, format_bytes
 from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize
 from pmflib.operations.planning.speeds import BY_STAGE, Speeds
 from pmflib.operations.planning.stage_costs import StageCost
 from pmflib.operations.planning.stages import Planner
 from pmflib.operations.planning.trait_stages import refuse_traits
 from pmflib.operations.planning.width import describe_misfit
-from pmflib.running.memory import OWN_BYTES, format_bytes
 
 LEAST_EFFICIENCY = 0.7
 """Efficiency below which more workers are hardly worth what they cost."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pmflib.cluster.memory import format_bytes
+from pmflib.cluster.workers import find_scheduler, is_alone
 from pmflib.config import PipelineConfig
 from pmflib.core.errors import MemoryPlanError
 from pmflib.core.machine import USED_SHARE, count_processors, find_memory_limit
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
-from pmflib.running.memory import format_bytes
-from pmflib.running.workers import find_scheduler, is_alone
 from pmflib.schema import Schema
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.cluster.memory import ClusterMemory
 from pmflib.crowd.held_out_labels import choose_model
 from pmflib.crowd.passes import plan_passes
 from pmflib.crowd.pipeline.fitting import fit_stored_labels
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
-from pmflib.running.memory import ClusterMemory
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import write_dataset
 from tests.stored_samples import write_partition

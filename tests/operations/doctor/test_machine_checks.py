@@ -1,3 +1,4 @@
+from pmflib.cluster.memory import ClusterMemory, MemoryPlan, WorkerMemory
 from pmflib.operations.doctor.machines import (
     WorkerMachine,
     check_container,
@@ -9,7 +10,6 @@ from pmflib.operations.doctor.machines import (
     check_worker_memory,
 )
 from pmflib.operations.doctor.processes import LinearAlgebra, find_process_state, find_quota
-from pmflib.running.memory import ClusterMemory, MemoryPlan, WorkerMemory
 from tests.operations.doctor.health_cases import PROCESS, states_of, with_process
 
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.cluster.memory import ClusterMemory
+from pmflib.core.errors import StoreError
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.report.data_report import gather_data
-from pmflib.running.memory import ClusterMemory
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps
-from pmflib.store.erasures import list_erased
+from pmflib.store.erasures import list_erased, read_erasures
 from pmflib.store.lineage import is_needed, list_collected_runs
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, keep_page, now
 from pmflib.store.verification import verify_store
@@ -182,6 +183,26 @@ def test_erase_samples__a_window_begins_where_it_did(tmp_path):
     found = DatasetAccount.from_json(dataset.summary)
     assert (found.rows_in, found.rows_encoded, found.rows_outside) == (4, 1, 2)
     assert found.rows_erased == 1
+
+
+def test_erase_samples__refuses_where_the_run_cannot_be_repeated(tmp_path):
+    pipeline = Pipeline(tmp_path / "pipeline", "long")
+    path = pipeline.data / "a.csv"
+    for name in ("a", "b"):
+        (pipeline.data / f"{name}.csv").write_text(f"who,what,said\n{name},a,1\n")
+    pipeline.run()
+    text = path.read_text()
+    path.write_text(f"{text}c,a,1\n")
+    with pytest.raises(StoreError, match=r"a\.csv"):
+        erase(pipeline.config, ["a"])
+    path.unlink()
+    with pytest.raises(StoreError, match=r"a\.csv"):
+        erase(pipeline.config, ["a"])
+    path.write_text(text)
+    pmf.Schema(SCHEMA.variables[:-1]).save(pipeline.folder / "schema.json")
+    with pytest.raises(StoreError, match="schema"):
+        erase(pipeline.config, ["a"])
+    assert read_erasures(pipeline.store) is None
 
 
 def test_erase_samples__pages_of_runs_go_and_new_ones_do_not_show_the_rows(tmp_path):

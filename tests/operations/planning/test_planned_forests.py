@@ -4,6 +4,7 @@ import pytest
 
 import pmflib as pmf
 from benchmarks.pipeline.cost_model import FIT, plan_tasks_by_stage, run_counted, write_log
+from pmflib.cluster.memory import OWN_BYTES
 from pmflib.config import load_config
 from pmflib.em.forests import samples
 from pmflib.fitting.dependence import plan_forest_passes as plan_passes
@@ -12,7 +13,6 @@ from pmflib.operations.planning.learning import correct_speeds
 from pmflib.operations.planning.sizes import ClusterSize, FitSize, ForestSize, LogSize
 from pmflib.operations.planning.speeds import Speeds
 from pmflib.operations.planning.whole_run import RunPlan
-from pmflib.running.memory import OWN_BYTES
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from tests.pipelines import make_schema

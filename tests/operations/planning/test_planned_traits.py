@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 import pmflib as pmf
 from benchmarks.pipeline.cost_model import plan_tasks_by_stage, run_counted
+from pmflib.cluster.memory import OWN_BYTES
 from pmflib.config import load_config
 from pmflib.fitting.traits import plan_fit_traits
 from pmflib.operations.planning.learning import correct_speeds
@@ -15,7 +16,6 @@ from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize, Trai
 from pmflib.operations.planning.speeds import Speeds
 from pmflib.operations.planning.trait_stages import list_tried
 from pmflib.operations.planning.whole_run import RunPlan
-from pmflib.running.memory import OWN_BYTES
 from pmflib.store import sample_blocks
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks

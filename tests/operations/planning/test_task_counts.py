@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 
+from pmflib.cluster.item_maps import SENT_BYTES
+from pmflib.cluster.task_plans import plan_tasks
 from pmflib.ingest.chunks import choose_ranges
 from pmflib.ingest.dataset.identifiers import choose_buckets, group_buckets
 from pmflib.operations.planning.sizes import LogSize
@@ -10,8 +12,6 @@ from pmflib.operations.planning.task_counts import (
     list_planned_blocks,
     plan_folds,
 )
-from pmflib.running.item_maps import SENT_BYTES
-from pmflib.running.task_plans import plan_tasks
 from pmflib.store.sample_blocks import group_blocks
 
 
@@ -54,10 +54,10 @@ def test_count_ingest__identifiers_are_assigned_to_buckets():
     assert count_ingest(log, 16, 32).partitions == 32
 
 
-def test_of_plan__shared_values_are_copied_where_tasks_are_many():
+def test_of_plan__shared_values_are_tasks_where_tasks_are_many():
     few, many = plan_tasks([1] * 10, 10), plan_tasks([1] * 4000, 1000)
     assert MapTasks.of_plan(few, 100, SENT_BYTES + 1, None).shared == 2
     # an array that ten tasks are sent is too large for a thousand
     assert MapTasks.of_plan(few, 10_000).shared == 0
-    assert MapTasks.of_plan(many, 10_000).shared == 33
-    assert MapTasks.of_items(1000, None).total == 1033
+    assert MapTasks.of_plan(many, 10_000).shared == 1
+    assert MapTasks.of_items(1000, None).total == 1001

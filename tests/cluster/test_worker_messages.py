@@ -1,10 +1,10 @@
 import time
 
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.item_maps import map_items
+from pmflib.cluster.maps import listen_to_counts, report_count
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
-from pmflib.running.clients import open_client
-from pmflib.running.item_maps import map_items
-from pmflib.running.maps import listen_to_counts, report_count
-from pmflib.running.workers import start_workers
 
 
 def report_twice(item, topic):

@@ -1,7 +1,7 @@
 import pytest
 
+from pmflib.cluster.memory import MemoryPlan, format_bytes
 from pmflib.core.errors import MemoryPlanError
-from pmflib.running.memory import MemoryPlan, format_bytes
 
 
 def test_check__refuses_with_both_numbers_what_takes_most_and_a_remedy():

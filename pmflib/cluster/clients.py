@@ -12,11 +12,11 @@ from threading import Thread
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from pmflib.cluster.membership import Membership, Requirement
+from pmflib.cluster.memory import ClusterMemory
+from pmflib.cluster.workers import ClusterOptions, find_scheduler, find_security, quieten
 from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
 from pmflib.core.process_usage import ProcessUsage
-from pmflib.running.membership import Membership, Requirement
-from pmflib.running.memory import ClusterMemory
-from pmflib.running.workers import ClusterOptions, find_scheduler, find_security, quieten
 
 Client = Any
 """A Dask client, or None to work in this thread alone."""
@@ -96,7 +96,7 @@ def open_client(address: str, cluster: ClusterOptions | None = None) -> Iterator
     """Connect to a Dask scheduler, wait until it has a worker, and watch which workers it has while the context lasts.
 
     Errors that mean that the scheduler or its workers have gone, or were killed, are raised from here as what a user
-    can do about them. Workers are waited for, and watched, by `pmflib.running.membership.Membership`.
+    can do about them. Workers are waited for, and watched, by `pmflib.cluster.membership.Membership`.
 
     Parameters
     ----------
@@ -308,11 +308,6 @@ def count_threads(client: Client) -> int:
         client = client.connect()
     n_threads: int = sum(client.nthreads().values())
     return max(1, _expected_threads.get(client, 0), n_threads)
-
-
-def list_addresses(client: Client) -> list[str]:
-    """Addresses of the workers of a client, in the order in which they are numbered."""
-    return list(client.nthreads())
 
 
 @contextmanager

@@ -11,9 +11,9 @@ import pytest
 from distributed.core import connect
 from distributed.security import Security
 
+from pmflib.cluster.clients import open_client
+from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
-from pmflib.running.clients import open_client
-from pmflib.running.workers import start_workers
 
 
 def list_ports():

@@ -9,6 +9,12 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import KilledWorker
 
 import pmflib as pmf
+from pmflib.cluster import membership
+from pmflib.cluster.clients import check_workers, count_threads, find_memory, open_client
+from pmflib.cluster.item_maps import map_items
+from pmflib.cluster.maps import run_blocks
+from pmflib.cluster.memory import MemoryPlan
+from pmflib.cluster.versions import find_versions
 from pmflib.config import ClusterConfig
 from pmflib.core.errors import (
     ClusterError,
@@ -18,12 +24,6 @@ from pmflib.core.errors import (
     MemoryPlanError,
 )
 from pmflib.core.events import Notice, listen
-from pmflib.running import membership
-from pmflib.running.clients import check_workers, count_threads, find_memory, open_client
-from pmflib.running.item_maps import map_items
-from pmflib.running.maps import run_blocks
-from pmflib.running.memory import MemoryPlan
-from pmflib.running.versions import find_versions
 from pmflib.store.objects.addresses import StoreAccess
 
 GIB = 1 << 30
@@ -122,22 +122,6 @@ def test_open_client__all_workers_go(function):
 
     with start_cluster(1) as cluster, pytest.raises(ClusterError, match="0 workers at tcp"):
         use(cluster, 0.5, work)
-
-
-def test_open_client__all_workers_are_replaced_where_tasks_are_bound_to_them(monkeypatch):
-    monkeypatch.setattr(membership, "BOUND_THREADS", 0)
-
-    def replace_all():
-        (address,) = cluster.scheduler_info["workers"]
-        cluster.sync(cluster.scheduler.remove_worker, address, stimulus_id="test")
-        add_worker(cluster, GIB)
-
-    def work(client):
-        later(replace_all)
-        run_blocks(client, wait_long, [1, 2], list)
-
-    with start_cluster(1) as cluster, pytest.raises(LostSchedulerError, match="were lost at once"):
-        use(cluster, 30, work)
 
 
 def test_explain__a_scheduler_that_goes_is_worth_another_attempt():
@@ -260,7 +244,7 @@ def test_open_client__workers_that_do_not_fit(changes, said, late, monkeypatch):
 
 
 def membership_of(client):
-    from pmflib.running import clients
+    from pmflib.cluster import clients
 
     # a client's own part in the run, whose explanations a run meets only when workers die
     return clients._members[client]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.running.task_plans import count_copies, plan_tasks
+from pmflib.cluster.task_plans import plan_tasks
 
 
 def test_plan_tasks__a_pass_over_many_groups_on_a_thousand_threads():
@@ -46,7 +46,3 @@ def test_plan_tasks__large_results_are_merged_few_at_a_time():
 def test_plan_tasks__one_thread_merges_as_it_goes():
     plan = plan_tasks([1] * 4488, 1)
     assert (plan.n_tasks, plan.merge_levels, plan.n_values_sent) == (2, (), 0)
-
-
-def test_count_copies__no_worker_serves_too_many_tasks():
-    assert [count_copies(n) for n in (1, 64, 65, 1000)] == [1, 1, 4, 33]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.running.task_plans import Node, count_nodes, find_top, merge_nodes, plan_tasks
+from pmflib.cluster.task_plans import Node, count_nodes, find_top, merge_nodes, plan_tasks
 
 
 def leaves(start, stop):

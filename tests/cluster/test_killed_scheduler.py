@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from pmflib.cluster.clients import open_client
 from pmflib.core.errors import LostSchedulerError
-from pmflib.running.clients import open_client
 
 SERVE = """
 from distributed import LocalCluster

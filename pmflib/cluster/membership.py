@@ -10,6 +10,17 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pmflib.cluster.memory import (
+    ClusterMemory,
+    MemoryPlan,
+    PlanWorker,
+    WorkerMemory,
+    check_plan_fits,
+    format_bytes,
+    read_workers,
+)
+from pmflib.cluster.task_plans import name_step
+from pmflib.cluster.versions import SAME_EVERYWHERE, Difference, compare_versions, find_versions
 from pmflib.core.errors import (
     ClusterError,
     ClusterWarning,
@@ -20,25 +31,11 @@ from pmflib.core.errors import (
 )
 from pmflib.core.events import Notice, find_listeners, send_event
 from pmflib.core.machine import MachineMemory
-from pmflib.running.memory import (
-    ClusterMemory,
-    MemoryPlan,
-    PlanWorker,
-    WorkerMemory,
-    check_plan_fits,
-    format_bytes,
-    read_workers,
-)
-from pmflib.running.task_plans import COPY_SHARE, name_step
-from pmflib.running.versions import SAME_EVERYWHERE, Difference, compare_versions, find_versions
 
 LOOK_SECONDS = 1.0
 """Time between two looks at which workers there are, seconds."""
 SILENT_SECONDS = 5.0
 """Time without any worker after which the client says that it waits, seconds."""
-
-BOUND_THREADS = 2 * COPY_SHARE
-"""Threads above which copies of shared values are bound to workers, if only loosely: `pmflib.running.item_maps`."""
 
 LEAST_PLAN = MemoryPlan("any stage", {"blocks of samples": 64 << 20}, "Give it more memory.")
 """What every worker must have room for."""
@@ -105,7 +102,6 @@ class Membership:
         self._plan_worker: PlanWorker | None = None
         self._required: list[Requirement] = []
         self._workers: dict[str, WorkerMemory] = {}
-        self._most_threads = 0
         self._lock = threading.RLock()
         self._over = threading.Event()
         # who listens to the run hears what this thread says
@@ -241,11 +237,7 @@ class Membership:
     def _check_new(self) -> None:
         """Check workers that have joined."""
         with self._lock:
-            threads = self._client.nthreads()
-            now = set(threads)
-            if self._workers and now.isdisjoint(self._workers):
-                self._refuse_strangers()
-            self._most_threads = max(self._most_threads, sum(threads.values()))
+            now = set(self._client.nthreads())
             new = sorted(now - set(self._workers))
             lost = sorted(set(self._workers) - now)
             self._workers = {k: each for k, each in self._workers.items() if k in now}
@@ -268,16 +260,6 @@ class Membership:
                     self._workers[worker.name] = worker
             if self._thread.is_alive():
                 send_event(Notice(f"{_count(new)} joined: {len(now)} now"))
-
-    def _refuse_strangers(self) -> None:
-        """Refuse workers none of which was there before, where tasks may be bound to the ones before.
-
-        While there is no worker, Dask lays a task aside for the one that it is bound to, and gives it to no other.
-        """
-        if self._most_threads > BOUND_THREADS:
-            raise LostSchedulerError(
-                f"all workers at {self._address} were lost at once; the stage starts again from its last checkpoint"
-            )
 
     def _check_memory(self, worker: WorkerMemory) -> None:
         if self._plan_worker is not None:

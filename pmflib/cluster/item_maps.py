@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pmflib.running.clients import Client, count_threads, list_addresses
-from pmflib.running.task_plans import (
-    COPY_SHARE,
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.task_plans import (
     RETRIES,
     TaskPlan,
     name_range,
@@ -56,32 +55,16 @@ def is_sent_along(n_bytes: int | None, n_tasks: int) -> bool:
     return n_bytes is not None and n_bytes <= min(SENT_BYTES, ALL_SENT_BYTES // n_tasks)
 
 
-def share_value(client: Client, value: Any, n_tasks: int, name: str) -> list[Any]:
-    """Give a value to tasks: itself, or the future that each of them takes it from.
+def share_value(client: Client, value: Any, n_tasks: int, name: str) -> Any:
+    """Prepare a value for tasks: itself, or the future that each of them takes it from.
 
-    Parameters are the argument of a task, not scattered data: they can be made again when a worker is lost. Where there
-    are many tasks, some workers take a copy each, and pass it on.
+    The value is the result of a task and not scattered data, so that it can be made again when a worker is lost.
+    Workers that have fetched it serve it to others.
     """
     if is_sent_along(measure_shared(value), n_tasks):
-        return [value] * n_tasks
+        return value
     options = {"pure": False, "retries": RETRIES}
-    source = client.submit(_give_back, value, key=(f"{name}-shared", "source"), **options)
-    if n_tasks <= 2 * COPY_SHARE:
-        return [source] * n_tasks
-    n_copies = -(-n_tasks // COPY_SHARE)
-    addresses = list_addresses(client)
-    copies = [
-        client.submit(
-            _give_back,
-            source,
-            key=(f"{name}-shared", name_range("copy", index, index + 1)),
-            workers=[addresses[index * len(addresses) // n_copies]],
-            allow_other_workers=True,
-            **options,
-        )
-        for index in range(n_copies)
-    ]
-    return [copies[index // COPY_SHARE] for index in range(n_tasks)]
+    return client.submit(_give_back, value, key=(f"{name}-shared", "source"), **options)
 
 
 def _give_back(value: T) -> T:
@@ -108,7 +91,7 @@ def map_items(
     Parameters
     ----------
     client, function, items, shared
-        As for `pmflib.running.maps.start_blocks`; there may be no items.
+        As for `pmflib.cluster.maps.start_blocks`; there may be no items.
     known
         Results that are known already, None for the others, as `recall_items` gives them: only the others go to
         workers. Where there are none, the client is not used.
@@ -146,7 +129,7 @@ def map_items(
     futures = client.map(
         function,
         list(items),
-        *sent,
+        *([value] * len(items) for value in sent),
         key=[(step, name_range("items", index, index + 1)) for index in range(len(items))],
         pure=False,
         retries=RETRIES,
@@ -208,7 +191,7 @@ def keep_loaded(
     Parameters
     ----------
     client, costs, name
-        As for `pmflib.running.maps.start_blocks`.
+        As for `pmflib.cluster.maps.start_blocks`.
     load
         Called with an item.
     items

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from distributed import LocalCluster
 
-from pmflib.config import ClusterConfig
-from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
-from pmflib.core.machine import find_memory_limit
-from pmflib.running import clients
-from pmflib.running.clients import (
+from pmflib.cluster import clients
+from pmflib.cluster.clients import (
     LateClient,
     check_workers,
     count_threads,
     open_client,
     start_client,
 )
-from pmflib.running.workers import share_workers, start_workers, use_workers
+from pmflib.cluster.workers import share_workers, start_workers, use_workers
+from pmflib.config import ClusterConfig
+from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
+from pmflib.core.machine import find_memory_limit
 from pmflib.store.objects.addresses import StoreAccess
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from dask.utils import key_split
 
+from pmflib.cluster.clients import count_threads
+from pmflib.cluster.item_maps import SENT_BYTES, keep_loaded
+from pmflib.cluster.maps import run_blocks, start_blocks, start_maps
+from pmflib.cluster.task_plans import name_range, name_tasks
 from pmflib.core.errors import ConfigError
-from pmflib.running.clients import count_threads
-from pmflib.running.item_maps import SENT_BYTES, keep_loaded
-from pmflib.running.maps import run_blocks, start_blocks, start_maps
-from pmflib.running.task_plans import name_range, name_tasks
 
 
 def give_back(item):
@@ -68,17 +68,6 @@ def test_start_blocks__tasks_are_named_after_the_stage(thread_client):
     assert names[0] != names[1]
     assert {key_split((name, "")) for name in names} == {"crowd-model-give-back"}
     assert (first.wait(), second.wait()) == ([1, 2], [1, 2])
-
-
-def test_run_blocks__shared_values_are_copied_for_many_tasks(thread_client, monkeypatch):
-    monkeypatch.setattr("pmflib.running.task_plans.COPY_SHARE", 2)
-    monkeypatch.setattr("pmflib.running.item_maps.COPY_SHARE", 2)
-    monkeypatch.setattr("pmflib.running.maps.count_threads", lambda client: 9)
-    shared = np.arange(100_000)
-    found = run_blocks(
-        thread_client, lambda item, array: item * int(array[-1]), range(20), sum, shared
-    )
-    assert found == 190 * 99_999
 
 
 def test_start_blocks__small_values_are_no_tasks(thread_client):

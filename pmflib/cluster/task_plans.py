@@ -116,8 +116,6 @@ GATHERED = 8
 and a task that merges would wait for a worker, and then its result for a message as well."""
 GATHERED_BYTES = 1 << 20
 """Size of the results that the client merges itself, bytes, at most: those of all runs together."""
-COPY_SHARE = 32
-"""Tasks that fetch a shared value from one worker: more of them fetch it from as many workers as it takes."""
 RETRIES = 2
 """Number of times that a failed task is run again."""
 
@@ -184,14 +182,9 @@ class TaskPlan:
         return sum(map(self._count_nodes, self.merge_levels))
 
     @property
-    def n_copies(self) -> int:
-        """Number of tasks that hold a shared value that is too large to be sent along with each task."""
-        return count_copies(self.n_runs)
-
-    @property
     def n_tasks(self) -> int:
         """Number of tasks in all, with those of one shared value."""
-        return self.n_runs + self.n_merges + self.n_copies
+        return self.n_runs + self.n_merges + 1
 
     @property
     def balance(self) -> float:
@@ -288,11 +281,6 @@ def plan_tasks(
     is_gathered = n_runs <= GATHERED and n_runs * result_bytes <= GATHERED_BYTES
     positions = tuple(int(bound) for bound in bounds)
     return TaskPlan(n_items, positions, weights, most_merged, fan_in, is_gathered)
-
-
-def count_copies(n_tasks: int) -> int:
-    """Number of workers that hold a shared value for so many tasks, tasks of their own: 1 of few."""
-    return 1 if n_tasks <= 2 * COPY_SHARE else 1 + -(-n_tasks // COPY_SHARE)
 
 
 TaskKey: TypeAlias = tuple[str, str]

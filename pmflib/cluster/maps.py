@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pmflib.running.clients import Client, count_threads
-from pmflib.running.item_maps import LoadedItems, share_value
-from pmflib.running.task_plans import (
+from pmflib.cluster.clients import Client, count_threads
+from pmflib.cluster.item_maps import LoadedItems, share_value
+from pmflib.cluster.task_plans import (
     FAN_IN,
     RETRIES,
     Node,
-    TaskKey,
     TaskPlan,
     find_top,
     merge_nodes,
@@ -68,7 +67,7 @@ def start_blocks(
     """Map a function over items and merge the results in a tree whose shape depends on their number alone.
 
     A task works on a run of consecutive items, one task for each thread where there are more items than threads, and
-    merges what it has as far as the tree allows, before anything is sent: see `pmflib.running.task_plans`.
+    merges what it has as far as the tree allows, before anything is sent: see `pmflib.cluster.task_plans`.
 
     Parameters
     ----------
@@ -77,7 +76,7 @@ def start_blocks(
     function
         Called as ``function(item, *shared)``; must change neither.
     items
-        At least one: values that can be pickled, or what `pmflib.running.item_maps.keep_loaded` returned.
+        At least one: values that can be pickled, or what `pmflib.cluster.item_maps.keep_loaded` returned.
     merge
         Joins a list of results in order; must not change them.
     shared
@@ -111,8 +110,9 @@ def start_blocks(
         weights = [1] * len(items) if costs is None else costs
         plan = plan_tasks(weights, count_threads(client), result_bytes, fan_in)
         parts = [list(items[start:stop]) for start, stop in plan.runs]
-    tree = _Tree(name_step(function, name), plan, parts)
-    return _start_trees(client, function, [tree], merge, *shared)[0]
+    step = name_step(function, name)
+    sent = _share_all(client, step, plan.n_runs, shared)
+    return _start_tree(client, function, step, plan, parts, merge, sent)
 
 
 def start_maps(
@@ -123,7 +123,7 @@ def start_maps(
     *shared: Any,
     result_bytes: int = 0,
 ) -> list[PendingResult[R]]:
-    """Start several maps at once, each with a tree and a result of its own: few messages, whatever their number.
+    """Start several maps, each with a tree and a result of its own.
 
     Parameters
     ----------
@@ -144,80 +144,60 @@ def start_maps(
             start_blocks(None, function, each, merge, *shared, name=name)
             for name, each in items.items()
         ]
-    trees = []
-    for name, each in items.items():
+    steps = [name_step(function, name) for name in items]
+    sent = _share_all(client, steps[0], sum(map(len, items.values())), shared)
+    pending = []
+    for step, each in zip(steps, items.values(), strict=True):
         plan = plan_tasks([1] * len(each), len(each), result_bytes)
-        trees.append(_Tree(name_step(function, name), plan, [[item] for item in each]))
-    return _start_trees(client, function, trees, merge, *shared)
+        parts = [[item] for item in each]
+        pending.append(_start_tree(client, function, step, plan, parts, merge, sent))
+    return pending
 
 
-class _Tree(NamedTuple):
-    """A map to start: the name of its tasks, their plan, and the items of each, or futures of them."""
+def _share_all(client: Client, step: str, n_tasks: int, shared: Sequence[Any]) -> list[Any]:
+    """Each shared value as tasks take it: itself, or a future."""
+    return [
+        share_value(client, value, n_tasks, f"{step}-{index}") for index, value in enumerate(shared)
+    ]
 
-    step: str
-    plan: TaskPlan
-    parts: Sequence[Any]
 
-
-def _start_trees(
+def _start_tree(
     client: Client,
     function: Callable[..., R],
-    trees: Sequence[_Tree],
+    step: str,
+    plan: TaskPlan,
+    parts: Sequence[Any],
     merge: Callable[[Sequence[R]], R],
-    *shared: Any,
-) -> list[PendingResult[R]]:
-    """Start maps: the tasks of all of them together, then the merges of each level."""
+    sent: Sequence[Any],
+) -> PendingResult[R]:
+    """Start the tasks of a map, named by a step, on items or futures of them, and the merges of each level."""
     options = {"pure": False, "retries": RETRIES}
-    n_runs = sum(plan.n_runs for _, plan, _ in trees)
-    sent = [
-        share_value(client, value, n_runs, f"{trees[0].step}-{index}")
-        for index, value in enumerate(shared)
-    ]
+    constants = plan.n_items, plan.run_top, plan.fan_in, function, merge, *sent
     leaves = client.map(
         _work_on_run,
-        [part for tree in trees for part in tree.parts],
-        [start for _, plan, _ in trees for start, _ in plan.runs],
-        [plan.n_items for _, plan, _ in trees for _ in plan.runs],
-        [plan.run_top for _, plan, _ in trees for _ in plan.runs],
-        [plan.fan_in for _, plan, _ in trees for _ in plan.runs],
-        *([value] * n_runs for value in (function, merge)),
-        *sent,
-        key=[(step, name_range("items", *run)) for step, plan, _ in trees for run in plan.runs],
+        parts,
+        [start for start, _ in plan.runs],
+        *([value] * plan.n_runs for value in constants),
+        key=[(step, name_range("items", *run)) for run in plan.runs],
         **options,
     )
-    by_tree = _split(leaves, [plan.n_runs for _, plan, _ in trees])
-    runs, futures = [plan.runs for _, plan, _ in trees], list(by_tree)
-    for depth in range(max(len(plan.merge_levels) for _, plan, _ in trees)):
-        inputs: list[list[Any]] = []
-        arguments: list[tuple[int, int, int, int, int]] = []
-        keys: list[TaskKey] = []
-        higher = [n for n, (_, plan, _) in enumerate(trees) if len(plan.merge_levels) > depth]
-        for number in higher:
-            step, plan, _ = trees[number]
-            level, n_items = plan.merge_levels[depth], plan.n_items
-            size = plan.fan_in**level
-            above = [(start, min(start + size, n_items)) for start in range(0, n_items, size)]
-            inputs += _find_overlaps(runs[number], futures[number], above)
-            arguments += [(*each, n_items, level, plan.fan_in) for each in above]
-            keys += [(f"{step}-merge-{level}", name_range("items", *each)) for each in above]
-            runs[number] = above
-        # before tasks that make more to merge
-        merged = client.map(
+    runs, futures = plan.runs, leaves
+    for level in plan.merge_levels:
+        size = plan.fan_in**level
+        starts = range(0, plan.n_items, size)
+        above = [(start, min(start + size, plan.n_items)) for start in starts]
+        futures = client.map(
             _merge_parts,
-            inputs,
-            *zip(*arguments, strict=True),
-            [merge] * len(inputs),
-            key=keys,
+            _find_overlaps(runs, futures, above),
+            *zip(*above, strict=True),
+            *([value] * len(above) for value in (plan.n_items, level, plan.fan_in, merge)),
+            key=[(f"{step}-merge-{level}", name_range("items", *each)) for each in above],
+            # before tasks that make more to merge
             priority=1,
             **options,
         )
-        parts = _split(merged, [len(runs[number]) for number in higher])
-        for number, part in zip(higher, parts, strict=True):
-            futures[number] = part
-    return [
-        PendingResult(top, own, _join_parts(plan.n_items, plan.fan_in, merge))
-        for top, own, (_, plan, _) in zip(futures, by_tree, trees, strict=True)
-    ]
+        runs = above
+    return PendingResult(futures, leaves, _join_parts(plan.n_items, plan.fan_in, merge))
 
 
 def _join_parts(
@@ -226,12 +206,6 @@ def _join_parts(
     """Function of the client that merges what workers have not merged."""
     top = find_top(n_items, fan_in)
     return lambda parts: _merge_parts(parts, 0, n_items, n_items, top, fan_in, merge)
-
-
-def _split(values: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
-    """Split a list into parts of some sizes."""
-    rest = iter(values)
-    return [[next(rest) for _ in range(size)] for size in sizes]
 
 
 def run_blocks(

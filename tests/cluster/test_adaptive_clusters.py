@@ -6,10 +6,10 @@ from contextlib import contextmanager
 import pytest
 from distributed import LocalCluster
 
+from pmflib.cluster import membership
 from pmflib.config import load_config
 from pmflib.counting import stored_pairs
 from pmflib.counting.stored_pairs import count_group_pairs
-from pmflib.running import membership
 from pmflib.store import sample_blocks
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model
 

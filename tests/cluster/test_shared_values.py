@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from pmflib.running.item_maps import SENT_BYTES, is_sent_along, measure_shared
-from pmflib.running.task_plans import name_range
+from pmflib.cluster.item_maps import SENT_BYTES, is_sent_along, measure_shared
+from pmflib.cluster.task_plans import name_range
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,7 @@ from functools import partial
 
 import pytest
 
-from pmflib.core.errors import MemoryPlanError
-from pmflib.core.machine import MachineMemory
-from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
-from pmflib.em.memory import plan_em
-from pmflib.running.memory import (
+from pmflib.cluster.memory import (
     OWN_BYTES,
     ClusterMemory,
     MemoryPlan,
@@ -14,6 +10,10 @@ from pmflib.running.memory import (
     find_least_limit,
     read_workers,
 )
+from pmflib.core.errors import MemoryPlanError
+from pmflib.core.machine import MachineMemory
+from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
+from pmflib.em.memory import plan_em
 
 GIB = 1 << 30
 
