@@ -13,7 +13,7 @@ from pmflib.core.errors import ConfigError, PmfError, SchemaError
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_conditionals import count_stored_tables
 from pmflib.counting.table_requests import TableRequest
-from pmflib.counting.unit_tables import find_unit_sizes
+from pmflib.counting.weighted_tables import find_unit_sizes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
