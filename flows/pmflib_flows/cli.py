@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn, TextIO
 
 import typer
@@ -44,7 +44,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-GROUPS = {
+GROUPS: dict[str, tuple[Callable[..., object], ...]] = {
     "Start": (demo, infer, check, run, status),
     "Ask": (query, score, impute, three_steps, report),
     "Labels": (crowd,),
