@@ -56,7 +56,8 @@ def measure_answers(data: Path) -> Iterator[Line]:
                 spread = np.sqrt(np.square(spread) + chances * (1 - chances) / n_other)
                 common = chances * n_other >= 5
                 distance = np.abs(shares - chances)[common]
-                held.append(float(np.mean(distance <= 1.96 * spread[common])))
+                if common.any():
+                    held.append(float(np.mean(distance <= 1.96 * spread[common])))
         yield average(f"answers, {name}: log-probability", scores, "more")
         yield average(f"answers, {name}: squared error x 1,000", squares, "less")
         yield average(f"answers, {name}: coverage", held, "nearer .95")
