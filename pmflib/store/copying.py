@@ -155,7 +155,9 @@ class _Copy:
     def __init__(
         self, source: Store, target: Store | None, pipeline: str | None, verify: bool, counts: bool
     ) -> None:
-        self.source, self.target, self.verify, self.counts = source, target, verify, counts
+        self.source, self.target, self.verify = source, target, verify
+        # where it is written; None where it is only counted
+        self.into = None if counts else target
         self.found = StoreCopy()
         self.names = self._choose_histories(pipeline)
         self.files = {name: _list_files(source, name) for name in self.names}
@@ -181,7 +183,7 @@ class _Copy:
         """Copy, each thing after what it needs, or count only."""
         self._copy_artefacts()
         self._copy_collections()
-        if not self.counts:
+        if self.into is not None:
             self._copy_events()
             self._copy_objects([each.name for each in self.source.objects.list_objects(EXPORTS)])
         self._drop_foreign()
@@ -300,9 +302,9 @@ class _Copy:
                     self.found.present[kind] = self.found.present.get(kind, 0) + 1
                 if content is not None:
                     self.found.entries += 1
-                    if self.target is not None and not self.counts:
+                    if self.into is not None:
                         name = f"manifest/{entry.reference.identity}.json"
-                        self.target.objects.put(name, content)
+                        self.into.objects.put(name, content)
                 if report is not None:
                     report(number, len(ordered), f"{self.found.bytes:,} bytes")
 
@@ -347,10 +349,10 @@ class _Copy:
         """Copy the files of an artefact, and publish them; bytes of them, or None where the target has them."""
         if not reference.path or self._is_there(reference):
             return None
-        if self.target is None or self.counts:
+        if self.into is None:
             return measure_bytes(self.source, reference.path)
         digests, packed = self._read_list(reference)
-        draft = self.target.root / "tmp" / mark_draft(reference.kind)
+        draft = self.into.root / "tmp" / mark_draft(reference.kind)
         make_folder(draft)
         try:
             for name, digest in digests.items():
@@ -365,7 +367,7 @@ class _Copy:
             total = sum((draft / name).stat().st_size for name in digests)
             text = json.dumps(digests, indent=0, sort_keys=True, ensure_ascii=False)
             (draft / LIST_FILE).write_text(text, "utf-8")
-            self.target.publish(draft, reference)
+            self.into.publish(draft, reference)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         return total
@@ -428,8 +430,8 @@ class _Copy:
         for record in ours:
             if (record.started, str(record.facts)) not in known:
                 self.found.records += 1
-                if self.target is not None and not self.counts:
-                    append_record(self.target, COLLECTIONS, record)
+                if self.into is not None:
+                    append_record(self.into, COLLECTIONS, record)
 
     def _copy_events(self) -> None:
         """Copy the events of lineage; lines that the target alone has are kept."""
@@ -439,19 +441,18 @@ class _Copy:
             if metadata.name == EVENTS:
                 known = {*lines}
                 lines += [line for line in theirs.splitlines(keepends=True) if line not in known]
-            if self.target is not None and b"".join(lines) != theirs:
-                self.target.objects.put(metadata.name, b"".join(lines))
+            if self.into is not None and b"".join(lines) != theirs:
+                self.into.objects.put(metadata.name, b"".join(lines))
 
     def _drop_foreign(self) -> None:
         """Copy the list of erased samples, and delete from the target what may hold them."""
         kept = {each.reference.path for i, each in self.theirs.items() if i not in self.foreign}
-        target = None if self.counts else self.target
-        if target is not None and self.follows:
+        if self.into is not None and self.follows:
             # what was left unfinished may hold them too; before the list, which says that this was done
-            drop_unfinished(target)
+            drop_unfinished(self.into)
             self._copy_objects([ERASURES])
-            target.objects.delete([f"manifest/{identity}.json" for identity in self.foreign])
-            kept = {entry.reference.path for entry in target.entries()}
+            self.into.objects.delete([f"manifest/{identity}.json" for identity in self.foreign])
+            kept = {entry.reference.path for entry in self.into.entries()}
         for identity in self.foreign:
             reference = self.theirs[identity].reference
             amount, freed = self.found.removed.setdefault(reference.kind, Amount()), Amount()
@@ -459,10 +460,10 @@ class _Copy:
             if not reference.path or reference.path in kept or self.target is None:
                 continue
             kept.add(reference.path)
-            if target is None:
+            if self.into is None:
                 freed.add(measure_bytes(self.target, reference.path))
             else:
-                drop_location(target, reference.path, freed)
+                drop_location(self.into, reference.path, freed)
             amount.bytes += freed.bytes
 
     def _copy_records(self) -> None:
@@ -470,17 +471,15 @@ class _Copy:
             there = {*_list_files(self.target, name)} if self.target is not None else set()
             for file in self._order_records(name, [f for f in self.files[name] if f not in there]):
                 self.found.records += 1
-                if self.target is not None and not self.counts:
-                    self._create_record(self.target, file)
+                if self.into is not None:
+                    self._create_record(self.into, file)
         # also of records that a copy before this one has written, and was stopped
-        for name in (
-            list_histories(self.target) if self.target is not None and not self.counts else ()
-        ):
-            assert self.target is not None
-            files = _list_files(self.target, name)
+        for name in [] if self.into is None else list_histories(self.into):
+            assert self.into is not None
+            files = _list_files(self.into, name)
             last = max((int(Path(file).stem) for file in files), default=0)
-            if last > (read_last_number(self.target, name) or 0):
-                self.target.objects.put(f"{HISTORIES}/{name}", str(last).encode())
+            if last > (read_last_number(self.into, name) or 0):
+                self.into.objects.put(f"{HISTORIES}/{name}", str(last).encode())
 
     def _create_record(self, target: Store, name: str) -> None:
         content = _read_or_none(self.source, name)
@@ -514,10 +513,10 @@ class _Copy:
         n_written = 0
         for name in filter(self._differs, names):
             n_written += 1
-            if self.target is not None and not self.counts:
+            if self.into is not None:
                 content = _read_or_none(self.source, name)
                 assert content is not None
-                self.target.objects.put(name, content)
+                self.into.objects.put(name, content)
         return n_written
 
     def _differs(self, name: str) -> bool:
