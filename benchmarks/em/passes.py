@@ -26,13 +26,15 @@ import numpy as np
 
 import pmflib as pmf
 from benchmarks.em import peers
-from pmflib.core.arrays import Parameters
 from pmflib.core.blocks import SPARSE_BELOW, Block, DenseBlock
+from pmflib.core.defaults import Limits
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.blocks import merge_duplicates
-from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
+from pmflib.em.driver import run_em
+from pmflib.em.latent_classes import LatentClasses
 from pmflib.kernels.llvm.lanes import make_lanes
 from pmflib.model.row_tables import RowTables, allocate, choose_panels, iterate_lists
-from pmflib.model.statistics import EMStatistics, em_statistics, m_step, take_logs
+from pmflib.model.statistics import em_statistics, m_step, take_logs
 from pmflib.solvers import PseudoCounts
 
 OURS, LIMIT = "pmflib", "limit"
@@ -342,23 +344,14 @@ def run_acceleration(report: Report, n_starts: int) -> None:
         offsets = np.arange(0, n * size + 1, size)
         block = merge_duplicates(DenseBlock(codes))
 
-        def evaluate(
-            model: Parameters, block: Block = block, offsets: Any = offsets
-        ) -> EMStatistics:
-            return em_statistics(block, offsets, *take_logs(*model))
-
+        source = BlocksInMemory([block], offsets)
+        shape = PseudoCounts(np.full(offsets[-1], 0.5))
         for seed in range(n_starts):
             losses = []
             for accelerate in (False, True):
-                state = run_joint_pmf_em(
-                    evaluate,
-                    EMState(*draw_start(offsets, rank, seed)),
-                    offsets,
-                    pseudo_counts=PseudoCounts(np.full(offsets[-1], 0.5)),
-                    max_passes=3000,
-                    tol=1e-9,
-                    accelerate=accelerate,
-                )
+                family = LatentClasses(offsets, shape, accelerate=accelerate)
+                start = family.begin([draw_start(offsets, rank, seed)])
+                state = run_em(family, source, start, limits=Limits(3000, 1e-9))
                 losses.append(np.array(state.loss_history))
             scale = abs(losses[0][-1])
             # nothing can be said of starts that end in different optima

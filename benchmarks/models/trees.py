@@ -47,9 +47,10 @@ from benchmarks.em.peers import timed
 from benchmarks.models.density import Split, read_split, standard_error
 from pmflib.core.arrays import IntArray
 from pmflib.counting.marginals import estimate_singles
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.forests.em import TreeOptions, run_tree_em
-from pmflib.em.forests.samples import TreeSamples
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.forests.samples import add_up, load_samples
+from pmflib.em.latent_classes import evaluate_models
 from pmflib.model.forests.forest import Forest
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -157,7 +158,7 @@ def run_planted(n_samples: int, seed: int) -> None:
 def fit_from_truth(truth: TreePMF, codes: IntArray, shared: bool) -> TreePMF:
     """EM from the planted model: what a fit can reach."""
     counts = pmf.count_pairs(codes, truth.schema)
-    samples = TreeSamples.load(codes, truth.schema.offsets, truth.rank)
+    samples = load_samples(codes, truth.schema.offsets, truth.rank)
     options = TreeOptions(shared=shared)
     run = run_tree_em(
         samples,
@@ -237,12 +238,12 @@ def run_passes(n_samples: int, seed: int) -> None:
         codes = own.sample(n_samples, seed)
         codes[rng.random(codes.shape) >= observed] = -1
         offsets = own.schema.offsets
-        plain = SamplesInMemory(codes, offsets, classes)
-        samples = TreeSamples.load(codes, offsets, classes)
+        plain = BlocksInMemory.cut(codes, offsets, classes)
+        samples = load_samples(codes, offsets, classes)
         timers = {
-            "without": timed(partial(plain.evaluate, [(own.prior, own.factors)])),
-            "shared": timed(partial(samples.add_up, shared.parameters)),
-            "own": timed(partial(samples.add_up, own.parameters)),
+            "without": timed(partial(evaluate_models, plain, [(own.prior, own.factors)])),
+            "shared": timed(partial(add_up, samples, shared.parameters)),
+            "own": timed(partial(add_up, samples, own.parameters)),
         }
         without, one, each = time_alternately(timers, 5).values()
         print(

@@ -41,7 +41,7 @@ from pmflib.core.blocks import Block, DenseBlock
 from pmflib.counting import block_counting
 from pmflib.counting.stored_pairs import count_group_pairs, merge_tables, split_fold_blocks
 from pmflib.em.block_source import load_group
-from pmflib.em.samples import evaluate_group
+from pmflib.em.latent_classes import evaluate_group
 from pmflib.model.statistics import merge_each
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (

@@ -288,7 +288,8 @@ def compare_models(night: Path, full: Path) -> str:
     # both have the same samples in these folds; the last store is that of the full run
     schema, folds = models[0].schema, config.fold_split.test
     test = StoredSamples.open(store, stages["dataset"], schema, folds)
-    gain, error = test.compare(*((model.prior, model.factors) for model in models))
+    first, second = [[(model.prior, model.factors)] for model in models]
+    gain, error = test.compare(first, second)
     return (
         f"gain of its model over the full run's {gain:+.5f} +- {error:.5f} nats a held-out sample"
     )

@@ -33,7 +33,7 @@ from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.counting import block_counting
 from pmflib.counting.stored_pairs import count_group_pairs, merge_tables
-from pmflib.em.samples import evaluate_group
+from pmflib.em.latent_classes import evaluate_group
 from pmflib.model.sampling import sample_codes
 from pmflib.model.statistics import merge_each
 from pmflib.schema import Schema

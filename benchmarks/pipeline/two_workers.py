@@ -15,7 +15,9 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -25,7 +27,7 @@ from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
-from pmflib.em.joint_pmf_em import EMState
+from pmflib.em.latent_classes import ClassState
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model.sampling import sample_codes
 from pmflib.schema import Schema
@@ -40,8 +42,9 @@ DRAWN_ROWS = 1 << 18
 class OneByOne(StoredSamples):
     """Samples of which no pass is started before the model is scored and kept."""
 
-    def start_ahead(self, models: object) -> None:
-        """Start nothing."""
+    def start_each(self, *arguments: Any, **options: Any) -> Callable[[], list[Any]]:
+        """Start nothing: the work is done when its result is requested."""
+        return lambda: self.map_each(*arguments, **options)
 
 
 def write(folder: Path, n_rows: int) -> Schema:
@@ -68,7 +71,7 @@ def measure(training: StoredSamples, held_out: StoredSamples, passes: int) -> li
     """Fit once; milliseconds of a pass after the first by the clock, of the client and of the workers."""
     seen: list[tuple[float, float, float]] = []
 
-    def note(run: str, state: EMState) -> None:
+    def note(run: str, state: ClassState) -> None:
         seen.append(read_times())
 
     with tempfile.TemporaryDirectory() as folder:

@@ -12,8 +12,8 @@ from pmflib.core.defaults import LABEL_LIMITS
 from pmflib.core.errors import PmfError
 from pmflib.core.methods import CROWD_METHODS, ORDINAL_METHODS, find_method
 from pmflib.crowd.e_step import LogWeights
+from pmflib.crowd.pass_loop import repeat_passes
 from pmflib.em.checkpoint import Checkpoint
-from pmflib.em.driver import run_em
 from pmflib.model.statistics import EMStatistics, Evaluate
 from pmflib.solvers.crowd.annotator_model import (
     MAXIMUM_LIKELIHOOD,
@@ -297,7 +297,7 @@ def run_passes(
         Stop when a pass moves at most this share of the labels between classes, at least 0; what it moves between
         subclasses of a class does not count.
     checkpoint, on_pass
-        As for `run_em`.
+        As for `repeat_passes`.
 
     Returns
     -------
@@ -310,7 +310,7 @@ def run_passes(
     """
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
-    return run_em(
+    return repeat_passes(
         evaluate,
         lambda fit, statistics: _update(fit, statistics, tol),
         start,

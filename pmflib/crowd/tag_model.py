@@ -14,7 +14,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
-from pmflib.em.driver import run_em
+from pmflib.crowd.pass_loop import repeat_passes
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
 WORKERS = AnnotatorModel(votes=False)
@@ -281,7 +281,7 @@ def fit_tags(taggings: Taggings, start: TagModel, max_passes: int) -> TagFit:
     ----------
     Dawid, Skene (1979), Applied Statistics 28; Goodman (1974), Biometrika 61, for latent classes.
     """
-    return run_em(
+    return repeat_passes(
         partial(score_tags, taggings),
         partial(_update, taggings),
         TagFit(start),

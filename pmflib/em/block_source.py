@@ -17,7 +17,7 @@ from pmflib.cluster.clients import Client, count_threads
 from pmflib.cluster.item_maps import LoadedItems, keep_loaded
 from pmflib.cluster.maps import PendingResult, run_blocks, start_blocks
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import Block, DenseBlock
+from pmflib.core.blocks import Block, DenseBlock, split_block
 from pmflib.core.comparison import PairedDifference, estimate_gain
 from pmflib.core.machine import count_processors
 from pmflib.em.blocks import (
@@ -27,8 +27,9 @@ from pmflib.em.blocks import (
     merge_scores,
     score_average,
     score_difference,
+    score_under_classes,
 )
-from pmflib.em.memory import choose_side_by_side, choose_tasks
+from pmflib.em.memory import choose_side_by_side, choose_tasks, share_models
 from pmflib.store.caches import find_local_path
 from pmflib.store.file_digests import name_content
 from pmflib.store.sample_blocks import (
@@ -47,6 +48,8 @@ ScoreUnder: TypeAlias = Callable[[P, IntArray], ScoreRows]
 
 MAX_BLOCKS = 16
 """Limit of the number of blocks in memory: more would only add up more statistics."""
+BLOCK_WORK = 20_000_000
+"""Observed cells times rank in a block in memory, about: some milliseconds of work, which is worth a thread."""
 CHANGED_SHARE = 4
 """Stored blocks are assigned anew when the number of threads has changed by more than itself divided by this: those
 that workers keep must then be read again."""
@@ -142,6 +145,38 @@ class BlockSource(ABC):
         """Do `map_each` for one tuple of arguments."""
         return self.map_each(function, merge, [shared], result_bytes=result_bytes, name=name)[0]
 
+    def start(
+        self,
+        function: Callable[..., R],
+        merge: Callable[[Sequence[R]], R],
+        *shared: Any,
+        result_bytes: int = 0,
+        name: str = "",
+    ) -> Callable[[], R]:
+        """Do `start_each` for one tuple of arguments."""
+        wait = self.start_each(function, merge, [shared], result_bytes=result_bytes, name=name)
+        return lambda: wait()[0]
+
+    def start_each(
+        self,
+        function: Callable[..., R],
+        merge: Callable[[Sequence[R]], R],
+        each: Sequence[tuple[Any, ...]],
+        *,
+        result_bytes: int = 0,
+        name: str = "",
+    ) -> Callable[[], list[R]]:
+        """Start `map_each` where workers do it, and return a function that does it or waits for it."""
+        return lambda: self.map_each(function, merge, each, result_bytes=result_bytes, name=name)
+
+    def count_per_task(self, n_models: int) -> int:
+        """Number of models that a task is to work on, one after the other, for each block; results are equal."""
+        return 1
+
+    @abstractmethod
+    def assign(self) -> None:
+        """Assign the blocks to the workers that read them; nothing without workers."""
+
     def map_in_turn(
         self,
         function: Callable[..., R],
@@ -155,19 +190,30 @@ class BlockSource(ABC):
 
     def score(
         self,
-        score_under: ScoreUnder[P],
-        models: Sequence[P],
+        models: Sequence[Any],
+        score_under: ScoreUnder[Any] = score_under_classes,
+        *,
         meanwhile: Callable[[], None] | None = None,
     ) -> float:
-        """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples.
+        """Log-likelihood under the average of models, nats per sample; 0 without samples.
 
-        ``meanwhile`` is as for `map_each`.
+        Parameters
+        ----------
+        models
+            Parameters of at least one model.
+        score_under
+            Scores of rows under one of them; by default that of latent classes.
+        meanwhile
+            As for `map_each`.
         """
         total, n_samples = self._add_scores(score_average, score_under, [models], meanwhile)
         return float(total / max(n_samples, 1))
 
     def compare(
-        self, score_under: ScoreUnder[P], first: Sequence[P], second: Sequence[P]
+        self,
+        first: Sequence[Any],
+        second: Sequence[Any],
+        score_under: ScoreUnder[Any] = score_under_classes,
     ) -> PairedDifference:
         """Mean gain of a sample by the average of the first models over that of the second, nats, and its error."""
         return estimate_gain(self._add_scores(score_difference, score_under, [first, second]))
@@ -216,6 +262,32 @@ class BlocksInMemory(BlockSource):
         self._rows: Sequence[Block] = blocks if rows is None else [rows]
         self._pool = ThreadPoolExecutor(count_processors())
 
+    @classmethod
+    def cut(
+        cls,
+        samples: IntArray | DenseBlock,
+        offsets: IntArray,
+        rank: int,
+        target: int | None = None,
+    ) -> BlocksInMemory:
+        """Cut samples into blocks of distinct rows for latent classes.
+
+        Parameters
+        ----------
+        samples
+            Valid samples, with weights or without; or their codes alone, (n_rows, n_variables), -1 missing.
+        offsets, target
+            As for `BlockSource`.
+        rank
+            Rank of the models to come, summed where they are averaged: the number of blocks follows from the work,
+            whatever the number of threads.
+        """
+        given = samples if isinstance(samples, DenseBlock) else DenseBlock(samples)
+        whole = merge_duplicates(given)
+        n_blocks = max(1, min(MAX_BLOCKS, whole.n_observed * rank // BLOCK_WORK, whole.n_rows))
+        n_observed = None if whole is given else given.n_observed
+        return cls(split_block(whole, n_blocks), offsets, target, n_observed=n_observed)
+
     @property
     def n_samples(self) -> int:
         """Number of samples: rows that are equal may be one."""
@@ -227,6 +299,13 @@ class BlocksInMemory(BlockSource):
         changed.blocks = changed._rows = [*map(function, self.blocks)]
         changed.n_observed = sum(block.n_observed for block in changed.blocks)
         return changed
+
+    def assign(self) -> None:
+        """Nothing: there are no workers."""
+
+    def hide(self, variable: int) -> BlocksInMemory:
+        """Return the same samples with one variable missing."""
+        return self.change(lambda block: block.hide(variable, self.offsets))
 
     def thin(self, most: int) -> BlocksInMemory:
         """Return about so many of the distinct rows, at equal distances; the samples themselves where these are few."""
@@ -352,13 +431,37 @@ class StoredBlocks(BlockSource):
         *,
         result_bytes: int = 0,
         name: str = "",
+    ) -> Callable[[], list[R]]:
+        """Submit the tasks to the workers; without a client the work is done when the result is requested."""
+        options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
+        if self.client is None:
+            return super().start_each(function, merge, each, **options)
+        pending = self._submit(function, merge, each, **options)
+        return lambda: [one.wait() for one in pending]
+
+    def _submit(
+        self,
+        function: Callable[..., R],
+        merge: Callable[[Sequence[R]], R],
+        each: Sequence[tuple[Any, ...]],
+        *,
+        result_bytes: int = 0,
+        name: str = "",
     ) -> list[PendingResult[R]]:
-        """Start what `map_each` waits for."""
         options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
         return [
             start_blocks(self.client, function, self.hold(), merge, *shared, **options)
             for shared in each
         ]
+
+    def count_per_task(self, n_models: int) -> int:
+        """As many models as leave no more tasks than keep all threads busy: a task reads a block once."""
+        return share_models(len(self.groups), count_threads(self.client), n_models)
+
+    def assign(self) -> None:
+        """Assign the groups to the workers, which read those that they keep."""
+        if self.client is not None:
+            self.hold()
 
     def map_each(
         self,
@@ -372,7 +475,7 @@ class StoredBlocks(BlockSource):
     ) -> list[R]:
         """Map over the groups, which are kept where they fit."""
         options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
-        pending = self.start_each(function, merge, each, **options)
+        pending = self._submit(function, merge, each, **options)
         if meanwhile is not None and self.client is not None:
             meanwhile()
         return [one.wait() for one in pending]

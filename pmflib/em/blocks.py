@@ -22,7 +22,7 @@ AddScores: TypeAlias = Callable[..., FloatArray]
 """`score_average` or `score_difference`."""
 
 
-def score_under(model: Parameters, offsets: IntArray) -> ScoreRows:
+def score_under_classes(model: Parameters, offsets: IntArray) -> ScoreRows:
     """Scores of rows under a mixture of independent variables; its logarithms are taken once."""
     return partial(_score_states, offsets, *take_logs(*model))
 

@@ -52,8 +52,8 @@ class Checkpoint(Generic[S]):
             return None
         if str(arrays.pop(OF_FIT)) != self.fit:
             raise PmfError(
-                f"checkpoint {str(self.path.parent)!r} holds states of another fit, of other samples or options; give "
-                "each fit a folder of its own, or delete that one"
+                f"checkpoint {str(self.path.parent)!r} holds states of another fit, of other samples or options, or of "
+                "an earlier version; give each fit a folder of its own, or delete that one"
             )
         return self.unpack(arrays)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray, Parameters, repeat_blocks, sum_blocks
-from pmflib.em.samples import Samples
+from pmflib.em.block_source import BlockSource
+from pmflib.em.latent_classes import evaluate_models
 
 CORRECTIONS = 20
 """Steps that the curvature is estimated from."""
@@ -45,8 +46,8 @@ class ConditionalObjective:
     "Optimization with EM and expectation-conjugate-gradient", for the gradient from the E-step.
     """
 
-    samples: Samples
-    others: Samples
+    samples: BlockSource
+    others: BlockSource
     offsets: IntArray
     share: float
     level_counts: FloatArray
@@ -65,11 +66,11 @@ class ConditionalObjective:
         The objective, and arrays of the model's shapes: how it rises with each logarithm before normalisation.
         """
         prior, factors = model
-        (found,) = self.samples.evaluate([model])
+        (found,) = evaluate_models(self.samples, [model])
         objective, states = found.log_likelihood, found.state_mass + self.state_count
         levels = found.level_mass + self.level_counts[:, None]
         if self.share:
-            (given,) = self.others.evaluate([model])
+            (given,) = evaluate_models(self.others, [model])
             objective -= self.share * given.log_likelihood
             states = states - self.share * given.state_mass
             levels = levels - self.share * given.level_mass

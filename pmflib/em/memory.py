@@ -168,9 +168,19 @@ def plan_pass(
     n_models
         Models that a pass is made for, at least 1.
     """
-    n_groups = max(1, len(costs))
-    step = -(-n_models // min(-(-n_threads // n_groups), n_models))
+    step = share_models(len(costs), n_threads, n_models)
     model_bytes = 8 * rank * (n_levels + 1)
     n_shares = -(-n_models // step)
     tasks = plan_tasks(costs or [0], choose_tasks(costs, n_threads), step * model_bytes)
     return SharedPassPlan(tasks, step, n_shares, model_bytes)
+
+
+def share_models(n_groups: int, n_threads: int, n_models: int) -> int:
+    """Models that a task works on for each block, so that there are no more tasks than keep all threads busy.
+
+    Parameters
+    ----------
+    n_groups, n_threads, n_models
+        Groups of blocks, threads, and models of a pass, at least 1.
+    """
+    return -(-n_models // min(-(-n_threads // max(1, n_groups)), n_models))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pmflib.cluster.clients import Client, count_threads, find_memory
 from pmflib.cluster.maps import run_blocks
-from pmflib.core.arrays import IntArray, Parameters
+from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock, concatenate_blocks
 from pmflib.core.weights import WeightSums
 from pmflib.counting.pair_counts import PairCounts
@@ -21,10 +20,8 @@ from pmflib.counting.stored_pairs import (
     plan_counting,
     split_fold_blocks,
 )
-from pmflib.em.block_source import StoredBlocks
+from pmflib.em.block_source import BlocksInMemory, StoredBlocks
 from pmflib.em.memory import SharedPassPlan, plan_pass
-from pmflib.em.samples import Samples, SamplesInMemory, evaluate_group
-from pmflib.model.statistics import EMStatistics, merge_each
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.sample_blocks import (
@@ -40,8 +37,7 @@ KEPT_SHARE = 4
 held-out samples leave half of it to the passes."""
 
 
-@dataclass(frozen=True, eq=False)
-class StoredSamples(Samples):
+class StoredSamples(StoredBlocks):
     """Samples of some folds of a dataset in a store.
 
     `pmflib.fit_em` takes them in place of codes. Blocks are read in groups that depend on the dataset alone, so that
@@ -74,11 +70,17 @@ class StoredSamples(Samples):
             result = pmf.fit_em(training, rank=20, validation=validation)
     """
 
-    blocks: Sequence[BlockReference]
-    schema: Schema
-    client: Client = None
-    spare_bytes: int = 0
-    target: int | None = None
+    def __init__(
+        self,
+        blocks: Sequence[BlockReference],
+        schema: Schema,
+        client: Client = None,
+        spare_bytes: int = 0,
+        target: int | None = None,
+    ) -> None:
+        is_kept = sum(block.nbytes for block in blocks) <= spare_bytes
+        super().__init__(blocks, schema.offsets, client, target, is_kept=is_kept)
+        self.schema, self.spare_bytes = schema, spare_bytes
 
     @classmethod
     def open(
@@ -129,22 +131,26 @@ class StoredSamples(Samples):
 
     def with_client(self, client: Client) -> StoredSamples:
         """Samples of the same blocks for other workers, or, for None, for this thread."""
-        return replace(self, client=client)
+        return StoredSamples(self.blocks, self.schema, client, self.spare_bytes, self.target)
 
     def with_spare(self, spare_bytes: int) -> StoredSamples:
         """Samples of the same blocks, kept in other bytes of memory."""
-        return replace(self, spare_bytes=spare_bytes)
+        return StoredSamples(self.blocks, self.schema, self.client, spare_bytes, self.target)
 
     def with_target(self, target: int | None) -> StoredSamples:
         """Samples of the same blocks with another target, or, for None, without any."""
-        return replace(self, target=target)
+        return StoredSamples(self.blocks, self.schema, self.client, self.spare_bytes, target)
 
-    def load(self, rank: int) -> SamplesInMemory:
-        """Read all samples; ``rank`` is as for `SamplesInMemory`, which have the same target."""
-        return SamplesInMemory(self.read_block(), self.schema.offsets, rank, self.target)
+    def with_blocks(self, blocks: Sequence[BlockReference]) -> StoredSamples:
+        """Samples of other blocks of the same dataset."""
+        return StoredSamples(blocks, self.schema, self.client, self.spare_bytes, self.target)
+
+    def load(self, rank: int) -> BlocksInMemory:
+        """Read all samples; ``rank`` is as for `BlocksInMemory.cut`. The target stays."""
+        return BlocksInMemory.cut(self.read_block(), self.offsets, rank, self.target)
 
     @property
-    def n_samples(self) -> float:
+    def n_effective(self) -> float:
         """Number of samples that the rows count for: Kish's effective number of those with weights."""
         return sum(block.n_samples for block in self.blocks)
 
@@ -199,37 +205,7 @@ class StoredSamples(Samples):
         known = [each for each in parts if each is not None]
         return replace(counts, weights=WeightSums.stack(known)) if known else counts
 
-    @cached_property
-    def source(self) -> StoredBlocks:
-        """Blocks of the samples, which workers keep where they fit in the spare memory."""
-        is_kept = sum(block.nbytes for block in self.blocks) <= self.spare_bytes
-        offsets, target = self.schema.offsets, self.target
-        return StoredBlocks(self.blocks, offsets, self.client, target, is_kept=is_kept)
-
     def plan_pass(self, rank: int, n_models: int = 1) -> SharedPassPlan:
         """Tasks of a pass under models of a rank, with the threads that there are now."""
-        costs = self.source.costs
-        return plan_pass(costs, count_threads(self.client), self.schema.n_levels, rank, n_models)
-
-    def share_models(self, models: Sequence[Parameters]) -> tuple[list[Sequence[Parameters]], int]:
-        """Models in no more tasks than keep all threads busy: a block that is not kept is read once per task."""
-        plan = self.plan_pass(models[0][0].size, len(models))
-        step = plan.models_per_share
-        shares = [models[first : first + step] for first in range(0, len(models), step)]
-        return shares, step * plan.model_bytes
-
-    def hold(self) -> None:
-        """Assign the groups to workers, which read those that they keep; nothing without workers."""
-        if self.client is not None:
-            self.source.hold()
-
-    def start_ahead(self, models: Sequence[Parameters]) -> Callable[[], list[EMStatistics]] | None:
-        """Start a pass on workers while its models are evaluated, or kept; returned is what waits for it."""
-        if self.client is None:
-            return None
-        shares, result_bytes = self.share_models(models)
-        each = [(self.schema.offsets, share) for share in shares]
-        pending = self.source.start_each(
-            evaluate_group, merge_each, each, result_bytes=result_bytes, name="pass"
-        )
-        return lambda: [statistics for share in pending for statistics in share.wait()]
+        n_threads = count_threads(self.client)
+        return plan_pass(self.costs, n_threads, self.schema.n_levels, rank, n_models)

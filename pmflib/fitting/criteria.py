@@ -13,8 +13,8 @@ from pmflib.core.blocks import Block, weigh_rows
 from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.summary import Summarised, Summary, decimal, format_count
-from pmflib.em.block_source import BlockSource, iterate_distinct
-from pmflib.em.samples import SamplesInMemory, evaluate_group
+from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
+from pmflib.em.latent_classes import evaluate_group
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.quadrature import ItemDesign
 from pmflib.fitting.fit_statistics import Criteria
@@ -150,11 +150,9 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
             raise SchemaError(
                 "model and samples have different schemas; take both from one pipeline"
             )
-        return measure_fit(model, samples.source)
+        return measure_fit(model, samples)
     offsets = model.schema.offsets
-    return measure_fit(
-        model, SamplesInMemory(model.schema.encode(samples), offsets, model.rank).source
-    )
+    return measure_fit(model, BlocksInMemory.cut(model.schema.encode(samples), offsets, model.rank))
 
 
 def measure_fit(model: JointPMF, source: BlockSource) -> Criteria:

@@ -17,9 +17,10 @@ from pmflib.core.comparison import Comparison
 from pmflib.core.defaults import Limits
 from pmflib.counting.marginals import estimate_block_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
+from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
-from pmflib.em.forests.samples import TreeSamples, are_modest, find_largest, plan_trees
+from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
+from pmflib.em.forests.samples import are_modest, find_largest, load_samples, plan_trees
 from pmflib.em.forests.structure import find_residuals
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.em_fit import MIN_SAMPLES, N_FOLDS, EMFit
@@ -52,7 +53,7 @@ class HeldOutSamples(NamedTuple):
     """Held-out samples: their number, all of them to evaluate on, so many of them in memory, and their digest."""
 
     n_rows: int
-    samples: TreeSamples
+    samples: BlockSource
     take: Callable[[int], DenseBlock]
     digest: str
 
@@ -65,11 +66,11 @@ class HeldOutSamples(NamedTuple):
             if not validation.n_rows:
                 return None
             stored = validation.with_target(fit.target)
-            samples = TreeSamples(stored.source)
+            samples = stored
             return cls(stored.n_rows, samples, partial(take_stored, stored), stored.digest())
         codes = fit.schema.encode(validation)
         rank = fit.rank * fit.options.members
-        loaded = TreeSamples.load(codes, fit.schema.offsets, rank, fit.target)
+        loaded = load_samples(codes, fit.schema.offsets, rank, fit.target)
         return cls(len(codes), loaded, partial(_take_codes, codes), digest_fit(codes))
 
 
@@ -95,7 +96,7 @@ class Found(NamedTuple):
     search: ForestSearch
     fitted: FittedForests
     comparisons: list[Comparison]
-    held_out: TreeSamples | None = None
+    held_out: BlockSource | None = None
     note: str = ""
     block: DenseBlock | None = None
 
@@ -218,13 +219,14 @@ def refine_forests(
     if isinstance(training, StoredSamples):
         assert counts is not None
         find_memory(training.client).check(partial(plan_forest_passes, training, fit.rank, 1))
-        samples, singles = TreeSamples(training.source), fit.estimate_singles(counts)
+        samples: BlockSource = training
+        singles = fit.estimate_singles(counts)
     else:
-        samples = TreeSamples.load(training, fit.schema.offsets, fit.rank)
+        samples = load_samples(training, fit.schema.offsets, fit.rank)
         singles = estimate_block_singles(training, fit.schema.offsets)
     held_out = HeldOutSamples.open(fit, validation)
     first = TreeRun.begin(model.parameters, options)
-    run = _run(fit, "given", samples, singles, first, held_out, fit.limits, samples.source.digest())
+    run = _run(fit, "given", samples, singles, first, held_out, fit.limits, samples.digest())
     n_before, n_after = model.forest.n_edges, run.parameters.forest.n_edges
     note = f"forests of the model that was given, found anew: {n_after} edges, {n_before} before"
     fitted = FittedForests([run], samples, singles, held_out.samples if held_out else None)
@@ -339,7 +341,7 @@ def _fit_stored(
     if held_out is None:
         # what was best for the samples held out of the search takes few passes more
         limits = limits._replace(max_passes=min(REFIT_PASSES, limits.max_passes))
-    samples, singles = TreeSamples(training.source), fit.estimate_singles(counts)
+    samples, singles = training, fit.estimate_singles(counts)
     runs = [
         _run(fit, f"{number}", samples, singles, first, held_out, limits, *of_search)
         for number, first in enumerate(found.runs)
@@ -353,7 +355,7 @@ def _fit_stored(
 def _run(
     fit: EMFit,
     name: str,
-    samples: TreeSamples,
+    samples: BlockSource,
     singles: FloatArray,
     first: TreeRun,
     held_out: HeldOutSamples | None,
@@ -361,23 +363,19 @@ def _run(
     *inputs: object,
 ) -> TreeRun:
     """Make the passes of a run from its model, or from its checkpoint, of a fit that depends on some inputs."""
-    report, checkpoint = fit.on_pass, None
+    report = fit.on_pass
     title = "forests" if name == "given" else f"forests {name}"
-    if fit.passes.checkpoint is not None:
-        of_held_out = held_out.digest if held_out else ""
-        start = first.parameters
-        of_start = start.prior, start.tables, start.forest.parents, first.options
-        of_fit = digest_fit(fit.digest_options(), of_held_out, singles, *inputs, *of_start)
-        path = fit.passes.checkpoint / f"forests-{name}.npz"
-        unpack = partial(TreeState.from_arrays, fit.schema.offsets)
-        checkpoint = Checkpoint(path, of_fit, TreeState.to_arrays, unpack)
+    start, folder = first.parameters, fit.passes.checkpoint
+    of_start = start.prior, start.tables, start.forest.parents, first.options
+    of_held_out = held_out.digest if held_out else ""
     return run_tree_em(
         samples,
-        first.parameters,
+        start,
         first.options,
         singles,
         held_out=held_out.samples if held_out else None,
-        checkpoint=checkpoint,
+        checkpoint=None if folder is None else folder / f"forests-{name}.npz",
+        inputs=[fit.digest_options(), of_held_out, singles, *inputs, *of_start],
         on_pass=None if report is None else lambda state: report(title, state),
         **limits._asdict(),
     )

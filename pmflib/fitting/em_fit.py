@@ -18,11 +18,10 @@ from pmflib.counting.folds import DEFAULT_FOLDS
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import find_report
+from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.checkpoint import digest_fit
 from pmflib.em.driver import PassReporter
-from pmflib.em.joint_pmf_em import EMState
-from pmflib.em.members import Runs
-from pmflib.em.samples import Samples, SamplesInMemory
+from pmflib.em.latent_classes import ClassState, Runs, evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.bivariate_residuals import measure_residuals
 from pmflib.fitting.candidates import FitSpecification, Options, is_plenty
@@ -51,11 +50,11 @@ MIN_SAMPLES = 50
 """Samples below which none are held out by default."""
 
 OnPass = Callable[[str, Any], None]
-"""Called with the name of a run and its state after each pass: an `EMState`, or, with forests, a `TreeState`."""
+"""Called with the name of a run and its state after each pass: a `State`."""
 
 
 class Passes(NamedTuple):
-    """When EM stops, how it steps, and what is saved and reported: as in `pmflib.em.members.Runs`."""
+    """When EM stops, how it steps, and what is saved and reported: as in `pmflib.em.latent_classes.Runs`."""
 
     max_passes: int = LIMITS.max_passes
     tol: float = LIMITS.tol
@@ -99,7 +98,7 @@ class EMFit:
     methods: Mapping[str, str] = field(default_factory=dict)
     given: str = ""
 
-    def sized_for(self, training: Samples) -> EMFit:
+    def sized_for(self, training: BlockSource) -> EMFit:
         """The same fit, with several starts where the training samples are few enough."""
         return replace(self, options=self._size_options(training.n_observed))
 
@@ -125,7 +124,7 @@ class EMFit:
         given = digest_fit(model.prior, model.factors)
         return replace(self, made={method: opened}, methods={method: made_by}, given=given)
 
-    def open_held_out(self, validation: object | None) -> Samples | None:
+    def open_held_out(self, validation: object | None) -> BlockSource | None:
         """Samples to evaluate on, stored or in memory; None where there are none.
 
         Raises
@@ -181,10 +180,10 @@ class EMFit:
             held_out = fit.open_held_out(validation)
             if isinstance(held_out, StoredSamples):
                 held_out = held_out.load(self.rank)
-            if isinstance(held_out, SamplesInMemory):
+            if isinstance(held_out, BlocksInMemory):
                 starts = fit.make_starts(counts)
                 return fit.for_target.choose(training.read_block(), held_out, starts)[1]
-        found: Samples = training
+        found: BlockSource = training
         if fit.options.small:
             # a pass over little is done here in less time than a message to a worker takes, or than it takes to read it
             found = training.with_client(None)
@@ -195,9 +194,11 @@ class EMFit:
         held_out = fit.open_held_out(validation)
         return fit.choose(found, held_out, fit.make_starts(counts))[1]
 
-    def fit_block(self, block: DenseBlock, held_out: Samples) -> tuple[FitSpecification, FitResult]:
+    def fit_block(
+        self, block: DenseBlock, held_out: BlockSource
+    ) -> tuple[FitSpecification, FitResult]:
         """Fit samples in memory in the way that is best on held-out ones."""
-        training = SamplesInMemory(block, self.schema.offsets, self.rank)
+        training = BlocksInMemory.cut(block, self.schema.offsets, self.rank)
         fit = self.sized_for(training)
         return fit.choose(training, held_out, fit.make_starts(fit.count(block)), block)
 
@@ -217,7 +218,7 @@ class EMFit:
 
     def follow(self, specification: FitSpecification, block: DenseBlock) -> FitResult:
         """Fit all samples in memory by a specification, found when a fold of them was held out."""
-        training = SamplesInMemory(block, self.schema.offsets, self.rank)
+        training = BlocksInMemory.cut(block, self.schema.offsets, self.rank)
         starts = self.make_starts(self.sized_for(training).count(block))
         if specification.share is not None:
             return self.for_target.follow(specification, block, starts)
@@ -227,8 +228,8 @@ class EMFit:
 
     def choose(
         self,
-        training: Samples,
-        held_out: Samples | None,
+        training: BlockSource,
+        held_out: BlockSource | None,
         starts: Starts,
         block: DenseBlock | None = None,
     ) -> tuple[FitSpecification, FitResult]:
@@ -236,7 +237,7 @@ class EMFit:
 
         Training samples whose ``block`` is given, and held-out ones in memory, may be fitted for a target.
         """
-        if block is not None and self.has_target_states and isinstance(held_out, SamplesInMemory):
+        if block is not None and self.has_target_states and isinstance(held_out, BlocksInMemory):
             return self.for_target.choose(block, held_out, starts)
         by_em = self._make_runs(training, held_out, starts)
         specification, model, state = fit_options(by_em, starts, self.options)
@@ -293,15 +294,15 @@ class EMFit:
         trial = replace(self, options=replace(self.options, trial=True))
         return trial.fit_block(training, held_out)
 
-    def hold_out(self, block: DenseBlock, fold: int = 0) -> tuple[DenseBlock, SamplesInMemory]:
+    def hold_out(self, block: DenseBlock, fold: int = 0) -> tuple[DenseBlock, BlocksInMemory]:
         """Training samples, and the fold that is held out."""
         is_held_out = block.assign_folds(N_FOLDS) == fold
         return block[~is_held_out], self.load_held_out(block[is_held_out])
 
-    def load_held_out(self, block: DenseBlock) -> SamplesInMemory:
+    def load_held_out(self, block: DenseBlock) -> BlocksInMemory:
         """Samples in memory to evaluate on."""
         rank = self.rank * self.options.members
-        return SamplesInMemory(block, self.schema.offsets, rank, self.target)
+        return BlocksInMemory.cut(block, self.schema.offsets, rank, self.target)
 
     def estimate_singles(self, counts: AnyCounts) -> FloatArray:
         """PMF of each variable alone, from the counts of the training samples: float64 (n_levels,)."""
@@ -314,7 +315,9 @@ class EMFit:
         singles, offsets = self.estimate_singles(counts), self.schema.offsets
         return Starts(counts, singles, offsets, self.rank, self.seed, self.made, self.methods)
 
-    def _make_runs(self, training: Samples, held_out: Samples | None, starts: Starts) -> Runs:
+    def _make_runs(
+        self, training: BlockSource, held_out: BlockSource | None, starts: Starts
+    ) -> Runs:
         offsets, options = self.schema.offsets, ""
         if self.passes.checkpoint is not None:
             options = digest_fit(self.digest_options(), starts.digest())
@@ -344,7 +347,7 @@ class EMFit:
         self,
         specification: FitSpecification,
         model: Parameters,
-        state: EMState,
+        state: ClassState,
         runs: Runs,
         starts: Starts,
     ) -> FitResult:
@@ -361,7 +364,7 @@ class EMFit:
             origin["final"] = True
         joint = JointPMF(*model, self.schema, origin)
         # one pass says how likely the samples are, and how far the next one would move the model
-        (statistics,) = runs.training.evaluate([model])
+        (statistics,) = evaluate_models(runs.training, [model])
         training = measure_statistics(joint, statistics)
         history = state.log_likelihoods[: state.best_pass]
         held_out = state.held_out[: state.best_pass + 1]
@@ -369,10 +372,10 @@ class EMFit:
             held_out = (runs.held_out.score([model]),)
         score = None
         if held_out and runs.held_out is not None:
-            score = HeldOutScore(held_out[-1], runs.held_out.source.n_samples)
+            score = HeldOutScore(held_out[-1], runs.held_out.n_samples)
         residuals, undetermined = None, ""
         is_single = not (specification.is_final or self.options.trial)
-        if is_single and (measured := measure_residuals(joint, runs.training.source)):
+        if is_single and (measured := measure_residuals(joint, runs.training)):
             residuals, information = measured
             if information is not None:
                 undetermined = note_undetermined(joint, information)

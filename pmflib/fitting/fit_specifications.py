@@ -11,8 +11,7 @@ import numpy as np
 from pmflib.core.arrays import Parameters
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT
-from pmflib.em.joint_pmf_em import EMState
-from pmflib.em.members import Runs
+from pmflib.em.latent_classes import ClassState, Runs
 from pmflib.fitting.candidates import FitSpecification, Options
 from pmflib.fitting.side_by_side import SideBySide
 from pmflib.fitting.small_fits import (
@@ -34,7 +33,7 @@ RANDOM_PASSES = 0.25
 
 def fit_options(
     runs: Runs, make_starts: Starts, options: Options
-) -> tuple[FitSpecification, Parameters, EMState]:
+) -> tuple[FitSpecification, Parameters, ClassState]:
     """Fit in the way that is best on held-out samples, or, without any, as the options settle it."""
     if runs.held_out is not None:
         return find_specification(runs, make_starts, options)
@@ -43,7 +42,7 @@ def fit_options(
 
 def find_specification(
     runs: Runs, make_starts: Starts, options: Options
-) -> tuple[FitSpecification, Parameters, EMState]:
+) -> tuple[FitSpecification, Parameters, ClassState]:
     """Compare ways to fit on held-out samples.
 
     Parameters
@@ -63,7 +62,7 @@ def find_specification(
     if options.small:
         return find_small_specification(runs, make_starts, options)
     scores: dict[tuple[str, float], float] = {}
-    ends: dict[str, EMState] = {}
+    ends: dict[str, ClassState] = {}
 
     def run(method: str, pseudo_count: float) -> float:
         state = side_by_side.find((method, pseudo_count))
@@ -130,7 +129,7 @@ def find_specification(
 
 def follow_specification(
     specification: FitSpecification, runs: Runs, make_starts: Starts
-) -> tuple[FitSpecification, Parameters, EMState]:
+) -> tuple[FitSpecification, Parameters, ClassState]:
     """Fit other samples in the same way.
 
     Parameters
@@ -167,8 +166,8 @@ def follow_specification(
 
 
 def _try_random(
-    specification: FitSpecification, runs: Runs, make_starts: Starts, state: EMState
-) -> tuple[FitSpecification, EMState]:
+    specification: FitSpecification, runs: Runs, make_starts: Starts, state: ClassState
+) -> tuple[FitSpecification, ClassState]:
     """Make a few accelerated passes from random starts, and go on from the best of them if it is ahead of a fit.
 
     A fit of one start may have ended at a poor optimum; most random starts that lead to a better one are ahead of it
@@ -246,7 +245,7 @@ def count_compared(values: Sequence[float]) -> int:
 
 
 def _compare_starts(
-    runs: Runs, ends: Mapping[str, EMState], pseudo_count: float, *, by_objective: bool
+    runs: Runs, ends: Mapping[str, ClassState], pseudo_count: float, *, by_objective: bool
 ) -> Comparison:
     """Compare start methods by held-out samples; of those that these cannot distinguish the objective takes the best.
 
@@ -262,7 +261,7 @@ def _compare_starts(
     assert runs.held_out is not None
     models = [_take_best(state) for state in ends.values()]
     top = max(range(len(scores)), key=lambda index: scores[index])
-    gaps = [runs.held_out.compare(models[top], model) for model in models]
+    gaps = [runs.held_out.compare([models[top]], [model]) for model in models]
     near = [index for index, (gap, error) in enumerate(gaps) if index == top or gap <= error]
     chosen = top
     if by_objective and len(near) > 1:
@@ -281,14 +280,13 @@ def _compare_starts(
     return replace(compared, reason=reason)
 
 
-def _take_best(state: EMState) -> Parameters:
+def _take_best(state: ClassState) -> Parameters:
     """Give the model of the pass that was best on held-out samples."""
-    assert state.best_prior is not None
-    assert state.best_factors is not None
-    return state.best_prior, state.best_factors
+    assert state.best is not None
+    return state.best
 
 
-def _choose_passes(state: EMState) -> tuple[int | None, Comparison]:
+def _choose_passes(state: ClassState) -> tuple[int | None, Comparison]:
     """Stop at the pass that is best, unless the runs have converged and are as good at their end."""
     best, last = state.best_pass, state.n_passes
     fallen = max(state.held_out) - state.held_out[-1] > FALLEN * abs(max(state.held_out))

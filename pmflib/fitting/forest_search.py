@@ -13,8 +13,9 @@ from pmflib.core.arrays import Arrays, FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison, PairedDifference, compare_candidates
 from pmflib.counting.marginals import estimate_block_singles
+from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
-from pmflib.em.forests.samples import TreeSamples
+from pmflib.em.forests.samples import add_up, load_samples, score_under_forests
 from pmflib.fitting.bivariate_residuals import measure_residuals
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import EMFit
@@ -81,9 +82,9 @@ class FittedForests(NamedTuple):
     """
 
     runs: Sequence[TreeRun]
-    training: TreeSamples
+    training: BlockSource
     singles: FloatArray
-    held_out: TreeSamples | None = None
+    held_out: BlockSource | None = None
     trial: FittedForests | None = None
 
     def score(self) -> HeldOutScore | None:
@@ -93,15 +94,15 @@ class FittedForests(NamedTuple):
             return None if score is None else replace(score, n_trials=1)
         if self.held_out is None:
             return None
-        per_row = self.held_out.score([each.parameters for each in self.runs])
-        return HeldOutScore(per_row, self.held_out.source.n_samples)
+        per_row = self.held_out.score([each.parameters for each in self.runs], score_under_forests)
+        return HeldOutScore(per_row, self.held_out.n_samples)
 
     def find_change(self) -> float:
         """Largest change of a probability of the first model by one more pass, the forests as they are."""
         model, options = self.runs[0].parameters, self.runs[0].options
         shape = PseudoCounts.shaped_by(self.singles, self.training.offsets, options.pseudo_count)
         shrinkage = options.edge_pseudo_count, options.pooled_share
-        updated = tree_m_step(self.training.add_up(model), model, shape, *shrinkage)
+        updated = tree_m_step(add_up(self.training, model), model, shape, *shrinkage)
         pairs = (model.prior, updated.prior), (model.tables, updated.tables)
         return max(float(np.abs(new - old).max(initial=0.0)) for old, new in pairs)
 
@@ -125,9 +126,7 @@ class ForestSearch:
         self.fit, self.plain = fit, plain
         self._offsets, self._members = fit.schema.offsets, fit.options.members
         self.training = self._open(training)
-        self.held_out = TreeSamples.load(
-            held_out, self._offsets, fit.rank * self._members, fit.target
-        )
+        self.held_out = load_samples(held_out, self._offsets, fit.rank * self._members, fit.target)
         self.singles = estimate_block_singles(training, self._offsets)
         self.limits = fit.limits
         self._without = TreeParameters.plain(plain.prior, plain.factors, self._offsets)
@@ -150,7 +149,7 @@ class ForestSearch:
         return FoundForests([first, *more], comparisons)
 
     def choose(
-        self, models: Sequence[TreeParameters], is_forced: bool, held_out: TreeSamples | None = None
+        self, models: Sequence[TreeParameters], is_forced: bool, held_out: BlockSource | None = None
     ) -> Comparison:
         """Compare models with forests, one or the members of an average, with the one without.
 
@@ -165,10 +164,10 @@ class ForestSearch:
         """
         candidates = [[self._without], list(models)]
         held_out = self.held_out if held_out is None else held_out
-        scores = [held_out.score(each) for each in candidates]
+        scores = [held_out.score(each, score_under_forests) for each in candidates]
 
         def subtract(first: int, second: int) -> PairedDifference:
-            return held_out.compare(candidates[first], candidates[second])
+            return held_out.compare(candidates[first], candidates[second], score_under_forests)
 
         settings = [{"dependence": "none"}, {"dependence": "tree"}]
         gain, error = subtract(1, 0)
@@ -194,8 +193,8 @@ class ForestSearch:
         ]
         return FittedForests(again, samples, singles, trial=trial)
 
-    def _open(self, block: DenseBlock) -> TreeSamples:
-        return TreeSamples.load(block, self._offsets, self.fit.rank)
+    def _open(self, block: DenseBlock) -> BlocksInMemory:
+        return load_samples(block, self._offsets, self.fit.rank)
 
 
 def report_forests(
@@ -233,12 +232,12 @@ def report_forests(
     if len(models) > 1:
         origin |= {"average": len(models), "final": True}
     model = TreePMF.make(TreeParameters.join(models), fit.schema, origin)
-    training = measure_fit(model, fitted.training.source)
+    training = measure_fit(model, fitted.training)
     change = fitted.find_change() if len(models) == 1 else None
     # the passes of a refit are as few as the trial leaves to make
     judged = fitted.trial or fitted
     is_single = len(models) == 1 and not fit.options.trial
-    measured = measure_residuals(model, fitted.training.source) if is_single else None
+    measured = measure_residuals(model, fitted.training) if is_single else None
     tried, has_ended = judged.runs[0], all(each.converged for each in judged.runs)
     is_early = bool(tried.held_out) or fitted.trial is not None
     converged = has_ended and (not is_early if change is None else change <= STILL)

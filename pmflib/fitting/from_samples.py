@@ -19,9 +19,9 @@ from pmflib.core.weights import note_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import reports_progress
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.forests.samples import are_modest
 from pmflib.em.memory import plan_em
-from pmflib.em.samples import SamplesInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.dependence import (
@@ -147,7 +147,7 @@ def fit_em(
         Folder for the states of the runs of this fit: the same call continues from them, to the same bits, also with
         other limits of passes. One that holds states of other samples or options is refused. None saves nothing.
     on_pass
-        Called with the name of a run, such as "random-0.3", and its `EMState` after each pass; None reports them to
+        Called with the name of a run, such as "random-0.3", and its `ClassState` after each pass; None reports them to
         `pmflib.progress`.
     weight
         Weights of samples in memory, numbers above 0 of shape (n_rows,), for a survey that was not drawn evenly: the
@@ -356,7 +356,7 @@ def distil(
         passes=Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass),
         target=None if target is None else schema.position(target),
     )
-    training = SamplesInMemory(drawn, schema.offsets, rank)
+    training = BlocksInMemory.cut(drawn, schema.offsets, rank)
     starts = fit.make_starts(fit.count(drawn))
     result = fit.choose(training, fit.open_held_out(validation), starts, drawn)[1]
     n_members = average.origin.get("average", 1)
@@ -493,7 +493,7 @@ def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> Fit
     if isinstance(samples, StoredSamples):
         if not samples.is_weighted:
             return result
-        note = note_weights(samples.n_rows, samples.n_samples)
+        note = note_weights(samples.n_rows, samples.n_effective)
     elif samples.weights is None:
         return result
     else:

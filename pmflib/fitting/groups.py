@@ -19,8 +19,8 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
-from pmflib.em.members import Runs
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import Runs, evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import measure_fit
@@ -233,8 +233,8 @@ class _GroupTable:
                 if owner in (-1, each)
             ]
             models[name] = JointPMF(self._share(model, each), np.concatenate(rows), self.schema)
-        training = SamplesInMemory(self.load(codes), offsets, self.rank)
-        return GroupFit(free, self._given_group(measure_fit(model, training.source)), models)
+        training = BlocksInMemory.cut(self.load(codes), offsets, self.rank)
+        return GroupFit(free, self._given_group(measure_fit(model, training)), models)
 
     def describe_separate(self, models: Sequence[JointPMF]) -> GroupFit:
         """The same of separate fits: their likelihoods and parameters add up."""
@@ -242,8 +242,8 @@ class _GroupTable:
         for each, model in enumerate(models):
             rows = self.members == each
             own = self.load(self.codes[rows], rows)
-            training = SamplesInMemory(own, self.schema.offsets, self.rank)
-            found.append(measure_fit(model, training.source))
+            training = BlocksInMemory.cut(own, self.schema.offsets, self.rank)
+            found.append(measure_fit(model, training))
         whole = replace(
             found[0],
             log_likelihood=sum(each.log_likelihood for each in found),
@@ -304,8 +304,10 @@ class _GroupTable:
     def _finish(self, block: DenseBlock, starts: Sequence[JointPMF]) -> JointPMF:
         """Best of the maxima that starts lead to."""
         schema = starts[0].schema
-        training = SamplesInMemory(block, schema.offsets, self.rank)
-        held = training.evaluate([(starts[0].prior, starts[0].factors)])[0].level_mass.sum(axis=1)
+        training = BlocksInMemory.cut(block, schema.offsets, self.rank)
+        held = evaluate_models(training, [(starts[0].prior, starts[0].factors)])[0].level_mass.sum(
+            axis=1
+        )
         even = 1.0 / repeat_blocks(np.diff(schema.offsets), schema.offsets)
         singles = normalise_blocks(held, schema.offsets, even)
         runs = Runs(training, None, schema.offsets, singles, MAX_PASSES, TOLERANCE, accelerate=True)

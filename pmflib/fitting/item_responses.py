@@ -16,15 +16,16 @@ from pmflib.counting.folds import infer_schema
 from pmflib.counting.marginals import Marginals, normalise_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.display.progress import report_step, reports_progress
-from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.em.samples import Samples, SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory, BlockSource
+from pmflib.em.driver import run_em
+from pmflib.em.latent_classes import evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.fit import make_model
 from pmflib.em.traits.quadrature import (
     GRIDS,
     ItemDesign,
+    ItemResponses,
     ItemState,
-    run_item_em,
     weigh_levels,
 )
 from pmflib.fitting.bivariate_residuals import measure_residuals
@@ -34,7 +35,6 @@ from pmflib.fitting.fit_result import STILL, FitResult, warn_if_stopped
 from pmflib.fitting.fit_statistics import HeldOutScore
 from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
-from pmflib.model.statistics import EMStatistics
 from pmflib.model.traits.level_scores import LevelScores
 from pmflib.schema import Schema
 
@@ -126,14 +126,7 @@ def fit_item_responses(
         else:
             report_step(state.n_passes, max_passes, f"pass {state.n_passes}")
 
-    def keep(turn: int) -> Checkpoint[ItemState] | None:
-        if checkpoint is None:
-            return None
-        options = training.digest(), schema.digest, n_traits, pseudo_count, seed
-        state_arrays = ItemState.to_arrays, ItemState.from_arrays
-        return Checkpoint(checkpoint / f"items-{turn}.npz", digest_fit(*options), *state_arrays)
-
-    fitted, state, converged = fit_items(
+    fitted, state = fit_items(
         training,
         ItemDesign(schema, n_traits),
         counts,
@@ -141,11 +134,11 @@ def fit_item_responses(
         max_passes=max_passes,
         tol=tol,
         seed=seed,
-        keep=keep,
+        checkpoint=checkpoint,
         on_pass=report,
     )
     score = None if validation is None else _score(fitted, validation)
-    result = _report(fitted, training, state, score, converged=converged)
+    result = _report(fitted, training, state, score)
     warn_if_stopped(result, max_passes)
     return result
 
@@ -165,7 +158,7 @@ def _check_options(n_traits: int, pseudo_count: float, max_passes: int, tol: flo
 
 def _open_samples(
     samples: object, schema: Schema | None, weight: object | None, n_traits: int
-) -> tuple[Schema, Samples, PairCounts]:
+) -> tuple[Schema, BlockSource, PairCounts]:
     """Variables, samples to fit to, at least one, and their co-occurrence counts."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
@@ -178,7 +171,7 @@ def _open_samples(
     given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
     block = weigh_samples(given, weight, None, schema)
     _refuse_nothing(len(block))
-    training = SamplesInMemory(block, schema.offsets, _count_points(n_traits))
+    training = BlocksInMemory.cut(block, schema.offsets, _count_points(n_traits))
     return schema, training, count_block(block, schema, n_folds=1)
 
 
@@ -189,32 +182,30 @@ def _refuse_nothing(n_rows: int) -> None:
 
 def _report(
     fitted: JointPMF,
-    training: Samples,
+    training: BlockSource,
     state: ItemState,
     score: HeldOutScore | None,
-    *,
-    converged: bool,
 ) -> FitResult:
     """Result of a fit from the state at the end of its EM."""
-    measured = measure_fit(fitted, training.source)
-    residuals = measure_residuals(fitted, training.source)
+    measured = measure_fit(fitted, training)
+    residuals = measure_residuals(fitted, training)
     return FitResult(
         model=fitted,
         loss_history=state.loss_history,
         held_out=() if score is None else (score.per_row,),
         best_pass=state.n_passes,
-        converged=converged and state.last_change <= STILL,
+        converged=state.converged and state.numbers["last_change"] <= STILL,
         method="item responses",
         log_likelihoods=(*state.log_likelihoods, measured.per_row),
         training=measured,
         held_out_score=score,
-        last_change=state.last_change,
+        last_change=state.numbers["last_change"],
         residuals=None if residuals is None else residuals[0],
     )
 
 
 def fit_items(
-    training: Samples,
+    training: BlockSource,
     design: ItemDesign,
     counts: PairCounts | None,
     *,
@@ -222,9 +213,9 @@ def fit_items(
     max_passes: int = MAX_PASSES,
     tol: float = TOL,
     seed: int = 0,
-    keep: Callable[[int], Checkpoint[ItemState] | None] = lambda _: None,
+    checkpoint: Path | None = None,
     on_pass: Callable[[ItemState], None] | None = None,
-) -> tuple[JointPMF, ItemState, bool]:
+) -> tuple[JointPMF, ItemState]:
     """Fit the traits of a design to samples, and turn them to principal axes.
 
     Parameters
@@ -239,55 +230,51 @@ def fit_items(
         As for `fit_item_responses`.
     tol
         Share of the objective that passes to come may gain where they end.
-    keep
-        Gives where the states after a number of turns are kept.
+    checkpoint
+        Folder for the states after each number of turns.
     on_pass
         Called with the state after each pass; None calls nothing.
 
     Returns
     -------
-    The model, the state of EM at its end, and whether passes have converged.
+    The model, and the state of EM at its end.
     """
     schema = design.schema
     points, weights = design.grid
 
-    def evaluate(model: tuple[FloatArray, FloatArray]) -> EMStatistics:
-        return training.evaluate([model])[0]
-
     if counts is None:
         sizes = np.repeat(schema.cardinalities, schema.cardinalities)
         uniform = np.repeat(1.0 / sizes[:, None], len(weights), axis=1)
-        level_counts = evaluate((weights, uniform)).level_mass.sum(axis=1)
+        level_counts = evaluate_models(training, [(weights, uniform)])[0].level_mass.sum(axis=1)
     else:
         level_counts = counts.count_levels().astype(float)
     singles = normalise_singles(np.rint(level_counts).astype(np.int64), schema.offsets)
     slopes = _find_start(design, singles, counts, seed)
-    state = ItemState(design.project(np.log(singles), slopes))
-    added = weigh_levels(schema, singles, pseudo_count)
+    family = ItemResponses(design, weigh_levels(schema, singles, pseudo_count))
+    state = family.begin(design.project(np.log(singles), slopes))
     scores = LevelScores.make(schema, level_counts)
-    converged = False
     for turn in range(1 + TURNS):
-        state, converged = run_item_em(
-            evaluate,
+        path = None if checkpoint is None else checkpoint / f"items-{turn}.npz"
+        options = schema.digest, design.n_traits, pseudo_count, seed
+        state = run_em(
+            family,
+            training,
             state,
-            design,
-            added,
-            max_passes=max_passes,
-            tol=tol,
-            checkpoint=keep(turn),
+            limits=Limits(max_passes, tol),
+            checkpoint=family.open_checkpoint(path, training, *options),
             on_pass=on_pass,
         )
-        before = design.spread(state.coefficients)
+        before = design.spread(state.parameters.coefficients)
         turned = make_model(schema, scores, level_counts, *before)
         if np.abs(turned.slopes - before[1]).max(initial=0.0) <= TURNED or turn == TURNS:
             break
-        coefficients = design.project(turned.base, turned.slopes)
+        again = family.begin(design.project(turned.base, turned.slopes))
         if design.n_traits == 1:
             # the grid is the same from both ends
-            state = replace(state, coefficients=coefficients)
+            state = replace(state, parameters=again.parameters)
             break
-        state = ItemState(coefficients)
-    traits = design.make_model(state.coefficients)
+        state = again
+    traits = design.make_model(state.parameters.coefficients)
     origin = {
         "method": "item responses",
         "n_traits": design.n_traits,
@@ -297,7 +284,6 @@ def fit_items(
     return (
         JointPMF(weights, traits.find_factors(points), schema, origin, traits),
         state,
-        converged,
     )
 
 
@@ -332,11 +318,11 @@ def _count_points(n_traits: int) -> int:
 def _score(model: JointPMF, validation: object) -> HeldOutScore | None:
     """Log-likelihood of held-out samples."""
     if isinstance(validation, StoredSamples):
-        held_out: Samples = validation
+        held_out: BlockSource = validation
     else:
         codes: IntArray = model.schema.encode(validation)
-        held_out = SamplesInMemory(codes, model.schema.offsets, model.rank)
-    if not held_out.source.n_samples:
+        held_out = BlocksInMemory.cut(codes, model.schema.offsets, model.rank)
+    if not held_out.n_samples:
         return None
     score = held_out.score([(model.prior, model.factors)])
-    return HeldOutScore(score, held_out.source.n_samples)
+    return HeldOutScore(score, held_out.n_samples)

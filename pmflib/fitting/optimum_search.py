@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmflib.core.arrays import Parameters, normalise_blocks
-from pmflib.em.joint_pmf_em import EMState
-from pmflib.em.members import Runs, join_members
+from pmflib.em.latent_classes import ClassState, Runs, join_members
 from pmflib.fitting.candidates import DRAWN, MAX_KEPT
 from pmflib.fitting.starts import (
     FIRST_PASSES,
@@ -96,7 +95,7 @@ class Optimum:
         Which run of the search it was.
     """
 
-    state: EMState
+    state: ClassState
     number: int
 
     @property
@@ -337,7 +336,7 @@ class OptimumSearch:
         )
         return merged
 
-    def _run_hopeful(self, kind: str, start: Parameters) -> EMState | None:
+    def _run_hopeful(self, kind: str, start: Parameters) -> ClassState | None:
         """Run a start until it has converged; None where a few passes show that it will not come among the kept."""
         n_short = min(SEARCH.short_passes, self._runs.max_passes)
         short = replace(self._runs, max_passes=n_short)
@@ -354,7 +353,7 @@ class OptimumSearch:
         self._spent[kind] += state.n_passes
         return state
 
-    def _note(self, state: EMState, *, counts: bool) -> None:
+    def _note(self, state: ClassState, *, counts: bool) -> None:
         """Keep an optimum that is among the best and different from them; count where it is the top again."""
         new = Optimum(state, self._n_runs)
         top = self._optima[0].objective if self._optima else -np.inf

@@ -13,8 +13,8 @@ from pmflib.core.errors import PmfError
 from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.display.summary import Summarised, Summary, decimal, format_count
-from pmflib.em.members import Runs
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import Runs
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import count_parameters, measure_fit
@@ -217,7 +217,7 @@ def _fit_both(block: DenseBlock, rank: int, schema: Schema, seed: int) -> tuple[
 
 def _measure(model: JointPMF, block: DenseBlock) -> Criteria:
     """Likelihood of a model."""
-    return measure_fit(model, SamplesInMemory(block, model.schema.offsets, model.rank).source)
+    return measure_fit(model, BlocksInMemory.cut(block, model.schema.offsets, model.rank))
 
 
 def _draw_ratio(block: DenseBlock, small: JointPMF, rng: np.random.Generator) -> float:
@@ -251,7 +251,7 @@ def _make_starts(small: JointPMF, rng: np.random.Generator) -> list[JointPMF]:
 def _reach(block: DenseBlock, small: JointPMF, starts: list[JointPMF]) -> JointPMF:
     """Best maximum that some starts of one rank lead to: all go some passes, and the best of them to the end."""
     schema, rank = small.schema, starts[0].rank
-    training = SamplesInMemory(block, schema.offsets, rank)
+    training = BlocksInMemory.cut(block, schema.offsets, rank)
     singles = small.factors @ small.prior
     runs = Runs(training, None, schema.offsets, singles, MAX_PASSES, TOLERANCE, accelerate=True)
     models = [(each.prior, each.factors) for each in starts]

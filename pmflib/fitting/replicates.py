@@ -11,12 +11,13 @@ import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, Parameters, check_model_type
 from pmflib.core.blocks import Block, DenseBlock, split_block
+from pmflib.core.defaults import Limits
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import SurveyDesign, find_student_quantile
 from pmflib.counting.marginals import estimate_block_singles
 from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory
-from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.driver import run_em
+from pmflib.em.latent_classes import LatentClasses, evaluate_models
 from pmflib.fitting.linearised import LinearReplicates, linearise, move_model, read_entries
 from pmflib.fitting.parameter_errors import FAR, MAX_ENTRIES, VAGUE, span_logits
 from pmflib.fitting.weighted_samples import weigh_block
@@ -342,8 +343,8 @@ class _Refits:
 
     @cached_property
     def _tol(self) -> float:
-        samples = SamplesInMemory(self.block, self._model.schema.offsets, self._model.rank)
-        found = samples.evaluate([(self._model.prior, self._model.factors)])[0]
+        samples = BlocksInMemory.cut(self.block, self._model.schema.offsets, self._model.rank)
+        found = evaluate_models(samples, [(self._model.prior, self._model.factors)])[0]
         return min(TOL, GAIN / max(abs(found.log_likelihood), 1.0))
 
     def fit_whole(self) -> tuple[Parameters, bool]:
@@ -352,17 +353,10 @@ class _Refits:
 
     def fit(self, block: DenseBlock, start: Parameters) -> tuple[Parameters, bool]:
         """Parameters at the optimum that passes from a start lead to, and whether they have reached it."""
-        samples = SamplesInMemory(block, self._model.schema.offsets, self._model.rank)
-        state = run_joint_pmf_em(
-            lambda parameters: samples.evaluate([parameters])[0],
-            EMState(*start),
-            self._model.schema.offsets,
-            pseudo_counts=self._pseudo_counts,
-            max_passes=MAX_PASSES,
-            tol=self._tol,
-            accelerate=True,
-        )
-        return (state.prior, state.factors), state.converged
+        samples = BlocksInMemory.cut(block, self._model.schema.offsets, self._model.rank)
+        family = LatentClasses(samples.offsets, self._pseudo_counts, accelerate=True)
+        state = run_em(family, samples, family.begin([start]), limits=Limits(MAX_PASSES, self._tol))
+        return state.parameters, state.converged
 
     def make(self, parameters: Parameters) -> JointPMF:
         """Model of parameters."""

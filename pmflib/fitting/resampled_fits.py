@@ -11,7 +11,7 @@ from pmflib.core.arrays import IntArray, check_whole
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import LIMITS
 from pmflib.core.errors import PmfError
-from pmflib.em.members import split_members
+from pmflib.em.latent_classes import split_members
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.dependence import refine_forests
@@ -102,7 +102,7 @@ def _resample_folds(samples: StoredSamples, rng: np.random.Generator) -> StoredS
     folds = sorted({block.fold for block in samples.blocks})
     drawn = np.sort(rng.integers(len(folds), size=len(folds))).tolist()
     blocks = [block for each in drawn for block in samples.blocks if block.fold == folds[each]]
-    return replace(samples, blocks=blocks)
+    return samples.with_blocks(blocks)
 
 
 def _split_average(model: JointPMF) -> Sequence[JointPMF]:

@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from pmflib.core.arrays import Parameters
-from pmflib.em.joint_pmf_em import EMState
-from pmflib.em.members import Runs
+from pmflib.em.latent_classes import ClassState, Runs
 
 Candidate: TypeAlias = tuple[str, float]
 """Start method, and mean pseudo-count."""
@@ -42,7 +41,7 @@ class SideBySide:
         n_threads = runs.training.n_side_by_side
         self._pool = ThreadPoolExecutor(n_threads, "em-run") if n_threads > 1 else None
         self._runs = runs if self._pool is None else replace(runs, on_pass=self._note_pass)
-        self._pending: dict[Candidate, Future[EMState]] = {}
+        self._pending: dict[Candidate, Future[ClassState]] = {}
         self._unneeded: set[str] = set()
         self._error: BaseException | None = None
         self._reporting = Lock()
@@ -70,7 +69,7 @@ class SideBySide:
                 starts, context = self._make_starts(each[0], 1), copy_context()
                 self._pending[each] = self._pool.submit(context.run, self._run, each, starts)
 
-    def find(self, candidate: Candidate) -> EMState:
+    def find(self, candidate: Candidate) -> ClassState:
         """Wait for the state at the end of a run, which is started if it is not under way; or run it here."""
         method, pseudo_count = candidate
         if self._pool is None:
@@ -89,7 +88,7 @@ class SideBySide:
             self._unneeded.add(_name(each))
             self._pending.pop(each).cancel()
 
-    def _run(self, candidate: Candidate, starts: list[Parameters]) -> EMState:
+    def _run(self, candidate: Candidate, starts: list[Parameters]) -> ClassState:
         try:
             return self._runs.run(_name(candidate), starts, candidate[1])
         except _NotNeededError:
@@ -98,7 +97,7 @@ class SideBySide:
             self._error = self._error or error
             raise
 
-    def _note_pass(self, name: str, state: EMState) -> None:
+    def _note_pass(self, name: str, state: ClassState) -> None:
         """Report a pass, one run at a time, unless it need not go on."""
         with self._reporting:
             if name in self._unneeded or self._error is not None:

@@ -15,8 +15,7 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, Parameters
 from pmflib.core.comparison import compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT
-from pmflib.em.joint_pmf_em import EMState
-from pmflib.em.members import Runs
+from pmflib.em.latent_classes import ClassState, Runs, evaluate_models
 from pmflib.fitting.candidates import DRAWN, TRIAL_SHARE, FitSpecification, Options
 from pmflib.fitting.optimum_search import Found, OptimumSearch
 from pmflib.fitting.starts import Starts
@@ -25,7 +24,7 @@ from pmflib.solvers import PseudoCounts
 
 def find_small_specification(
     runs: Runs, starts: Starts, options: Options
-) -> tuple[FitSpecification, Parameters, EMState]:
+) -> tuple[FitSpecification, Parameters, ClassState]:
     """Search for the best optimum under the default pseudo-count, and go on under the others.
 
     Of few samples the best score is chance. A pseudo-count that is too large costs little, one that is too small makes
@@ -61,7 +60,9 @@ def find_small_specification(
         "sample",
         [{"pseudo_count": value} for value in values],
         [held_out.score([models[value]]) for value in values],
-        subtract=lambda best, other: held_out.compare(models[values[best]], models[values[other]]),
+        subtract=lambda best, other: held_out.compare(
+            [models[values[best]]], [models[values[other]]]
+        ),
         rule="largest",
     )
     chosen = float(compared.chosen.settings["pseudo_count"])
@@ -76,7 +77,7 @@ def find_small_specification(
 
 def follow_small_specification(
     specification: FitSpecification, runs: Runs, starts: Starts
-) -> tuple[FitSpecification, Parameters, EMState]:
+) -> tuple[FitSpecification, Parameters, ClassState]:
     """Search for the best optimum of other samples, mostly those and the ones that were held out.
 
     Parameters
@@ -123,7 +124,7 @@ def _specify(found: Found, pseudo_count: float, options: Options, score: float) 
     )
 
 
-def _finish(runs: Runs, found: Found, pseudo_count: float) -> tuple[Parameters, EMState]:
+def _finish(runs: Runs, found: Found, pseudo_count: float) -> tuple[Parameters, ClassState]:
     """Go on from the best optimum to the tolerance that is requested."""
     runs = replace(runs, accelerate=True)
     state = runs.run("all", found.models[:1], pseudo_count, stop_early=False)
@@ -136,6 +137,8 @@ def find_objectives(runs: Runs, models: Sequence[Parameters], pseudo_count: floa
     return np.array(
         [
             statistics.log_likelihood + shape.log_penalty(*model)
-            for statistics, model in zip(runs.training.evaluate(models), models, strict=True)
+            for statistics, model in zip(
+                evaluate_models(runs.training, models), models, strict=True
+            )
         ]
     )

@@ -13,8 +13,7 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
 from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
 from pmflib.display.summary import decimal
-from pmflib.em.block_source import BlockSource, iterate_distinct
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.item_errors import find_item_covariance
 from pmflib.fitting.linearised import find_pseudo_counts
@@ -243,12 +242,12 @@ def open_source(model: JointPMF, samples: object, weight: object | None = None) 
             raise SchemaError(
                 "model and samples have different schemas; take both from one pipeline"
             )
-        return samples.source
+        return samples
     codes = model.schema.encode(samples)
     if not len(codes):
         raise PmfError("samples has no rows; give those that the model was fitted to")
     block = weigh_samples(DenseBlock(codes), weight, None, model.schema)
-    return SamplesInMemory(block, model.schema.offsets, model.rank).source
+    return BlocksInMemory.cut(block, model.schema.offsets, model.rank)
 
 
 def _sum_group(group: BlockGroup, parameters: TreeParameters) -> PMFInformation:

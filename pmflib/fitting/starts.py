@@ -24,8 +24,9 @@ from pmflib.counting.marginals import (
 )
 from pmflib.counting.pair_counts import PairCounts, count_block, load_singles
 from pmflib.display.progress import working
+from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import digest_fit
-from pmflib.em.samples import Samples
+from pmflib.em.latent_classes import evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.pair_fits import fit_by_method
 from pmflib.model import JointPMF
@@ -46,7 +47,7 @@ MERGE_PASSES = 10
 
 
 def merge_alike_states(
-    samples: Samples,
+    samples: BlockSource,
     wide: Sequence[Parameters],
     offsets: IntArray,
     pseudo_counts: PseudoCounts,
@@ -95,13 +96,13 @@ def merge_alike_states(
 
 
 def _pass(
-    samples: Samples,
+    samples: BlockSource,
     models: Sequence[Parameters],
     offsets: IntArray,
     pseudo_counts: PseudoCounts,
 ) -> list[Parameters]:
     """Make a pass of EM with each model."""
-    found = samples.evaluate(models)
+    found = evaluate_models(samples, models)
     return [
         m_step(statistics, offsets, pseudo_counts, *model)
         for statistics, model in zip(found, models, strict=True)

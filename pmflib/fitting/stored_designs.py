@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,6 +11,7 @@ import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray, Parameters
 from pmflib.core.blocks import Block
+from pmflib.core.defaults import Limits
 from pmflib.core.errors import PmfError, StoreError
 from pmflib.core.hashing import mix_hashes
 from pmflib.core.machine import count_processors
@@ -21,10 +22,15 @@ from pmflib.core.survey_design import (
     join_lone_strata,
 )
 from pmflib.counting.marginals import normalise_singles
-from pmflib.em.block_source import StoredBlocks
-from pmflib.em.joint_pmf_em import EMState
-from pmflib.em.members import Runs, split_members
-from pmflib.em.samples import Samples
+from pmflib.em.block_source import BlockSource, StoredBlocks
+from pmflib.em.driver import run_em
+from pmflib.em.latent_classes import (
+    ClassState,
+    LatentClasses,
+    evaluate_models,
+    join_statistics,
+    split_members,
+)
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.linearised import linearise
 from pmflib.fitting.replicates import (
@@ -38,6 +44,7 @@ from pmflib.fitting.replicates import (
 )
 from pmflib.model import JointPMF
 from pmflib.model.statistics import EMStatistics, em_statistics, merge_each, take_logs
+from pmflib.solvers import PseudoCounts
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.sample_blocks import (
     NO_REPLICATES,
@@ -132,10 +139,10 @@ def find_stored_replicates(
             return describe_linear(model, found, degrees, design.method, notes, found.distance)
         n_each = np.bincount(groups.strata)
         factors, read = ((n_each - 1) / n_each)[groups.strata], ReadUnits(groups, leaves_out=True)
-    start = samples.evaluate([(model.prior, model.factors)])[0]
-    fitted = _refit(model, start, _ReplicateSamples(source, read), factors)
+    start = evaluate_models(samples, [(model.prior, model.factors)])[0]
+    fitted = _refit(model, start, source, read, factors)
     notes += () if fitted.converged else ("refits were stopped before all had converged",)
-    fits = split_members((fitted.prior, fitted.factors), 1 + factors.size)
+    fits = split_members(fitted.parameters, 1 + factors.size)
     whole, *made = [JointPMF(*each, model.schema, dict(model.origin)) for each in fits]
     return describe_refits(model, whole, made, factors, degrees, design.method, notes)
 
@@ -266,28 +273,17 @@ class ReadUnits:
         return shares if block.weights is None else shares * block.weights
 
 
-class _ReplicateSamples(Samples):
-    """Samples whose weights are another replicate's for each model, those of the whole for the first."""
+@dataclass(frozen=True, eq=False)
+class _ReplicateClasses(LatentClasses):
+    """Latent classes, each member fitted under the weights of another replicate, the first under those of the whole."""
 
-    def __init__(self, source: StoredBlocks, read: ReadWeights | ReadUnits) -> None:
-        self._source, self._read = source, read
+    read: ReadWeights | ReadUnits | None = None
 
-    @property
-    def source(self) -> StoredBlocks:
-        """Blocks of the samples, with the weights of the whole."""
-        return self._source
-
-    def share_models(self, models: Sequence[Parameters]) -> tuple[list[Sequence[Parameters]], int]:
-        """All in one task: the replicates of a block are read once."""
-        return [models], 8 * sum(prior.size + factors.size for prior, factors in models)
-
-    def hold(self) -> None:
-        """Nothing: they are read for every pass."""
-
-    def evaluate(self, models: Sequence[Parameters]) -> list[EMStatistics]:
-        """Sufficient statistics of each replicate under its own model."""
-        shared = self._source.offsets, models, self._read
-        return self._source.map_rows(_evaluate_group, merge_each, *shared)
+    def start(self, source: BlockSource, state: ClassState) -> Callable[[], EMStatistics]:
+        """Return the pass: one task for all members, for the replicates of a block are read once."""
+        models = split_members(state.parameters, self.n_members)
+        shared = self.offsets, models, self.read
+        return lambda: join_statistics(source.map_rows(_evaluate_group, merge_each, *shared))
 
 
 def _evaluate_group(
@@ -312,18 +308,18 @@ def _evaluate_group(
 
 
 def _refit(
-    model: JointPMF, start: EMStatistics, samples: _ReplicateSamples, factors: FloatArray
-) -> EMState:
+    model: JointPMF,
+    start: EMStatistics,
+    source: StoredBlocks,
+    read: ReadWeights | ReadUnits,
+    factors: FloatArray,
+) -> ClassState:
     """Fit to the whole and to all replicates, side by side, from a model with its statistics."""
     offsets = model.schema.offsets
-    runs = Runs(
-        samples,
-        None,
-        offsets,
-        normalise_singles(start.level_mass.sum(axis=1), offsets),
-        max_passes=MAX_PASSES,
-        tol=min(TOL, GAIN / max(abs(start.log_likelihood), 1.0)),
-        accelerate=True,
-    )
+    singles = normalise_singles(start.level_mass.sum(axis=1), offsets)
+    pseudo_count = float(model.origin.get("pseudo_count", 0.0))
+    shape = PseudoCounts.shaped_by(singles, offsets, pseudo_count)
     starts = [(model.prior, model.factors)] * (1 + factors.size)
-    return runs.run("replicates", starts, float(model.origin.get("pseudo_count", 0.0)))
+    family = _ReplicateClasses(offsets, shape, len(starts), accelerate=True, read=read)
+    tol = min(TOL, GAIN / max(abs(start.log_likelihood), 1.0))
+    return run_em(family, source, family.begin(starts), limits=Limits(MAX_PASSES, tol))

@@ -14,9 +14,9 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_TARGET
 from pmflib.core.hashing import mix_hashes
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.conditional import ConditionalObjective, raise_conditional
-from pmflib.em.joint_pmf_em import EMState
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.latent_classes import ClassState
 from pmflib.fitting.candidates import FitSpecification
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.fit_result import FitResult
@@ -124,11 +124,11 @@ class TargetSamples:
         Called with the name of a candidate and its state at each look: progress.
     """
 
-    training: SamplesInMemory
+    training: BlocksInMemory
     target: int
     singles: FloatArray
     offsets: IntArray
-    on_pass: Callable[[str, EMState], None] | None = None
+    on_pass: Callable[[str, ClassState], None] | None = None
 
     def run(
         self,
@@ -136,7 +136,7 @@ class TargetSamples:
         share: float,
         pseudo_count: float,
         max_steps: int,
-        held_out: SamplesInMemory | None = None,
+        held_out: BlocksInMemory | None = None,
     ) -> TargetRun:
         """Raise the likelihood of the target from a start, until it is best on held-out samples or to the last step."""
         shape = PseudoCounts.shaped_by(self.singles, self.offsets, pseudo_count)
@@ -160,7 +160,7 @@ class TargetSamples:
                 return True
             if self.on_pass is not None:
                 name = f"target-{share:g}-{pseudo_count:g}"
-                self.on_pass(name, EMState(*model, tuple(losses), held_out=tuple(scores)))
+                self.on_pass(name, ClassState(model, tuple(losses), held_out=tuple(scores)))
             scores.append(held_out.score([model]))
             if scores[-1] > max(scores[:-1]):
                 best = replace(best, model=model, n_steps=n_steps)
@@ -173,7 +173,7 @@ class TargetSamples:
 
 
 def find_target_specification(
-    runs: Mapping[Candidate, TargetRun], held_out: SamplesInMemory
+    runs: Mapping[Candidate, TargetRun], held_out: BlocksInMemory
 ) -> tuple[FitSpecification, TargetRun]:
     """Choose one of the candidates that were run: see `TOLERATED`.
 
@@ -191,7 +191,7 @@ def find_target_specification(
     tried = sorted(runs)
     scores = [runs[each].score for each in tried]
     best = int(np.argmax(scores))
-    gaps = [held_out.compare(runs[tried[best]].model, runs[each].model) for each in tried]
+    gaps = [held_out.compare([runs[tried[best]].model], [runs[each].model]) for each in tried]
     as_good = [
         index
         for index, (gap, error) in enumerate(gaps)
@@ -262,7 +262,7 @@ class TargetFit:
     rank: int
     pseudo_counts: Sequence[float]
     max_passes: int
-    on_pass: Callable[[str, EMState], None] | None = None
+    on_pass: Callable[[str, ClassState], None] | None = None
 
     @property
     def max_steps(self) -> int:
@@ -271,8 +271,8 @@ class TargetFit:
 
     def try_candidates(
         self,
-        training: SamplesInMemory,
-        held_out: SamplesInMemory,
+        training: BlocksInMemory,
+        held_out: BlocksInMemory,
         starts: Starts,
         near: Candidate = FIRST,
     ) -> dict[Candidate, TargetRun]:
@@ -319,7 +319,7 @@ class TargetFit:
             at = best
 
     def choose(
-        self, block: DenseBlock, held_out: SamplesInMemory, starts: Starts
+        self, block: DenseBlock, held_out: BlocksInMemory, starts: Starts
     ) -> tuple[FitSpecification, FitResult]:
         """Fit in the way that is best on held-out samples: of many samples, some say which way that is.
 
@@ -331,16 +331,16 @@ class TargetFit:
             As for `try_candidates`.
         """
         offsets, rank = self.schema.offsets, self.rank
-        training = SamplesInMemory(block, offsets, rank)
+        training = BlocksInMemory.cut(block, offsets, rank)
         few = draw_samples(block, rank, TARGET_WORK)
-        runs = self.try_candidates(SamplesInMemory(few, offsets, rank), held_out, starts)
+        runs = self.try_candidates(BlocksInMemory.cut(few, offsets, rank), held_out, starts)
         specification, result = self.report_best(runs, training, held_out)
         many = draw_samples(block, rank, CHOSEN_WORK)
         if len(many) == len(few):
             return specification, result
         assert specification.share is not None
         candidate = Candidate(specification.share, specification.pseudo_count)
-        run = self.try_one(candidate, SamplesInMemory(many, offsets, rank), held_out, starts)
+        run = self.try_one(candidate, BlocksInMemory.cut(many, offsets, rank), held_out, starts)
         note = f"compared on {len(few):,} of {len(block):,} samples, fitted to {len(many):,}"
         notes = (*specification.notes, note)
         specification = replace(specification, passes=run.n_steps, score=run.score, notes=notes)
@@ -349,8 +349,8 @@ class TargetFit:
     def try_one(
         self,
         candidate: Candidate,
-        training: SamplesInMemory,
-        held_out: SamplesInMemory,
+        training: BlocksInMemory,
+        held_out: BlocksInMemory,
         starts: Starts,
     ) -> TargetRun:
         """Run one candidate; samples and starts are as for `try_candidates`."""
@@ -360,8 +360,8 @@ class TargetFit:
     def report_best(
         self,
         runs: Mapping[Candidate, TargetRun],
-        training: SamplesInMemory,
-        held_out: SamplesInMemory,
+        training: BlocksInMemory,
+        held_out: BlocksInMemory,
     ) -> tuple[FitSpecification, FitResult]:
         """Specification and result of the candidate that is chosen among those that were run."""
         specification, run = find_target_specification(runs, held_out)
@@ -379,12 +379,12 @@ class TargetFit:
         assert specification.share is not None
         offsets, rank = self.schema.offsets, self.rank
         many = draw_samples(block, rank, CHOSEN_WORK)
-        samples, start = self._open(SamplesInMemory(many, offsets, rank), starts)
+        samples, start = self._open(BlocksInMemory.cut(many, offsets, rank), starts)
         steps = specification.passes or 0
         run = samples.run(start, specification.share, specification.pseudo_count, steps)
-        return self._report(specification, run, SamplesInMemory(block, offsets, rank))
+        return self._report(specification, run, BlocksInMemory.cut(block, offsets, rank))
 
-    def _open(self, training: SamplesInMemory, starts: Starts) -> tuple[TargetSamples, Parameters]:
+    def _open(self, training: BlocksInMemory, starts: Starts) -> tuple[TargetSamples, Parameters]:
         offsets = self.schema.offsets
         samples = TargetSamples(training, self.target, starts.singles, offsets, self.on_pass)
         return samples, starts.make_classes(self.target)
@@ -393,8 +393,8 @@ class TargetFit:
         self,
         specification: FitSpecification,
         run: TargetRun,
-        training: SamplesInMemory,
-        held_out: SamplesInMemory | None = None,
+        training: BlocksInMemory,
+        held_out: BlocksInMemory | None = None,
     ) -> FitResult:
         origin: dict[str, object] = {
             "method": "classes+conditional",
@@ -405,7 +405,7 @@ class TargetFit:
         joint = JointPMF(*run.model, self.schema, origin)
         score = None
         if held_out is not None:
-            score = HeldOutScore(run.score, held_out.source.n_samples)
+            score = HeldOutScore(run.score, held_out.n_samples)
         return FitResult(
             joint,
             run.losses,
@@ -415,7 +415,7 @@ class TargetFit:
             str(origin["method"]),
             specification.notes,
             comparisons=specification.comparisons,
-            training=measure_fit(joint, training.source),
+            training=measure_fit(joint, training),
             held_out_score=score,
             # held-out samples have stopped it, or have chosen the number of steps
             stopped_early=not run.converged,

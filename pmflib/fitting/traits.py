@@ -16,11 +16,13 @@ from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.arrays import FloatArray, IntArray, check_whole, name_type
 from pmflib.core.blocks import Block, DenseBlock, SparseBlock
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
+from pmflib.core.defaults import Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.weights import note_weights, read_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.em.checkpoint import Checkpoint, digest_fit
+from pmflib.em.driver import run_em
 from pmflib.em.memory import PassMemory, choose_tasks
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.fit import (
@@ -28,7 +30,7 @@ from pmflib.em.traits.fit import (
     PASSES,
     SHRINKAGES,
     TraitChoice,
-    TraitFit,
+    Traits,
     TraitSettings,
     TraitState,
     choose_settings,
@@ -129,7 +131,13 @@ def fit_traits(
     counts = fitted.count()
     seed = int(np.random.default_rng(rng).integers(2**32))
     requested: _Requested = (dimensions, shrinkage, passes, n_states)
-    chosen, kept = _open_checkpoints(checkpoint, fitted, requested, seed)
+    inputs = fitted.schema.digest, requested, seed
+    chosen, path = None, None
+    if checkpoint is not None:
+        of_fit = digest_fit(fitted.digest(), *inputs)
+        choice_arrays = TraitChoice.to_arrays, TraitChoice.from_arrays
+        chosen = Checkpoint(checkpoint / "choice.npz", of_fit, *choice_arrays)
+        path = checkpoint / "traits.npz"
     known = None if chosen is None else chosen.load()
     choice, people = _settle(fitted, counts, requested, seed, known)
     if chosen is not None:
@@ -140,9 +148,16 @@ def fit_traits(
         if state.n_passes < settings.passes:
             report_step(state.n_passes, settings.passes, f"pass {state.n_passes}")
 
-    fit = TraitFit(fitted, counts, settings, seed, kept, report)
-    state = fit.go_on(fit.start, settings.passes)
-    traits = fit.make_model(state)
+    family = Traits(LevelScores.make(fitted.schema, counts.levels), settings.shrinkage)
+    state = run_em(
+        family,
+        fitted.source,
+        family.begin(settings.dimensions, seed),
+        limits=Limits(max_passes=settings.passes),
+        checkpoint=family.open_checkpoint(path, fitted.source, *inputs),
+        on_pass=report,
+    )
+    traits = family.make_model(state, fitted.schema, counts.levels)
     origin = {"method": "traits", "n_traits": traits.n_traits, **settings.to_json()}
     model = compile_states(traits, people, choice.n_states, seed, origin)
     losses = tuple(-each / max(counts.n_people, 1) for each in state.log_likelihoods)
@@ -166,21 +181,6 @@ def fit_traits(
 
 _Requested: TypeAlias = tuple[int | str, float | str, int | str, int | str]
 """Dimensions, shrinkage, passes and number of states, as they were given."""
-
-
-def _open_checkpoints(
-    folder: Path | None, samples: TraitSamples, requested: _Requested, seed: int
-) -> tuple[Checkpoint[TraitChoice] | None, Checkpoint[TraitState] | None]:
-    """Where the choice is kept, and the state after each pass; None without a folder."""
-    if folder is None:
-        return None, None
-    of_fit = digest_fit(samples.digest(), samples.schema.digest, requested, seed)
-    choice_arrays = TraitChoice.to_arrays, TraitChoice.from_arrays
-    state_arrays = TraitState.to_arrays, TraitState.from_arrays
-    return (
-        Checkpoint(folder / "choice.npz", of_fit, *choice_arrays),
-        Checkpoint(folder / "traits.npz", of_fit, *state_arrays),
-    )
 
 
 def _settle(
@@ -316,10 +316,8 @@ def _open_samples(samples: object, schema: Schema | None, weight: object | None)
     if isinstance(samples, StoredSamples):
         if weight is not None:
             weigh_samples(samples, weight, None, samples.schema)
-        n_rows, found = (
-            samples.n_rows,
-            TraitSamples(samples.source, samples.schema, n_rows=samples.n_rows),
-        )
+        n_rows = samples.n_rows
+        found = TraitSamples(samples, samples.schema, n_rows=n_rows)
     else:
         if isinstance(samples, SparseBlock):
             if schema is None:

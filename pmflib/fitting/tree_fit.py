@@ -10,8 +10,9 @@ import numpy as np
 from pmflib.core.arrays import FloatArray
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import Limits
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
-from pmflib.em.forests.samples import TreeSamples
+from pmflib.em.forests.samples import add_up, score_under_forests
 from pmflib.model.forests.statistics import TreeParameters, tree_m_step
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.pairs.pair_matrix import start_random
@@ -60,8 +61,8 @@ class TreeFit:
         Called with the name of a run and its state after each pass.
     """
 
-    training: TreeSamples
-    held_out: TreeSamples
+    training: BlocksInMemory
+    held_out: BlocksInMemory
     singles: FloatArray
     rank: int
     seed: int
@@ -163,7 +164,9 @@ class TreeFit:
         chosen = max(tried, key=lambda value: tried[value].score)
         if field == "penalty":
             # edges are kept few where held-out samples do not clearly want more
-            gain, error = self.held_out.compare([tried[chosen].parameters], [best.parameters])
+            gain, error = self.held_out.compare(
+                [tried[chosen].parameters], [best.parameters], score_under_forests
+            )
             chosen = chosen if gain > error else getattr(best.options, field)
         comparisons.append(
             compare_candidates(
@@ -181,7 +184,9 @@ class TreeFit:
         found = [runs[name] for name in names]
 
         def subtract(first: int, second: int) -> tuple[float, float]:
-            return self.held_out.compare([found[first].parameters], [found[second].parameters])
+            return self.held_out.compare(
+                [found[first].parameters], [found[second].parameters], score_under_forests
+            )
 
         scores = [each.score for each in found]
         return compare_candidates(
@@ -203,7 +208,7 @@ class TreeFit:
         pseudo_counts = PseudoCounts.shaped_by(self.singles, offsets, options.pseudo_count)
         for _ in range(PLAIN_PASSES):
             found = tree_m_step(
-                self.training.add_up(found), found, pseudo_counts, options.edge_pseudo_count
+                add_up(self.training, found), found, pseudo_counts, options.edge_pseudo_count
             )
         return found
 

@@ -85,7 +85,7 @@ def weigh_model(
     if isinstance(hidden, StoredSamples) and hidden.is_weighted:
         count_unseen = partial(_count_stored, hidden)
     if isinstance(samples, StoredSamples):
-        n_seen, seen = round(samples.n_samples), _take(samples, COUNTED_ROWS)
+        n_seen, seen = samples.n_samples, _take(samples, COUNTED_ROWS)
         assert isinstance(seen, StoredSamples)
         count_seen = partial(_count_stored, seen)
     else:
@@ -164,7 +164,7 @@ def _take(samples: object, most: int) -> object:
     filled: list[BlockReference] = [block for block in samples.blocks if block.n_rows]
     n_blocks = max(1, most * len(filled) // samples.n_rows)
     chosen = np.linspace(0, len(filled) - 1, n_blocks).round().astype(int)
-    return replace(samples, blocks=[filled[position] for position in np.unique(chosen)])
+    return samples.with_blocks([filled[position] for position in np.unique(chosen)])
 
 
 def _count_stored(samples: StoredSamples, requests: Sequence[TableRequest]) -> list[IntArray]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from pmflib.core.arrays import Arrays, FloatArray, IntArray, list_owners, normalise_blocks
 from pmflib.core.blocks import Block, weigh_rows
-from pmflib.core.defaults import LIMITS, Limits
-from pmflib.em.block_source import BlockSource, iterate_distinct
-from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.em.driver import is_near_limit, run_em
+from pmflib.em.blocks import ScoreRows
+from pmflib.em.family import Family, State
 from pmflib.model.statistics import sum_fields
-from pmflib.store.sample_blocks import BlockGroup
+
+Model: TypeAlias = tuple[float, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,34 +28,45 @@ class Sums:
 
 
 @dataclass(frozen=True, eq=False)
-class Guessing:
-    """A model: the share of samples that guess and the PMFs of the others, and the passes that led to it."""
+class Guessing(Family[Model, Sums]):
+    """The family; a model is the share of samples that guess and the PMFs of the others."""
 
-    share: float
-    pmfs: FloatArray
-    log_likelihoods: tuple[float, ...] = ()
+    offsets: IntArray
 
-    @property
-    def parameters(self) -> tuple[float, FloatArray]:
-        return self.share, self.pmfs
+    def begin(self) -> State[Model]:
+        pmfs = normalise_blocks(
+            np.arange(1.0, self.offsets[-1] + 1), self.offsets, np.ones(int(self.offsets[-1]))
+        )
+        return State((0.5, pmfs))
 
-    @property
-    def n_passes(self) -> int:
-        return len(self.log_likelihoods)
+    def add(self, parameters: Model, blocks: Iterable[Block]) -> Sums:
+        parts = []
+        for block in blocks:
+            guessed, known = weigh_both(block, self.offsets, parameters)
+            total, weights = np.logaddexp(guessed, known), weigh_rows(block)
+            levels = block.to_sparse(self.offsets)
+            knowing = np.repeat(weights * np.exp(known - total), np.diff(levels.indptr))
+            answers = np.bincount(levels.indices, knowing, int(self.offsets[-1])).astype(float)
+            guessing = float(weights @ np.exp(guessed - total))
+            parts.append(Sums(answers, guessing, float(weights @ total), block.n_samples))
+        return sum_fields(parts)
 
-    def to_arrays(self) -> Arrays:
-        history = np.array(self.log_likelihoods)
-        return {"share": np.array(self.share), "pmfs": self.pmfs, "log_likelihoods": history}
+    def update(self, state: State[Model], sums: Sums) -> State[Model]:
+        pmfs = normalise_blocks(sums.answers + 1e-6, self.offsets, state.parameters[1])
+        return state.after((sums.guessing / sums.n_rows, pmfs), sums.log_likelihood / sums.n_rows)
 
-    @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Guessing:
-        history = tuple(arrays["log_likelihoods"].tolist())
-        return cls(float(arrays["share"]), arrays["pmfs"], history)
+    @staticmethod
+    def score_under(parameters: Model, offsets: IntArray) -> ScoreRows:
+        return lambda block: np.logaddexp(*weigh_both(block, offsets, parameters))
+
+    def pack(self, parameters: Model) -> Arrays:
+        return {"share": np.array(parameters[0]), "pmfs": parameters[1]}
+
+    def unpack(self, arrays: Arrays) -> Model:
+        return float(arrays["share"]), arrays["pmfs"]
 
 
-def weigh_both(
-    block: Block, offsets: IntArray, parameters: tuple[float, FloatArray]
-) -> tuple[FloatArray, FloatArray]:
+def weigh_both(block: Block, offsets: IntArray, parameters: Model) -> tuple[FloatArray, FloatArray]:
     """Logarithms of the probabilities of every row with guessing and with knowing."""
     share, pmfs = parameters
     levels = block.to_sparse(offsets)
@@ -66,63 +76,3 @@ def weigh_both(
         np.bincount(rows, table[levels.indices], levels.n_rows) for table in (uniform, np.log(pmfs))
     )
     return np.log(share) + guessed, np.log1p(-share) + known
-
-
-def add_up(group: BlockGroup, offsets: IntArray, parameters: tuple[float, FloatArray]) -> Sums:
-    """E-step over a group of blocks."""
-    parts = [Sums(np.zeros(int(offsets[-1])), 0.0, 0.0, 0.0)]
-    for block in iterate_distinct(group):
-        guessed, known = weigh_both(block, offsets, parameters)
-        total, weights, levels = (
-            np.logaddexp(guessed, known),
-            weigh_rows(block),
-            block.to_sparse(offsets),
-        )
-        knowing = np.repeat(weights * np.exp(known - total), np.diff(levels.indptr))
-        answers = np.bincount(levels.indices, knowing, int(offsets[-1])).astype(np.float64)
-        guessing = float(weights @ np.exp(guessed - total))
-        parts.append(Sums(answers, guessing, float(weights @ total), block.n_samples))
-    return sum_fields(parts)
-
-
-def score_under(
-    parameters: tuple[float, FloatArray], offsets: IntArray
-) -> Callable[[Block], FloatArray]:
-    """Log-probability of every row of a block."""
-    return lambda block: np.logaddexp(*weigh_both(block, offsets, parameters))
-
-
-def fit_guessing(
-    source: BlockSource,
-    limits: Limits = LIMITS,
-    checkpoint: Path | None = None,
-    on_pass: Callable[[Guessing], None] | None = None,
-) -> Guessing:
-    """Fit by EM, from the evens."""
-    offsets = source.offsets
-    start = Guessing(0.5, normalise_blocks(np.arange(1.0, offsets[-1] + 1), offsets, np.ones(1)))
-    kept = None
-    if checkpoint is not None:
-        fit = digest_fit(source.digest(), start.share, start.pmfs)
-        path = checkpoint / "guessing.npz"
-        kept = Checkpoint(path, fit, Guessing.to_arrays, Guessing.from_arrays)
-
-    def evaluate(parameters: tuple[float, FloatArray]) -> Sums:
-        return source.map_blocks(add_up, sum_fields, offsets, parameters, name="pass")
-
-    def update(state: Guessing, sums: Sums) -> Guessing:
-        pmfs = normalise_blocks(sums.answers + 1e-6, offsets, state.pmfs)
-        history = (*state.log_likelihoods, sums.log_likelihood / sums.n_rows)
-        return Guessing(sums.guessing / sums.n_rows, pmfs, history)
-
-    return run_em(
-        evaluate,
-        update,
-        start,
-        has_converged=lambda state: is_near_limit(
-            [-each for each in state.log_likelihoods], limits.tol
-        ),
-        max_passes=limits.max_passes,
-        checkpoint=kept,
-        on_pass=on_pass,
-    )

@@ -3,18 +3,22 @@ import pytest
 
 import pmflib as pmf
 from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.em.joint_pmf_em import EMState
+from pmflib.em.family import State
+from pmflib.em.latent_classes import LatentClasses
+from pmflib.solvers import PseudoCounts
 from pmflib.solvers.numeric.squarem import Acceleration
+
+FAMILY = LatentClasses(np.array([0, 3]), PseudoCounts(np.zeros(3)))
 
 
 def open_checkpoint(folder, fit="a fit"):
-    return Checkpoint(folder / "state.npz", fit, EMState.to_arrays, EMState.from_arrays)
+    return Checkpoint(folder / "state.npz", fit, FAMILY.pack_state, FAMILY.unpack_state)
 
 
 def test_checkpoint__is_gone_on_from_by_its_own_fit_alone(tmp_path):
     mine, other = open_checkpoint(tmp_path), open_checkpoint(tmp_path, "another")
     assert mine.load() is None
-    mine.save(EMState(np.ones(1), np.ones((2, 1)), (0.5,)))
+    mine.save(State((np.ones(1), np.ones((2, 1))), (0.5,)))
     before = mine.path.read_bytes()
     with pytest.raises(
         pmf.PmfError, match=r"checkpoint .* holds states of another fit, .* or delete"
@@ -43,26 +47,27 @@ def test_digest_fit__tells_arrays_from_their_shapes_and_types():
 def test_em_state__is_loaded_to_the_same_bits(tmp_path):
     rng = np.random.default_rng(0)
     checkpoint = open_checkpoint(tmp_path)
-    state = EMState(rng.random(2), rng.random((3, 2)), (0.1, 1 / 3), (-0.1, -1 / 3))
+    state = State((rng.random(2), rng.random((3, 2))), (0.1, 1 / 3), (-0.1, -1 / 3))
     checkpoint.save(state)
     loaded = checkpoint.load()
-    assert loaded.factors.tobytes() == state.factors.tobytes()
+    assert loaded.parameters[1].tobytes() == state.parameters[1].tobytes()
     assert (loaded.loss_history, loaded.log_likelihoods) == (state.loss_history, (-0.1, -1 / 3))
-    assert loaded.best_prior is loaded.best_factors is None
+    assert loaded.best is None
     assert loaded.acceleration is None
-    best = EMState(
-        rng.random(2),
-        rng.random((3, 2)),
+    best = State(
+        (rng.random(2), rng.random((3, 2))),
         (0.1,),
         (0.2,),
         (0.3, 0.4),
-        rng.random(2),
-        rng.random((3, 2)),
+        (rng.random(2), rng.random((3, 2))),
+        best_pass=1,
+        numbers={"gap": 2.0},
     )
     checkpoint.save(best)
     loaded = checkpoint.load()
-    assert loaded.best_factors.tobytes() == best.best_factors.tobytes()
+    assert loaded.best[1].tobytes() == best.best[1].tobytes()
     assert loaded.held_out == (0.3, 0.4)
+    assert (loaded.best_pass, loaded.numbers) == (1, {"gap": 2.0})
 
 
 def test_em_state__keeps_the_acceleration(tmp_path):
@@ -71,7 +76,7 @@ def test_em_state__keeps_the_acceleration(tmp_path):
     pending = Acceleration(fallback=model, step_length=1.7, longest=4.0, passes_saved=1 / 3)
     for acceleration in (Acceleration(origin=model), pending):
         checkpoint = open_checkpoint(tmp_path)
-        checkpoint.save(EMState(*model, acceleration=acceleration))
+        checkpoint.save(State(model, acceleration=acceleration))
         loaded = checkpoint.load().acceleration
         for name in ("origin", "fallback"):
             assert (getattr(loaded, name) is None) == (getattr(acceleration, name) is None)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.conditional import ConditionalObjective, raise_conditional
-from pmflib.em.samples import SamplesInMemory
 from tests.reference import make_codes, make_model
 
 SIZES = [3, 2, 4]
@@ -17,7 +17,7 @@ def codes():
 
 
 def make_objective(codes, share, pseudo_count=0.5):
-    samples = SamplesInMemory(codes, OFFSETS, 2)
+    samples = BlocksInMemory.cut(codes, OFFSETS, 2)
     counts = np.full(9, pseudo_count)
     return ConditionalObjective(samples, samples.hide(1), OFFSETS, share, counts, pseudo_count)
 

@@ -6,9 +6,9 @@ import pytest
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import estimate_gain
-from pmflib.em.blocks import score_average, score_difference, score_under
-from pmflib.em.members import Runs, join_members, split_members
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.blocks import score_average, score_difference, score_under_classes
+from pmflib.em.latent_classes import Runs, evaluate_models, join_members, split_members
 from pmflib.model.statistics import em_statistics, merge_each, take_logs
 from tests.reference import make_codes, make_model, offsets_of
 
@@ -23,8 +23,8 @@ def make_models(n, rank=2):
 
 
 def make_runs(codes=CODES, held_out=None, singles=SINGLES, **options):
-    validation = None if held_out is None else SamplesInMemory(held_out, OFFSETS, 2)
-    return Runs(SamplesInMemory(codes, OFFSETS, 2), validation, OFFSETS, singles, **options)
+    validation = None if held_out is None else BlocksInMemory.cut(held_out, OFFSETS, 2)
+    return Runs(BlocksInMemory.cut(codes, OFFSETS, 2), validation, OFFSETS, singles, **options)
 
 
 def test_split_members__undoes_join_members():
@@ -40,12 +40,12 @@ def test_run__members_go_the_way_that_each_goes_alone():
     models = make_models(3)
     runs = make_runs(max_passes=7, tol=0.0)
     together = runs.run("all", models, 0.5)
-    members = split_members((together.prior, together.factors), 3)
+    members = split_members(together.parameters, 3)
     losses = []
     for k, model in enumerate(models):
         alone = runs.run(f"{k}", [model], 0.5)
-        np.testing.assert_allclose(members[k][0], alone.prior, rtol=1e-10)
-        np.testing.assert_allclose(members[k][1], alone.factors, rtol=1e-10)
+        np.testing.assert_allclose(members[k][0], alone.parameters[0], rtol=1e-10)
+        np.testing.assert_allclose(members[k][1], alone.parameters[1], rtol=1e-10)
         losses.append(alone.log_likelihoods)
     np.testing.assert_allclose(together.log_likelihoods, np.mean(losses, axis=0), rtol=1e-12)
     assert np.all(np.diff(together.loss_history) <= 1e-13)
@@ -60,7 +60,7 @@ def test_run__held_out_samples_score_the_average():
     held_out = make_codes(np.random.default_rng(1), 100, CARDINALITIES)
     runs = make_runs(CODES[:40], held_out, max_passes=100, patience=3)
     state = runs.run("all", make_models(3), 0.01)
-    best = state.best_prior, state.best_factors
+    best = state.best
     assert runs.held_out.score(split_members(best, 3)) == max(state.held_out)
     # the same as of one model of summed rank
     whole = take_logs(*best)
@@ -85,7 +85,9 @@ def test_run__continues_from_its_checkpoint_to_the_same_bits(tmp_path):
         checkpoint=tmp_path,
         on_pass=lambda name, state: passes.append((name, state.n_passes)),
     )
-    assert np.array_equal(resumed.run("a", make_models(2), 0.5).factors, expected.factors)
+    assert np.array_equal(
+        resumed.run("a", make_models(2), 0.5).parameters[1], expected.parameters[1]
+    )
     assert passes[0] == ("a", 5)
     # another run starts anew
     assert resumed.run("b", make_models(2), 0.5).n_passes == 9
@@ -115,8 +117,10 @@ def test_run__refuses_states_of_another_fit(tmp_path, other):
 
 def test_merge_each__adds_up_by_model():
     models = make_models(2)
-    parts = [SamplesInMemory(part, OFFSETS, 2).evaluate(models) for part in np.split(CODES, 4)]
-    whole = SamplesInMemory(CODES, OFFSETS, 2).evaluate(models)
+    parts = [
+        evaluate_models(BlocksInMemory.cut(part, OFFSETS, 2), models) for part in np.split(CODES, 4)
+    ]
+    whole = evaluate_models(BlocksInMemory.cut(CODES, OFFSETS, 2), models)
     for found, expected in zip(merge_each(parts), whole, strict=True):
         np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
         assert found.n_rows == expected.n_rows
@@ -124,18 +128,18 @@ def test_merge_each__adds_up_by_model():
 
 def test_samples__blocks_do_not_change_the_statistics(monkeypatch):
     models = make_models(2)
-    whole = SamplesInMemory(CODES, OFFSETS, 2).evaluate(models)
-    monkeypatch.setattr("pmflib.em.samples.BLOCK_WORK", 100)
-    blocks = SamplesInMemory(CODES, OFFSETS, 2)
-    assert len(blocks.source.blocks) > 5
-    for found, expected in zip(blocks.evaluate(models), whole, strict=True):
+    whole = evaluate_models(BlocksInMemory.cut(CODES, OFFSETS, 2), models)
+    monkeypatch.setattr("pmflib.em.block_source.BLOCK_WORK", 100)
+    blocks = BlocksInMemory.cut(CODES, OFFSETS, 2)
+    assert len(blocks.blocks) > 5
+    for found, expected in zip(evaluate_models(blocks, models), whole, strict=True):
         np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
-    again = SamplesInMemory(CODES, OFFSETS, 2).evaluate(models)
-    assert again[0].log_likelihood == blocks.evaluate(models)[0].log_likelihood
+    again = evaluate_models(BlocksInMemory.cut(CODES, OFFSETS, 2), models)
+    assert again[0].log_likelihood == evaluate_models(blocks, models)[0].log_likelihood
 
 
 def test_score_average__weights_gaps_and_no_rows():
-    scores = [score_under(model, OFFSETS) for model in make_models(2)]
+    scores = [score_under_classes(model, OFFSETS) for model in make_models(2)]
     codes = np.array([[0, 1, -1], [-1, -1, -1], [2, 0, 3]], np.int8)
     weights = np.array([2.0, 1.0, 3.0])
     repeated = DenseBlock(codes[[0, 0, 1, 2, 2, 2]])
@@ -148,15 +152,15 @@ def test_score_average__weights_gaps_and_no_rows():
 def test_score_difference__mean_and_standard_error_of_paired_samples(target):
     models = make_models(2)
     weights = np.random.default_rng(2).integers(1, 5, len(CODES)).astype(float)
-    first, second = ([score_under(model, OFFSETS)] for model in models)
+    first, second = ([score_under_classes(model, OFFSETS)] for model in models)
     sums = score_difference(DenseBlock(CODES, weights), OFFSETS, first, second, target)
     repeated = np.repeat(CODES, weights.astype(int), axis=0)
     gains = np.subtract(*(log_probs(model, repeated, target) for model in models))
     expected = gains.mean(), gains.std(ddof=1) / np.sqrt(gains.size)
     assert estimate_gain(sums) == pytest.approx(expected, rel=1e-9)
-    assert SamplesInMemory(repeated, OFFSETS, 2, target).compare(*models) == pytest.approx(
-        expected, rel=1e-9
-    )
+    assert BlocksInMemory.cut(repeated, OFFSETS, 2, target).compare(
+        models[:1], models[1:2]
+    ) == pytest.approx(expected, rel=1e-9)
 
 
 def log_probs(model, codes, target):
@@ -176,7 +180,7 @@ def test_samples__target_is_scored_given_the_others():
     chances = joint.predict_proba(CODES, 2)
     known = CODES[:, 2] >= 0
     expected = np.log(chances[known, CODES[known, 2]]).sum() / len(CODES)
-    assert SamplesInMemory(CODES, OFFSETS, 2, 2).score([model]) == pytest.approx(
+    assert BlocksInMemory.cut(CODES, OFFSETS, 2, 2).score([model]) == pytest.approx(
         expected, rel=1e-12
     )
 
@@ -206,7 +210,7 @@ def test_run__accelerated_passes_go_on_where_states_are_still_alike(seed):
     noisy = singles[:, None] * (1 + 1e-3 * rng.standard_normal((singles.size, 3)))
     totals = np.add.reduceat(noisy, schema.offsets[:-1], axis=0)
     start = np.full(3, 1 / 3), noisy / np.repeat(totals, cardinalities, axis=0)
-    samples = SamplesInMemory(codes, schema.offsets, 3)
+    samples = BlocksInMemory.cut(codes, schema.offsets, 3)
     runs = Runs(samples, None, schema.offsets, singles, max_passes=2000, accelerate=True)
     stopped = runs.run("stopped", [start], 1.0)
     on = replace(runs, tol=1e-10).run("on", [start], 1.0)

@@ -11,8 +11,8 @@ from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import MemoryPlanError
-from pmflib.em.block_source import load_group, score_block_group
-from pmflib.em.samples import SamplesInMemory, evaluate_group
+from pmflib.em.block_source import BlocksInMemory, load_group, score_block_group
+from pmflib.em.latent_classes import evaluate_group, evaluate_models
 from pmflib.model.statistics import merge_each
 from pmflib.store import sample_blocks
 from pmflib.store.artefacts import Store
@@ -53,16 +53,18 @@ def same_bits(one, other):
 
 
 def test_stored_samples__agree_with_samples_in_memory(blocks, codes):
-    stored, loaded = pmf.StoredSamples(blocks, SCHEMA), SamplesInMemory(codes, OFFSETS, 2)
+    stored, loaded = pmf.StoredSamples(blocks, SCHEMA), BlocksInMemory.cut(codes, OFFSETS, 2)
     assert (stored.n_rows, stored.n_observed) == (50, loaded.n_observed)
-    for found, expected in zip(stored.evaluate(MODELS), loaded.evaluate(MODELS), strict=True):
+    for found, expected in zip(
+        evaluate_models(stored, MODELS), evaluate_models(loaded, MODELS), strict=True
+    ):
         np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
         assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-13)
         assert found.n_rows == expected.n_rows == 50
     assert stored.score(MODELS) == pytest.approx(loaded.score(MODELS), rel=1e-13)
-    difference = loaded.compare(*MODELS[:2])
-    assert stored.compare(*MODELS[:2]) == pytest.approx(difference, rel=1e-12)
-    aimed = SamplesInMemory(codes, OFFSETS, 2, 1).score(MODELS)
+    difference = loaded.compare(MODELS[:1], MODELS[1:2])
+    assert stored.compare(MODELS[:1], MODELS[1:2]) == pytest.approx(difference, rel=1e-12)
+    aimed = BlocksInMemory.cut(codes, OFFSETS, 2, 1).score(MODELS)
     assert stored.with_target(1).score(MODELS) == pytest.approx(aimed, rel=1e-12)
 
 
@@ -74,27 +76,29 @@ def test_stored_samples__same_bits_on_threads_kept_or_read_again(
     alone = pmf.StoredSamples(blocks, SCHEMA)
     mapped = pmf.StoredSamples(blocks, SCHEMA, thread_client, spare_bytes)
     for _ in range(2):
-        for found, expected in zip(mapped.evaluate(MODELS), alone.evaluate(MODELS), strict=True):
+        for found, expected in zip(
+            evaluate_models(mapped, MODELS), evaluate_models(alone, MODELS), strict=True
+        ):
             assert same_bits(found, expected)
     assert mapped.score(MODELS) == alone.score(MODELS)
-    assert mapped.compare(*MODELS[:2]) == alone.compare(*MODELS[:2])
+    assert mapped.compare(MODELS[:1], MODELS[1:2]) == alone.compare(MODELS[:1], MODELS[1:2])
     # what workers hold shows nowhere else: the results are the same
-    (kept,) = mapped.source._kept
+    (kept,) = mapped._kept
     assert len(kept) == len(blocks) > 2
     assert len(kept.runs) == 2
     kinds = {type(block) for run in thread_client.gather(list(kept.runs)) for (block,) in run}
     assert (BlockReference in kinds) == (spare_bytes == 0)
     here = mapped.with_client(None)
-    assert same_bits(here.evaluate(MODELS)[2], alone.evaluate(MODELS)[2])
+    assert same_bits(evaluate_models(here, MODELS)[2], evaluate_models(alone, MODELS)[2])
 
 
 def test_stored_samples__of_no_blocks_add_nothing(thread_client):
     nothing = pmf.StoredSamples([], SCHEMA, thread_client)
-    (found,) = nothing.evaluate(MODELS[:1])
+    (found,) = evaluate_models(nothing, MODELS[:1])
     assert (found.log_likelihood, found.n_rows, found.level_mass.sum()) == (0, 0, 0)
     assert found.level_mass.shape == (9, 2)
     assert nothing.score(MODELS) == 0
-    assert nothing.compare(*MODELS[:2]) == (0.0, np.inf)
+    assert nothing.compare(MODELS[:1], MODELS[1:2]) == (0.0, np.inf)
     assert nothing.count_pairs().tables.sum() == 0
 
 
@@ -118,7 +122,7 @@ def test_open__finds_the_folds_of_a_dataset(tmp_path, thread_client):
     training = pmf.StoredSamples.open(store, dataset, SCHEMA, [0, 1], thread_client)
     assert training.n_rows == 40
     assert training.spare_bytes > 0
-    (found,) = training.evaluate(MODELS[:1])
+    (found,) = evaluate_models(training, MODELS[:1])
     mine = codes[np.arange(60) % 3 < 2]
     np.testing.assert_allclose(found.level_mass, e_step(mine, OFFSETS, *MODELS[0])[0], rtol=1e-12)
 
@@ -206,5 +210,5 @@ def test_fit__each_worker_keeps_a_part_of_the_training_samples(tmp_path, monkeyp
         )
         held_out.score(MODELS[:1])
         pmf.fit_em(training, rank=2, validation=held_out, start="random", max_passes=3)
-        holders = client.who_has(training.source.hold().runs).values()
+        holders = client.who_has(training.hold().runs).values()
     assert len(holders) == len({each for part in holders for each in part}) == 2

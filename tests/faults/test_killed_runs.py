@@ -10,7 +10,6 @@ from typing import Any
 import psutil
 import pytest
 
-from pmflib.em.joint_pmf_em import EMState
 from pmflib.store.checkpoints import load_arrays
 from tests.faults.fault_runs import (
     MAX_PASSES,
@@ -100,9 +99,9 @@ def test_run__killed_and_run_again(
         assert any(folds.keys() & files.keys() for files in seen)
     if stage == "refine":
         states = [
-            EMState.from_arrays(load_arrays(state) or {}) for state in sorted(kept_states.iterdir())
+            load_arrays(state)["loss_history"].size for state in sorted(kept_states.iterdir())
         ]
-        assert [state.n_passes for state in states] == [*range(passes + 1, MAX_PASSES + 1)]
+        assert states == [*range(passes + 1, MAX_PASSES + 1)]
 
 
 def find_left(process: subprocess.Popen[str], home: Path) -> list[psutil.Process]:

@@ -3,7 +3,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.comparison import PairedDifference
-from pmflib.em.forests.samples import TreeSamples
+from pmflib.em.block_source import BlockSource
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.score_tables import digest_model
 from tests.em.forests.conftest import make_tree
@@ -52,11 +52,15 @@ def test_fit_em__auto_finds_none_where_there_is_none():
 def test_fit_em__auto_takes_forests_where_samples_gain_two_standard_errors(
     monkeypatch, gain, taken
 ):
-    def compare_models(self, first, second):
+    compare = BlockSource.compare
+
+    def compare_models(self, first, second, *score_under):
+        if not score_under:
+            return compare(self, first, second)
         return PairedDifference(gain if first[0].forest.n_edges else -gain, 0.01)
 
     truth = plant(0.6)
-    monkeypatch.setattr(TreeSamples, "compare", compare_models)
+    monkeypatch.setattr(BlockSource, "compare", compare_models)
     found = pmf.fit_em(truth.sample(600, 1), rank=2, schema=truth.schema, dependence="auto")
     assert isinstance(found.model, TreePMF) == taken
     assert ("0.019 +- 0.01 nats more likely, which is not" in found.notes[-1]) != taken

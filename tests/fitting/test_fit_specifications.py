@@ -6,8 +6,8 @@ import pytest
 import pmflib as pmf
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from pmflib.counting.marginals import estimate_singles
-from pmflib.em.members import Runs
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import Runs
 from pmflib.fitting.candidates import FitSpecification, Options
 from pmflib.fitting.fit_specifications import (
     _compare_starts,
@@ -34,8 +34,8 @@ def prepare(train, held_out=None, rank=3, **options):
     counts = pmf.count_pairs(train, SCHEMA)
     validation = None
     if held_out is not None:
-        validation = SamplesInMemory(held_out, SCHEMA.offsets, rank)
-    training = SamplesInMemory(train, SCHEMA.offsets, rank)
+        validation = BlocksInMemory.cut(held_out, SCHEMA.offsets, rank)
+    training = BlocksInMemory.cut(train, SCHEMA.offsets, rank)
     runs = Runs(training, validation, SCHEMA.offsets, estimate_singles(counts), **options)
     return runs, Starts(counts, estimate_singles(counts), counts.schema.offsets, rank, 0)
 
@@ -75,7 +75,7 @@ def test_find_specification__takes_the_start_and_pseudo_count_of_the_best_score(
 def test_compare_starts__within_the_error_the_training_samples_decide(drawn):
     runs, starts = prepare(drawn[:600], drawn[600:620], max_passes=60)
     ends = {name: runs.run(name, starts(name, 1), 1.0) for name in ("auto", "random")}
-    models = {name: (end.best_prior, end.best_factors) for name, end in ends.items()}
+    models = {name: end.best for name, end in ends.items()}
     objectives = find_objectives(runs, list(models.values()), 1.0)
     best = list(ends)[int(objectives.argmax())]
     other = next(name for name in ends if name != best)
@@ -141,7 +141,7 @@ def test_fit_options__without_held_out_samples_the_first_method_until_it_has_con
         (("auto", 1),), DEFAULT_PSEUDO_COUNT, notes=specification.notes, n_random=4
     )
     assert state.converged
-    assert np.array_equal(model[1], state.factors)
+    assert np.array_equal(model[1], state.parameters[1])
     # what was tried beside it changes nothing of it
     alone, _, state_alone = follow_specification(
         replace(specification, n_random=0, notes=()), runs, starts
@@ -167,7 +167,7 @@ def test_follow_specification__goes_on_from_a_random_start_that_is_ahead(drawn):
         "start random: a better fit of the samples than that of auto"
     )
     assert state.converged
-    assert np.array_equal(model[1], state.factors)
+    assert np.array_equal(model[1], state.parameters[1])
     ends = [runs.run("x", [start], 0.1).loss_history[-1] for start in starts("random", 2)]
     n_rows = len(drawn)
     assert state.loss_history[-1] * n_rows < min(ends) * n_rows + 2

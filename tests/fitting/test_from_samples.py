@@ -7,7 +7,7 @@ import pytest
 import pmflib as pmf
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from pmflib.core.errors import SchemaError
-from pmflib.em.members import split_members
+from pmflib.em.latent_classes import split_members
 from tests.reference import make_codes
 
 CARDINALITIES = [3, 2, 4, 3]

@@ -136,10 +136,10 @@ def test_linearise__the_same_in_blocks_of_a_store(survey, tmp_path, thread_clien
     replicates = np.where(kept, 1.5, 0.5)[design.units[order]]
     for drawn, factors in ((units, None), (replicates, np.full(20, 0.2))):
         first, second = (
-            linearise(model, source, DrawnRows(drawn), factors) for source in (whole, stored.source)
+            linearise(model, source, DrawnRows(drawn), factors) for source in (whole, stored)
         )
         np.testing.assert_allclose(first.errors, second.errors, rtol=1e-5)
-        by_workers = stored.with_client(thread_client).source
+        by_workers = stored.with_client(thread_client)
         third = linearise(model, by_workers, DrawnRows(drawn), factors)
         np.testing.assert_array_equal(third.steps, second.steps)
         assert first.degrees == second.degrees

@@ -11,7 +11,7 @@ from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
 from pmflib.config import ClusterConfig
 from pmflib.core.defaults import FIT_SAMPLES
-from pmflib.em.joint_pmf_em import EMState
+from pmflib.em.latent_classes import ClassState
 from pmflib.em.memory import SIDE_THREADS, choose_side_by_side
 from pmflib.fitting.fit_specifications import climb, list_certain
 from pmflib.fitting.side_by_side import SideBySide
@@ -97,33 +97,37 @@ def test_fit_em__the_next_pass_is_made_while_a_model_is_scored(
     alone = fit_on(None, split, **options, on_pass=lambda *pass_: states.update([pass_]))
     n_passes = sum(state.n_passes for state in states.values())
     n_early = sum(state.n_passes < 40 for state in states.values())
-    calls = {"evaluate": 0, "start_ahead": 0, "wait": 0}
+    calls = {"start": 0, "ahead": 0, "wait": 0}
+    start_each, score, is_scoring = pmf.StoredSamples.start_each, pmf.StoredSamples.score, []
 
-    def count(owner, name):
-        original = getattr(owner, name)
-
-        def call(*arguments):
-            calls[name] += 1
-            found = original(*arguments)
-            return functools.partial(count_wait, found) if name == "start_ahead" else found
-
-        monkeypatch.setattr(owner, name, call)
+    def count_start(self, *arguments, **named):
+        calls["start"] += 1
+        calls["ahead"] += bool(is_scoring)
+        return functools.partial(count_wait, start_each(self, *arguments, **named))
 
     def count_wait(wait):
         calls["wait"] += 1
         return wait()
 
-    count(pmf.StoredSamples, "evaluate")
-    count(pmf.StoredSamples, "start_ahead")
+    def note_score(self, *arguments, **named):
+        is_scoring.append(True)
+        try:
+            return score(self, *arguments, **named)
+        finally:
+            is_scoring.pop()
+
+    monkeypatch.setattr(pmf.StoredSamples, "start_each", count_start)
+    monkeypatch.setattr(pmf.StoredSamples, "score", note_score)
     monkeypatch.setattr("pmflib.em.memory.SIDE_THREADS", side_threads)
     ahead = fit_on(thread_client, split, **options)
     assert same_fit(alone, ahead)
     if side_threads > 2:
         assert n_early
         # none is started in vain
-        assert calls["wait"] == calls["start_ahead"] > n_passes / 2
-        # those before which a run may have ended; and of the model that is taken, how far one more pass would go
-        assert calls["evaluate"] == n_passes - calls["wait"] + 1
+        assert calls["wait"] == calls["start"]
+        assert calls["ahead"] > n_passes / 2
+        # one more for the model that is taken: how far another pass would go
+        assert calls["start"] == n_passes + 1
 
 
 @pytest.mark.usefixtures("_large_fits_of_many_groups")
@@ -190,7 +194,7 @@ def make_side_by_side(monkeypatch, n, on_pass=None, fail=""):
 
     def run(self, name, starts, pseudo_count, *, stop_early=True):
         log.append(("start", name))
-        state = EMState(np.ones(1), np.ones((1, 1)), held_out=(pseudo_count,))
+        state = ClassState((np.ones(1), np.ones((1, 1))), held_out=(pseudo_count,))
         for _ in range(100):
             time.sleep(0.01)
             if name == fail:
@@ -200,12 +204,12 @@ def make_side_by_side(monkeypatch, n, on_pass=None, fail=""):
         log.append(("end", name))
         return state
 
-    monkeypatch.setattr("pmflib.em.members.Runs.run", run)
+    monkeypatch.setattr("pmflib.em.latent_classes.Runs.run", run)
     return SideBySide(runs, lambda method, number: []), log
 
 
 def pmf_runs(samples, on_pass):
-    from pmflib.em.members import Runs
+    from pmflib.em.latent_classes import Runs
 
     return Runs(samples, None, np.array([0, 1]), np.ones(1), on_pass=on_pass)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.em.members import Runs
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import Runs
 from pmflib.fitting.candidates import DRAWN, Options
 from pmflib.fitting.optimum_search import SEARCH, OptimumSearch
 from pmflib.fitting.small_fits import (
@@ -36,8 +36,10 @@ def draw(n_samples, concentration=None, seed=0):
 
 def prepare(codes, schema, held_out=None):
     counts = pmf.count_pairs(codes, schema)
-    validation = None if held_out is None else SamplesInMemory(held_out, schema.offsets, SIZES[2])
-    training = SamplesInMemory(codes, schema.offsets, SIZES[2])
+    validation = (
+        None if held_out is None else BlocksInMemory.cut(held_out, schema.offsets, SIZES[2])
+    )
+    training = BlocksInMemory.cut(codes, schema.offsets, SIZES[2])
     singles = pmf.fit(counts, 1).model.factors[:, 0]
     runs = Runs(training, validation, schema.offsets, singles, max_passes=500)
     return runs, Starts(counts, singles, schema.offsets, SIZES[2], 0)

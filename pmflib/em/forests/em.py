@@ -1,20 +1,29 @@
-"""EM of latent classes with forests: passes, and forests found anew from time to time."""
+"""EM of latent classes with forests: the family, its runs, and the search for the forests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from pmflib.core.arrays import Arrays, FloatArray, IntArray
-from pmflib.em.checkpoint import Checkpoint
+from pmflib.core.blocks import Block
+from pmflib.core.defaults import Limits
+from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.driver import run_em
-from pmflib.em.forests.samples import TreeSamples
+from pmflib.em.family import Family, State
+from pmflib.em.forests.samples import add_up, choose_states, count_pairs, score_under_forests
 from pmflib.em.forests.structure import grow_forest, measure_edge_gains
 from pmflib.model.forests.forest import Forest
-from pmflib.model.forests.statistics import TreeParameters, TreeStatistics, tree_m_step
+from pmflib.model.forests.statistics import (
+    TreeParameters,
+    TreePasses,
+    TreeStatistics,
+    tree_m_step,
+)
 from pmflib.solvers import PseudoCounts
 
 LEAST_PASSES = 2
@@ -84,87 +93,120 @@ class TreeRun:
         return max(self.held_out)
 
 
-@dataclass(frozen=True, eq=False)
-class TreeState:
-    """State of a run: enough to continue from, to the same bits.
+class TreePass(NamedTuple):
+    """Result of a pass.
 
     Parameters
     ----------
-    current, best
-        The model that the next pass is made under, and the best so far.
-    log_likelihoods, held_out, best_pass
-        As in `TreeRun`, so far.
-    last_change
-        Pass after which the forests were others than before.
-    due
-        Number of passes after which the forests are found anew.
-    gap
-        Passes from then to the next time.
+    statistics
+        Sufficient statistics.
+    adopted
+        The model that the M-step starts from, with the forests of the statistics.
     """
 
-    current: TreeParameters
-    best: TreeParameters
-    log_likelihoods: tuple[float, ...] = ()
-    held_out: tuple[float, ...] = ()
-    best_pass: int = 0
-    last_change: int = 0
-    due: int = 0
-    gap: int = LEAST_PASSES
+    statistics: TreeStatistics
+    adopted: TreeParameters
 
-    @property
-    def n_passes(self) -> int:
-        """Number of passes made."""
-        return len(self.log_likelihoods)
 
-    @property
-    def parameters(self) -> tuple[TreeParameters, bool]:
-        """What the next pass is made under, and whether it finds the forests anew."""
-        return self.current, self.n_passes == self.due
+TreeState: TypeAlias = State[TreeParameters]
+"""State of EM with forests."""
 
-    def to_arrays(self) -> Arrays:
-        """The state as a checkpoint keeps it."""
-        return {
-            **self.current.to_arrays("current"),
-            **self.best.to_arrays("best"),
-            "log_likelihoods": np.array(self.log_likelihoods),
-            "held_out": np.array(self.held_out),
-            "passes": np.array([self.best_pass, self.last_change, self.due, self.gap]),
-        }
 
-    @classmethod
-    def from_arrays(cls, offsets: IntArray, arrays: Arrays) -> TreeState:
-        """The state that `to_arrays` was called on, to the same bits."""
-        current, best = (
-            TreeParameters.from_arrays(name, offsets, arrays) for name in ("current", "best")
-        )
-        log_likelihoods, held_out = (
-            tuple(arrays[name].tolist()) for name in ("log_likelihoods", "held_out")
-        )
-        return cls(current, best, log_likelihoods, held_out, *arrays["passes"].tolist())
+@dataclass(frozen=True, eq=False)
+class Forests(Family[TreeParameters, Any]):
+    """Latent classes within which the variables form a forest; the forests are found anew from time to time.
 
-    def has_converged(self, tol: float, patience: int) -> bool:
-        """Whether no further pass is needed: limits are as for `pmflib.fit_em`."""
-        if self.held_out:
-            # new forests get some passes of their own
-            return self.n_passes - max(self.best_pass, self.last_change) >= patience
-        if self.n_passes < 2 or self.n_passes <= self.last_change + 2:
+    The numbers of a state are ``due``, the number of passes after which the forests are found anew, ``gap``, the passes
+    from then to the next time, and ``last_change``, the pass after which the forests last changed.
+
+    Parameters
+    ----------
+    offsets
+        int64 of shape (n_variables + 1,).
+    options
+        How forests are found and tables shrunk.
+    pseudo_counts
+        Pseudo-counts of levels and states.
+    """
+
+    offsets: IntArray
+    options: TreeOptions
+    pseudo_counts: PseudoCounts
+
+    score_under = staticmethod(score_under_forests)
+    merge = staticmethod(TreeStatistics.merge)
+
+    def begin(self, start: TreeParameters) -> TreeState:
+        """State before the first pass."""
+        return State(start, numbers={"due": 0, "gap": LEAST_PASSES, "last_change": 0})
+
+    def add(self, parameters: TreeParameters, blocks: Iterable[Block]) -> TreeStatistics:
+        """Posterior mass of the states and of the entries of their tables."""
+        passes = TreePasses(parameters)
+        return TreeStatistics.merge([passes.add_up(block) for block in blocks])
+
+    def measure(self, parameters: TreeParameters) -> int:
+        """Size of the tables, bytes."""
+        return 8 * (parameters.forest.n_entries + parameters.prior.size)
+
+    def start(self, source: BlockSource, state: TreeState) -> Callable[[], TreePass]:
+        """Return the pass, which finds the forests anew where this is due."""
+        if state.n_passes == state.numbers["due"]:
+            return lambda: find_forest(source, state.parameters, self)
+        wait = super().start(source, state)
+        return lambda: TreePass(wait(), state.parameters)
+
+    def update(self, state: TreeState, made: TreePass) -> TreeState:
+        """M-step, and when the forests are found anew next."""
+        number, numbers = state.n_passes, dict(state.numbers)
+        if number == numbers["due"]:
+            numbers |= {"due": number + numbers["gap"], "gap": 2 * numbers["gap"]}
+            old, new = state.parameters.forest.parents, made.adopted.forest.parents
+            if number and np.array_equal(old, new):
+                numbers["due"] = max(numbers["due"], 4 * number)
+            else:
+                numbers["last_change"] = number
+        shrinkage = self.options.edge_pseudo_count, self.options.pooled_share
+        updated = tree_m_step(made.statistics, made.adopted, self.pseudo_counts, *shrinkage)
+        log_likelihood = made.statistics.log_likelihood / max(made.statistics.n_rows, 1)
+        return state.after(updated, log_likelihood, **numbers)
+
+    def is_best(self, value: float, state: TreeState, limits: Limits) -> bool:
+        """Whether a held-out log-likelihood rises by more than the tolerance."""
+        return value > max(state.held_out) + limits.tol * abs(value)
+
+    def has_converged(self, state: TreeState, limits: Limits) -> bool:
+        """Whether no further pass is needed; new forests get some passes of their own."""
+        last_change = state.numbers["last_change"]
+        if state.held_out:
+            return state.n_passes - max(state.best_pass, last_change) >= limits.patience
+        if state.n_passes < 2 or state.n_passes <= last_change + 2:
             return False
-        before, last = self.log_likelihoods[-2:]
-        return abs(last - before) <= tol * abs(last)
+        before, last = state.log_likelihoods[-2:]
+        return abs(last - before) <= limits.tol * abs(last)
+
+    def pack(self, parameters: TreeParameters) -> Arrays:
+        """Prior, parents and tables."""
+        return parameters.to_arrays("model")
+
+    def unpack(self, arrays: Arrays) -> TreeParameters:
+        """The model that `pack` was called on, to the same bits."""
+        return TreeParameters.from_arrays("model", self.offsets, arrays)
 
 
 def run_tree_em(
-    samples: TreeSamples,
+    samples: BlockSource,
     start: TreeParameters,
     options: TreeOptions,
     singles: FloatArray,
     *,
-    held_out: TreeSamples | None = None,
+    held_out: BlockSource | None = None,
     keeps_start: bool = True,
     max_passes: int,
     tol: float,
     patience: int,
-    checkpoint: Checkpoint[TreeState] | None = None,
+    checkpoint: Path | None = None,
+    inputs: Sequence[object] = (),
     on_pass: Callable[[TreeState], None] | None = None,
 ) -> TreeRun:
     """Make passes until the likelihood has converged, or that of held-out samples has stopped rising.
@@ -185,88 +227,36 @@ def run_tree_em(
         Whether the start itself may be the best model; else only what these options have led to.
     max_passes, tol, patience
         As for `pmflib.fit_em`.
-    checkpoint, on_pass
+    checkpoint
+        File for the state after each pass.
+    inputs
+        Whatever else the states depend on, as for `pmflib.em.checkpoint.digest_fit`.
+    on_pass
         As for `pmflib.em.driver.run_em`.
 
     Returns
     -------
     The run. Equal arguments give equal bits, whatever the number of threads or workers.
     """
-    pseudo_counts = PseudoCounts.shaped_by(singles, samples.offsets, options.pseudo_count)
-
-    def begin() -> TreeState:
-        scores = () if held_out is None else (held_out.score([start]) if keeps_start else -np.inf,)
-        return TreeState(start, start, held_out=scores)
-
-    def evaluate(order: tuple[TreeParameters, bool]) -> TreePass:
-        current, is_due = order
-        if is_due:
-            return find_forest(samples, current, options)
-        return TreePass(samples.add_up(current), current)
-
-    def update(state: TreeState, made: TreePass) -> TreeState:
-        return _update(state, made, options, pseudo_counts, held_out, tol)
-
+    shape = PseudoCounts.shaped_by(singles, samples.offsets, options.pseudo_count)
+    family = Forests(samples.offsets, options, shape)
     state = run_em(
-        evaluate,
-        update,
-        begin,
-        has_converged=lambda state: state.has_converged(tol, patience),
-        max_passes=max_passes,
-        checkpoint=checkpoint,
+        family,
+        samples,
+        family.begin(start),
+        held_out=held_out,
+        keeps_start=keeps_start,
+        limits=Limits(max_passes, tol, patience),
+        checkpoint=family.open_checkpoint(checkpoint, samples, *inputs),
         on_pass=on_pass,
     )
+    best = state.parameters if state.best is None else state.best
     return TreeRun(
-        state.best,
-        options,
-        state.log_likelihoods,
-        state.held_out,
-        state.best_pass,
-        state.has_converged(tol, patience),
+        best, options, state.log_likelihoods, state.held_out, state.best_pass, state.converged
     )
 
 
-class TreePass(NamedTuple):
-    """What a pass has found: statistics, and what the M-step starts from, whose forests they were computed for."""
-
-    statistics: TreeStatistics
-    adopted: TreeParameters
-
-
-def _update(
-    state: TreeState,
-    made: TreePass,
-    options: TreeOptions,
-    pseudo_counts: PseudoCounts,
-    held_out: TreeSamples | None,
-    tol: float,
-) -> TreeState:
-    """State after one more pass, and when the forests are found anew next."""
-    number, statistics = state.n_passes, made.statistics
-    due, gap, last_change = state.due, state.gap, state.last_change
-    if number == due:
-        due, gap = number + gap, 2 * gap
-        old, new = state.current.forest.parents, made.adopted.forest.parents
-        if number and np.array_equal(old, new):
-            due = max(due, 4 * number)
-        else:
-            last_change = number
-    shrinkage = options.edge_pseudo_count, options.pooled_share
-    current = tree_m_step(statistics, made.adopted, pseudo_counts, *shrinkage)
-    likelihood = statistics.log_likelihood / max(statistics.n_rows, 1)
-    best, best_pass, scores = state.best, state.best_pass, state.held_out
-    if held_out is None:
-        best, best_pass = current, number + 1
-    else:
-        score = held_out.score([current])
-        if score > max(scores) + tol * abs(score):
-            best, best_pass = current, number + 1
-        scores = (*scores, score)
-    likelihoods = (*state.log_likelihoods, likelihood)
-    return TreeState(current, best, likelihoods, scores, best_pass, last_change, due, gap)
-
-
-def find_forest(samples: TreeSamples, parameters: TreeParameters, options: TreeOptions) -> TreePass:
+def find_forest(samples: BlockSource, parameters: TreeParameters, family: Forests) -> TreePass:
     """Find forests under the current posteriors, in a pass that counts all pairs by state.
 
     Returns
@@ -274,15 +264,15 @@ def find_forest(samples: TreeSamples, parameters: TreeParameters, options: TreeO
     Statistics for the new forests, and the parameters as far as they are known: variables keep the PMF that they have.
     Where cells are missing, statistics are of the samples that hold both variables; the next pass takes all.
     """
-    offsets, rank = samples.offsets, parameters.prior.size
-    n_chunk = samples.count_side_by_side()
+    offsets, options, rank = family.offsets, family.options, parameters.prior.size
+    n_chunk = choose_states(int(offsets[-1]), in_memory=isinstance(samples, BlocksInMemory))
     chunks = [range(first, min(first + n_chunk, rank)) for first in range(0, rank, n_chunk)]
-    singles = samples.add_up(parameters)
+    singles = add_up(samples, parameters)
     parents = np.full((rank, offsets.size - 1), -1, np.int32)
     total: FloatArray | float = 0.0
     mass = np.zeros(0)
     for chunk in chunks:
-        mass = samples.count_pairs(parameters, chunk.start, len(chunk))
+        mass = count_pairs(samples, parameters, chunk.start, len(chunk))
         for state in chunk:
             gains = measure_edge_gains(mass[state - chunk.start], offsets, options.penalty)
             if options.shared:
@@ -295,7 +285,7 @@ def find_forest(samples: TreeSamples, parameters: TreeParameters, options: TreeO
     counts = forest.spread_levels(parameters.forest.sum_levels(singles.mass))
     for chunk in chunks:
         if len(chunks) > 1:
-            mass = samples.count_pairs(parameters, chunk.start, len(chunk))
+            mass = count_pairs(samples, parameters, chunk.start, len(chunk))
         is_in = (forest.states >= chunk.start) & (forest.states < chunk.stop)
         joined = np.flatnonzero(forest.has_parent & is_in)
         states, above = forest.states[joined] - chunk.start, forest.levels_above[joined]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock, split_block
-from pmflib.core.comparison import PairedDifference
 from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.blocks import ScoreRows, merge_duplicates
 from pmflib.em.memory import PassMemory
@@ -25,88 +24,37 @@ SEARCH_BYTES = 1 << 28
 """Size of those that a pass over samples in memory makes at a time, bytes."""
 
 
-@dataclass(frozen=True, eq=False)
-class TreeSamples:
-    """Samples that EM with forests passes over, or that it is evaluated on.
+def load_samples(
+    samples: IntArray | DenseBlock, offsets: IntArray, rank: int, target: int | None = None
+) -> BlocksInMemory:
+    """Cut samples into blocks of distinct rows for forests; arguments are as for `BlocksInMemory.cut`."""
+    given = samples if isinstance(samples, DenseBlock) else DenseBlock(samples)
+    whole = merge_duplicates(replace(given, codes=np.ascontiguousarray(given.codes)))
+    work = given.codes.shape[1] * whole.n_rows * rank
+    n_blocks = max(1, min(MAX_BLOCKS, work // BLOCK_WORK, whole.n_rows))
+    blocks = split_block(whole, n_blocks)
+    return BlocksInMemory(blocks, offsets, target, n_observed=given.n_observed)
 
-    Parameters
-    ----------
-    source
-        Blocks of the samples, with the target that models are evaluated by.
-    """
 
-    source: BlockSource
+def add_up(source: BlockSource, parameters: TreeParameters) -> TreeStatistics:
+    """Sufficient statistics of all samples under a model."""
+    n_bytes = 8 * (parameters.forest.n_entries + parameters.prior.size)
+    return source.map_blocks(
+        add_up_group, TreeStatistics.merge, parameters, result_bytes=n_bytes, name="pass"
+    )
 
-    @classmethod
-    def load(
-        cls, samples: IntArray | DenseBlock, offsets: IntArray, rank: int, target: int | None = None
-    ) -> TreeSamples:
-        """Samples in memory.
 
-        Parameters
-        ----------
-        samples
-            Valid samples, with weights or without; or their codes alone, (n_rows, n_variables), -1 missing.
-        offsets
-            int64 of shape (n_variables + 1,).
-        rank
-            Rank of the models to come: blocks are cut to the work there will be, whatever the number of threads.
-        target
-            Variable whose log-likelihood given the others models are evaluated by; None is that of all.
-        """
-        given = samples if isinstance(samples, DenseBlock) else DenseBlock(samples)
-        whole = merge_duplicates(replace(given, codes=np.ascontiguousarray(given.codes)))
-        work = given.codes.shape[1] * whole.n_rows * rank
-        n_blocks = max(1, min(MAX_BLOCKS, work // BLOCK_WORK, whole.n_rows))
-        blocks = split_block(whole, n_blocks)
-        return cls(BlocksInMemory(blocks, offsets, target, n_observed=given.n_observed))
-
-    @property
-    def offsets(self) -> IntArray:
-        """int64 of shape (n_variables + 1,)."""
-        return self.source.offsets
-
-    @property
-    def n_observed(self) -> int:
-        """Number of observed cells."""
-        return self.source.n_observed
-
-    def thin(self, most: int) -> TreeSamples:
-        """Return about so many of the distinct rows in memory, or the samples themselves where these are few."""
-        assert isinstance(self.source, BlocksInMemory)
-        return TreeSamples(self.source.thin(most))
-
-    def add_up(self, parameters: TreeParameters) -> TreeStatistics:
-        """Sufficient statistics of all samples under a model."""
-        n_bytes = 8 * (parameters.forest.n_entries + parameters.prior.size)
-        return self.source.map_blocks(
-            add_up_group, TreeStatistics.merge, parameters, result_bytes=n_bytes, name="pass"
-        )
-
-    def score(self, models: Sequence[TreeParameters]) -> float:
-        """Log-likelihood under the average of models, at least one; nats per sample, 0 without samples."""
-        return self.source.score(score_under_forests, models)
-
-    def compare(
-        self, first: Sequence[TreeParameters], second: Sequence[TreeParameters]
-    ) -> PairedDifference:
-        """Mean gain of a sample by the average of the first models over that of the second, nats, and its error."""
-        return self.source.compare(score_under_forests, first, second)
-
-    def count_pairs(self, parameters: TreeParameters, first: int, n_states: int) -> FloatArray:
-        """Posterior-weighted counts of all pairs, symmetric, for some states: (n_states, n_levels, n_levels)."""
-        n_bytes = 8 * n_states * int(self.offsets[-1]) ** 2
-        shared = parameters, first, n_states
-        mass = self.source.map_in_turn(
-            count_pairs_by_state, add_tables, *shared, result_bytes=n_bytes, name="pairs"
-        )
-        fill_below(mass)
-        return mass
-
-    def count_side_by_side(self) -> int:
-        """Number of states whose pairs are counted at a time; bits do not depend on it."""
-        in_memory = isinstance(self.source, BlocksInMemory)
-        return choose_states(int(self.offsets[-1]), in_memory=in_memory)
+def count_pairs(
+    source: BlockSource, parameters: TreeParameters, first: int, n_states: int
+) -> FloatArray:
+    """Posterior-weighted counts of all pairs, symmetric, for some states: (n_states, n_levels, n_levels)."""
+    n_bytes = 8 * n_states * int(source.offsets[-1]) ** 2
+    shared = parameters, first, n_states
+    mass = source.map_in_turn(
+        count_pairs_by_state, add_tables, *shared, result_bytes=n_bytes, name="pairs"
+    )
+    fill_below(mass)
+    return mass
 
 
 def choose_states(n_levels: int, *, in_memory: bool = False) -> int:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import TypeAlias
 
 import numpy as np
 
 from pmflib.core.arrays import Arrays, FloatArray
+from pmflib.core.blocks import Block
 from pmflib.core.comparison import Comparison, Setting, compare_candidates, compare_samples
-from pmflib.em.checkpoint import Checkpoint
+from pmflib.core.defaults import Limits
 from pmflib.em.driver import run_em
-from pmflib.em.traits.passes import Coefficients, PassModel, TraitSums, multiply
-from pmflib.em.traits.samples import HeldOutCells, LevelCounts, TraitSamples
+from pmflib.em.family import Family, State
+from pmflib.em.traits.passes import (
+    Coefficients,
+    PassModel,
+    TraitSums,
+    count_sum_bytes,
+    multiply,
+    sum_traits,
+)
+from pmflib.em.traits.samples import HeldOutCells, TraitSamples
 from pmflib.model.traits.level_scores import NOMINAL, LevelScores
 from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
@@ -27,8 +36,6 @@ PASSES = (8, 16, 24, 32)
 """Numbers of passes that are compared: few passes of many dimensions are a fit of few."""
 PATIENCE = 2
 """Numbers of dimensions without a gain after which there are no more."""
-
-COEFFICIENT_ARRAYS = ("values", "centres", "variances")
 
 
 @dataclass(frozen=True)
@@ -58,102 +65,62 @@ class TraitSettings:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class TraitState:
-    """State of EM after some passes: the next one goes on from it, to the same bits.
-
-    Parameters
-    ----------
-    coefficients
-        What the next pass is made under.
-    log_likelihoods
-        Before each pass, nats, by Laplace's approximation.
-    """
-
-    coefficients: Coefficients
-    log_likelihoods: tuple[float, ...] = ()
-
-    @property
-    def parameters(self) -> FloatArray:
-        """Intercepts and slopes of the directions."""
-        return self.coefficients.values
-
-    @property
-    def n_passes(self) -> int:
-        """Number of passes made."""
-        return len(self.log_likelihoods)
-
-    def to_arrays(self) -> Arrays:
-        """The state as a checkpoint keeps it."""
-        found = self.coefficients
-        coefficients = {name: getattr(found, name) for name in COEFFICIENT_ARRAYS}
-        return coefficients | {"log_likelihoods": np.array(self.log_likelihoods)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays) -> TraitState:
-        """The state that `to_arrays` was called on, to the same bits."""
-        coefficients = Coefficients(*(arrays[name] for name in COEFFICIENT_ARRAYS))
-        return cls(coefficients, tuple(arrays["log_likelihoods"].tolist()))
+TraitState: TypeAlias = State[Coefficients]
+"""State of EM of traits; log-likelihoods are sums over the samples, by Laplace's approximation."""
 
 
 @dataclass(frozen=True, eq=False)
-class TraitFit:
-    """EM of one trait model.
+class Traits(Family[Coefficients, TraitSums]):
+    """Trait models: logits of the levels are linear in normal traits of people.
+
+    Passes have no test of convergence: their number is a setting.
 
     Parameters
     ----------
-    samples
-        What it is fitted to.
-    counts
-        Counts of their levels.
-    settings
-        How to fit; its passes are the most.
-    seed
-        Seed of the start.
-    checkpoint, on_pass
-        As for `pmflib.em.driver.run_em`.
+    scores
+        Directions of the variables.
+    shrinkage
+        As for `pmflib.em.traits.passes.Coefficients.update`.
     """
 
-    samples: TraitSamples
-    counts: LevelCounts
-    settings: TraitSettings
-    seed: int
-    checkpoint: Checkpoint[TraitState] | None = None
-    on_pass: Callable[[TraitState], None] | None = None
+    scores: LevelScores
+    shrinkage: float
 
-    @cached_property
-    def scores(self) -> LevelScores:
-        """Directions of the variables."""
-        return LevelScores.make(self.samples.schema, self.counts.levels)
+    merge = staticmethod(TraitSums.merge)
 
-    def start(self) -> TraitState:
-        """State before the first pass."""
-        rng = np.random.default_rng(self.seed)
-        return TraitState(Coefficients.draw(self.scores, self.settings.dimensions, rng))
+    def begin(self, dimensions: int, seed: int) -> TraitState:
+        """State before the first pass, with random slopes."""
+        return State(Coefficients.draw(self.scores, dimensions, np.random.default_rng(seed)))
 
-    def go_on(self, state: TraitState | Callable[[], TraitState], passes: int) -> TraitState:
-        """Make passes from a state, or from what makes it, until there were so many."""
-        return run_em(
-            self._evaluate,
-            self._update,
-            state,
-            has_converged=lambda _: False,
-            max_passes=passes,
-            checkpoint=self.checkpoint,
-            on_pass=self.on_pass,
-        )
+    def add(self, parameters: Coefficients, blocks: Iterable[Block]) -> TraitSums:
+        """Gradients and curvatures of the coefficients, and moments of the traits."""
+        return sum_traits(blocks, PassModel(self.scores, parameters.values))
 
-    def make_model(self, state: TraitState) -> TraitModel:
+    def measure(self, parameters: Coefficients) -> int:
+        """Size of the sums, bytes."""
+        return count_sum_bytes(self.scores, PassModel(self.scores, parameters.values).n_traits)
+
+    def update(self, state: TraitState, sums: TraitSums) -> TraitState:
+        """M-step: a step of each coefficient."""
+        updated = state.parameters.update(self.scores, sums, self.shrinkage)
+        return state.after(updated, sums.log_likelihood)
+
+    def has_converged(self, state: TraitState, limits: Limits) -> bool:
+        """Never: the number of passes is a setting."""
+        return False
+
+    def pack(self, parameters: Coefficients) -> Arrays:
+        """Values, centres and variances."""
+        return {field.name: getattr(parameters, field.name) for field in fields(Coefficients)}
+
+    def unpack(self, arrays: Arrays) -> Coefficients:
+        """The model that `pack` was called on, to the same bits."""
+        return Coefficients(**arrays)
+
+    def make_model(self, state: TraitState, schema: Schema, level_counts: FloatArray) -> TraitModel:
         """Trait model of a state."""
-        base, slopes = self.scores.spread(state.parameters)
-        return make_model(self.samples.schema, self.scores, self.counts.levels, base, slopes)
-
-    def _evaluate(self, values: FloatArray) -> TraitSums:
-        return self.samples.run_pass(PassModel(self.scores, values))
-
-    def _update(self, state: TraitState, sums: TraitSums) -> TraitState:
-        coefficients = state.coefficients.update(self.scores, sums, self.settings.shrinkage)
-        return TraitState(coefficients, (*state.log_likelihoods, sums.log_likelihood))
+        base, slopes = self.scores.spread(state.parameters.values)
+        return make_model(schema, self.scores, level_counts, base, slopes)
 
 
 @dataclass(frozen=True)
@@ -269,20 +236,22 @@ def choose_settings(
     best = -1
     samples = TraitSamples.load(held_out.block, schema)
     counts, most = samples.count(), int(schema.cardinalities.max())
+    scores = LevelScores.make(schema, counts.levels)
 
     def run(dimensions: int, shrinkage: float) -> bool:
         """Whether something is better than all before."""
         nonlocal best
-        before, settings = best, TraitSettings(dimensions, shrinkage, max(grids[2]))
+        before = best
 
         def report(state: TraitState) -> None:
             on_pass(f"{dimensions} dimensions, shrinkage {shrinkage:g}: pass {state.n_passes}")
 
-        fit = TraitFit(samples, counts, settings, seed, on_pass=report)
-        state = fit.start()
+        family = Traits(scores, shrinkage)
+        state = family.begin(dimensions, seed)
         for passes in sorted(grids[2]):
-            state = fit.go_on(state, passes)
-            model = fit.make_model(state)
+            limits = Limits(max_passes=passes)
+            state = run_em(family, samples.source, state, limits=limits, on_pass=report)
+            model = family.make_model(state, schema, counts.levels)
             logs = held_out.score(model.predict_cells, most)
             tried.append((TraitSettings(dimensions, shrinkage, passes), model, logs))
             if best < 0 or logs.mean() > tried[best][2].mean():

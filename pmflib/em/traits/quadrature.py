@@ -8,16 +8,19 @@ neighbours of this module fit, and which needs many observed cells of each perso
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pmflib.core.arrays import Arrays, FloatArray, IntArray, Parameters, sum_blocks
-from pmflib.em.checkpoint import Checkpoint
-from pmflib.em.driver import is_near_limit, run_em
-from pmflib.model.statistics import EMStatistics, Evaluate
+from pmflib.core.arrays import Arrays, FloatArray, IntArray, sum_blocks
+from pmflib.core.blocks import Block
+from pmflib.em.block_source import BlockSource
+from pmflib.em.family import Family, State
+from pmflib.em.latent_classes import add_models, start_models
+from pmflib.model.statistics import EMStatistics
 from pmflib.model.traits.level_scores import make_contrasts, read_values
 from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
@@ -200,138 +203,95 @@ class ItemDesign:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class ItemState:
-    """State of EM after some passes: the next one goes on from it, to the same bits.
+class ItemParameters(NamedTuple):
+    """Parameters of an item response model.
 
     Parameters
     ----------
     coefficients
         float64 of shape (n_coefficients,), as `ItemDesign` has them.
-    loss_history
-        Objective before each pass, nats per sample: minus the log-likelihood and the share of the pseudo-counts.
-    log_likelihoods
-        Before each pass, nats per sample.
-    last_change
-        Largest change of a conditional probability in the last pass.
+    factors
+        float64 of shape (n_levels, n_points): PMFs at the points of the grid, which follow from the coefficients.
     """
 
     coefficients: FloatArray
-    loss_history: tuple[float, ...] = ()
-    log_likelihoods: tuple[float, ...] = ()
-    last_change: float = np.inf
-
-    @property
-    def parameters(self) -> FloatArray:
-        """What the next pass is made under."""
-        return self.coefficients
-
-    @property
-    def n_passes(self) -> int:
-        """Number of passes made."""
-        return len(self.loss_history)
-
-    @property
-    def held_out(self) -> tuple[float, ...]:
-        """Held-out log-likelihoods: none, for nothing ends the passes early."""
-        return ()
-
-    def to_arrays(self) -> Arrays:
-        """The state as a checkpoint keeps it."""
-        return {
-            "coefficients": self.coefficients,
-            "loss_history": np.array(self.loss_history),
-            "log_likelihoods": np.array(self.log_likelihoods),
-            "last_change": np.array(self.last_change),
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays) -> ItemState:
-        """The state that `to_arrays` was called on, to the same bits."""
-        losses, likelihoods = arrays["loss_history"].tolist(), arrays["log_likelihoods"].tolist()
-        return cls(
-            arrays["coefficients"], tuple(losses), tuple(likelihoods), float(arrays["last_change"])
-        )
+    factors: FloatArray
 
 
-def run_item_em(
-    evaluate: Evaluate[Parameters],
-    state: ItemState,
-    design: ItemDesign,
-    level_pseudo_counts: FloatArray,
-    *,
-    max_passes: int,
-    tol: float,
-    checkpoint: Checkpoint[ItemState] | None = None,
-    on_pass: Callable[[ItemState], None] | None = None,
-) -> tuple[ItemState, bool]:
-    """Make passes until what they may still gain is small.
+ItemState: TypeAlias = State[ItemParameters]
+"""State of EM of item responses; its number ``last_change`` is the largest change of a probability in a pass."""
+
+
+@dataclass(frozen=True, eq=False)
+class ItemResponses(Family[ItemParameters, EMStatistics]):
+    """Item response models, with the integral over the traits by quadrature.
 
     Parameters
     ----------
-    evaluate
-        Sufficient statistics of the training samples under prior and factors.
-    state
-        Start.
     design
-        What coefficients are.
+        Variables, traits and grid.
     level_pseudo_counts
-        float64 of shape (n_levels,), at least 0: samples that each level is taken to have besides, as probable at one
-        point as at another. They draw slopes toward 0.
-    max_passes, tol, checkpoint, on_pass
-        As for `pmflib.em.joint_pmf_em.run_joint_pmf_em`.
-
-    Returns
-    -------
-    The state at the end, whose objective never rises from pass to pass, and whether passes have converged.
+        float64 of shape (n_levels,), at least 0: samples added to each level, equally probable at all points. They
+        shrink slopes toward 0.
 
     References
     ----------
     Bock and Aitkin (1981), Psychometrika 46(4), for EM by quadrature; Bock (1972), Psychometrika 37(1), for nominal
     responses; Masters (1982), Psychometrika 47(2), for partial credit.
     """
-    points, weights = design.grid
-    added = level_pseudo_counts[:, None] * weights
-    designs = [design.open_variable(k) for k in range(design.schema.n_variables)]
 
-    def find_statistics(coefficients: FloatArray) -> tuple[FloatArray, EMStatistics]:
-        factors = design.make_model(coefficients).find_factors(points)
-        return factors, evaluate((weights, factors))
+    design: ItemDesign
+    level_pseudo_counts: FloatArray
 
-    def update(state: ItemState, found: tuple[FloatArray, EMStatistics]) -> ItemState:
-        factors, statistics = found
+    @cached_property
+    def _designs(self) -> list[LogitDesign]:
+        return [self.design.open_variable(k) for k in range(self.design.schema.n_variables)]
+
+    def begin(self, coefficients: FloatArray) -> ItemState:
+        """State before the first pass."""
+        return State(self._find_factors(coefficients), numbers={"last_change": np.inf})
+
+    def add(self, parameters: ItemParameters, blocks: Iterable[Block]) -> EMStatistics:
+        """Posterior mass of levels and points."""
+        model = self.design.grid[1], parameters.factors
+        return add_models(blocks, self.design.schema.offsets, [model])[0]
+
+    def start(self, source: BlockSource, state: ItemState) -> Callable[[], EMStatistics]:
+        """Start a pass of latent classes, which the points are: the design stays here."""
+        wait = start_models(source, [(self.design.grid[1], state.parameters.factors)])
+        return lambda: wait()[0]
+
+    def update(self, state: ItemState, statistics: EMStatistics) -> ItemState:
+        """M-step: a multinomial logit for each variable."""
         n_rows = max(statistics.n_rows, 1)
+        starts, schema = self.design.starts, self.design.schema
+        coefficients, factors = state.parameters
+        added = self.level_pseudo_counts[:, None] * self.design.grid[1]
         penalty = float((added * np.log(np.maximum(factors, 1e-300))).sum())
         mass = statistics.level_mass + added
-        coefficients = np.concatenate(
-            [
-                _fit_variable(designs[k], mass[design.schema.rows_of(k)], state.coefficients[a:b])
-                for k, (a, b) in enumerate(zip(design.starts[:-1], design.starts[1:], strict=True))
-            ]
-        )
-        moved = design.make_model(coefficients).find_factors(points)
-        log_likelihood = statistics.log_likelihood
-        return replace(
-            state,
-            coefficients=coefficients,
-            loss_history=(*state.loss_history, -(log_likelihood + penalty) / n_rows),
-            log_likelihoods=(*state.log_likelihoods, log_likelihood / n_rows),
-            last_change=float(np.abs(moved - factors).max(initial=0.0)),
+        fitted = [
+            _fit_variable(design, mass[schema.rows_of(k)], coefficients[starts[k] : starts[k + 1]])
+            for k, design in enumerate(self._designs)
+        ]
+        moved = self._find_factors(np.concatenate(fitted))
+        return state.after(
+            moved,
+            statistics.log_likelihood / n_rows,
+            -(statistics.log_likelihood + penalty) / n_rows,
+            last_change=float(np.abs(moved.factors - factors).max(initial=0.0)),
         )
 
-    def has_converged(state: ItemState) -> bool:
-        return is_near_limit(state.loss_history, tol)
+    def pack(self, parameters: ItemParameters) -> Arrays:
+        """Coefficients."""
+        return {"coefficients": parameters.coefficients}
 
-    end = run_em(
-        find_statistics,
-        update,
-        state,
-        has_converged=has_converged,
-        max_passes=max_passes,
-        checkpoint=checkpoint,
-        on_pass=on_pass,
-    )
-    return end, has_converged(end)
+    def unpack(self, arrays: Arrays) -> ItemParameters:
+        """The model that `pack` was called on, to the same bits."""
+        return self._find_factors(arrays["coefficients"])
+
+    def _find_factors(self, coefficients: FloatArray) -> ItemParameters:
+        model = self.design.make_model(coefficients)
+        return ItemParameters(coefficients, model.find_factors(self.design.grid[0]))
 
 
 def _fit_variable(design: LogitDesign, mass: FloatArray, coefficients: FloatArray) -> FloatArray:

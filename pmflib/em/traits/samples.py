@@ -15,13 +15,7 @@ from pmflib.core.blocks import Block, SparseBlock, concatenate_blocks
 from pmflib.core.hashing import HashArray, mix_hashes
 from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.blocks import merge_duplicates
-from pmflib.em.traits.passes import (
-    PassModel,
-    TraitSums,
-    count_sum_bytes,
-    split_level_indices,
-    sum_traits,
-)
+from pmflib.em.traits.passes import split_level_indices
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BlockGroup, iterate_blocks
 
@@ -237,13 +231,6 @@ class TraitSamples:
         shared = self.schema.n_levels, self.schema.offsets
         return self.source.map_in_turn(count_group_levels, merge_counts, *shared, name="count")
 
-    def run_pass(self, model: PassModel) -> TraitSums:
-        """Statistics of all samples."""
-        size = count_sum_bytes(model.scores, model.n_traits)
-        return self.source.map_blocks(
-            add_group, TraitSums.merge, model, result_bytes=size, name="pass"
-        )
-
     def draw(self, n_people: int, counts: LevelCounts, seed: int) -> SparseBlock:
         """So many people who have anything observed, or all, in the order of the hashes of their positions.
 
@@ -273,11 +260,6 @@ def merge_counts(parts: Sequence[LevelCounts]) -> LevelCounts:
     """Sum of counts, at least one."""
     levels, people = zip(*parts, strict=True)
     return LevelCounts(np.sum(levels, axis=0), sum(people))
-
-
-def add_group(group: BlockGroup, model: PassModel) -> TraitSums:
-    """Statistics of a group of blocks."""
-    return sum_traits(iterate_distinct(group), model)
 
 
 def draw_from_group(group: BlockGroup, first: int, draw: Draw, offsets: IntArray) -> SampledPeople:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import compare_candidates
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.fitting.candidates import FitSpecification
 from pmflib.fitting.em_fit import MIN_SAMPLES, N_FOLDS, EMFit
 from pmflib.fitting.fit_result import FitResult
@@ -59,7 +59,7 @@ class TriedRank:
         return max(self.result.held_out)
 
 
-def fit_target_ranks(fit: EMFit, block: DenseBlock, held_out: SamplesInMemory | None) -> FitResult:
+def fit_target_ranks(fit: EMFit, block: DenseBlock, held_out: BlocksInMemory | None) -> FitResult:
     """Fit for a target, with the rank that predicts it best on held-out samples.
 
     Parameters
@@ -86,7 +86,7 @@ def fit_target_ranks(fit: EMFit, block: DenseBlock, held_out: SamplesInMemory | 
         "sample",
         [{"rank": each.fit.rank} for each in tried],
         [each.score for each in tried],
-        subtract=lambda one, other: validation.compare(models[one], models[other]),
+        subtract=lambda one, other: validation.compare([models[one]], [models[other]]),
     )
     best = max(tried, key=lambda each: each.score)
     result = best.result if held_out is not None else _compare_by_folds(tried, block)
@@ -97,7 +97,7 @@ def fit_target_ranks(fit: EMFit, block: DenseBlock, held_out: SamplesInMemory | 
     )
 
 
-def _double(fit: EMFit, training: DenseBlock, validation: SamplesInMemory) -> Iterator[TriedRank]:
+def _double(fit: EMFit, training: DenseBlock, validation: BlocksInMemory) -> Iterator[TriedRank]:
     """Try rising ranks until `PATIENCE` of them have not gained."""
     n_observed = training.n_observed
     starts_from = fit.count(training)
@@ -106,7 +106,7 @@ def _double(fit: EMFit, training: DenseBlock, validation: SamplesInMemory) -> It
     while stale < PATIENCE and fit.is_for_target(n_observed):
         if best is not None and n_observed * fit.rank > DOUBLED_WORK:
             return
-        samples = SamplesInMemory(training, fit.schema.offsets, fit.rank)
+        samples = BlocksInMemory.cut(training, fit.schema.offsets, fit.rank)
         starts = fit.make_starts(starts_from)
         runs = fit.for_target.try_candidates(samples, validation, starts, near)
         tried = TriedRank(fit, runs, *fit.for_target.report_best(runs, samples, validation))
@@ -117,10 +117,10 @@ def _double(fit: EMFit, training: DenseBlock, validation: SamplesInMemory) -> It
         fit = replace(fit, rank=2 * fit.rank)
 
 
-def _gains(tried: TriedRank, best: TriedRank, validation: SamplesInMemory) -> bool:
+def _gains(tried: TriedRank, best: TriedRank, validation: BlocksInMemory) -> bool:
     """Whether a rank is better than the best so far by more than is tolerated."""
     first, second = ((each.result.model.prior, each.result.model.factors) for each in (tried, best))
-    gain, error = validation.compare(first, second)
+    gain, error = validation.compare([first], [second])
     return gain > TOLERATED * error
 
 
@@ -152,10 +152,10 @@ class Finalist:
         """What distinguishes it."""
         return {"rank": self.fit.rank, **self.candidate._asdict()}
 
-    def subtract(self, other: Finalist, validations: list[SamplesInMemory]) -> tuple[float, float]:
+    def subtract(self, other: Finalist, validations: list[BlocksInMemory]) -> tuple[float, float]:
         """How much better it is than another on the same folds, and the standard error of that."""
         gaps = [
-            validation.compare(mine.model, theirs.model)
+            validation.compare([mine.model], [theirs.model])
             for validation, mine, theirs in zip(validations, self.runs, other.runs, strict=True)
         ]
         means, errors = np.array(gaps).T
@@ -171,14 +171,14 @@ def _compare_by_folds(tried: list[TriedRank], block: DenseBlock) -> FitResult:
     ]
     left = sorted(left, key=lambda each: -each.score)[:N_FINALISTS]
     first = tried[0].fit
-    validations: list[SamplesInMemory] = []
+    validations: list[BlocksInMemory] = []
     for fold in range(N_FOLDS):
         training, validation = first.hold_out(block, fold)
         validations.append(validation)
         if fold:
             counts = first.count(training)
             for each in left:
-                samples = SamplesInMemory(training, first.schema.offsets, each.fit.rank)
+                samples = BlocksInMemory.cut(training, first.schema.offsets, each.fit.rank)
                 starts = each.fit.make_starts(counts)
                 run = each.fit.for_target.try_one(each.candidate, samples, validation, starts)
                 each.runs.append(run)
@@ -205,7 +205,7 @@ def _compare_by_folds(tried: list[TriedRank], block: DenseBlock) -> FitResult:
     note = tried[0].specification.notes[0]
     specification = replace(specification, notes=(note, *specification.notes))
     scores = tuple(run.score for run in best.runs)
-    sizes = [each.source.n_samples for each in validations[: len(scores)]]
+    sizes = [each.n_samples for each in validations[: len(scores)]]
     score = HeldOutScore(float(np.average(scores, weights=sizes)), sum(sizes), len(scores))
     result = best.fit.follow(specification, block)
     return replace(result, held_out=scores, held_out_score=score)

@@ -8,7 +8,7 @@ from functools import partial
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import RANKS_BY_SAMPLES
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.em_fit import EMFit
 from pmflib.fitting.fit_result import FitResult, SettledRank
@@ -157,7 +157,7 @@ def fit_ranks_for_target(
         block, held_out = samples, fit.open_held_out(validation)
     if isinstance(held_out, StoredSamples):
         held_out = held_out.load(fit.rank)
-    assert held_out is None or isinstance(held_out, SamplesInMemory)
+    assert held_out is None or isinstance(held_out, BlocksInMemory)
     return fit_target_ranks(fit, block, held_out)
 
 

@@ -22,10 +22,10 @@ import numpy as np
 from pmflib.core.arrays import FloatArray
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
 from pmflib.core.defaults import LIMITS, RANKS_BY_SAMPLES
+from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.forests.em import TreeOptions
-from pmflib.em.forests.samples import TreeSamples, are_modest
+from pmflib.em.forests.samples import are_modest, load_samples
 from pmflib.em.forests.structure import find_residuals
-from pmflib.em.samples import SamplesInMemory
 from pmflib.em.traits.quadrature import GRIDS, ItemDesign
 from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import count_parameters
@@ -256,7 +256,7 @@ def fit_plain(samples: RankSamples, rank: int, seed: int) -> Candidate:
     passes = Passes(*LIMITS, False, None, None)
     fit = EMFit(samples.schema, rank, options, seed, passes, samples.target)
     offsets = samples.schema.offsets
-    held_out = SamplesInMemory(samples.held_out, offsets, rank, samples.target)
+    held_out = BlocksInMemory.cut(samples.held_out, offsets, rank, samples.target)
     model = fit.fit_block(samples.block, held_out)[1].model
     return Candidate("classes", rank, _count_classes(samples, rank), samples.score(model))
 
@@ -360,8 +360,8 @@ def fit_traits_of_splits(
 def _fit_traits(samples: RankSamples, design: ItemDesign, seed: int) -> FloatArray:
     """Log-likelihood of what a split holds out under traits fitted to the rest of it, nats."""
     schema = samples.schema
-    fitted, _, _ = fit_items(
-        SamplesInMemory(samples.block, schema.offsets, len(design.grid[0])),
+    fitted, _ = fit_items(
+        BlocksInMemory.cut(samples.block, schema.offsets, len(design.grid[0])),
         design,
         samples.counts if samples.variables.size == schema.n_variables else None,
         pseudo_count=PSEUDO_COUNT,
@@ -392,14 +392,14 @@ class _ForestFits:
         self._found: dict[tuple[int, int], tuple[FloatArray, int]] = {}
 
     @cached_property
-    def _samples(self) -> list[tuple[TreeSamples, list[TreeSamples]]]:
+    def _samples(self) -> list[tuple[BlocksInMemory, list[BlocksInMemory]]]:
         """Training samples of each split, and the halves of what it holds out."""
         offsets = self.splits[0].schema.offsets
         return [
             (
-                TreeSamples.load(each.block, offsets, 1),
+                load_samples(each.block, offsets, 1),
                 [
-                    TreeSamples.load(each.held_out[half], offsets, 1, each.target)
+                    load_samples(each.held_out[half], offsets, 1, each.target)
                     for half in _halve(each)
                 ],
             )

@@ -15,8 +15,8 @@ from pmflib.counting.groups import list_levels
 from pmflib.counting.marginals import estimate_block_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.display.progress import working
-from pmflib.em.members import Runs
-from pmflib.em.samples import SamplesInMemory
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.latent_classes import Runs
 from pmflib.fitting.candidates import LARGEST_PAIRS, START_METHODS, Options
 from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.pair_fits import fit_by_method
@@ -94,14 +94,14 @@ class RankSamples:
         return self.block.n_observed
 
     @cached_property
-    def training(self) -> SamplesInMemory:
+    def training(self) -> BlocksInMemory:
         """Training samples for EM."""
-        return SamplesInMemory(self.block, self.schema.offsets, BLOCK_RANK)
+        return BlocksInMemory.cut(self.block, self.schema.offsets, BLOCK_RANK)
 
     @cached_property
-    def validation(self) -> SamplesInMemory:
+    def validation(self) -> BlocksInMemory:
         """Held-out samples for EM."""
-        return SamplesInMemory(self.held_out, self.schema.offsets, BLOCK_RANK, self.target)
+        return BlocksInMemory.cut(self.held_out, self.schema.offsets, BLOCK_RANK, self.target)
 
     def start(self, rank: int, seed: int, number: int) -> Parameters:
         """Start of EM number so many; variables that are not counted have their own PMFs."""
@@ -285,9 +285,8 @@ def fit_samples(work: tuple[Sequence[RankSamples], SampleJob]) -> RankFit:
             merged = merge_states(merged)
         starts = [merged]
     state = runs.run(job.name, starts, job.pseudo_count)
-    assert state.best_prior is not None
-    assert state.best_factors is not None
-    found = state.best_prior, state.best_factors
+    assert state.best is not None
+    found = state.best
     model = JointPMF(*found, samples.schema, {})
     kept = found if job.members == 1 else (np.empty(0), np.empty((0, 0)))
     return RankFit(kept, -max(state.held_out), samples.score(model), state.n_passes)
@@ -359,10 +358,12 @@ class TargetFits:
         return {name: value for name, value in self.__dict__.items() if name != "validation"}
 
     @cached_property
-    def validation(self) -> SamplesInMemory:
+    def validation(self) -> BlocksInMemory:
         """Held-out samples for the steps."""
         samples = self.samples
-        return SamplesInMemory(samples.held_out, samples.schema.offsets, BLOCK_RANK, samples.target)
+        return BlocksInMemory.cut(
+            samples.held_out, samples.schema.offsets, BLOCK_RANK, samples.target
+        )
 
     def estimate(self, rank: int, n_steps: int = USUAL_STEPS) -> float:
         """Seconds of so many steps, by the model of costs."""
@@ -406,7 +407,7 @@ def fit_for_target(work: tuple[TargetFits, TargetJob]) -> RankFit:
         Passes(MAX_STEPS, 0.0, 1),
         samples.target,
     )
-    training = SamplesInMemory(samples.block, samples.schema.offsets, job.rank)
+    training = BlocksInMemory.cut(samples.block, samples.schema.offsets, job.rank)
     starts = fit.make_starts(fit.count(samples.block))
     runs = fit.for_target.try_candidates(training, given.validation, starts)
     specification, result = fit.for_target.report_best(runs, training, given.validation)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.core.blocks import DenseBlock
-from pmflib.em.forests.samples import TreeSamples
+from pmflib.em.forests.samples import count_pairs, load_samples, score_under_forests
 from pmflib.model.forests.statistics import TreeParameters, TreePasses, TreeStatistics, tree_m_step
 from pmflib.model.statistics import em_statistics, m_step, take_logs
 from pmflib.solvers import PseudoCounts
@@ -140,8 +140,8 @@ def test_merge__is_the_sum_over_blocks(model):
 
 def test_count_pairs__are_posterior_weighted(model):
     codes = draw_gaps(list_cells(model)[0], 40)
-    samples = TreeSamples.load(codes, model.schema.offsets, model.rank)
-    found = samples.count_pairs(model.parameters, 1, 2)
+    samples = load_samples(codes, model.schema.offsets, model.rank)
+    found = count_pairs(samples, model.parameters, 1, 2)
     posteriors, offsets = model.posterior(codes), model.schema.offsets
     observed = (codes[:, 1] == 2) & (codes[:, 4] == 3)
     for k in range(2):
@@ -153,20 +153,22 @@ def test_count_pairs__are_posterior_weighted(model):
 
 def test_score__of_a_target_is_its_chance_given_the_rest(model):
     codes = draw_gaps(list_cells(model)[0], 40)
-    samples = TreeSamples.load(codes, model.schema.offsets, model.rank, target=1)
+    samples = load_samples(codes, model.schema.offsets, model.rank, target=1)
     chances = model.predict_proba(codes, 1)
     observed = codes[:, 1] >= 0
     logs = np.log(chances[observed, codes[observed, 1]])
-    assert samples.score([model.parameters]) == pytest.approx(logs.sum() / len(codes))
+    assert samples.score([model.parameters], score_under_forests) == pytest.approx(
+        logs.sum() / len(codes)
+    )
 
 
 def test_score__of_several_is_their_average(model):
     codes = draw_gaps(list_cells(model)[0], 40)
     other = make_tree(SIZES, model.forest.parents[::-1], 7)
-    samples = TreeSamples.load(codes, model.schema.offsets, 6)
+    samples = load_samples(codes, model.schema.offsets, 6)
     joined = TreeParameters.join([model.parameters, other.parameters])
-    found = samples.score([model.parameters, other.parameters])
-    assert found == pytest.approx(samples.score([joined]), abs=1e-12)
-    gain, error = samples.compare([joined], [model.parameters])
-    assert gain == pytest.approx(found - samples.score([model.parameters]))
+    found = samples.score([model.parameters, other.parameters], score_under_forests)
+    assert found == pytest.approx(samples.score([joined], score_under_forests), abs=1e-12)
+    gain, error = samples.compare([joined], [model.parameters], score_under_forests)
+    assert gain == pytest.approx(found - samples.score([model.parameters], score_under_forests))
     assert error > 0

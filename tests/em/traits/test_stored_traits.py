@@ -8,6 +8,7 @@ import pytest
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.em.block_source import StoredBlocks
+from pmflib.em.traits.fit import Traits
 from pmflib.em.traits.samples import Draw, TraitSamples
 from pmflib.fitting.traits import plan_fit_traits
 from pmflib.store import sample_blocks
@@ -96,7 +97,7 @@ def test_draw__of_stored_people_is_that_of_memory(blocks, monkeypatch):
     assert counts.n_people == np.count_nonzero((codes >= 0).any(axis=1))
     for size in (1 << 22, 1):
         monkeypatch.setattr(sample_blocks, "MIN_GROUP", size)
-        stored = TraitSamples(pmf.StoredSamples(blocks, SCHEMA).source, SCHEMA)
+        stored = TraitSamples(pmf.StoredSamples(blocks, SCHEMA), SCHEMA)
         assert np.array_equal(stored.count().levels, counts.levels)
         for requested in (0, 1, 7, 5000):
             found, expected = (each.draw(requested, counts, 5) for each in (stored, loaded))
@@ -120,19 +121,19 @@ def test_fit_traits__goes_on_from_a_checkpoint_to_the_same_bits(blocks, tmp_path
     samples, folder = pmf.StoredSamples(blocks, SCHEMA), tmp_path / "work"
     options: dict[str, Any] = {"dimensions": 1, "shrinkage": 1.0, "n_states": 20}
     whole = pmf.fit_traits(samples, **options)
-    run_pass, passes = TraitSamples.run_pass, []
+    start, passes = Traits.start, []
 
-    def interrupt(self, model):
+    def interrupt(self, source, state):
         # the choice passes over people in memory
-        passes.extend([model] if isinstance(self.source, StoredBlocks) else [])
+        passes.extend([state] if isinstance(source, StoredBlocks) else [])
         if len(passes) == 3:
             raise KeyboardInterrupt
-        return run_pass(self, model)
+        return start(self, source, state)
 
     def refuse(*arguments):
         raise AssertionError("chosen again")
 
-    monkeypatch.setattr(TraitSamples, "run_pass", interrupt)
+    monkeypatch.setattr(Traits, "start", interrupt)
     with pytest.raises(KeyboardInterrupt):
         pmf.fit_traits(samples, **options, checkpoint=folder)
     monkeypatch.setattr("pmflib.fitting.traits.choose_settings", refuse)

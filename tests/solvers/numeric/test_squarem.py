@@ -4,21 +4,15 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.blocks import DenseBlock
-from pmflib.em.checkpoint import Checkpoint
-from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
-from pmflib.model.statistics import em_statistics, take_logs
+from pmflib.em.latent_classes import ClassState
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.numeric.squarem import SQUAREM, Acceleration, extrapolate
+from tests.em.class_runs import run_classes
 from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4, 3]
 OFFSETS = offsets_of(CARDINALITIES)
 PSEUDO_COUNTS = PseudoCounts(np.full(12, 0.1))
-
-
-def evaluate_on(codes):
-    return lambda model: em_statistics(DenseBlock(codes), OFFSETS, *take_logs(*model))
 
 
 def draw_slow_case(seed):
@@ -30,8 +24,7 @@ def draw_slow_case(seed):
 def run(case, **options: Any):
     codes, model = case
     options = dict[str, Any](pseudo_counts=PSEUDO_COUNTS, max_passes=4000, tol=1e-9) | options
-    start = options.pop("start", EMState(*model))
-    return run_joint_pmf_em(evaluate_on(codes), start, OFFSETS, **options)
+    return run_classes(codes, options.pop("start", model), OFFSETS, **options)
 
 
 def test_extrapolate__finds_the_limit_of_a_geometric_path():
@@ -67,13 +60,13 @@ def test_extrapolate__stays_among_the_probabilities():
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_run_joint_pmf_em__acceleration_never_raises_the_objective(seed):
+def test_latent_classes__acceleration_never_raises_the_objective(seed):
     state = run(draw_slow_case(seed), accelerate=True, tol=0.0, max_passes=60)
     assert np.all(np.diff(state.loss_history) <= 1e-13)
     # the model at the end is no worse than the last objective noted, though that is of the model before
-    final = run_joint_pmf_em(
-        evaluate_on(draw_slow_case(seed)[0]),
-        EMState(state.prior, state.factors),
+    final = run_classes(
+        draw_slow_case(seed)[0],
+        state.parameters,
         OFFSETS,
         pseudo_counts=PSEUDO_COUNTS,
         max_passes=1,
@@ -82,7 +75,7 @@ def test_run_joint_pmf_em__acceleration_never_raises_the_objective(seed):
     assert final <= state.loss_history[-1] + 1e-13
 
 
-def test_run_joint_pmf_em__acceleration_needs_fewer_passes_to_the_same_optimum():
+def test_latent_classes__acceleration_needs_fewer_passes_to_the_same_optimum():
     ratios = []
     for seed in range(20):
         case = draw_slow_case(seed)
@@ -99,25 +92,22 @@ def test_run_joint_pmf_em__acceleration_needs_fewer_passes_to_the_same_optimum()
     assert np.median(ratios) > 1.7
 
 
-def test_run_joint_pmf_em__rejected_extrapolation_returns_to_plain_em():
+def test_latent_classes__rejected_extrapolation_returns_to_plain_em():
     case = draw_slow_case(0)
     plain = run(case, max_passes=3)
     state = run(case, max_passes=2, accelerate=True, tol=0.0)
     assert state.acceleration.fallback is None
     # no pass has judged the extrapolation: the state is that of two plain passes
-    np.testing.assert_array_equal(state.factors, run(case, max_passes=2).factors)
-    pending = EMState(
-        np.array([1 - 2e-9, 1e-9, 1e-9]),
-        case[1][1],
+    np.testing.assert_array_equal(state.parameters[1], run(case, max_passes=2).parameters[1])
+    pending = ClassState(
+        (np.array([1 - 2e-9, 1e-9, 1e-9]), case[1][1]),
         loss_history=plain.loss_history[:2],
         log_likelihoods=plain.log_likelihoods[:2],
-        acceleration=Acceleration(
-            fallback=(state.prior, state.factors), step_length=8.0, longest=8.0
-        ),
+        acceleration=Acceleration(fallback=state.parameters, step_length=8.0, longest=8.0),
     )
     back = run(case, start=pending, max_passes=3, accelerate=True)
     assert back.loss_history == (*plain.loss_history[:2], plain.loss_history[1])
-    assert np.array_equal(back.factors, state.factors)
+    assert np.array_equal(back.parameters[1], state.parameters[1])
     assert (back.acceleration.longest, back.passes_saved) == (2.0, -1.0)
 
 
@@ -140,27 +130,26 @@ def test_acceleration__steps_grow_where_their_limit_has_bound():
 
 @pytest.mark.parametrize("validated", [False, True])
 @pytest.mark.parametrize("killed_after", [1, 2, 3, 4, 8])
-def test_run_joint_pmf_em__accelerated_continues_from_a_checkpoint_to_the_same_bits(
+def test_latent_classes__accelerated_continues_from_a_checkpoint_to_the_same_bits(
     tmp_path, killed_after, validated
 ):
     case = draw_slow_case(1)
     options: dict[str, Any] = {"accelerate": True, "tol": 0.0, "patience": 50}
     if validated:
-        held_out = evaluate_on(case[0][:50])
-        options["score"] = lambda model: held_out(model).log_likelihood / 50
+        options["held_out"] = case[0][:50]
     whole = run(case, max_passes=12, **options)
     path = tmp_path / "state.npz"
-    options["checkpoint"] = Checkpoint(path, "a fit", EMState.to_arrays, EMState.from_arrays)
+    options["path"] = path
     run(case, max_passes=killed_after, **options)
     resumed = run(case, max_passes=12, **options)
-    assert resumed.factors.tobytes() == whole.factors.tobytes()
-    assert resumed.prior.tobytes() == whole.prior.tobytes()
+    assert resumed.parameters[1].tobytes() == whole.parameters[1].tobytes()
+    assert resumed.parameters[0].tobytes() == whole.parameters[0].tobytes()
     assert resumed.loss_history == whole.loss_history
     assert resumed.held_out == whole.held_out
     assert resumed.passes_saved == whole.passes_saved
 
 
-def test_run_joint_pmf_em__stops_closer_to_the_optimum_than_by_the_last_change():
+def test_latent_classes__stops_closer_to_the_optimum_than_by_the_last_change():
     closer = []
     for seed in range(6):
         case = draw_slow_case(seed)

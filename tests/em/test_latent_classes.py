@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 import pmflib as pmf
 from pmflib.core.arrays import FLOOR
 from pmflib.core.blocks import DenseBlock
-from pmflib.em.checkpoint import Checkpoint
-from pmflib.em.joint_pmf_em import EMState, run_joint_pmf_em
 from pmflib.model.statistics import EMStatistics, em_statistics, m_step, sum_fields, take_logs
 from pmflib.solvers import PseudoCounts
+from tests.em.class_runs import run_classes
 from tests.reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
 
 CARDINALITIES = [3, 2, 4]
@@ -22,10 +21,6 @@ NONE = PseudoCounts(np.zeros(9))
 
 def evaluate_on(codes, offsets=OFFSETS):
     return lambda model: em_statistics(DenseBlock(codes), offsets, *take_logs(*model))
-
-
-def score_on(codes):
-    return lambda model: evaluate_on(codes)(model).log_likelihood / len(codes)
 
 
 def same_bits(one, other):
@@ -140,7 +135,7 @@ def test_shaped_by__refuses_what_is_no_pseudo_count(pseudo_count):
     st.booleans(),
     st.integers(0, 2**32 - 1),
 )
-def test_run_joint_pmf_em__objective_never_rises(case, rank, pseudo_count, with_zeros, seed):
+def test_latent_classes__objective_never_rises(case, rank, pseudo_count, with_zeros, seed):
     cardinalities, codes = case
     offsets = offsets_of(cardinalities)
     prior, factors = make_model(np.random.default_rng(seed), cardinalities, rank)
@@ -152,9 +147,9 @@ def test_run_joint_pmf_em__objective_never_rises(case, rank, pseudo_count, with_
             factors[: offsets[1]] /= factors[: offsets[1]].sum(axis=0)
     sizes = np.repeat(cardinalities, cardinalities)
     pseudo_counts = PseudoCounts.shaped_by(1.0 / sizes, offsets, pseudo_count)
-    state = run_joint_pmf_em(
-        evaluate_on(codes, offsets),
-        EMState(prior, factors),
+    state = run_classes(
+        codes,
+        (prior, factors),
         offsets,
         pseudo_counts=pseudo_counts,
         max_passes=15,
@@ -162,16 +157,16 @@ def test_run_joint_pmf_em__objective_never_rises(case, rank, pseudo_count, with_
     )
     loss = np.array(state.loss_history)
     assert np.all(np.diff(loss) <= 1e-12 * np.maximum(1.0, np.abs(loss[1:])))
-    assert state.prior.sum() == pytest.approx(1.0, rel=1e-12)
-    sums = np.add.reduceat(state.factors, offsets[:-1], axis=0)
+    assert state.parameters[0].sum() == pytest.approx(1.0, rel=1e-12)
+    sums = np.add.reduceat(state.parameters[1], offsets[:-1], axis=0)
     np.testing.assert_allclose(sums, 1.0, rtol=1e-12)
 
 
-def test_run_joint_pmf_em__rank_one_is_the_single_marginals():
+def test_latent_classes__rank_one_is_the_single_marginals():
     codes = make_codes(np.random.default_rng(2), 300, CARDINALITIES)
-    state = run_joint_pmf_em(
-        evaluate_on(codes),
-        EMState(np.ones(1), SINGLES[:, None]),
+    state = run_classes(
+        codes,
+        (np.ones(1), SINGLES[:, None]),
         OFFSETS,
         pseudo_counts=NONE,
         max_passes=5,
@@ -181,21 +176,21 @@ def test_run_joint_pmf_em__rank_one_is_the_single_marginals():
         seen = codes[codes[:, j] >= 0, j]
         expected = np.bincount(seen, minlength=size) / len(seen)
         np.testing.assert_allclose(
-            state.factors[OFFSETS[j] : OFFSETS[j + 1], 0], expected, rtol=1e-13
+            state.parameters[1][OFFSETS[j] : OFFSETS[j + 1], 0], expected, rtol=1e-13
         )
     # one pass finds it, one sees that nothing changes, and the next stops the loop
     assert state.converged
     assert state.n_passes == 3
 
 
-def test_run_joint_pmf_em__notes_losses_and_likelihoods():
+def test_latent_classes__notes_losses_and_likelihoods():
     codes = make_codes(np.random.default_rng(3), 40, CARDINALITIES)
     prior, factors = make_model(np.random.default_rng(4), CARDINALITIES, 2)
     pseudo_counts = PseudoCounts.shaped_by(SINGLES, OFFSETS, 1.5)
     passes = []
-    state = run_joint_pmf_em(
-        evaluate_on(codes),
-        EMState(prior, factors),
+    state = run_classes(
+        codes,
+        (prior, factors),
         OFFSETS,
         pseudo_counts=pseudo_counts,
         max_passes=3,
@@ -203,7 +198,7 @@ def test_run_joint_pmf_em__notes_losses_and_likelihoods():
         on_pass=passes.append,
     )
     assert [each.n_passes for each in passes] == [1, 2, 3]
-    assert passes[-1].factors is state.factors
+    assert passes[-1].parameters[1] is state.parameters[1]
     assert state.best_pass == 3
     log_likelihood = e_step(codes, OFFSETS, prior, factors)[2]
     assert state.log_likelihoods[0] == pytest.approx(log_likelihood / 40, rel=1e-12)
@@ -221,68 +216,64 @@ def scripted(values):
 def run_with_validation(values, tol=0.0, **options):
     codes = make_codes(np.random.default_rng(5), 60, CARDINALITIES)
     seen = []
-    state = run_joint_pmf_em(
-        evaluate_on(codes),
-        EMState(*make_model(np.random.default_rng(6), CARDINALITIES, 2)),
+    state = run_classes(
+        codes,
+        make_model(np.random.default_rng(6), CARDINALITIES, 2),
         OFFSETS,
         pseudo_counts=NONE,
         tol=tol,
-        score=scripted(values),
+        scores=scripted(values),
         on_pass=seen.append,
         **options,
     )
     return state, seen
 
 
-def test_run_joint_pmf_em__patience_counts_rises_above_the_tolerance_and_keeps_the_best():
+def test_latent_classes__patience_counts_rises_above_the_tolerance_and_keeps_the_best():
     values = [-9, -5, -4.9, -4.8, -4.7, -1, -1, -1, -1]
     state, seen = run_with_validation(values, tol=0.1, max_passes=50, patience=3)
     assert state.held_out == (-9, -5, -4.9, -4.8, -4.7)
     assert (state.best_pass, state.converged) == (4, True)
-    assert np.array_equal(state.best_factors, seen[3].factors)
+    assert np.array_equal(state.best[1], seen[3].parameters[1])
 
 
-def test_run_joint_pmf_em__validation_keeps_the_best_model_and_patience_stops():
+def test_latent_classes__validation_keeps_the_best_model_and_patience_stops():
     state, seen = run_with_validation([-9, -5, -3, -4, -3, -6, 0], max_passes=50, patience=3)
     assert state.held_out == (-9, -5, -3, -4, -3, -6)
     assert (state.best_pass, state.n_passes, state.converged) == (2, 5, True)
     # an equal value is not better: the earlier model is kept
-    assert np.array_equal(state.best_factors, seen[1].factors)
-    assert np.array_equal(state.best_prior, seen[1].prior)
-    assert not np.array_equal(state.best_factors, state.factors)
+    assert np.array_equal(state.best[1], seen[1].parameters[1])
+    assert np.array_equal(state.best[0], seen[1].parameters[0])
+    assert not np.array_equal(state.best[1], state.parameters[1])
 
 
-def test_run_joint_pmf_em__start_is_kept_where_no_pass_helps():
+def test_latent_classes__start_is_kept_where_no_pass_helps():
     state, _ = run_with_validation([-1, -2, -3], max_passes=2, patience=9)
     assert (state.best_pass, state.converged) == (0, False)
-    assert np.array_equal(
-        state.best_prior, make_model(np.random.default_rng(6), CARDINALITIES, 2)[0]
-    )
+    assert np.array_equal(state.best[0], make_model(np.random.default_rng(6), CARDINALITIES, 2)[0])
 
 
 @pytest.mark.parametrize("validated", [False, True])
 @pytest.mark.parametrize("killed_after", [1, 3, 7])
-def test_run_joint_pmf_em__continues_from_a_checkpoint_to_the_same_bits(
+def test_latent_classes__continues_from_a_checkpoint_to_the_same_bits(
     tmp_path, killed_after, validated
 ):
     codes = make_codes(np.random.default_rng(7), 120, CARDINALITIES)
     options: dict[str, Any] = {
         "pseudo_counts": PseudoCounts.shaped_by(SINGLES, OFFSETS, 0.5),
         "tol": 0.0,
-        "score": score_on(codes[:20]) if validated else None,
+        "held_out": codes[:20] if validated else None,
         "patience": 3,
     }
-    start = EMState(*make_model(np.random.default_rng(8), CARDINALITIES, 3))
-    whole = run_joint_pmf_em(evaluate_on(codes[20:]), start, OFFSETS, max_passes=9, **options)
+    start = make_model(np.random.default_rng(8), CARDINALITIES, 3)
+    whole = run_classes(codes[20:], start, OFFSETS, max_passes=9, **options)
     path = tmp_path / "state.npz"
-    options["checkpoint"] = Checkpoint(path, "a fit", EMState.to_arrays, EMState.from_arrays)
+    options["path"] = path
     for max_passes in (killed_after, 9):
-        resumed = run_joint_pmf_em(
-            evaluate_on(codes[20:]), start, OFFSETS, max_passes=max_passes, **options
-        )
+        resumed = run_classes(codes[20:], start, OFFSETS, max_passes=max_passes, **options)
         assert resumed.n_passes == max_passes
-    assert resumed.prior.tobytes() == whole.prior.tobytes()
-    assert resumed.factors.tobytes() == whole.factors.tobytes()
+    assert resumed.parameters[0].tobytes() == whole.parameters[0].tobytes()
+    assert resumed.parameters[1].tobytes() == whole.parameters[1].tobytes()
     assert resumed.loss_history == whole.loss_history
     assert resumed.held_out == whole.held_out
     assert (resumed.best_pass, resumed.converged) == (whole.best_pass, whole.converged)
@@ -291,12 +282,12 @@ def test_run_joint_pmf_em__continues_from_a_checkpoint_to_the_same_bits(
 @pytest.mark.parametrize(
     "option", [{"max_passes": -1}, {"tol": -1e-9}, {"tol": float("nan")}, {"patience": 0}]
 )
-def test_run_joint_pmf_em__refuses_options_out_of_range(option):
+def test_latent_classes__refuses_options_out_of_range(option):
     ((name, value),) = option.items()
     with pytest.raises(pmf.PmfError, match=f"{name} is {value}; give at least"):
-        run_joint_pmf_em(
-            evaluate_on(np.zeros((1, 3), np.int8)),
-            EMState(np.ones(1), SINGLES[:, None]),
+        run_classes(
+            np.zeros((1, 3), np.int8),
+            (np.ones(1), SINGLES[:, None]),
             OFFSETS,
             pseudo_counts=NONE,
             **({"max_passes": 1, "tol": 0.0} | option),
