@@ -74,7 +74,7 @@ def no_disk_waits() -> Iterator[None]:
 def thread_client():
     from pmflib.cluster.clients import open_client
     from pmflib.cluster.workers import start_workers
-    from pmflib.config import ClusterConfig
+    from pmflib_tasks.config import ClusterConfig
 
     with start_workers(ClusterConfig(workers=2)) as address, open_client(address) as client:
         yield client

@@ -26,13 +26,13 @@ import numpy as np
 import pmflib as pmf
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.events import listen
 from pmflib.display.progress import Progress
 from pmflib.model.traits.trait_model import TraitModel
 from pmflib.store.sample_blocks import list_blocks
 from pmflib.store.sample_writer import SampleWriter
+from pmflib_tasks.config import ClusterConfig
 
 N_LEVELS, N_TRAITS, PASSES = 5, 2, 3
 DRAWN = 50_000

@@ -30,9 +30,9 @@ from benchmarks.pipeline.simulated_nights import (
 )
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import PmfError
-from pmflib.quality.findings import find_recorded
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live, list_records
+from pmflib_tasks.guards.findings import find_recorded
 
 SETTINGS = """
 [model]

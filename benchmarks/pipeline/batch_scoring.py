@@ -184,9 +184,9 @@ def measure(work: Callable[[], object]) -> float:
 
 def report_steps(path: Path, model: JointPMF) -> None:
     """Print the processor time of each step, in one thread, over the whole file."""
-    from pmflib.config import SchemaConfig, make_source
     from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
     from pmflib.ingest.dataset.wide import WideEncoder
+    from pmflib.ingest.options import SchemaOptions, make_source
     from pmflib.ingest.readers import read_rows
     from pmflib.ingest.sources import digest_source, find_sources
     from pmflib.model.row_scores import ReferenceScores, RowScorer
@@ -197,7 +197,7 @@ def report_steps(path: Path, model: JointPMF) -> None:
     config = make_source({"path": str(path), "layout": "wide"})
     (source,) = find_sources(str(path))
     scorer = TableScorer(model, ReferenceScores.draw(model))
-    rows, encoder = RowScorer(model), WideEncoder(model.schema, SchemaConfig())
+    rows, encoder = RowScorer(model), WideEncoder(model.schema, SchemaOptions())
     spent = dict.fromkeys(("digest", "read", "encode", "score", "tables", "write"), 0.0)
     writer = None
 
@@ -212,7 +212,7 @@ def report_steps(path: Path, model: JointPMF) -> None:
     for raw in read_rows(source, config, model.schema.names, coded=model.schema.names):
         at = clock("read", at)
         rejected: list[object] = []
-        screen = Screen(source, config, SchemaConfig(), rejected)  # type: ignore[arg-type]
+        screen = Screen(source, config, SchemaOptions(), rejected)  # type: ignore[arg-type]
         kept, codes = encoder.encode(raw, RowDecisions(raw.batch.num_rows), screen)
         at = clock("encode", at)
         found = rows.score(codes)

@@ -27,16 +27,16 @@ from typing import Any
 import numpy as np
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from pmflib.config import PipelineConfig, load_config
 from pmflib.core.machine import count_processors
 from pmflib.model.sampling import sample_codes
-from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize
-from pmflib.operations.planning.speeds import Speeds
-from pmflib.operations.planning.whole_run import RunPlan, show_bytes
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.synthetic.planted_models import planted_factors
+from pmflib_tasks.config import PipelineConfig, load_config
+from pmflib_tasks.operations.planning.sizes import ClusterSize, FitSize, LogSize
+from pmflib_tasks.operations.planning.speeds import Speeds
+from pmflib_tasks.operations.planning.whole_run import RunPlan, show_bytes
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED, PASSES = 30, 5, 20, 0.9, 5
 DRAWN_ROWS = 1 << 17
@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="samples without identifiers")
     parser.add_argument("--folder", type=Path, help="for the logs; by default a temporary one")
     options = parser.parse_args()
-    from pmflib.operations.planning.calibration import measure_speeds
+    from pmflib_tasks.operations.planning.calibration import measure_speeds
 
     speeds = measure_speeds(Speeds())
     print("tasks, CPU s, wall s of" + "".join(f"{stage:>27}" for stage in STAGES))

@@ -36,7 +36,6 @@ from pmflib.cluster.clients import open_client
 from pmflib.cluster.item_maps import LoadedItems, keep_loaded
 from pmflib.cluster.maps import start_blocks, start_maps
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
 from pmflib.core.blocks import Block, DenseBlock
 from pmflib.counting import block_counting
 from pmflib.counting.stored_pairs import count_group_pairs, merge_tables, split_fold_blocks
@@ -52,6 +51,7 @@ from pmflib.store.sample_blocks import (
     group_blocks,
 )
 from pmflib.synthetic.planted_models import planted_factors
+from pmflib_tasks.config import ClusterConfig
 
 SCHEMA = Schema.from_cardinalities([N_LEVELS] * N_VARIABLES)
 MODEL = planted_factors([N_LEVELS] * N_VARIABLES, RANK, np.random.default_rng(0))

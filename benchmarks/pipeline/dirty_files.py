@@ -26,9 +26,9 @@ from pathlib import Path
 
 import sklearn.datasets
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import PmfError
 from pmflib.ingest.csv.encodings import detect_encoding
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sniffing import sniff_source
 from pmflib.ingest.sources import find_sources
 
@@ -134,7 +134,7 @@ def try_table(rows: list[list[str]], path: Path) -> Score:
             ]
         path.write_text(write_table(content, delimiter, is_broken, seed), "utf-8", newline="")
         try:
-            config = SourceConfig(path="x", layout="wide")
+            config = SourceOptions(path="x", layout="wide")
             found, _ = sniff_source(find_sources(str(path)), config, ())
         except PmfError:
             score.asked += 1

@@ -22,12 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.pipeline.simulated_nights import make_rating_log, make_returning_log, make_survey
-from pmflib.config import QualityConfig
 from pmflib.core.arrays import IntArray
 from pmflib.counting.pair_counts import count_pairs
 from pmflib.ingest.dataset.accounts import Account, TimeSpan
+from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib.ingest.dataset.identifiers import count_forms
-from pmflib.quality.drift import (
+from pmflib.schema import Schema, Variable
+from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guards.drift import (
     MOST_LEVELS,
     LiveData,
     assess_drift,
@@ -36,16 +38,15 @@ from pmflib.quality.drift import (
     find_pair_drift,
     measure_dependence,
 )
-from pmflib.quality.findings import Finding
-from pmflib.quality.identity_guards import (
+from pmflib_tasks.guards.findings import Finding
+from pmflib_tasks.guards.identity_guards import (
     Night,
     check_forms,
     check_night,
     check_twins,
 )
-from pmflib.quality.row_guards import FileAccount, assess_rows, check_sizes, find_file_changes
-from pmflib.quality.time_guards import Clock, check_times
-from pmflib.schema import Schema, Variable
+from pmflib_tasks.guards.row_guards import assess_rows, check_sizes, find_file_changes
+from pmflib_tasks.guards.time_guards import Clock, check_times
 
 CLOCK = Clock(datetime(2026, 11, 1, tzinfo=UTC))
 N_FOLDS = 16

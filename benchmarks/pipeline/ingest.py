@@ -18,18 +18,18 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.config import make_source
-from pmflib.config.loading import draft_config
+from pmflib.ingest.options import make_source
 from pmflib.schema import Schema, Variable
 from pmflib.synthetic.planted_models import planted_factors
 from pmflib.synthetic.raw_logs import Format, write_rating_log
+from pmflib_tasks.config.loading import draft_config
 
 N_ITEMS = 1000
 RATINGS_EACH = 40
 
 CHILD = """
 import json, resource, sys, time
-from pmflib.config import load_config
+from pmflib_tasks.config import load_config
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.stage import open_store
 config = load_config(sys.argv[1])

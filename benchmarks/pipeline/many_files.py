@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from pmflib.cluster.clients import open_client
+from pmflib.cluster.clients import Client, open_client
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig, make_config
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.dataset.identifiers import estimate_csv_bytes, group_buckets
 from pmflib.ingest.sources import find_sources
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
+from pmflib_tasks.config import ClusterConfig, PipelineConfig, make_config
 
 N_VARIABLES = 20
 N_LEVELS = 4
@@ -87,7 +87,12 @@ def write_file(path: Path, rng: np.random.Generator, options: argparse.Namespace
 
 
 def build(
-    name: str, client: object, store: Store, config: object, schema: Schema, base: Reference | None
+    name: str,
+    client: Client,
+    store: Store,
+    config: PipelineConfig,
+    schema: Schema,
+    base: Reference | None,
 ) -> Reference:
     """Build the dataset, and print a line for each pass and one for the whole."""
     me, before = psutil.Process(), psutil.Process().memory_info().rss
@@ -101,7 +106,7 @@ def build(
             print(f"{name}: {step}: {total:,} items, {now - since:.1f} s", flush=True)
             since = now
 
-    entry = build_dataset(client, store, config, schema, base=base, on_step=on_step)  # type: ignore[arg-type]
+    entry = build_dataset(client, store, config.dataset_options, schema, base=base, on_step=on_step)
     seconds = time.perf_counter() - started
     most = max(most, me.memory_info().rss)
     entries = [path.stat().st_size for path in (store.root / "manifest").iterdir()]

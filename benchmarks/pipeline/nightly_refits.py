@@ -23,17 +23,17 @@ import numpy as np
 from benchmarks.models.ml100k import write
 from benchmarks.models.movielens import read_log
 from pmflib.cluster.workers import start_workers
-from pmflib.config import PipelineConfig, make_config
-from pmflib.fitting.refit import plan_refit
 from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord, append_record, list_records
 from pmflib_tasks.compare import compare, pass_gate
+from pmflib_tasks.config import PipelineConfig, make_config
 from pmflib_tasks.count import count
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.fit import fit
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.refine import refine
+from pmflib_tasks.refit import plan_refit
 from pmflib_tasks.select import select, settle
 
 FIRST_NIGHT = datetime(2026, 1, 1, 2, tzinfo=UTC)

@@ -38,7 +38,6 @@ import pyarrow.csv
 from benchmarks.models.movielens import read_log
 from benchmarks.pipeline.deliveries import Deliveries
 from pmflib.cluster.workers import start_workers
-from pmflib.config import load_config
 from pmflib.core.errors import PmfError
 from pmflib.counting.pair_counts import PairCounts, load_shape
 from pmflib.em.stored_samples import StoredSamples
@@ -47,6 +46,7 @@ from pmflib.schema import Schema, Variable
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import list_records
 from pmflib.synthetic.planted_models import planted_factors
+from pmflib_tasks.config import load_config
 from pmflib_tasks.count import count
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.ingest import ingest

@@ -25,7 +25,7 @@ ROWS = "q1,q2,q3\n" + "\n".join(f"{i % 2},{i % 3},{i % 2}" for i in range(10)) +
 
 PLAIN = """
 import sys
-from pmflib.config import load_config
+from pmflib_tasks.config import load_config
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.count import count
 from pmflib_tasks.fit import fit

@@ -20,8 +20,8 @@ from pmflib.cluster.clients import count_threads, open_client
 from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.task_plans import plan_tasks
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
 from pmflib.store.sample_blocks import BlockReference, group_blocks
+from pmflib_tasks.config import ClusterConfig
 
 CELLS = 1000
 

@@ -10,7 +10,7 @@ judged by. Both are runs from scratch on two worker processes. Time is by the cl
 does, which processor time and memory hardly do; ratios are measured over planned.
 
 With ``--loading``, runs of few rows by one and by three workers say what stages take besides the work that is planned,
-of the client and of each worker: the table ``LOADING`` of `pmflib.operations.planning.speeds`.
+of the client and of each worker: the table ``LOADING`` of `pmflib_tasks.operations.planning.speeds`.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.config import load_config, make_source
-from pmflib.config.loading import draft_config
+from pmflib.ingest.options import make_source
 from pmflib.model.sampling import sample_codes
-from pmflib.operations.planning.learning import StageTotals, list_planned
-from pmflib.operations.planning.pipeline_sizes import (
-    LastRun,
-    measure_fit,
-    measure_log,
-    read_last_run,
-)
-from pmflib.operations.planning.sizes import ClusterSize
-from pmflib.operations.planning.speeds import LOADING, Speeds
-from pmflib.operations.planning.whole_run import RunPlan
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import list_records
 from pmflib.synthetic.demo import write_demo_log
 from pmflib.synthetic.planted_models import planted_factors
+from pmflib_tasks.config import load_config
+from pmflib_tasks.config.loading import draft_config
+from pmflib_tasks.operations.planning.learning import StageTotals, list_planned
+from pmflib_tasks.operations.planning.pipeline_sizes import (
+    LastRun,
+    measure_fit,
+    measure_log,
+    read_last_run,
+)
+from pmflib_tasks.operations.planning.sizes import ClusterSize
+from pmflib_tasks.operations.planning.speeds import LOADING, Speeds
+from pmflib_tasks.operations.planning.whole_run import RunPlan
 
 ROWS = 100_000
 """Samples of a shape at --scale 1, in its first run."""

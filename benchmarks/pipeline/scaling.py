@@ -29,7 +29,6 @@ import numpy as np
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.counting import block_counting
 from pmflib.counting.stored_pairs import count_group_pairs, merge_tables
@@ -45,6 +44,7 @@ from pmflib.store.sample_blocks import (
 )
 from pmflib.store.sample_writer import SampleWriter
 from pmflib.synthetic.planted_models import planted_factors
+from pmflib_tasks.config import ClusterConfig
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED = 30, 5, 20, 0.9
 N_FOLDS = 16

@@ -17,13 +17,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.pipeline.simulated_nights import ReturningLog, make_returning_log
-from pmflib.config import QualityConfig
 from pmflib.core.arrays import IntArray
 from pmflib.counting.pair_counts import count_pairs
-from pmflib.quality.drift import find_added, measure_dependence
-from pmflib.quality.findings import Finding
-from pmflib.quality.identity_guards import Night, check_night
 from pmflib.schema import Schema
+from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guards.drift import find_added, measure_dependence
+from pmflib_tasks.guards.findings import Finding
+from pmflib_tasks.guards.identity_guards import Night, check_night
 
 SHIFTS = {"healthy": None, "people shifted": 0, "ratings shifted": 2}
 """Column that is shifted by a row."""

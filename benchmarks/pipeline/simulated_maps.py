@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmflib.operations.planning.sizes import ClusterSize
-from pmflib.operations.planning.speeds import ADD_BYTES, LATENCY, Speeds
-from pmflib.operations.planning.stage_costs import MapWork, time_leaf
+from pmflib_tasks.operations.planning.sizes import ClusterSize
+from pmflib_tasks.operations.planning.speeds import ADD_BYTES, LATENCY, Speeds
+from pmflib_tasks.operations.planning.stage_costs import MapWork, time_leaf
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
     python -m benchmarks.pipeline.step_costs
 
-The table is `pmflib.operations.planning.speeds`. Each step that can be done alone is done some times on data drawn for
-it, and the least of the CPU seconds counts; sizes are of what would be sent, listed or loaded. The table has round
-numbers that suit whole runs (`python -m benchmarks.pipeline.cost_model`): what is far from them here is a step that has
+The table is `pmflib_tasks.operations.planning.speeds`. Each step that can be done alone is done some times on data
+drawn for it, and the least of the CPU seconds counts; sizes are of what would be sent, listed or loaded. The table
+has round numbers that suit whole runs (`python -m benchmarks.pipeline.cost_model`):
+what is far from them here is a step that has
 changed, or another machine.
 """
 
@@ -34,12 +35,12 @@ from pmflib.ingest.splitting import follow_range
 from pmflib.model import JointPMF
 from pmflib.model.sampling import sample_codes
 from pmflib.model.traits.level_scores import LevelScores
-from pmflib.operations.planning import speeds
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference
 from pmflib.store.checkpoints import save_arrays
 from pmflib.store.sample_blocks import BlockReference
 from pmflib.synthetic.planted_models import planted_factors
+from pmflib_tasks.operations.planning import speeds
 
 N_VARIABLES, N_LEVELS, RANK = 30, 5, 20
 """Size of the models."""

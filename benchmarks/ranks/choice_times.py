@@ -22,7 +22,6 @@ import numpy as np
 import pmflib as pmf
 from benchmarks.models.optima import list_tables
 from benchmarks.ranks.kinds import name_model
-from pmflib.config import load_config
 from pmflib.fitting.ranks.by_pairs import select_rank
 from pmflib.fitting.ranks.by_samples import select_rank_by_samples
 from pmflib.fitting.ranks.choice import RankProgress
@@ -32,6 +31,7 @@ from pmflib.model.sampling import sample_codes
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import find_last_run
+from pmflib_tasks.config import load_config
 
 SIZES = [2, 3, 4, 5, 8] * 4
 RANK = 6

@@ -113,8 +113,8 @@ def describe_commands():
 
 def describe_configuration():
     """A section for each section of pipeline.toml: options, defaults, descriptions."""
-    from pmflib.config.pipeline import PipelineConfig
-    from pmflib.config.section import Section
+    from pmflib.ingest.section import Section
+    from pmflib_tasks.config.pipeline import PipelineConfig
 
     top, sections = [], []
     for name, field in PipelineConfig.model_fields.items():

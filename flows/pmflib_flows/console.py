@@ -17,7 +17,7 @@ from rich.text import Text
 from pmflib.core.texts import show_text
 
 if TYPE_CHECKING:
-    from pmflib.config import PipelineConfig
+    from pmflib_tasks.config import PipelineConfig
 
 
 class OutputClosedError(Exception):
@@ -83,7 +83,7 @@ ConfigPath = Annotated[Path, typer.Argument(help="Pipeline configuration, pipeli
 
 def load_pipeline(path: Path) -> PipelineConfig:
     """Read a pipeline configuration; what that needs is imported here, and not for ``--help``."""
-    from pmflib.config import load_config
+    from pmflib_tasks.config import load_config
 
     return load_config(path)
 

@@ -6,16 +6,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from pmflib.cluster.workers import share_workers
-from pmflib.config import PipelineConfig, load_config
 from pmflib.crowd.pipeline.summaries import LabelSummary
-from pmflib.quality.findings import accept, condense, hold_back
-from pmflib.quality.stored_checks import FINDINGS
 from pmflib.store.run_records import RunRecord, find_last_run, name_labelling
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import RunDraft, record_run
 from pmflib_tasks.classifier import find_predictions
 from pmflib_tasks.compare_workers import choose_worker_model
+from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.crowd_model import crowd_model
+from pmflib_tasks.guards.findings import accept, condense, hold_back
+from pmflib_tasks.guards.stored_checks import FINDINGS
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.known import find_known_labels
 from pmflib_tasks.label_quality import check_label_quality

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import SourceConfig, load_config, make_crowd, make_source
-from pmflib.config.loading import draft_config
 from pmflib.display.progress import report_progress
+from pmflib.ingest.options import SourceOptions, make_source
 from pmflib.ingest.schema_draft import draft_schema
 from pmflib.ingest.sources import find_sources
 from pmflib.model import JointPMF
@@ -29,6 +28,8 @@ from pmflib.synthetic.demo import (
 )
 from pmflib_flows.crowd import crowd_flow
 from pmflib_flows.etl import etl
+from pmflib_tasks.config import load_config, make_crowd
+from pmflib_tasks.config.loading import draft_config
 from pmflib_tasks.stage import open_store
 
 
@@ -133,7 +134,7 @@ def _run_labels(folder: Path, n_tasks: int, seed: int, *, data_only: bool) -> De
     return replace(demo, facts=facts, truth=errors)
 
 
-def _draft(folder: Path, source: SourceConfig, rank: int = RANK) -> Path:
+def _draft(folder: Path, source: SourceOptions, rank: int = RANK) -> Path:
     config = folder / "pipeline.toml"
     config.write_text(draft_config(source, rank=rank), "utf-8")
     return config

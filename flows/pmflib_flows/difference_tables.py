@@ -7,9 +7,14 @@ from typing import Any
 
 from rich.console import Group
 
-from pmflib.quality.label_differences import LabelDifference
-from pmflib.quality.run_differences import FileChanges, RunDifference, SchemaChanges, ValueChange
 from pmflib_flows.tables import format_value, make_table
+from pmflib_tasks.guards.label_differences import LabelDifference
+from pmflib_tasks.guards.run_differences import (
+    FileChanges,
+    RunDifference,
+    SchemaChanges,
+    ValueChange,
+)
 
 LABELS_SHOWN = 5
 """Levels of a variable that are listed, at most."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from pmflib.core.texts import show_text
-from pmflib.operations.erasure.certificates import (
+from pmflib_flows.console import out
+from pmflib_flows.run_tables import DIGITS
+from pmflib_flows.tables import make_table
+from pmflib_tasks.operations.erasure.certificates import (
     Certificate,
     ErasureState,
     RawFile,
     WrittenOutside,
 )
-from pmflib.operations.erasure.mentions import Mention
-from pmflib_flows.console import out
-from pmflib_flows.run_tables import DIGITS
-from pmflib_flows.tables import make_table
+from pmflib_tasks.operations.erasure.mentions import Mention
 
 FILES_SHOWN = 10
 """Raw files that are listed, at most; `--json` has all."""

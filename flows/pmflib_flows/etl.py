@@ -10,24 +10,24 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pmflib.cluster.workers import share_workers
-from pmflib.config import PipelineConfig, load_config
-from pmflib.fitting.refit import plan_refit
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.operations.planning.width import check_run_width
-from pmflib.quality.findings import accept, condense, find_recorded, hold_back, refuse_empty
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import find_last_run, find_run_of, list_records
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import RunDraft, follow_run, record_run
 from pmflib_tasks.choose import choose
+from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.count import count
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.fit import fit
 from pmflib_tasks.fit_traits import fit_traits
+from pmflib_tasks.guards.findings import accept, condense, find_recorded, hold_back, refuse_empty
 from pmflib_tasks.ingest import ingest
+from pmflib_tasks.operations.planning.width import check_run_width
 from pmflib_tasks.publish import locate_for_people, publish
 from pmflib_tasks.quality import check_quality, read_findings
 from pmflib_tasks.refine import refine
+from pmflib_tasks.refit import plan_refit
 from pmflib_tasks.select import select, settle
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import load_schema, open_store

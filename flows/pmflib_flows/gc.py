@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pmflib.config import load_config
 from pmflib.store.collection import collect
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.run_log import log_line
+from pmflib_tasks.config import load_config
 from pmflib_tasks.stage import open_store
 
 

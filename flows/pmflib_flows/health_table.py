@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from pmflib.core.texts import show_text
-from pmflib.operations.doctor import HealthLine
+from pmflib_tasks.operations.doctor import HealthLine
 
 STYLES = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Group
 
-from pmflib.scoring.gate import Assessed, GateNumbers
 from pmflib.store.artefacts import Store
 from pmflib.store.model_history import ModelStanding
 from pmflib_flows.run_tables import DIGITS
 from pmflib_flows.tables import make_table
+from pmflib_tasks.gate_decision import Assessed, GateNumbers
 
 
 def describe_standings(found: Sequence[ModelStanding], store: Store) -> list[dict[str, object]]:

@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Group
 
 from pmflib.cluster.memory import format_bytes
-from pmflib.operations.planning.stage_costs import StageCost
-from pmflib.operations.planning.whole_run import RunPlan, show_bytes, show_seconds
 from pmflib_flows.tables import make_table
+from pmflib_tasks.operations.planning.stage_costs import StageCost
+from pmflib_tasks.operations.planning.whole_run import RunPlan, show_bytes, show_seconds
 
 TIMES = ("stage", "time", "efficiency", "tasks", "workers", "scheduler", "client", "limit")
 SIZES = ("stage", "read", "written", "network", "files", "a worker", "the client")

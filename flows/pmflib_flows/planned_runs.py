@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import PmfError
 from pmflib.core.process_usage import ProcessUsage
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord, find_last_run, list_records
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import load_schema
 from pmflib_tasks.stage_events import StageRun
 
@@ -79,16 +79,16 @@ def compare_with_plan(config: PipelineConfig, store: Store, record: RunRecord) -
 def _compare(
     config: PipelineConfig, store: Store, record: RunRecord, before: RunRecord | None
 ) -> dict[str, object]:
-    from pmflib.operations.planning.learning import learn, list_planned
-    from pmflib.operations.planning.pipeline_sizes import (
+    from pmflib_tasks.operations.planning.learning import learn, list_planned
+    from pmflib_tasks.operations.planning.pipeline_sizes import (
         LastRun,
         measure_fit,
         measure_log,
         summarize_run,
     )
-    from pmflib.operations.planning.sizes import ClusterSize
-    from pmflib.operations.planning.speeds import Speeds
-    from pmflib.operations.planning.whole_run import RunPlan
+    from pmflib_tasks.operations.planning.sizes import ClusterSize
+    from pmflib_tasks.operations.planning.speeds import Speeds
+    from pmflib_tasks.operations.planning.whole_run import RunPlan
 
     schema = load_schema(config)
     cluster = ClusterSize.of_run(config.cluster)

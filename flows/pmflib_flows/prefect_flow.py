@@ -10,10 +10,10 @@ from prefect import Flow, flow
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
-from pmflib.config import load_config
 from pmflib.core.errors import QualityError
 from pmflib_flows.run_log import log_progress
 from pmflib_flows.scheduled_runs import name_next_runs, name_pipeline
+from pmflib_tasks.config import load_config
 from pmflib_tasks.prefect_runs import is_flow_run
 
 P = ParamSpec("P")

@@ -7,12 +7,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import PmfError, QualityError, StoreError
 from pmflib.core.events import Notice, listen, send_event
 from pmflib.core.texts import mask_secrets
-from pmflib.operations.lineage.run_events import RunEvents
-from pmflib.operations.lineage.transports import open_transport
 from pmflib.store.artefacts import Reference, refuse_unwritable
 from pmflib.store.dataset import list_sources
 from pmflib.store.erasures import keep_erasures_out
@@ -33,6 +30,9 @@ from pmflib.store.run_records import (
 )
 from pmflib_flows.planned_runs import StageUsage, compare_with_plan
 from pmflib_flows.run_log import log_run, publish_report
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.operations.lineage.run_events import RunEvents
+from pmflib_tasks.operations.lineage.transports import open_transport
 from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import open_store
 from pmflib_tasks.stage_events import StageRun

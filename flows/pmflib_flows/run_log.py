@@ -120,10 +120,10 @@ def publish_report(store: Store, name: str, record: RunRecord) -> None:
     try:
         from prefect.artifacts import create_markdown_artifact
 
-        from pmflib.report.page import render_page
-        from pmflib.report.run_report import gather_report
-        from pmflib.report.sentences import write_summary
         from pmflib.store.run_records import keep_page
+        from pmflib_tasks.report.page import render_page
+        from pmflib_tasks.report.run_report import gather_report
+        from pmflib_tasks.report.sentences import write_summary
 
         report = gather_report(store, name, record.number)
         path = keep_page(store, name, record.number, render_page(report).encode("utf-8", "replace"))

@@ -16,12 +16,12 @@ from pmflib.fitting.fit_statistics import (
     tabulate_statistics,
 )
 from pmflib.fitting.pair_agreement import PairAgreement
-from pmflib.fitting.refit import Refit
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.quality.findings import Finding, find_recorded
-from pmflib.scoring.gate import OF_WEIGHTED, GateNumbers
 from pmflib.scoring.value_errors import list_error_rows
 from pmflib_flows.tables import format_value, make_table
+from pmflib_tasks.gate_decision import OF_WEIGHTED, GateNumbers
+from pmflib_tasks.guards.findings import Finding, find_recorded
+from pmflib_tasks.refit import Refit
 
 if TYPE_CHECKING:
     from pmflib.crowd.pipeline.summaries import LabelSummary

@@ -22,7 +22,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import StateType
 
-from pmflib.config import load_config
+from pmflib_tasks.config import load_config
 
 TAG = "pmf"
 """Tag of the deployments of this package."""

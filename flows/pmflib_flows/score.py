@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pmflib.cluster.workers import share_workers
-from pmflib.config import PipelineConfig, load_config
-from pmflib.config.data_sections import DESIGN_OPTIONS
 from pmflib.core.errors import StoreError
+from pmflib.ingest.options import DESIGN_OPTIONS
 from pmflib.model.score_tables import ScoreOptions
 from pmflib.scoring.rows_to_score import soften_policy
 from pmflib.store.artefacts import Reference, Store
@@ -13,6 +12,7 @@ from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_r
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import follow_run
 from pmflib_tasks.answer import answer
+from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.impute import impute
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.reference import reference

@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pmflib.core.texts import mask_secrets
-from pmflib.operations.doctor.processes import is_loopback
-from pmflib.operations.doctor.server_checks import DeploymentState, ServerState
 from pmflib_flows.pipeline_flow import import_quickly, is_server_configured
+from pmflib_tasks.operations.doctor.processes import is_loopback
+from pmflib_tasks.operations.doctor.server_checks import DeploymentState, ServerState
 
 REQUEST_SECONDS = 5.0
 """Longest wait for an answer of the server."""

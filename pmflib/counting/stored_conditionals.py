@@ -23,7 +23,12 @@ from pmflib.core.machine import count_processors
 from pmflib.counting.conditional_tables import count_cells
 from pmflib.counting.stored_pairs import merge_tables
 from pmflib.counting.table_requests import TablePlan, TableRequest
-from pmflib.counting.weighted_tables import SQUARES_BITS, WeightedTables, add_weighted
+from pmflib.counting.weighted_tables import (
+    SQUARES_BITS,
+    WeightedTables,
+    add_weights,
+    square_weights,
+)
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     BlockReference,
@@ -201,5 +206,6 @@ def _count_group(group: Sequence[BlockReference], plan: TablePlan, shift: int | 
     total = np.zeros((3, plan.n_cells), np.int64)
     # weights are added up exactly, as whole numbers of units
     for block in read_blocks(restore_units(group)):
-        add_weighted(block, plan, shift, total)
+        assert block.weights is not None
+        add_weights(block, plan, square_weights(block.weights, shift), total)
     return total.reshape(-1)

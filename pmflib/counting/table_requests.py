@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ import numpy as np
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import Block
 from pmflib.core.errors import SchemaError
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import BLOCK_BYTES, BlockReference
@@ -140,6 +141,11 @@ class _PlannedTable:
     def stop(self) -> int:
         return self.start + math.prod(self.shape)
 
+    @property
+    def cells(self) -> slice:
+        """Where its cells are among those of all tables."""
+        return slice(self.start, self.stop)
+
 
 @dataclass(frozen=True, eq=False)
 class TablePlan:
@@ -214,10 +220,18 @@ class TablePlan:
         n_words = int(TILE_BYTES / row_bytes) // WORD_ROWS
         return min(TILE_ROWS, WORD_ROWS * max(1, n_words))
 
+    def find_cells(self, block: Block) -> Iterator[tuple[_PlannedTable, IntArray, IntArray]]:
+        """Rows of a block that each table counts, at least one, and the cell of each in the flat table."""
+        codes = block.to_codes(self.offsets)
+        for request, table in self.tables.items():
+            rows, cells = request.find_cells(codes, table.shape)
+            if rows.size:
+                yield table, rows, cells
+
     def split(self, total: IntArray, requests: Iterable[TableRequest]) -> list[IntArray]:
         """Tables of requests, which need not be distinct, from the cells of all: arrays of their own."""
         tables = [self.tables[request] for request in requests]
-        return [total[table.start : table.stop].reshape(table.shape).copy() for table in tables]
+        return [total[table.cells].reshape(table.shape).copy() for table in tables]
 
     @cached_property
     def _row_ns(self) -> float:

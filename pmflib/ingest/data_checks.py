@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.errors import SchemaError, SourceError
 from pmflib.core.machine import make_private_folder
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.quarantine import QUARANTINE
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.schema_draft import count_values
 from pmflib.ingest.sniffing import check_reading
 from pmflib.ingest.sources import Source
@@ -114,8 +114,8 @@ class DataCheck:
 def check_data(
     sources: Sequence[Source],
     schema: Schema,
-    config: SourceConfig,
-    policy: SchemaConfig,
+    config: SourceOptions,
+    policy: SchemaOptions,
     *,
     on_rows: Callable[[int], None] | None = None,
 ) -> DataCheck:
@@ -168,8 +168,8 @@ def check_data(
 def _encode(
     source: Source,
     schema: Schema,
-    config: SourceConfig,
-    policy: SchemaConfig,
+    config: SourceOptions,
+    policy: SchemaOptions,
     file: FileCheck,
     on_rows: Callable[[int], None] | None,
 ) -> None:

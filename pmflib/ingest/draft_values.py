@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SchemaError
 from pmflib.core.texts import abridge_names, list_near
 from pmflib.ingest.chunks import RawRows
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema.drafting.missing_codes import CodeProposal
@@ -41,7 +41,7 @@ def check_target_column(name: str, columns: Sequence[str], sample: str | None) -
 
 
 def read_all(
-    sources: Sequence[Source], config: SourceConfig, columns: Sequence[str], notes: list[str]
+    sources: Sequence[Source], config: SourceOptions, columns: Sequence[str], notes: list[str]
 ) -> Iterator[RawRows]:
     """Rows of some columns of all files, in order; ragged rows are noted at the end."""
     n_ragged = n_rows = 0
@@ -56,7 +56,7 @@ def read_all(
         )
 
 
-def describe_undecodable(count: int, what: str, config: SourceConfig) -> str:
+def describe_undecodable(count: int, what: str, config: SourceOptions) -> str:
     """Note on values that are no texts in the encoding."""
     return (
         f"{count} {what} are not in the encoding {config.encoding}: they are not among the levels, and their rows "

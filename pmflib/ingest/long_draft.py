@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from pmflib.config import SourceConfig
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SchemaError
 from pmflib.ingest.dataset.sample_weights import list_design_columns, note_weights
@@ -18,6 +17,7 @@ from pmflib.ingest.draft_values import (
     describe_undecodable,
     read_all,
 )
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import Source
 from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.drafting.missing_codes import CodeProposal, propose_codes
@@ -32,7 +32,7 @@ LONG_TRACKED = 1024
 
 def count_long(
     sources: Sequence[Source],
-    config: SourceConfig,
+    config: SourceOptions,
     target: str | None,
     min_count: int,
     max_levels: int,
@@ -54,7 +54,7 @@ def count_long(
 
 
 def count_answers(
-    sources: Sequence[Source], config: SourceConfig, notes: list[str]
+    sources: Sequence[Source], config: SourceOptions, notes: list[str]
 ) -> dict[str, ValueCounts]:
     """Count values by variable, in natural order of the variables."""
     assert config.variable is not None
@@ -115,7 +115,7 @@ def _count_pairs(pairs: IntArray, size: int) -> tuple[IntArray, IntArray]:
 
 
 def _drop_rare(
-    value_counts: Mapping[str, ValueCounts], config: SourceConfig, min_count: int, notes: list[str]
+    value_counts: Mapping[str, ValueCounts], config: SourceOptions, min_count: int, notes: list[str]
 ) -> dict[str, ValueCounts]:
     missing = {text.strip() for text in config.missing}
     kept: dict[str, ValueCounts] = {}
@@ -136,7 +136,7 @@ def _drop_rare(
 
 def _share_levels(
     value_counts: Mapping[str, ValueCounts],
-    config: SourceConfig,
+    config: SourceOptions,
     codes: Mapping[str, Sequence[CodeProposal]],
     max_levels: int,
     notes: list[str],

@@ -9,8 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
-from pmflib.config import SourceConfig
 from pmflib.core.arrays import IntArray
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema.drafting.column_meaning import split_name
@@ -68,7 +68,7 @@ class LongShape:
         return " ".join(f"--{option} {shlex.quote(name)}" for option, name in named.items())
 
 
-def find_long_log(sources: Sequence[Source], config: SourceConfig) -> LongShape | None:
+def find_long_log(sources: Sequence[Source], config: SourceOptions) -> LongShape | None:
     """Find out whether raw files that are read as a wide table are a long log.
 
     Parameters

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
 from pmflib.ingest.chunks import FileChunk, RawRows, find_columns
 from pmflib.ingest.csv.rows import read_csv_rows, read_header
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, spare_transient
 
 
@@ -130,14 +130,14 @@ PARQUET_ROWS = 1 << 17
 """Rows of a batch read from Parquet, at most."""
 
 
-def is_parquet(source: Source, config: SourceConfig) -> bool:
+def is_parquet(source: Source, config: SourceOptions) -> bool:
     """Whether a file is read as Parquet: by the configured format, or else by its name."""
     if config.format == "auto":
         return source.name.lower().endswith((".parquet", ".pq"))
     return config.format == "parquet"
 
 
-def read_columns(source: Source, config: SourceConfig) -> list[str]:
+def read_columns(source: Source, config: SourceOptions) -> list[str]:
     """Names of a file's columns, in their order in the file.
 
     Raises
@@ -153,7 +153,7 @@ def read_columns(source: Source, config: SourceConfig) -> list[str]:
 
 def read_rows(
     source: Source,
-    config: SourceConfig,
+    config: SourceOptions,
     columns: Sequence[str],
     *,
     on_rows: Callable[[int], None] | None = None,

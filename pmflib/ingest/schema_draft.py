@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SchemaError
 from pmflib.ingest.draft_values import read_all
 from pmflib.ingest.long_draft import count_answers, count_long
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import Source
 from pmflib.ingest.wide_draft import count_wide
 from pmflib.schema import Schema
@@ -28,7 +28,7 @@ from pmflib.schema.variable import read_number
 
 def draft_schema(
     sources: Sequence[Source],
-    config: SourceConfig,
+    config: SourceOptions,
     *,
     max_levels: int = 32,
     bins: int = 8,
@@ -144,7 +144,7 @@ def _note_proposals(proposals: Mapping[str, Proposal]) -> Iterator[str]:
 
 
 def count_values(
-    sources: Sequence[Source], config: SourceConfig, names: Sequence[str]
+    sources: Sequence[Source], config: SourceOptions, names: Sequence[str]
 ) -> dict[str, ValueCounts]:
     """Count the values of some columns, or of some variables of a long log, in all files.
 

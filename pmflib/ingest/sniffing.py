@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
 from pmflib.ingest.csv.dialects import (
     SplitRows,
@@ -15,6 +14,7 @@ from pmflib.ingest.csv.dialects import (
 )
 from pmflib.ingest.csv.encodings import EncodingGuess, detect_encoding
 from pmflib.ingest.csv.rows import open_text
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import is_parquet
 from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 
@@ -27,8 +27,8 @@ SNIFFED_FILES = 16
 
 
 def sniff_source(
-    sources: Sequence[Source], config: SourceConfig, given: Collection[str]
-) -> tuple[SourceConfig, list[str]]:
+    sources: Sequence[Source], config: SourceOptions, given: Collection[str]
+) -> tuple[SourceOptions, list[str]]:
     """Find the options of CSV files that were not given: encoding, delimiter, decimal, columns.
 
     Encodings are looked for in the first ``SNIFFED_FILES`` files, everything else in the first one. Columns of a file
@@ -83,8 +83,8 @@ def name_columns(width: int) -> tuple[str, ...]:
 
 
 def _name_columns(
-    source: Source, split: SplitRows, config: SourceConfig, notes: list[str]
-) -> SourceConfig:
+    source: Source, split: SplitRows, config: SourceOptions, notes: list[str]
+) -> SourceOptions:
     has_header, alike = find_header(split, config)
     configured = {config.sample, config.weight, config.variable, config.value, config.time} - {None}
     names = [field.strip() for field in split.rows[0]] if split.rows else []
@@ -121,7 +121,7 @@ def _agree(guesses: dict[Source, EncodingGuess]) -> EncodingGuess:
     return next(iter(decisive.values()), next(iter(guesses.values())))
 
 
-def read_beginning(source: Source, config: SourceConfig) -> str:
+def read_beginning(source: Source, config: SourceOptions) -> str:
     """Whole lines of the beginning of a file."""
     content = b""
     try:
@@ -140,7 +140,7 @@ def read_beginning(source: Source, config: SourceConfig) -> str:
     return "".join(text.splitlines(keepends=True)[:SNIFFED_ROWS])
 
 
-def check_reading(source: Source, config: SourceConfig) -> list[str]:
+def check_reading(source: Source, config: SourceOptions) -> list[str]:
     """Differences between how a CSV file seems to be written and how it is read, a sentence for each.
 
     Parameters

@@ -19,8 +19,6 @@ from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
-from pmflib.config.data_sections import DATA_SUFFIXES
-from pmflib.config.source_paths import read_as_text, split_wildcards
 from pmflib.core.errors import (
     MisrememberedError,
     PmfError,
@@ -37,6 +35,8 @@ from pmflib.ingest.file_systems import (
     open_file,
     refuse_unreachable,
 )
+from pmflib.ingest.options import DATA_SUFFIXES
+from pmflib.ingest.source_paths import read_as_text, split_wildcards
 from pmflib.store.file_digests import FINGERPRINTS, read_fingerprint, write_fingerprint
 from pmflib.store.objects.addresses import open_objects
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
-from pmflib.config import SourceConfig
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import PmfError, StoreError
 from pmflib.core.json_files import parse_json
 from pmflib.ingest import chunks
 from pmflib.ingest.chunks import FileChunk, choose_groups, choose_ranges
 from pmflib.ingest.csv.rows import find_data
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import count_group_rows, is_parquet
 from pmflib.ingest.sources import (
     DAMAGED,
@@ -65,7 +65,7 @@ class FilePart:
 
 
 def split_files(
-    client: Client, store: Store, config: SourceConfig, files: Sequence[tuple[Source, Reference]]
+    client: Client, store: Store, config: SourceOptions, files: Sequence[tuple[Source, Reference]]
 ) -> list[list[FilePart] | PmfError]:
     """Split files into what one task reads: most are one chunk. Where depends on the file and how it is read alone.
 
@@ -107,7 +107,7 @@ def split_files(
     return out
 
 
-def _is_large_parquet(source: Source, config: SourceConfig) -> bool:
+def _is_large_parquet(source: Source, config: SourceOptions) -> bool:
     large = is_parquet(source, config) and source.size >= LEAST_PARQUET
     return large and bool(take_marks(source))
 
@@ -157,7 +157,7 @@ def split_groups(source: Source, rows: Sequence[int]) -> list[FileChunk]:
     ]
 
 
-def can_split(source: Source, config: SourceConfig) -> bool:
+def can_split(source: Source, config: SourceOptions) -> bool:
     """Whether a file is CSV that is large enough to be split, and of a form in which it can be: see `split_files`."""
     plain = not is_parquet(source, config) and not source.name.lower().endswith(PACKED)
     if not plain or len(choose_ranges(source.size)) < 2:
@@ -189,7 +189,7 @@ def is_random_access(source: Source) -> bool:
 
 
 def _find_splits(
-    client: Client, store: Store, config: SourceConfig, files: Sequence[tuple[Source, Reference]]
+    client: Client, store: Store, config: SourceOptions, files: Sequence[tuple[Source, Reference]]
 ) -> dict[str, Entry | PmfError]:
     """Artefacts of the splits of CSV files, by the name of the file; the ranges of all are followed at once."""
     options = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
 from pmflib.core.texts import abridge_names
 from pmflib.ingest.dataset.sample_weights import name_replicates, note_weights
@@ -14,6 +13,7 @@ from pmflib.ingest.draft_values import (
     describe_undecodable,
     read_all,
 )
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import is_parquet, read_columns
 from pmflib.ingest.sniffing import name_columns
 from pmflib.ingest.sources import Source
@@ -23,7 +23,7 @@ from pmflib.schema.drafting.value_counts import ValueCounts
 
 
 def count_wide(
-    sources: Sequence[Source], config: SourceConfig, target: str | None, notes: list[str]
+    sources: Sequence[Source], config: SourceOptions, target: str | None, notes: list[str]
 ) -> CountedValues:
     """Count the values of the columns."""
     if target is not None:
@@ -33,7 +33,7 @@ def count_wide(
 
 
 def _count_columns(
-    sources: Sequence[Source], config: SourceConfig, notes: list[str]
+    sources: Sequence[Source], config: SourceOptions, notes: list[str]
 ) -> dict[str, ValueCounts]:
     header = read_columns(sources[0], config)
     _check_delimiter(sources[0], config, header)
@@ -64,7 +64,7 @@ def _count_columns(
     return value_counts
 
 
-def number_columns(source: Source, config: SourceConfig) -> tuple[str, ...]:
+def number_columns(source: Source, config: SourceOptions) -> tuple[str, ...]:
     """Names for the columns of a CSV file without a header: c1, c2, ...
 
     Raises
@@ -77,7 +77,7 @@ def number_columns(source: Source, config: SourceConfig) -> tuple[str, ...]:
     return name_columns(len(read_columns(source, config)))
 
 
-def _check_delimiter(source: Source, config: SourceConfig, header: Sequence[str]) -> None:
+def _check_delimiter(source: Source, config: SourceOptions, header: Sequence[str]) -> None:
     """Refuse a single column whose name holds another delimiter."""
     if len(header) == 1 and not is_parquet(source, config):
         for other in "\t;|, ":
@@ -89,7 +89,7 @@ def _check_delimiter(source: Source, config: SourceConfig, header: Sequence[str]
 
 
 def _note_header(
-    source: Source, value_counts: Mapping[str, ValueCounts], config: SourceConfig, notes: list[str]
+    source: Source, value_counts: Mapping[str, ValueCounts], config: SourceOptions, notes: list[str]
 ) -> None:
     """Note where the names of columns are found among their own values."""
     if config.columns is None and not is_parquet(source, config):

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pmflib.config import SourceConfig
 from pmflib.core.arrays import FLOOR, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, SourceError
@@ -16,6 +15,7 @@ from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.identifiers import read_identifiers
 from pmflib.ingest.dataset.long import ValueEncoder, encode_variables
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.model import JointPMF
@@ -160,7 +160,7 @@ class Questions:
         )
 
 
-def read_questions(source: Source, schema: Schema, config: SourceConfig) -> Questions:
+def read_questions(source: Source, schema: Schema, config: SourceOptions) -> Questions:
     """Read questions from a file laid out like a long log, with or without the column of values.
 
     Parameters

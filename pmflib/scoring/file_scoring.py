@@ -30,7 +30,7 @@ from pmflib.scoring.score_outputs import (
 from pmflib.store.table_files import hold_output, name_parts
 
 if TYPE_CHECKING:
-    from pmflib.config import SchemaConfig, SourceConfig
+    from pmflib.ingest.options import SchemaOptions, SourceOptions
     from pmflib.ingest.sources import Source
     from pmflib.scoring.score_accounts import PartAccount, ScoreAccount
     from pmflib.scoring.score_parts import NamedChunk
@@ -44,8 +44,8 @@ SORTED = "_sorted"
 def score_sources(
     client: Client,
     sources: Sequence[Source],
-    config: SourceConfig,
-    policy: SchemaConfig,
+    config: SourceOptions,
+    policy: SchemaOptions,
     scorer: TableMaker,
     folder: Path,
     *,
@@ -224,9 +224,9 @@ def score_file(
         As for `score_sources`; nothing is published then.
     """
     try:
-        from pmflib.config import SchemaConfig, make_source
-        from pmflib.config.source_paths import check_output
+        from pmflib.ingest.options import SchemaOptions, make_source
         from pmflib.ingest.sniffing import sniff_source
+        from pmflib.ingest.source_paths import check_output
         from pmflib.ingest.sources import digest_source, find_sources
     except ModuleNotFoundError as error:
         raise PmfError(
@@ -260,7 +260,7 @@ def score_file(
         return dict(known["account"])
     with hold_output(output):
         claim_output(folder, identity, as_file=as_file)
-        policy = SchemaConfig()
+        policy = SchemaOptions()
         try:
             if config.layout == "long" or config.sample is not None:
                 scored = score_sorted(sources, config, policy, scorer, folder, on_piece)
@@ -287,8 +287,8 @@ def score_file(
 
 def score_sorted(
     sources: Sequence[Source],
-    config: SourceConfig,
-    policy: SchemaConfig,
+    config: SourceOptions,
+    policy: SchemaOptions,
     scorer: TableScorer,
     folder: Path,
     on_part: Callable[[int, int], None] = lambda *_: None,
@@ -312,10 +312,10 @@ def score_sorted(
     -------
     The account, as for `score_sources`; ``samples`` are not rows here, but made of them.
     """
-    from pmflib.config import make_config
     from pmflib.ingest.dataset.accounts import DatasetAccount
     from pmflib.ingest.dataset.building import build_dataset
     from pmflib.ingest.dataset.quarantine import export_quarantine
+    from pmflib.ingest.options import DatasetOptions
     from pmflib.scoring.rows_to_score import soften_policy
     from pmflib.scoring.score_accounts import ScoreAccount
     from pmflib.scoring.score_parts import QUARANTINE_FOLDER
@@ -326,12 +326,8 @@ def score_sorted(
 
     store = Store(folder / SORTED)
     schema, targets = scorer.model.schema, scorer.options.targets
-    sections = {
-        "source": config.model_dump(mode="json"),
-        "schema": soften_policy(policy).model_dump(mode="json"),
-        "model": {"rank": 1},
-    }
-    entry = build_dataset(None, store, make_config(sections), schema)
+    options = DatasetOptions(config, soften_policy(policy), tuple(config.path))
+    entry = build_dataset(None, store, options, schema)
     unknown = check_dataset(store, entry.reference, sources, config, schema, targets)
     layers = list_layers(store, entry.reference)
     n_samples, measures = score_stored(None, layers, scorer, folder, on_part)
@@ -353,7 +349,7 @@ def _identify(
     scorer: TableScorer,
     reference: ReferenceScores,
     sources: Sequence[Source],
-    config: SourceConfig,
+    config: SourceOptions,
     columns: Sequence[str],
 ) -> str:
     """SHA-256 of all that the parts are made of."""

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.ingest.chunks import RawRows
 from pmflib.ingest.dataset.wide import WideEncoder
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import read_columns
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
 
 
-def soften_policy(policy: SchemaConfig) -> SchemaConfig:
+def soften_policy(policy: SchemaOptions) -> SchemaOptions:
     """Policy for rows to score: where the row of an unknown level would go to quarantine, the cell counts as missing.
 
     What a model is fitted to can do without a row; who asks for scores is to have them. A policy to stop is kept to.
@@ -26,7 +26,7 @@ def soften_policy(policy: SchemaConfig) -> SchemaConfig:
     )
 
 
-def make_encoder(schema: Schema, policy: SchemaConfig, targets: Sequence[str]) -> WideEncoder:
+def make_encoder(schema: Schema, policy: SchemaOptions, targets: Sequence[str]) -> WideEncoder:
     """Encoder of rows to score.
 
     Parameters
@@ -41,7 +41,7 @@ def make_encoder(schema: Schema, policy: SchemaConfig, targets: Sequence[str]) -
     return WideEncoder(schema, soften_policy(policy), targets)
 
 
-def list_absent(source: Source, targets: Sequence[str], config: SourceConfig) -> list[str]:
+def list_absent(source: Source, targets: Sequence[str], config: SourceOptions) -> list[str]:
     """Targets that are no column of a file: they are not known in any of its rows.
 
     Raises

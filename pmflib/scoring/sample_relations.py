@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.config import SourceConfig, make_source
 from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.blocks import concatenate_blocks
 from pmflib.core.errors import SourceError
@@ -17,6 +16,7 @@ from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.texts import list_near
 from pmflib.ingest.dataset.identifiers import read_identifiers
 from pmflib.ingest.dataset.wide import read_texts
+from pmflib.ingest.options import SourceOptions, make_source
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sniffing import sniff_source
 from pmflib.ingest.sources import find_sources
@@ -134,7 +134,7 @@ class SampleTable:
 
 def read_table(
     path: str,
-    source: SourceConfig,
+    source: SourceOptions,
     columns: Sequence[str],
     *,
     sample: str | None = None,

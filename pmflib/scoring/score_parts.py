@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SourceError
 from pmflib.ingest.chunks import FileChunk, RawRows, choose_groups
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.wide import WideEncoder, read_texts
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import count_group_rows, is_parquet, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.model.score_tables import TableMaker
@@ -72,14 +72,14 @@ class ScoringJob:
     """
 
     scorer: TableMaker
-    config: SourceConfig
-    policy: SchemaConfig
+    config: SourceOptions
+    policy: SchemaOptions
     columns: tuple[str, ...]
     folder: str
     threads: int = 1
 
 
-def list_chunks(source: Source, index: int, config: SourceConfig) -> list[NamedChunk]:
+def list_chunks(source: Source, index: int, config: SourceOptions) -> list[NamedChunk]:
     """Split a file into chunks: row groups of a Parquet file that have ``PART_ROWS`` rows together; another file whole.
 
     Parameters

@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SchemaError
 from pmflib.core.texts import abridge_names, list_some
 from pmflib.ingest.dataset.accounts import Account
+from pmflib.ingest.dataset.file_accounts import read_files
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.ingest.dataset.row_screening import PROBLEMS
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.schema_draft import count_values
 from pmflib.ingest.sources import Source, attempt, keep_readable
-from pmflib.quality.stored_checks import read_files
 from pmflib.schema import Schema
 from pmflib.schema.variable import UNKNOWN
 from pmflib.store.artefacts import Reference, Store
@@ -169,7 +169,7 @@ def check_dataset(
     store: Store,
     dataset: Reference,
     sources: Sequence[Source],
-    config: SourceConfig,
+    config: SourceOptions,
     schema: Schema,
     targets: Sequence[str],
 ) -> dict[str, dict[str, int]]:

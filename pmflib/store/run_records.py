@@ -117,10 +117,10 @@ class RunRecord:
         Raw files.
     facts
         Sections in plain JSON types by name, each written and read by what it is about: "rows" by
-        `pmflib.ingest.dataset.accounts.DatasetAccount`, "quality" by `pmflib.quality.findings.Finding`, "refit" by
-        `pmflib.fitting.refit.Refit`, "gate" by `pmflib.scoring.gate.GateNumbers`; "model", "scores", "live_scores" and
-        "rank" are summaries of artefacts, as the manifest has them. Labels, erasures and collections have sections of
-        their own.
+        `pmflib.ingest.dataset.accounts.DatasetAccount`, "quality" by `pmflib_tasks.guards.findings.Finding`, "refit" by
+        `pmflib_tasks.refit.Refit`, "gate" by `pmflib_tasks.gate_decision.GateNumbers`; "model", "scores",
+        "live_scores" and "rank" are summaries of artefacts, as the manifest has them. Labels, erasures and collections
+        have sections of their own.
     environment
         Host, Python, versions of ``PACKAGES``, and the commit of pmflib where it runs from a checkout.
     options

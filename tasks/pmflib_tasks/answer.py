@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.build_steps import ERASURES
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
@@ -17,6 +16,7 @@ from pmflib.scoring.answers import read_questions
 from pmflib.scoring.stored_predictions import answer_stored
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_layers, read_content
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 # 2: errors of expected values by scale

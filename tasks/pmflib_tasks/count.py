@@ -9,7 +9,6 @@ from typing import Any
 
 from pmflib.cluster.clients import Client, count_threads
 from pmflib.cluster.memory import ClusterMemory
-from pmflib.config import PipelineConfig
 from pmflib.counting.dataset_counts import count_dataset
 from pmflib.counting.increments import Increment, find_counts, needs_workers, plan_increment
 from pmflib.counting.replicate_counts import plan_replicates
@@ -19,6 +18,7 @@ from pmflib.ingest.dataset.sample_weights import name_unit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import read_source
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import (
     build_artefact,
     load_schema,

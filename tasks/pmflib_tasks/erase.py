@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pmflib.cluster.workers import share_workers
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import StoreError
 from pmflib.core.texts import list_some
 from pmflib.ingest.sources import find_digest, find_sources
-from pmflib.operations.erasure.certificates import Certificate
-from pmflib.operations.erasure.removal import erase_samples
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import find_last_run
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.count import count
 from pmflib_tasks.ingest import ingest
+from pmflib_tasks.operations.erasure.certificates import Certificate
+from pmflib_tasks.operations.erasure.removal import erase_samples
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import load_schema, open_store
 
@@ -37,8 +37,8 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
     Raises
     ------
     ConfigError, StoreError
-        As `pmflib.operations.erasure.removal.erase_samples`; also if a raw file of the last run is gone or changed,
-        or the schema is another: the dataset could not be built again.
+        As `pmflib_tasks.operations.erasure.removal.erase_samples`; also if a raw file of the last run is gone or
+        changed, or the schema is another: the dataset could not be built again.
     """
     store = open_store(config)
     run = find_last_run(store, config.name)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.counting.marginals import normalise_singles
 from pmflib.counting.pair_counts import PairCounts, load_singles
 from pmflib.display.progress import report_progress
@@ -17,6 +16,7 @@ from pmflib.scoring.evaluation import SCORES, evaluate_stored
 from pmflib.scoring.prediction import Folds, evaluate_stored_target
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 # 2: with a target, what it is predicted by and how well

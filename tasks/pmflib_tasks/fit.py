@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import RankWarning
 from pmflib.counting.groups import load_groups
 from pmflib.counting.pair_counts import load_shape
@@ -16,6 +15,7 @@ from pmflib.fitting.auto_method import group_folds
 from pmflib.fitting.diagnostics import diagnose
 from pmflib.fitting.from_counts import fit as fit_counts
 from pmflib.store.artefacts import Reference
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, stage
 
 # 7: the diagnosis says which warnings are on the rank; wide tables start from some of their variables

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.display.progress import Progress, divert_functions, report_progress
 from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.traits import fit_traits as fit_to_samples
 from pmflib.fitting.weighing import weigh_model
 from pmflib.store.artefacts import Reference
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 from pmflib_tasks.trait_fits import (
     VERSION,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import StoreError
 from pmflib.scoring.comparison import PairedGain
-from pmflib.scoring.gate import GateDecision, decide
 from pmflib.store.artefacts import Reference
 from pmflib.store.model_history import explain_withdrawal
 from pmflib.store.run_records import find_run_of, list_records
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.gate_decision import GateDecision, decide
 from pmflib_tasks.stage import open_store
 
 

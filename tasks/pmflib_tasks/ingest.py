@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pmflib.config import PipelineConfig
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.store.artefacts import Entry, Reference
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import load_schema, open_store, open_workers_late, publish_entry, stage
 
 
@@ -53,7 +53,7 @@ def ingest(
             return build_dataset(
                 client,
                 store,
-                config,
+                config.dataset_options,
                 schema,
                 label_names=label_names,
                 base=base,

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import ConfigError
 from pmflib.crowd.pipeline.known_files import read_known_rows, write_known
 from pmflib.display.progress import report_progress
@@ -16,6 +15,7 @@ from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.ingest.sources import Source, find_sources, identify_source
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_layers
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 1

@@ -8,16 +8,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.crowd.pipeline.label_changes import count_new_pairs
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.log_names import check_label_schema
-from pmflib.quality.findings import Finding, summarise
-from pmflib.quality.label_guards import assess_agreement, assess_label_files, read_label_files
-from pmflib.quality.stored_checks import FINDINGS, check_files
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.guards.findings import Finding, summarise
+from pmflib_tasks.guards.label_guards import assess_agreement, assess_label_files, read_label_files
+from pmflib_tasks.guards.stored_checks import FINDINGS, check_files
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
 VERSION = 1

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.crowd.pipeline.fitting import write_labels
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.store.artefacts import Reference
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 # 15: a file for each fold, by a model of workers that is an artefact of its own

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import StoreError
 from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.erasures import list_erased
 from pmflib.store.run_records import find_live, name_labelling
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import load_schema, open_store
 
 COMPARABLE = ("method", "em", "annotator_model", "limits", "held_out")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pmflib.cluster.clients import check_workers
 from pmflib.cluster.item_maps import map_items
-from pmflib.config import PipelineConfig
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import build_log_names, load_log_names, make_label_schema
 from pmflib.ingest.sources import find_sources
 from pmflib.store.artefacts import Reference
 from pmflib.store.objects.addresses import StoreAccess
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import open_store, open_workers, stage
 
 

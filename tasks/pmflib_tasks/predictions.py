@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.sources import find_sources
@@ -18,6 +17,7 @@ from pmflib.scoring.stored_predictions import score_stored
 from pmflib.scoring.unknown_levels import check_dataset
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_layers
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, open_workers
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pmflib.config import PipelineConfig
 from pmflib.store.artefacts import Reference, Store
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import open_store, stage
 
 IDENTIFYING = ("ask_again", "suspicious_workers")

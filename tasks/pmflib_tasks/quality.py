@@ -9,20 +9,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.display.progress import report_progress
-from pmflib.quality.findings import Finding, summarise
-from pmflib.quality.stored_checks import (
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.file_digests import read_checked
+from pmflib.store.run_records import RunRecord
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.guards.findings import Finding, summarise
+from pmflib_tasks.guards.stored_checks import (
     FINDINGS,
     check_dataset,
     check_dataset_times,
     read_nights,
     write_checks,
 )
-from pmflib.quality.time_guards import Clock
-from pmflib.store.artefacts import Reference, Store
-from pmflib.store.file_digests import read_checked
-from pmflib.store.run_records import RunRecord
+from pmflib_tasks.guards.time_guards import Clock
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
 VERSION = 4

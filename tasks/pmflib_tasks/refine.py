@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.cluster.memory import MemoryPlan
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import ConvergenceWarning
 from pmflib.display.progress import report_progress
 from pmflib.em.driver import PassReporter, describe_passes
@@ -18,12 +17,13 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em
 from pmflib.fitting.recorded_errors import record_errors
-from pmflib.fitting.refit import limit_patience
 from pmflib.fitting.starts import StoredCounts
 from pmflib.fitting.stored_designs import StoredDesign
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.refit import limit_patience
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 18  # warm refits end sooner and inherit a weight; 17: errors by units or replicates

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pmflib.config import PipelineConfig
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import REFERENCE, ReferenceScores
 from pmflib.model.score_tables import ScoreOptions, TableScorer
 from pmflib.store.artefacts import Reference, Store
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.predictions import publish_samples
 from pmflib_tasks.stage import open_store, stage
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pmflib.config import PipelineConfig
 from pmflib.model.score_tables import ScoreOptions
 from pmflib.scoring.file_scoring import VERSION
 from pmflib.store.artefacts import Reference
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.file_predictions import publish_files
 from pmflib_tasks.score import load_scorer
 from pmflib_tasks.stage import open_store, stage

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.core.comparison import Comparison
 from pmflib.display.progress import report_progress
 from pmflib.display.summary import draw_markdown
@@ -17,6 +16,7 @@ from pmflib.fitting.ranks.sample_fits import MOST_SAMPLES
 from pmflib.fitting.ranks.stored_selection import select_stored_rank
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.prefect_runs import show_markdown
 from pmflib_tasks.stage import build_artefact, open_store, open_workers_late, stage
 

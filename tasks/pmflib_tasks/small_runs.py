@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import SourceError
 from pmflib.ingest.sources import PACKED, Source, find_sources, recall_digest
 from pmflib.store.dataset import list_file_steps
 from pmflib.store.run_records import find_last_run, name_labelling
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import open_store
 
 SMALL_BYTES = 8 << 20

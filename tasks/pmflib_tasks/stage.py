@@ -10,11 +10,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from pmflib.cluster import clients, workers
 from pmflib.cluster.memory import ClusterMemory
-from pmflib.config import PipelineConfig
-from pmflib.config.pipeline import check_target
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.objects.addresses import StoreAccess
+from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.config.pipeline import check_target
 from pmflib_tasks.prefect_runs import show_entry
 from pmflib_tasks.stage_events import note_artefact, note_workers
 from pmflib_tasks.stage_runs import Stage

@@ -6,12 +6,12 @@ from typing import Any
 
 from pmflib.cluster.clients import Client
 from pmflib.cluster.memory import MemoryPlan, PlanWorker, format_bytes
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import MemoryPlanError
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.traits import plan_fit_traits
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference, identify
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import load_schema, open_store, open_workers
 
 # 4: likelihood and criteria of the model

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.crowd.label_log import check_class_order
 from pmflib.crowd.passes import CrowdFit, plan_passes
 from pmflib.crowd.pipeline.fitting import fit_stored_labels, write_worker_model
@@ -16,6 +15,7 @@ from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.store.artefacts import Reference
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 2

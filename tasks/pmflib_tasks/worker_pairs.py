@@ -7,13 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pmflib.config import PipelineConfig
 from pmflib.crowd.pipeline.block_groups import check_method
 from pmflib.crowd.pipeline.fitting import write_pairs
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.store.artefacts import Reference
+from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
 
 VERSION = 2

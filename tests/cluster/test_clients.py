@@ -15,10 +15,10 @@ from pmflib.cluster.clients import (
     start_client,
 )
 from pmflib.cluster.workers import share_workers, start_workers, use_workers
-from pmflib.config import ClusterConfig
 from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
 from pmflib.core.machine import find_memory_limit
 from pmflib.store.objects.addresses import StoreAccess
+from pmflib_tasks.config import ClusterConfig
 
 
 def test_open_client__a_scheduler_that_does_not_answer_is_waited_for(monkeypatch):

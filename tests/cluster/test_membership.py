@@ -15,7 +15,6 @@ from pmflib.cluster.item_maps import map_items
 from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.cluster.versions import find_versions
-from pmflib.config import ClusterConfig
 from pmflib.core.errors import (
     ClusterError,
     ClusterWarning,
@@ -25,6 +24,7 @@ from pmflib.core.errors import (
 )
 from pmflib.core.events import Notice, listen
 from pmflib.store.objects.addresses import StoreAccess
+from pmflib_tasks.config import ClusterConfig
 
 GIB = 1 << 30
 STORE = StoreAccess("/store")

@@ -9,10 +9,10 @@ import pytest
 
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
 from pmflib.core.errors import ConfigError
 from pmflib.core.machine import find_temporary_danger, make_private_folder
-from pmflib.operations.doctor.examination import examine
+from pmflib_tasks.config import ClusterConfig
+from pmflib_tasks.operations.doctor.examination import examine
 
 OTHER_USER = 12345
 NAMES = ("dask-scratch-space", "dask-worker-space", f"dask-scratch-space-{os.geteuid()}")

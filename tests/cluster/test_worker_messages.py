@@ -4,7 +4,7 @@ from pmflib.cluster.clients import open_client
 from pmflib.cluster.item_maps import map_items
 from pmflib.cluster.maps import listen_to_counts, report_count
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
+from pmflib_tasks.config import ClusterConfig
 
 
 def report_twice(item, topic):

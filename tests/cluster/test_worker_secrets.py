@@ -13,7 +13,7 @@ from distributed.security import Security
 
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
+from pmflib_tasks.config import ClusterConfig
 
 
 def list_ports():

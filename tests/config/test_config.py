@@ -3,7 +3,9 @@ from datetime import timedelta
 
 import pytest
 
-from pmflib.config import (
+from pmflib.core.errors import ConfigError
+from pmflib.core.methods import CROWD_METHODS, PAIR_METHODS
+from pmflib_tasks.config import (
     CrowdConfig,
     EMConfig,
     GateConfig,
@@ -12,8 +14,6 @@ from pmflib.config import (
     load_config,
     make_config,
 )
-from pmflib.core.errors import ConfigError
-from pmflib.core.methods import CROWD_METHODS, PAIR_METHODS
 
 WIDE = {"path": "x.csv", "layout": "wide"}
 LONG = {"path": "x.csv", "layout": "long", "sample": "user", "variable": "movie", "value": "stars"}

@@ -1,8 +1,9 @@
 import pytest
 
-from pmflib.config import load_config, make_config, make_source
-from pmflib.config.loading import draft_config
 from pmflib.core.errors import ConfigError
+from pmflib.ingest.options import make_source
+from pmflib_tasks.config import load_config, make_config
+from pmflib_tasks.config.loading import draft_config
 
 MINIMAL = {"source": {"path": "a", "layout": "wide"}, "model": {"rank": 2}}
 

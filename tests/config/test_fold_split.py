@@ -1,4 +1,4 @@
-from pmflib.config.pipeline import split_folds
+from pmflib_tasks.config.pipeline import split_folds
 
 
 def test_split_folds__last_ones_test():

@@ -1,6 +1,6 @@
 import pytest
 
-from pmflib.config.model_sections import QUICK, check_budget, read_budget
+from pmflib_tasks.config.model_sections import QUICK, check_budget, read_budget
 
 
 @pytest.mark.parametrize(

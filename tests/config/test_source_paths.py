@@ -2,17 +2,17 @@
 
 import pytest
 
-from pmflib.config import load_config
-from pmflib.config.data_sections import DATA_SUFFIXES
-from pmflib.config.source_paths import (
+from pmflib.core.errors import ConfigError, SourceError
+from pmflib.ingest.options import DATA_SUFFIXES
+from pmflib.ingest.source_paths import (
     check_output,
     escape_text,
     make_absolute,
     split_wildcards,
     would_find_store,
 )
-from pmflib.core.errors import ConfigError, SourceError
 from pmflib.ingest.sources import find_sources
+from pmflib_tasks.config import load_config
 
 ODD = "proj[1]"
 """Name of a folder that is a wildcard, which matches proj1 and not itself."""

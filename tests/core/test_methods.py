@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.config import make_config
 from pmflib.core.methods import (
     CROWD_METHODS,
     MEMBER_START_METHODS,
@@ -18,6 +17,7 @@ from pmflib.core.methods import (
     select_methods,
 )
 from pmflib.solvers import SolverResult
+from pmflib_tasks.config import make_config
 
 
 @pytest.mark.parametrize("table", [PAIR_METHODS, SAMPLE_METHODS, CROWD_METHODS])

@@ -8,7 +8,6 @@ import pmflib as pmf
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import MemoryPlanError
 from pmflib.em.block_source import BlocksInMemory, load_group, score_block_group
@@ -18,6 +17,7 @@ from pmflib.store import sample_blocks
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import write_dataset
 from pmflib.store.sample_blocks import BlockReference, iterate_blocks
+from pmflib_tasks.config import ClusterConfig
 from tests.reference import e_step, make_codes, make_model, offsets_of
 from tests.stored_samples import write_partition
 

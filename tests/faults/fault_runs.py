@@ -19,7 +19,6 @@ import numpy as np
 import psutil
 
 import pmflib as pmf
-from pmflib.config import load_config
 from pmflib.core.errors import StoreWarning
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.checkpoints import load_arrays
@@ -28,6 +27,7 @@ from pmflib.store.leases import LEASE_SECONDS
 from pmflib.store.run_records import find_last_run
 from pmflib.synthetic.planted_models import planted_factors
 from pmflib.synthetic.raw_logs import write_rating_log, write_survey
+from pmflib_tasks.config import load_config
 from pmflib_tasks.count import count
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.fit import fit

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig, load_config
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
 from pmflib.store.lineage import is_needed, list_collected_runs
@@ -19,6 +18,7 @@ from pmflib.store.locations import measure_bytes
 from pmflib.store.run_records import COLLECTIONS, list_records
 from pmflib.store.verification import verify_store
 from pmflib_flows.recording import record_run
+from pmflib_tasks.config import ClusterConfig, load_config
 from tests.faults.fault_runs import (
     ROOT,
     check_artefacts,

@@ -11,9 +11,9 @@ from typing import Literal
 
 import pytest
 
-from pmflib.config import load_config
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live, list_records
+from pmflib_tasks.config import load_config
 from tests.faults.fault_matrix import note_fault
 from tests.faults.fault_runs import (
     Nursery,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
+from pmflib_tasks.config import ClusterConfig
 from tests.faults.fault_runs import (
     ROOT,
     WAIT_SECONDS,
@@ -28,7 +28,7 @@ STAGES_HERE = """
 import sys
 from pathlib import Path
 from tests.faults.fault_runs import run_stages
-from pmflib.config import ClusterConfig
+from pmflib_tasks.config import ClusterConfig
 from pmflib.core.errors import StoreError
 from pmflib.cluster.workers import start_workers
 

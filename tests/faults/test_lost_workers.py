@@ -19,9 +19,9 @@ from distributed import LocalCluster
 
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig, load_config
 from pmflib.core.events import listen
 from pmflib.display.progress import Progress
+from pmflib_tasks.config import ClusterConfig, load_config
 from pmflib_tasks.count import count
 from pmflib_tasks.fit import fit
 from pmflib_tasks.ingest import ingest

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
 from pmflib.core.events import listen
 from pmflib.display.progress import Progress
 from pmflib.store.artefacts import Store
+from pmflib_tasks.config import ClusterConfig
 from tests.faults.fault_runs import (
     check_artefacts,
     check_store,

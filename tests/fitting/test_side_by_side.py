@@ -9,13 +9,13 @@ import pytest
 import pmflib as pmf
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig
 from pmflib.core.defaults import FIT_SAMPLES
 from pmflib.em.latent_classes import ClassState
 from pmflib.em.memory import SIDE_THREADS, choose_side_by_side
 from pmflib.fitting.fit_specifications import climb, list_certain
 from pmflib.fitting.side_by_side import SideBySide
 from pmflib.store import sample_blocks
+from pmflib_tasks.config import ClusterConfig
 from tests.stored_samples import write_partition
 
 pytestmark = pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from pmflib.config import load_config
 from pmflib.store.artefacts import Store
 from pmflib_flows import etl
+from pmflib_tasks.config import load_config
 from tests.pipelines import make_schema
 
 STAGES = ("ingest", "count", "check_quality", "select", "fit", "refine", "evaluate", "publish")

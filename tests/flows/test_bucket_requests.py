@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from pmflib.operations.lineage import transports
 from pmflib.store import caches, leases
 from pmflib.store.objects import bucket as buckets
 from pmflib.store.objects import listing
+from pmflib_tasks.operations.lineage import transports
 from tests.faults.faulty_server import FaultyServer
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import forget_cache

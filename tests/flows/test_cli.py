@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 import pmflib as pmf
-from pmflib.config import load_config
 from pmflib.core.errors import (
     ConfigError,
     MemoryPlanError,
@@ -22,6 +21,7 @@ from pmflib.core.errors import (
 from pmflib.store.artefacts import Store
 from pmflib_flows import cli
 from pmflib_flows.commands import run
+from pmflib_tasks.config import load_config
 
 ROOT = Path(__file__).parents[2]
 VERBS = (

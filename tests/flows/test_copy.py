@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from pmflib.config import load_config
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_last_run, find_live
+from pmflib_tasks.config import load_config
 from tests.flows.nights import draw_ratings, nights  # noqa: F401
 
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from pmflib.config import load_config, make_crowd
 from pmflib_flows import cli
 from pmflib_flows.commands import crowd
+from pmflib_tasks.config import load_config, make_crowd
 
 
 @pytest.fixture

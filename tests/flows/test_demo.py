@@ -4,7 +4,7 @@ import shlex
 import pytest
 
 import pmflib as pmf
-from pmflib.config import load_config
+from pmflib_tasks.config import load_config
 
 
 @pytest.mark.parametrize("about", ["ratings", "survey", "labels"])

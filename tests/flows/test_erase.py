@@ -242,7 +242,7 @@ def test_erase__that_goes_on_without_the_identifiers_says_that_texts_were_not_se
         def stop(*arguments):
             raise KeyboardInterrupt
 
-        patch.setattr("pmflib.operations.erasure.removal.find_holdings", stop)
+        patch.setattr("pmflib_tasks.operations.erasure.removal.find_holdings", stop)
         assert call("erase", pipeline.path, "--sample", "u-person-005-x")[0] == 130
     code, text, err = call("erase", pipeline.path)
     assert code == 0, err

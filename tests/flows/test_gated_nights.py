@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from pmflib.core.errors import QualityError
-from pmflib.scoring.gate import GateNumbers
 from pmflib.store.run_records import append_record, find_live, find_record, list_records
 from pmflib_flows.recording import record_run
+from pmflib_tasks.gate_decision import GateNumbers
 from tests.factories import call_command
 from tests.flows.nights import draw_ratings, nights  # noqa: F401
 

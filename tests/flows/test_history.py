@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig, load_config
 from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.sample_origins import find_sample
 from pmflib.model.score_tables import ScoreOptions
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import append_record, find_record, list_records
 from pmflib_flows.recording import record_run
+from pmflib_tasks.config import ClusterConfig, load_config
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.reference import reference
 from pmflib_tasks.score import score

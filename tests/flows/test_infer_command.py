@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from pmflib.config import load_config
-from pmflib.operations.planning import width
+from pmflib_tasks.config import load_config
+from pmflib_tasks.operations.planning import width
 
 RNG = np.random.default_rng(2)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pmflib.cluster.workers import find_scheduler
-from pmflib.config import ClusterConfig
 from pmflib.core.errors import ConfigError, SchemaError, StoreError
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
@@ -19,6 +18,7 @@ from pmflib_flows import cli
 from pmflib_flows.commands.infer import _read_rank
 from pmflib_flows.console import MESSAGE_BYTES, cut_message
 from pmflib_flows.exit_codes import explain
+from pmflib_tasks.config import ClusterConfig
 
 
 @pytest.mark.parametrize("value", [10**400, -(10**400), "1" * 400, [1], {}])

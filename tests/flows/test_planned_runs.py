@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from pmflib.operations.planning.pipeline_sizes import read_last_run
-from pmflib.operations.planning.speeds import Learnt
 from pmflib.store.run_records import list_records
 from pmflib_flows import planned_runs
 from pmflib_flows.plan_tables import make_usage_table
+from pmflib_tasks.operations.planning.pipeline_sizes import read_last_run
+from pmflib_tasks.operations.planning.speeds import Learnt
 from tests.flows.nights import draw_ratings, nights  # noqa: F401
 
 STAGES = ["ingest", "count", "fit", "refine", "evaluate"]

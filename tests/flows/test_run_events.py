@@ -6,16 +6,16 @@ import sys
 import pytest
 
 from pmflib.cluster.workers import share_workers
-from pmflib.config import make_config
 from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.operations.lineage.transports import EVENTS, unseal_event
 from pmflib.store.dataset import list_sources
 from pmflib.store.run_records import list_records
 from pmflib_flows.recording import record_run
+from pmflib_tasks.config import make_config
 from pmflib_tasks.count import count
 from pmflib_tasks.fit import fit
 from pmflib_tasks.ingest import ingest
+from pmflib_tasks.operations.lineage.transports import EVENTS, unseal_event
 from pmflib_tasks.stage import open_store
 from tests.operations.lineage.event_schema import check_event
 from tests.pipelines import as_wide, draw_codes, make_schema

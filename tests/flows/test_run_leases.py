@@ -1,9 +1,9 @@
 import pytest
 
-from pmflib.config import make_config
 from pmflib.store.leases import list_leases
 from pmflib.store.run_records import list_records
 from pmflib_flows.recording import record_run
+from pmflib_tasks.config import make_config
 from pmflib_tasks.stage import open_store
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import pmflib as pmf
-from pmflib.config import load_config
+from pmflib_tasks.config import load_config
 
 ROWS = "".join(
     f"{n},{['low', 'high', '?', 'mid'][n % 4]},{n % 70},{['yes', 'no'][n % 2]},{999 if n % 9 == 0 else n % 60 / 2}\n"

@@ -21,9 +21,9 @@ import pytest
 
 import pmflib as pmf
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig, load_config
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
+from pmflib_tasks.config import ClusterConfig, load_config
 from tests.factories import call_command
 from tests.fuzz.mutations import mutate_bytes, mutate_json, mutate_rows, mutate_toml
 from tests.fuzz.parquet_files import write_odd_parquet

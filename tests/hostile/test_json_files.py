@@ -5,9 +5,9 @@ import json
 import pytest
 
 import pmflib as pmf
-from pmflib.config import load_config
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib.core.json_files import MAX_DEPTH, read_json
+from pmflib_tasks.config import load_config
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.config import make_config
 from pmflib.core.errors import SchemaError, SourceError
 from pmflib.ingest import readers, sources
 from pmflib.ingest.csv import rows
@@ -19,6 +18,7 @@ from pmflib.ingest.sources import find_digest, find_sources, take_marks
 from pmflib.store.artefacts import Store
 from pmflib.store.file_digests import FINGERPRINTS, write_fingerprint
 from pmflib.store.objects.addresses import open_objects
+from pmflib_tasks.config import make_config
 
 SCHEMA = pmf.Schema(tuple(pmf.Variable(name, ("1", "2")) for name in "ab"), ("rare", "seldom"))
 LAYOUT = {"layout": "long", "sample": "who", "variable": "what", "value": "said"}
@@ -44,7 +44,9 @@ def build(tmp_path):
             },
             base=tmp_path,
         )
-        return build_dataset(None, Store(tmp_path / "store"), config, SCHEMA, rehash=rehash)
+        return build_dataset(
+            None, Store(tmp_path / "store"), config.dataset_options, SCHEMA, rehash=rehash
+        )
 
     return run
 

@@ -5,13 +5,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.ingest.data_checks import check_data
 from pmflib.ingest.dataset.wide import encode_wide
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import find_sources
 
-WIDE = SourceConfig(path="x", layout="wide")
-LONG = SourceConfig(path="x", layout="long", sample="u", variable="i", value="r")
+WIDE = SourceOptions(path="x", layout="wide")
+LONG = SourceOptions(path="x", layout="long", sample="u", variable="i", value="r")
 SCHEMA = pmf.Schema((pmf.Variable("a", ("no", "Yes")), pmf.Variable("b", ("1", "2"), (1.0, 2.0))))
 GOOD = b"a,b\nno,1\nYes,\n,2\n"
 
@@ -19,7 +19,7 @@ GOOD = b"a,b\nno,1\nYes,\n,2\n"
 def check(folder, files, config=WIDE, policy=None, schema=SCHEMA):
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    return check_data(find_sources(str(folder)), schema, config, policy or SchemaConfig())
+    return check_data(find_sources(str(folder)), schema, config, policy or SchemaOptions())
 
 
 def test_check_data__everything_fits(tmp_path):
@@ -39,7 +39,7 @@ def test_check_data__accounts_as_a_run_does(tmp_path):
     found = check(tmp_path, {"x.csv": b"a,b,more\n" + rows})
     (source,) = find_sources(str(tmp_path / "x.csv"))
     summary = encode_wide(
-        source, SCHEMA, WIDE, SchemaConfig(), n_folds=2, seed=1, folder=tmp_path / "out"
+        source, SCHEMA, WIDE, SchemaOptions(), n_folds=2, seed=1, folder=tmp_path / "out"
     )
     (file,) = found.files
     assert (
@@ -59,7 +59,7 @@ def test_check_data__accounts_as_a_run_does(tmp_path):
 
 
 def test_check_data__unknown_levels_that_count_as_missing_fit(tmp_path):
-    policy = SchemaConfig(on_unknown_level="missing", on_malformed="error")
+    policy = SchemaOptions(on_unknown_level="missing", on_malformed="error")
     found = check(tmp_path, {"x.csv": GOOD + b"maybe,1\n"}, policy=policy)
     assert found.fits
     assert found.files[0].cells_made_missing == {"a": 1}
@@ -67,7 +67,7 @@ def test_check_data__unknown_levels_that_count_as_missing_fit(tmp_path):
 
 
 def test_check_data__a_policy_that_stops_still_counts_all(tmp_path):
-    policy = SchemaConfig(on_unknown_level="error", on_malformed="error")
+    policy = SchemaOptions(on_unknown_level="error", on_malformed="error")
     found = check(tmp_path, {"x.csv": GOOD + b"maybe,1\nno\nso,1\n"}, policy=policy)
     assert found.files[0].reasons == {"ragged": 1, "unknown_level": 2}
 
@@ -125,6 +125,6 @@ def test_check_data__values_beyond_those_that_are_listed_are_counted(tmp_path, m
     monkeypatch.setattr("pmflib.schema.drafting.value_counts.MAX_TRACKED", 2)
     (tmp_path / "x.csv").write_text("a\n" + "\n".join(map(str, range(20))) + "\n")
     schema = pmf.Schema((pmf.Variable("a", ("low", "high"), edges=(10.0,)),))
-    config = SourceConfig(path="x", layout="wide")
-    found = check_data(find_sources(str(tmp_path / "x.csv")), schema, config, SchemaConfig())
+    config = SourceOptions(path="x", layout="wide")
+    found = check_data(find_sources(str(tmp_path / "x.csv")), schema, config, SchemaOptions())
     assert found.variables[0].values == 20

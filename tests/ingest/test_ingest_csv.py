@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
 from pmflib.ingest.csv import byte_stream
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import find_sources
 
-WIDE = SourceConfig(path="x", layout="wide")
+WIDE = SourceOptions(path="x", layout="wide")
 
 
 def read(folder, content, columns, config=WIDE, name="x.csv"):
@@ -100,12 +100,12 @@ def test_read_rows__any_bytes_come_back(tmp_path_factory, cells, block):
 
 def test_read_rows__byte_order_mark(tmp_path):
     assert read(tmp_path, b"\xef\xbb\xbfa,b\n1,2\n", ["a"])[0] == {1: (b"1",)}
-    named = SourceConfig(path="x", layout="wide", columns=("a", "b"))
+    named = SourceOptions(path="x", layout="wide", columns=("a", "b"))
     assert read(tmp_path, b"\xef\xbb\xbf1,2\n", ["a"], named)[0] == {1: (b"1",)}
 
 
 def test_read_rows__file_without_header(tmp_path):
-    named = SourceConfig(path="x", layout="wide", columns=("a", "b"), delimiter="\t")
+    named = SourceOptions(path="x", layout="wide", columns=("a", "b"), delimiter="\t")
     rows, ragged = read(tmp_path, b"1\t2\n3\n4\t5\n", ["b"], named)
     assert rows == {1: (b"2",), 3: (b"5",)}
     assert ragged == {2: "3"}
@@ -258,7 +258,7 @@ def test_read_rows__packed_file_cut_short(tmp_path, suffix, pack, n_rows):
 
 
 def test_read_rows__delimiter_is_ascii(tmp_path):
-    odd = SourceConfig(path="x", layout="wide", delimiter="§")
+    odd = SourceOptions(path="x", layout="wide", delimiter="§")
     with pytest.raises(SourceError, match=r"x\.csv: source\.delimiter '§' is not ASCII"):
         read(tmp_path, "a§b\n".encode(), ["a"], odd)
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.errors import ConfigError, SchemaError, SourceError, StoreError
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.dataset import spills
@@ -23,11 +22,12 @@ from pmflib.ingest.dataset.identifiers import (
     read_identifiers,
 )
 from pmflib.ingest.dataset.long import spill_long
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import Source, find_sources
 from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
-LONG = SourceConfig(path="x", layout="long", sample="user", variable="item", value="rating")
+LONG = SourceOptions(path="x", layout="long", sample="user", variable="item", value="rating")
 TIMED = LONG.model_copy(update={"time": "ts"})
 STARS = ("1", "2", "3", "4", "5")
 SCHEMA = pmf.Schema(
@@ -45,7 +45,7 @@ def spill(folder, name, content, config=LONG, policy=None, n_buckets=2, schema=S
     (source,) = find_sources(str(folder / name))
     out = folder / f"spill-{name}"
     out.mkdir()
-    policy = policy or SchemaConfig()
+    policy = policy or SchemaOptions()
     return out, spill_long(source, schema, config, policy, n_buckets=n_buckets, folder=out)
 
 
@@ -70,7 +70,7 @@ def ingest(folder, contents, config=LONG, policy=None, n_buckets=2, schema=SCHEM
                 (bucket, bucket + 1),
                 schema,
                 config,
-                policy or SchemaConfig(),
+                policy or SchemaOptions(),
                 n_buckets=n_buckets,
                 n_folds=n_buckets,
                 folder=out,
@@ -179,7 +179,7 @@ def test_ingest__what_does_not_fit(tmp_path):
 
 def test_ingest__unknown_level_as_missing(tmp_path):
     content = b"user,item,rating\nu1,m1,6\nu1,m2,7\nu2,m2,8\n,m2,9\nu2,m9,9\n"
-    policy = SchemaConfig(on_unknown_level="missing")
+    policy = SchemaOptions(on_unknown_level="missing")
     total, answers, known, _ = ingest(tmp_path, {"x.csv": content}, policy=policy)
     assert (answers, known) == ({}, ["u1", "u2"])
     assert total["cells_made_missing"] == {"m1": 1, "m2": 2}
@@ -199,7 +199,7 @@ def test_ingest__unknown_level_as_missing(tmp_path):
 def test_spill_long__stops_where_told(tmp_path, row, policy, kind, message):
     content = b"user,item,rating\nu,m2,1\n" + row + b"\n,,\n"
     with pytest.raises(kind, match=rf"x\.csv, row 2.*{message}"):
-        spill(tmp_path, "x.csv", content, policy=SchemaConfig(**policy))
+        spill(tmp_path, "x.csv", content, policy=SchemaOptions(**policy))
 
 
 def test_ingest__last_by_time_then_position_wins(tmp_path):
@@ -224,7 +224,7 @@ def test_ingest__what_is_superseded_names_the_row_that_did(tmp_path, rule, winne
     header, rows = b"user,item,rating,ts\n", [b"u,m1,1,10", b"u,m1,2,20", b"u,m1,1,30"]
     files = {f"{n}.csv": header + row + b"\n" for n, row in enumerate(rows, 1)}
     files["4.csv"] = header + b"u,m2,9,soon\n"
-    quarantined = ingest(tmp_path, files, TIMED, SchemaConfig(on_duplicate=rule))[3]
+    quarantined = ingest(tmp_path, files, TIMED, SchemaOptions(on_duplicate=rule))[3]
     keys = ("winner_file", "winner_row", "winner_time", "winner_agrees")
     found = {q["file"]: tuple(q.get(key) for key in keys) for q in quarantined}
     for n in {1, 2, 3} - {winner}:
@@ -235,7 +235,7 @@ def test_ingest__what_is_superseded_names_the_row_that_did(tmp_path, rule, winne
 
 def test_ingest__first_wins(tmp_path):
     files = {"a.csv": b"user,item,rating,ts\nu,m1,1,30\nu,m1,2,10\nu,m1,3,10\n"}
-    policy = SchemaConfig(on_duplicate="first")
+    policy = SchemaOptions(on_duplicate="first")
     assert ingest(tmp_path, files, TIMED, policy)[1] == {("u", "m1"): "2"}
 
 
@@ -248,7 +248,7 @@ def test_assemble__duplicate_stops(tmp_path):
     files = {"a.csv": b"user,item,rating\nu,m1,\nu,m1,1\n", "b.csv": b"user,item,rating\nu,m1,3\n"}
     message = r"a\.csv row 2 and b\.csv row 1 answer the same variable for the same sample \(1 such"
     with pytest.raises(SchemaError, match=message):
-        ingest(tmp_path, files, policy=SchemaConfig(on_duplicate="error"))
+        ingest(tmp_path, files, policy=SchemaOptions(on_duplicate="error"))
 
 
 def test_ingest__instants_with_and_without_zone(tmp_path):
@@ -343,7 +343,7 @@ def test_ingest__dirty_files_equal_the_reference(
         patch.setattr(byte_stream, "CSV_BYTES", block)
         patch.setattr(spills, "SPILL_BYTES", flush)
         folder = tmp_path_factory.mktemp("dirty")
-        policy = SchemaConfig(on_duplicate=keep)
+        policy = SchemaOptions(on_duplicate=keep)
         total, answers, _, quarantined = ingest(
             folder, {"x.csv": content}, TIMED, policy, n_buckets
         )
@@ -427,7 +427,7 @@ def test_ingest__no_rows(tmp_path):
 def test_spill_long__needs_its_columns(tmp_path):
     with pytest.raises(SourceError, match=r"no column 'rating'.*did you mean \['ratings'\]"):
         spill(tmp_path, "x.csv", b"user,item,ratings\nu,m1,1\n")
-    wide = SourceConfig(path="x", layout="wide")
+    wide = SourceOptions(path="x", layout="wide")
     with pytest.raises(ConfigError, match=r"source\.layout is 'wide'; spill_long needs 'long'"):
         spill(tmp_path, "y.csv", b"user,item,rating\n", wide)
 
@@ -441,14 +441,14 @@ def test_assemble__refuses_spills_that_do_not_belong(tmp_path):
     def assemble(schema, bucket=0, config=LONG, folders=(out,)):
         names = ["x.csv"]
         buckets = bucket, bucket + 1
-        assemble_buckets(folders, names, buckets, schema, config, SchemaConfig(), **arguments)
+        assemble_buckets(folders, names, buckets, schema, config, SchemaOptions(), **arguments)
 
     with pytest.raises(StoreError, match=r"spill 'spill-x\.csv' has \{'schema': "):
         assemble(other)
     with pytest.raises(StoreError, match=r"buckets 2 to 2 are outside \[0, 2\)"):
         assemble(SCHEMA, bucket=2)
     with pytest.raises(StoreError, match=r"has \{'layout': 'long'\}"):
-        assemble(SCHEMA, config=SourceConfig(path="x", layout="wide", sample="user"))
+        assemble(SCHEMA, config=SourceOptions(path="x", layout="wide", sample="user"))
     with pytest.raises(StoreError, match="0 spills for 1 names"):
         assemble(SCHEMA, folders=())
     (out / spills.INDEX_FILE).unlink()

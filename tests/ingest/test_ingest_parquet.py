@@ -5,13 +5,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
 from pmflib.ingest import readers
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import find_sources
 
-WIDE = SourceConfig(path="x", layout="wide")
+WIDE = SourceOptions(path="x", layout="wide")
 
 
 def read(path, columns, config=WIDE):
@@ -66,7 +66,7 @@ def test_read_rows__no_rows(tmp_path):
 
 def test_read_rows__format_is_configured(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x.data")
-    forced = SourceConfig(path="x", layout="wide", format="parquet")
+    forced = SourceOptions(path="x", layout="wide", format="parquet")
     (part,) = read(tmp_path / "x.data", ["a"], forced)
     assert part.batch.to_pydict() == {"a": [1]}
     (source,) = find_sources(str(tmp_path))

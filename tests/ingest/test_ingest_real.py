@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.ingest.dataset.accounts import combine_accounts
 from pmflib.ingest.dataset.assembly import assemble_buckets
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.wide import encode_wide
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.schema_draft import draft_schema
 from pmflib.ingest.sources import find_sources
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
@@ -28,7 +28,9 @@ def real_file(name):
 def encode_all(path, config, folder):
     (source,) = find_sources(str(path))
     schema = draft_schema([source], config).schema
-    summary = encode_wide(source, schema, config, SchemaConfig(), n_folds=16, seed=1, folder=folder)
+    summary = encode_wide(
+        source, schema, config, SchemaOptions(), n_folds=16, seed=1, folder=folder
+    )
     codes = np.concatenate(
         [read_block(block).to_codes(schema.offsets) for block in list_blocks(folder / "samples")]
     )
@@ -38,7 +40,7 @@ def encode_all(path, config, folder):
 
 def test_pisa2009__every_answer_comes_back(tmp_path):
     path = real_file("pisa2009/pisaitems.csv.gz")
-    schema, summary, codes = encode_all(path, SourceConfig(path="x", layout="wide"), tmp_path)
+    schema, summary, codes = encode_all(path, SourceOptions(path="x", layout="wide"), tmp_path)
     header, *rows = csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
     assert schema.names == tuple(header)
     assert summary["rows_in"] == summary["rows_encoded"] == len(rows)
@@ -54,7 +56,7 @@ def test_pisa2009__every_answer_comes_back(tmp_path):
 def test_votes__file_without_header(tmp_path):
     path = real_file("votes/UCI_VOTERS.data")
     names = ("party", *(f"vote{n}" for n in range(16)))
-    config = SourceConfig(path="x", layout="wide", columns=names)
+    config = SourceOptions(path="x", layout="wide", columns=names)
     schema, summary, codes = encode_all(path, config, tmp_path)
     assert summary["rows_in"] == summary["samples"] == 435
     assert (codes == np.loadtxt(path, delimiter=",", dtype=int)).all()
@@ -64,7 +66,7 @@ def test_votes__file_without_header(tmp_path):
 
 def test_movielens__long_log_with_tabs_and_times(tmp_path):
     path = real_file("ml-100k/u.data.gz")
-    config = SourceConfig(
+    config = SourceOptions(
         path="x",
         layout="long",
         sample="user",
@@ -78,7 +80,7 @@ def test_movielens__long_log_with_tabs_and_times(tmp_path):
     schema = draft_schema([source], config).schema
     assert schema.names == tuple(map(str, range(1, 1683)))
     assert set(schema.cardinalities.tolist()) == {5}
-    policy = SchemaConfig()
+    policy = SchemaOptions()
     (tmp_path / "spill").mkdir()
     spilled = spill_long(source, schema, config, policy, n_buckets=4, folder=tmp_path / "spill")
     table, parts = np.zeros((943, 1682), int), []

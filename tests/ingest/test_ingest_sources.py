@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError, UnreachableError
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import digest_source, find_sources, open_source
 
@@ -141,4 +141,4 @@ def test_read_rows__failing_disk_is_not_the_files_fault(tmp_path, monkeypatch, n
 
     monkeypatch.setattr(LocalFileSystem, "open", lambda *args, **options: FailingFile())
     with pytest.raises(UnreachableError, match="input/output error"):
-        list(read_rows(source, SourceConfig(path="x", layout="wide"), ["a"]))
+        list(read_rows(source, SourceOptions(path="x", layout="wide"), ["a"]))

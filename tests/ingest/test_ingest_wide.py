@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.blocks import concatenate_blocks
 from pmflib.core.errors import ConfigError, SchemaError, SourceError
 from pmflib.core.hashing import assign_folds
@@ -16,12 +15,13 @@ from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.dataset.accounts import combine_accounts
 from pmflib.ingest.dataset.assembly import assemble_buckets
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import find_sources
 from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
 
-WIDE = SourceConfig(path="x", layout="wide")
-KEYED = SourceConfig(path="x", layout="wide", sample="id")
+WIDE = SourceOptions(path="x", layout="wide")
+KEYED = SourceOptions(path="x", layout="wide", sample="id")
 SCHEMA = pmf.Schema(
     (pmf.Variable("a", ("no", "yes")), pmf.Variable("b", ("1", "2", "3"), (1.0, 2.0, 3.0)))
 )
@@ -53,7 +53,7 @@ def encode(folder, content, *, name="x.csv", schema=SCHEMA, policy=None, config=
     out = folder / "out"
     out.mkdir()
     summary = encode_wide(
-        source, schema, config, policy or SchemaConfig(), n_folds=n_folds, seed=7, folder=out
+        source, schema, config, policy or SchemaOptions(), n_folds=n_folds, seed=7, folder=out
     )
     codes, rows, _, folds = stored(out, schema)
     order = np.argsort(rows)
@@ -68,7 +68,7 @@ def encode(folder, content, *, name="x.csv", schema=SCHEMA, policy=None, config=
 
 def assemble(folder, contents, n_buckets=2, *, schema=SCHEMA, policy=None, config=KEYED):
     """Spill files, assemble all buckets: totals, codes by identifier, rows by identifier, quarantine."""
-    policy = policy or SchemaConfig()
+    policy = policy or SchemaOptions()
     spills, names, summaries = [], [], []
     for name, content in contents.items():
         (folder / name).write_bytes(content)
@@ -172,7 +172,7 @@ def test_encode_wide__what_does_not_fit(tmp_path):
 
 def test_encode_wide__unknown_levels_as_missing(tmp_path):
     content = b"a,b\nmaybe,9\nno,9\nmaybe,\xff\nyes,1\n"
-    policy = SchemaConfig(on_unknown_level="missing")
+    policy = SchemaOptions(on_unknown_level="missing")
     summary, codes, quarantined = encode(tmp_path, content, policy=policy)
     assert codes == {1: [-1, -1], 2: [0, -1], 4: [1, 0]}
     # the cells of a row in quarantine are not counted
@@ -181,7 +181,7 @@ def test_encode_wide__unknown_levels_as_missing(tmp_path):
 
 
 def test_encode_wide__unknown_level_stops(tmp_path):
-    policy = SchemaConfig(on_unknown_level="error")
+    policy = SchemaOptions(on_unknown_level="error")
     message = r"x\.csv, row 2, column 'b': '9' is no level of 'b'; levels are \['1', '2', '3'\]"
     with pytest.raises(SchemaError, match=message):
         encode(tmp_path, b"a,b\nno,1\nno,9\nmaybe,1\n", policy=policy)
@@ -195,7 +195,7 @@ def test_encode_wide__unknown_level_stops(tmp_path):
     ],
 )
 def test_encode_wide__malformed_row_stops(tmp_path, row, message):
-    policy = SchemaConfig(on_malformed="error")
+    policy = SchemaOptions(on_malformed="error")
     with pytest.raises(SourceError, match=message):
         encode(tmp_path, b"a,b\nno,1\n" + row + b"\nno,2,3\n", policy=policy)
 
@@ -211,10 +211,10 @@ def test_encode_wide__layout_and_identifiers_are_checked(tmp_path):
     (tmp_path / "y.csv").write_bytes(b"a,b\n")
     (source,) = find_sources(str(tmp_path / "y.csv"))
     with pytest.raises(ConfigError, match=r"source\.sample is not set"):
-        spill_wide(source, SCHEMA, WIDE, SchemaConfig(), n_buckets=2, folder=tmp_path)
-    long = SourceConfig(path="x", layout="long", sample="s", variable="v", value="x")
+        spill_wide(source, SCHEMA, WIDE, SchemaOptions(), n_buckets=2, folder=tmp_path)
+    long = SourceOptions(path="x", layout="long", sample="s", variable="v", value="x")
     with pytest.raises(ConfigError, match=r"source\.layout is 'long'"):
-        spill_wide(source, SCHEMA, long, SchemaConfig(), n_buckets=2, folder=tmp_path)
+        spill_wide(source, SCHEMA, long, SchemaOptions(), n_buckets=2, folder=tmp_path)
 
 
 def test_encode_wide__no_rows_missing_everywhere_and_one_level(tmp_path):
@@ -257,7 +257,7 @@ def test_encode_wide__same_bytes_twice(tmp_path):
     block=st.integers(32, 120),
 )
 def test_encode_wide__no_row_vanishes(tmp_path_factory, lines, level, block):
-    policy = SchemaConfig(on_unknown_level=level)
+    policy = SchemaOptions(on_unknown_level=level)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(byte_stream, "CSV_BYTES", block)
         folder = tmp_path_factory.mktemp("dirty")
@@ -290,7 +290,7 @@ def test_assemble_wide__identifiers_and_superseded_rows(tmp_path):
 
 
 def test_assemble_wide__first_wins_over_files(tmp_path):
-    policy = SchemaConfig(on_duplicate="first")
+    policy = SchemaOptions(on_duplicate="first")
     files = {"x.csv": b"id,a,b\nu1,yes,1\n", "y.csv": b"b,id,a\n2,u1,no\n3,u9,no\n"}
     _, codes, origins, quarantined = assemble(tmp_path, files, policy=policy)
     assert codes == {"u1": [1, 0], "u9": [0, 2]}
@@ -300,7 +300,7 @@ def test_assemble_wide__first_wins_over_files(tmp_path):
 
 
 def test_assemble_wide__duplicate_stops(tmp_path):
-    policy = SchemaConfig(on_duplicate="error")
+    policy = SchemaOptions(on_duplicate="error")
     files = {"x.csv": b"id,a,b\nu1,yes,1\n", "y.csv": b"id,a,b\nu9,no,1\nu1,no,2\n"}
     with pytest.raises(SchemaError, match=r"x\.csv row 1 and y\.csv row 2 are the same sample"):
         assemble(tmp_path, files, policy=policy)
@@ -320,7 +320,7 @@ def test_encode_wide__reports_the_rows_of_every_batch(tmp_path, monkeypatch):
         find_sources(str(tmp_path / "a.csv"))[0],
         schema,
         WIDE,
-        SchemaConfig(),
+        SchemaOptions(),
         n_folds=2,
         seed=0,
         folder=tmp_path / "out",
@@ -337,7 +337,7 @@ def test_encode_wide__unknown_levels_of_a_variable_with_other_are_counted_there(
             tmp_path / policy,
             b"a,b\nno,1\nmaybe,2\n,3\nnever,1\n",
             schema=schema,
-            policy=SchemaConfig(on_unknown_level=policy),
+            policy=SchemaOptions(on_unknown_level=policy),
         )
         assert summary["rows_encoded"] == 4
         assert summary["cells_made_missing"] == {}

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.config import make_config
 from pmflib.core.errors import StoreError
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset import layering
@@ -18,6 +17,7 @@ from pmflib.ingest.dataset.quarantine import export_quarantine
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps, list_layers
 from pmflib.store.sample_blocks import read_block, read_origins, read_sampling_units
+from pmflib_tasks.config import make_config
 
 SCHEMA = pmf.Schema(tuple(pmf.Variable(name, ("1", "2", "3")) for name in ("a", "b", "c")))
 LONG = {"layout": "long", "sample": "who", "variable": "what", "value": "said", "time": "ts"}
@@ -129,9 +129,9 @@ def check_steps(folder, seed, layout, n_steps, chunk=chunks.FILE_CHUNK_BYTES):
         change_files(folder / "data", rng, layout, step)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(chunks, "FILE_CHUNK_BYTES", chunk)
-            dataset = build_dataset(None, store, config, SCHEMA, base=base)
+            dataset = build_dataset(None, store, config.dataset_options, SCHEMA, base=base)
         fresh_store = Store(folder / f"fresh-{step}")
-        fresh = build_dataset(None, fresh_store, config, SCHEMA)
+        fresh = build_dataset(None, fresh_store, config.dataset_options, SCHEMA)
         assert describe(store, dataset) == describe(fresh_store, fresh)
         base = dataset.reference
 
@@ -161,10 +161,10 @@ def test_build_upon__costs_what_has_changed(tmp_path, monkeypatch):
     for n in range(3):
         rows = "".join(f"s{n}-{k},a,1\n" for k in range(40))
         (tmp_path / "data" / f"{n}.csv").write_text(f"who,what,said\n{rows}")
-    first = build_dataset(None, store, config, SCHEMA)
-    assert build_dataset(None, store, config, SCHEMA, base=first.reference) == first
+    first = build_dataset(None, store, config.dataset_options, SCHEMA)
+    assert build_dataset(None, store, config.dataset_options, SCHEMA, base=first.reference) == first
     (tmp_path / "data" / "3.csv").write_text("who,what,said\ns0-0,b,2\nnew,a,3\n")
-    second = build_dataset(None, store, config, SCHEMA, base=first.reference)
+    second = build_dataset(None, store, config.dataset_options, SCHEMA, base=first.reference)
     before = list_layers(store, first.reference)
     after = list_layers(store, second.reference)
     assert [layer.partition for layer in after[:-1]] == [layer.partition for layer in before]
@@ -182,7 +182,7 @@ def test_build_upon__worn_partitions_are_written_again(tmp_path):
         # the same samples every day, and some of their own
         rows = "".join(f"s{k},{'abc'[day % 3]},{day % 3 + 1}\n" for k in range(day, day + 20))
         (tmp_path / "data" / f"{day:02}.csv").write_text(f"who,what,said\n{rows}")
-        base = build_dataset(None, store, config, SCHEMA, base=base).reference
+        base = build_dataset(None, store, config.dataset_options, SCHEMA, base=base).reference
         layers = list_layers(store, base)
         live = sum(layer.n_rows for layer in layers)
         assert live == 20 + day
@@ -193,11 +193,11 @@ def test_build_upon__another_schema_or_layout_starts_afresh(tmp_path):
     config, store = configure(tmp_path, "long"), Store(tmp_path / "store")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text("who,what,said\ns,a,1\n")
-    base = build_dataset(None, store, config, SCHEMA).reference
+    base = build_dataset(None, store, config.dataset_options, SCHEMA).reference
     (tmp_path / "data" / "b.csv").write_text("who,what,said\ns,b,1\n")
     other = configure(tmp_path, "long", on_duplicate="first")
     for changed, schema in ((other, SCHEMA), (config, pmf.Schema(SCHEMA.variables[:2]))):
-        entry = build_dataset(None, store, changed, schema, base=base)
+        entry = build_dataset(None, store, changed.dataset_options, schema, base=base)
         assert "base" not in entry.inputs
         assert entry.summary["samples"] == 1
 
@@ -209,7 +209,7 @@ def test_build_upon__a_flipped_bit_in_a_spill_is_noticed(tmp_path, part):
     for name in ("a", "b"):
         rows = "".join(f"s{k},{name},1,{k}\n" for k in range(50))
         (tmp_path / "data" / f"{name}.csv").write_text(f"who,what,said,ts\n{rows}")
-    base = build_dataset(None, store, config, SCHEMA)
+    base = build_dataset(None, store, config.dataset_options, SCHEMA)
     rows = "".join(f"s{k},c,1,{k}\n" for k in range(50))
     (tmp_path / "data" / "c.csv").write_text(f"who,what,said,ts\n{rows}")
     file = store.locate(list_file_steps(store, base.reference)[0].step) / part
@@ -220,9 +220,9 @@ def test_build_upon__a_flipped_bit_in_a_spill_is_noticed(tmp_path, part):
         file.write_bytes(bytes(damaged))
         # the page of keys of a file that has not changed is read to find the pages of rows
         with pytest.raises(StoreError):
-            build_dataset(None, store, config, SCHEMA, base=base.reference)
+            build_dataset(None, store, config.dataset_options, SCHEMA, base=base.reference)
     file.write_bytes(content)
-    entry = build_dataset(None, store, config, SCHEMA, base=base.reference)
+    entry = build_dataset(None, store, config.dataset_options, SCHEMA, base=base.reference)
     assert entry.summary["rows_in"] == 150
 
 
@@ -242,7 +242,7 @@ def test_build__a_lost_spill_is_made_again_and_the_next_dataset_is_as_it_would_h
             if night == lost:
                 spill = list_file_steps(store, base)[1].step
                 shutil.rmtree(store.locate(spill))
-            base = build_dataset(None, store, config, SCHEMA, base=base).reference
+            base = build_dataset(None, store, config.dataset_options, SCHEMA, base=base).reference
         return base.digest
 
     whole = build_nights(tmp_path / "whole", None)

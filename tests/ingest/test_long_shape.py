@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from pmflib.config import SourceConfig
 from pmflib.ingest.long_shape import find_long_log
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import find_sources
 
 RNG = np.random.default_rng(4)
-WIDE = SourceConfig(path="x", layout="wide")
+WIDE = SourceOptions(path="x", layout="wide")
 CELLS = RNG.permutation(60 * 40)[:1200]
 USERS, ITEMS = CELLS // 40, CELLS % 40
 

@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from pmflib.config import make_config
 from pmflib.ingest.dataset import spilled_rows
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.dataset.identifiers import LEAST_GROUPS
@@ -12,6 +11,7 @@ from pmflib.ingest.dataset.spills import Spill
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_layers
 from pmflib.store.lineage import trace
+from pmflib_tasks.config import make_config
 from tests.ingest.test_layered_datasets import LAYOUTS, SCHEMA, describe, draw_file
 
 
@@ -22,7 +22,9 @@ def build(folder, buckets):
         "model": {"rank": 2},
     }
     store = Store(folder / f"store-{buckets}")
-    return store, build_dataset(None, store, make_config(sections, base=folder), SCHEMA)
+    return store, build_dataset(
+        None, store, make_config(sections, base=folder).dataset_options, SCHEMA
+    )
 
 
 def test_build_dataset__small_buckets_are_assembled_together(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import check_type, read_rows, simplify
 from pmflib.ingest.sources import find_sources
 from tests.fuzz.parquet_files import COLUMNS
@@ -22,7 +22,7 @@ def test_read_rows__every_type(kind, tmp_path):
     column = COLUMNS[kind](random.Random(0))
     pq.write_table(pa.table({"a": column}), tmp_path / "a.parquet")
     (source,) = find_sources(str(tmp_path / "a.parquet"))
-    rows = read_rows(source, SourceConfig(path="x", layout="wide"), ["a"])
+    rows = read_rows(source, SourceOptions(path="x", layout="wide"), ["a"])
     if kind in REFUSED:
         with pytest.raises(SourceError, match=r"a\.parquet: column .a. holds"):
             list(rows)

@@ -3,15 +3,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SchemaError, SourceError
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.schema_draft import draft_schema
 from pmflib.ingest.sources import find_sources
 from pmflib.ingest.wide_draft import number_columns
 from pmflib.schema.drafting.level_order import natural_key
 
-WIDE = SourceConfig(path="x", layout="wide")
-LONG = SourceConfig(path="x", layout="long", sample="u", variable="i", value="r")
+WIDE = SourceOptions(path="x", layout="wide")
+LONG = SourceOptions(path="x", layout="long", sample="u", variable="i", value="r")
 
 
 def draft(folder, contents, config, **options):
@@ -25,7 +25,7 @@ def test_draft_schema__wide(tmp_path):
     lines = b"".join(
         b"%d,%s,%d,%d.5,t%d\n" % (n, b"yn"[n % 2 : n % 2 + 1], n % 3, n, n) for n in range(200)
     )
-    config = SourceConfig(path="x", layout="wide", sample="id")
+    config = SourceOptions(path="x", layout="wide", sample="id")
     files = {
         "a.csv": b"id,smokes,visits,age,note\n" + lines,
         "b.csv": b"age,note,smokes,visits,id,new\n",
@@ -105,7 +105,7 @@ def test_draft_schema__parquet_equals_csv(tmp_path):
 def test_draft_schema__nothing_to_draft(tmp_path):
     with pytest.raises(SchemaError, match=r"no column of \['a\.csv'\] can be a variable"):
         draft(tmp_path, {"a.csv": b"x\n\n"}, WIDE)
-    config = SourceConfig(path="x", layout="wide", sample="who")
+    config = SourceOptions(path="x", layout="wide", sample="who")
     with pytest.raises(SourceError, match="no column 'who'"):
         draft(tmp_path, {"a.csv": b"x\n1\n"}, config)
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
 from pmflib.ingest.csv import encodings
 from pmflib.ingest.csv.encodings import detect_encoding
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sniffing import sniff_source
 from pmflib.ingest.sources import find_sources
 
-WIDE = SourceConfig(path="x", layout="wide")
+WIDE = SourceOptions(path="x", layout="wide")
 HEADER = ["nr", "city", "job", "age"]
 ROWS = [
     [str(n), ["Rome", "Oslo", "New York"][n % 3], ["cook", "clerk"][n % 2], str(20 + n % 40)]

@@ -38,7 +38,7 @@ PROJECTS = {
 WORK = """
 import os, sys
 from flows.own import double
-from pmflib.config import load_config
+from pmflib_tasks.config import load_config
 from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
 from pmflib_flows.etl import etl

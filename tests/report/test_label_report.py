@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from pmflib.report.page import render_page
-from pmflib.report.run_report import gather_report
-from pmflib.report.sentences import list_troubles, summarise_run
 from pmflib.store.artefacts import Store
 from pmflib_flows.commands.report import report
 from pmflib_flows.crowd import crowd_flow
+from pmflib_tasks.report.page import render_page
+from pmflib_tasks.report.run_report import gather_report
+from pmflib_tasks.report.sentences import list_troubles, summarise_run
 
 EVIL = "<b onclick=alert(1)>bob</b>"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pmflib.report.page import write_page
-from pmflib.report.run_report import gather_report
 from pmflib.store.artefacts import Store
+from pmflib_tasks.report.page import write_page
+from pmflib_tasks.report.run_report import gather_report
 from tests.report.report_runs import SCHEMA
 
 CHROMIUM = Path("/usr/bin/chromium")

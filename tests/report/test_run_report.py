@@ -7,10 +7,6 @@ import pytest
 
 from pmflib.core.errors import StoreError
 from pmflib.fitting.pair_agreement import PairAgreement, PairDeparture
-from pmflib.report.model_report import gather_model
-from pmflib.report.page import render_page, write_page
-from pmflib.report.run_report import choose_run, gather_report
-from pmflib.report.sentences import as_percent, list_troubles, summarise_run, write_summary
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
 from pmflib.store.run_records import (
@@ -21,6 +17,10 @@ from pmflib.store.run_records import (
     list_records,
     now,
 )
+from pmflib_tasks.report.model_report import gather_model
+from pmflib_tasks.report.page import render_page, write_page
+from pmflib_tasks.report.run_report import choose_run, gather_report
+from pmflib_tasks.report.sentences import as_percent, list_troubles, summarise_run, write_summary
 from tests.report.report_runs import EVIL, RAGGED, SCHEMA
 
 
@@ -72,7 +72,7 @@ def test_gather_report__parameters_have_intervals(second):
 
 
 def test_gather_report__pairs_of_the_variables_observed_most(store, second, monkeypatch):
-    monkeypatch.setattr("pmflib.report.model_report.MAX_LEVELS", 14)
+    monkeypatch.setattr("pmflib_tasks.report.model_report.MAX_LEVELS", 14)
     learnt = gather_report(store, "hostile", 2).model
     kept = learnt.associations.names
     assert 2 <= len(kept) < len(SCHEMA.names)
@@ -133,7 +133,7 @@ def test_write_summary__what_comes_from_data_is_text(second):
 
 
 def test_summarise_run__wide_schemas_are_not_compared(store, second, monkeypatch):
-    monkeypatch.setattr("pmflib.report.model_report.MAX_COMPARED_LEVELS", 5)
+    monkeypatch.setattr("pmflib_tasks.report.model_report.MAX_COMPARED_LEVELS", 5)
     report = gather_report(store, "hostile", 2)
     assert report.model.agreement is None
     said = " ".join(summarise_run(with_agreement(report, None)))

@@ -423,7 +423,7 @@ def test_score_file__empty_files(tmp_path):
 
 
 def test_list_chunks__row_groups_together(codes, tmp_path, monkeypatch):
-    from pmflib.config import make_source
+    from pmflib.ingest.options import make_source
     from pmflib.ingest.sources import find_sources
 
     monkeypatch.setattr(score_parts, "PART_ROWS", 250)

@@ -3,13 +3,13 @@
 import pytest
 
 import pmflib as pmf
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import find_sources
 from pmflib.scoring.answers import read_questions
 
 SCHEMA = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("x", "y"))))
-WITHOUT_HEADER = SourceConfig(
+WITHOUT_HEADER = SourceOptions(
     path="log.csv",
     layout="long",
     sample="who",

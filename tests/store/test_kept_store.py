@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.quality.stored_checks import PAIRS
 from pmflib.store.artefacts import Store
+from pmflib_tasks.guards.stored_checks import PAIRS
 from tests.factories import call_command
 
 KEPT = Path(__file__).with_name("kept_store.tar.gz")

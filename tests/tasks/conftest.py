@@ -1,7 +1,7 @@
 import pytest
 
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig, make_config
+from pmflib_tasks.config import ClusterConfig, make_config
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.config import make_config, make_crowd
 from pmflib.core.errors import StoreError
 from pmflib.counting.pair_counts import load_singles
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
@@ -38,6 +37,7 @@ from pmflib.store.verification import verify_store
 from pmflib.store.zarr_arrays import read_arrays
 from pmflib_flows.commands.crowd import hand_over
 from pmflib_tasks.answer import answer
+from pmflib_tasks.config import make_config, make_crowd
 from pmflib_tasks.count import count
 from pmflib_tasks.crowd_model import crowd_model
 from pmflib_tasks.evaluate import evaluate

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from pmflib.config import load_config
 from pmflib_flows.crowd import crowd_flow
 from pmflib_tasks import small_runs
+from pmflib_tasks.config import load_config
 from pmflib_tasks.small_runs import is_small_night
 
 CONFIG = """

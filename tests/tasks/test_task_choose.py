@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.config import load_config
 from pmflib.core.errors import ConfigError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_last_run
 from pmflib_flows.etl import etl
+from pmflib_tasks.config import load_config
 from tests.em.traits.planted_traits import draw_samples, plant_traits
 from tests.pipelines import as_wide, make_schema
 

@@ -7,7 +7,6 @@ import pytest
 
 import pmflib as pmf
 from pmflib.cluster.workers import start_workers
-from pmflib.config import ClusterConfig, make_crowd
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
 from pmflib.crowd import starts
@@ -17,6 +16,7 @@ from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.ingest.dataset import log_names
 from pmflib.solvers.crowd import worker_marginals
 from pmflib.store.artefacts import Store
+from pmflib_tasks.config import ClusterConfig, make_crowd
 from pmflib_tasks.crowd_model import crowd_model
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.labels import find_labels

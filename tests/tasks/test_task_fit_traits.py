@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.config import load_config
 from pmflib.core.errors import ConfigError, MemoryPlanError
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_blocks
 from pmflib_flows.etl import etl
+from pmflib_tasks.config import load_config
 from tests.pipelines import as_wide, draw_codes, make_schema
 
 TOML = """

@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.config import make_crowd
 from pmflib.core.errors import ConfigError, SchemaError, SourceError
 from pmflib.crowd import aggregate
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.ingest.dataset import log_names
 from pmflib.store.artefacts import Store
+from pmflib_tasks.config import make_crowd
 from pmflib_tasks.crowd_model import crowd_model
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.known import find_known_labels

@@ -13,13 +13,13 @@ from pmflib.core.events import listen
 from pmflib.display.progress import Progress
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.refit import WARM_PATIENCE
 from pmflib.fitting.weighing import weigh_model
 from pmflib.store.artefacts import Store
 from pmflib_tasks.count import count
 from pmflib_tasks.fit import fit
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.refine import refine
+from pmflib_tasks.refit import WARM_PATIENCE
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
 
@@ -161,7 +161,7 @@ def test_refine__warm_ends_soon_and_inherits_the_weight_of_its_start(fitted, wor
     inputs = stages["dataset"], stages["counts"], stages["model"]
     monkeypatch.setattr("pmflib_tasks.refine.weigh_model", None)
     # few samples are refitted as patiently as they are fitted
-    monkeypatch.setattr("pmflib.fitting.refit.is_plenty", lambda *sizes: True)
+    monkeypatch.setattr("pmflib_tasks.refit.is_plenty", lambda *sizes: True)
     saved, save = [], Checkpoint.save
     monkeypatch.setattr(
         Checkpoint, "save", lambda self, state: (saved.append(state), save(self, state))

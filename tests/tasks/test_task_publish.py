@@ -4,11 +4,11 @@ import pytest
 
 import pmflib as pmf
 from pmflib.fitting.pair_agreement import PairAgreement
-from pmflib.scoring.gate import GateNumbers
 from pmflib.store.artefacts import Store
 from pmflib_flows.recording import record_run
 from pmflib_tasks.compare import compare
 from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.gate_decision import GateNumbers
 from pmflib_tasks.publish import locate_for_people, publish
 from pmflib_tasks.refine import refine
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.config import QualityConfig
 from pmflib.core.errors import QualityError
-from pmflib.quality.findings import hold_back
-from pmflib.quality.stored_checks import read_nights
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
+from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.count import count
+from pmflib_tasks.guards.findings import hold_back
+from pmflib_tasks.guards.stored_checks import read_nights
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.quality import check_quality, read_findings
 from tests.pipelines import as_wide, draw_codes, make_schema, summary_of

@@ -11,12 +11,10 @@ import pmflib as pmf
 from pmflib.core.errors import ConfigError, PmfError, SchemaError, SourceError
 from pmflib.counting import replicate_counts
 from pmflib.counting.replicate_counts import ReplicateCounts
-from pmflib.counting.replicate_tables import find_replicate_sizes
 from pmflib.counting.table_requests import TableRequest
+from pmflib.counting.weighted_tables import find_replicate_sizes
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.model.questions.evidence import open_evidence
-from pmflib.operations.planning.pipeline_sizes import LastRun, measure_log
-from pmflib.operations.planning.sizes import count_partition_files, sample_disk_bytes
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks, list_layers
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
@@ -24,6 +22,8 @@ from pmflib.store.sample_blocks import read_block, read_replicates
 from pmflib_tasks.count import count
 from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
+from pmflib_tasks.operations.planning.pipeline_sizes import LastRun, measure_log
+from pmflib_tasks.operations.planning.sizes import count_partition_files, sample_disk_bytes
 from tests.pipelines import (
     as_wide,
     draw_codes,

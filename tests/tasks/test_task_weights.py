@@ -13,12 +13,10 @@ from pmflib.core.errors import ConfigError, PmfError, SchemaError
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_conditionals import count_stored_tables
 from pmflib.counting.table_requests import TableRequest
-from pmflib.counting.unit_tables import find_unit_sizes
+from pmflib.counting.weighted_tables import find_unit_sizes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
-from pmflib.operations.planning.pipeline_sizes import LastRun, measure_log
-from pmflib.operations.planning.sizes import count_partition_files, sample_disk_bytes
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks, list_layers
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
@@ -28,6 +26,8 @@ from pmflib_tasks.count import count
 from pmflib_tasks.erase import erase
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.ingest import ingest
+from pmflib_tasks.operations.planning.pipeline_sizes import LastRun, measure_log
+from pmflib_tasks.operations.planning.sizes import count_partition_files, sample_disk_bytes
 from pmflib_tasks.select import select
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 

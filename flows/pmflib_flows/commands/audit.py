@@ -158,10 +158,10 @@ def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool
 
 def verify(config: ConfigPath, as_json: AsJson = False) -> None:
     """Check that all that the manifest and the history refer to is there, with every byte it was published with."""
-    from pmflib.operations.lineage.transports import unseal_event
     from pmflib.store.erasures import list_erased
     from pmflib.store.lineage import is_needed, list_collected_runs
     from pmflib.store.verification import REMEDIES, verify_store
+    from pmflib_tasks.operations.lineage.transports import unseal_event
     from pmflib_tasks.stage import open_store
 
     store = open_store(load_pipeline(config))

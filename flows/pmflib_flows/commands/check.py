@@ -38,16 +38,16 @@ def check(
     and unknown levels of each variable, columns that are not in the schema, and files that seem to be written otherwise
     than they are read. Of data without a pipeline.toml, encoding, delimiter, header and decimals are found out.
     """
-    from pmflib.config import SchemaConfig, SourceConfig, make_source
     from pmflib.ingest.data_checks import check_data
+    from pmflib.ingest.options import SchemaOptions, SourceOptions, make_source
     from pmflib.ingest.sniffing import sniff_source
     from pmflib.ingest.sources import find_sources
     from pmflib.schema import Schema
     from pmflib_flows.check_tables import describe_check, make_check_tables
 
     notes: list[str] = []
-    policy = SchemaConfig()
-    source: SourceConfig
+    policy = SchemaOptions()
+    source: SourceOptions
     if target.lower().endswith(".toml"):
         if given := [name for name in (sample, variable, value) if name is not None]:
             raise ConfigError(f"{given} are columns that {target!r} names itself; leave them out")

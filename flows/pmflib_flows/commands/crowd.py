@@ -25,7 +25,7 @@ from pmflib_flows.console import (
 from pmflib_flows.label_summary import describe_agreement, describe_known
 
 if TYPE_CHECKING:
-    from pmflib.config import PipelineConfig
+    from pmflib_tasks.config import PipelineConfig
 
 OPTIONS = {
     "source.path": "PATH",
@@ -174,7 +174,7 @@ def crowd(
     Run it again with the same --output after labels have come in: files that were read before are not read again. A
     pipeline.toml that is there is used as it is.
     """
-    from pmflib.config.source_paths import make_absolute
+    from pmflib.ingest.source_paths import make_absolute
 
     if path is not None and path.endswith(".toml"):
         folder = Path(path).parent
@@ -247,10 +247,11 @@ def crowd(
 
 def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
     """Write a configuration for the options given; notes on what was found out."""
-    from pmflib.config import make_crowd, make_source
-    from pmflib.config.loading import draft_config, relate, relate_path
+    from pmflib.ingest.options import make_source
     from pmflib.ingest.sniffing import sniff_source
     from pmflib.ingest.sources import find_sources
+    from pmflib_tasks.config import make_crowd
+    from pmflib_tasks.config.loading import draft_config, relate, relate_path
 
     if "source.path" not in given:
         raise ConfigError(
@@ -285,8 +286,8 @@ def _take(given: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any]) -> None:
     """Refuse options that say something else than the configuration that is there."""
-    from pmflib.config import make_source
-    from pmflib.config.source_paths import make_absolute
+    from pmflib.ingest.options import make_source
+    from pmflib.ingest.source_paths import make_absolute
 
     if config.source.layout != "long":
         raise ConfigError(

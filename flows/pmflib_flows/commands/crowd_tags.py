@@ -50,9 +50,9 @@ def label_tags(
     ConfigError
         If an option is none of tags, or the folder is that of a pipeline.
     """
-    from pmflib.config import make_source
     from pmflib.crowd.pipeline.tag_files import read_tag_files, write_tags
     from pmflib.crowd.tags import aggregate_tags
+    from pmflib.ingest.options import make_source
     from pmflib.ingest.sniffing import sniff_source
     from pmflib.ingest.sources import find_sources
 

@@ -44,9 +44,9 @@ def doctor(
     One line each: ok, warn or FAIL, what was looked at, what was found, and what helps. The exit code is that of a run
     that ends for the first FAIL, and 0 where there is none.
     """
-    from pmflib.operations.doctor.examination import examine
     from pmflib_flows.health_table import list_lines, sum_up
     from pmflib_flows.server_state import find_server_state
+    from pmflib_tasks.operations.doctor.examination import examine
 
     lines = examine(config, address, find_server_state)
     failed = [line for line in lines if line.state == "FAIL"]

@@ -50,10 +50,10 @@ def erase(
 
     Without any, finish what was stopped.
     """
-    from pmflib.operations.erasure import removal
-    from pmflib.operations.erasure.label_logs import holds_labels
     from pmflib_flows.erasure_tables import show_certificate
     from pmflib_tasks.erase import erase as erase_from_pipeline
+    from pmflib_tasks.operations.erasure import removal
+    from pmflib_tasks.operations.erasure.label_logs import holds_labels
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)
@@ -94,8 +94,8 @@ def erase(
 
 def _find(store: Store, identifiers: list[str], as_json: bool) -> None:
     """List the lines that mention some identifiers."""
-    from pmflib.operations.erasure.mentions import find_mentions
     from pmflib_flows.erasure_tables import show_mentions
+    from pmflib_tasks.operations.erasure.mentions import find_mentions
 
     if not any(each.strip() for each in identifiers):
         raise ConfigError(

@@ -120,7 +120,7 @@ def _shorten(reason: str) -> str:
 
 def _count_new_files(records: Sequence[RunRecord]) -> dict[int, int]:
     """Files of each run that the run before it did not read, or read with other content, by number of the run."""
-    from pmflib.quality.run_differences import compare_files
+    from pmflib_tasks.guards.run_differences import compare_files
 
     reading = [record for record in records if record.inputs]
     counts = {record.number: len(record.inputs) for record in reading[:1]}
@@ -140,8 +140,8 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Show what differs between two runs: rows, files, schema, options, distributions, pairs, model, scores."""
-    from pmflib.quality.run_differences import compare_runs
     from pmflib.store.lineage import list_collected_runs
+    from pmflib_tasks.guards.run_differences import compare_runs
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)

@@ -34,7 +34,7 @@ def impute(
     as_json: AsJson = False,
 ) -> None:
     """Fill what is missing with draws from the live model: every row once for each draw, as Parquet."""
-    from pmflib.config.source_paths import check_output, make_absolute
+    from pmflib.ingest.source_paths import check_output, make_absolute
     from pmflib.scoring.score_outputs import check_output_folder
     from pmflib.scoring.unknown_levels import describe_unknown
     from pmflib.store.table_files import check_suffix

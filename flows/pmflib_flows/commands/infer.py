@@ -117,17 +117,17 @@ def infer(
     Encoding, delimiter, header and decimals of CSV files are found out unless they are given, and noted for
     review where they are not the usual ones.
     """
-    from pmflib.config import make_source
-    from pmflib.config.loading import draft_config, relate
-    from pmflib.config.source_paths import make_absolute
     from pmflib.ingest.long_shape import find_long_log
+    from pmflib.ingest.options import make_source
     from pmflib.ingest.schema_draft import draft_schema
     from pmflib.ingest.sniffing import sniff_source
+    from pmflib.ingest.source_paths import make_absolute
     from pmflib.ingest.sources import find_sources
     from pmflib.ingest.wide_draft import number_columns
     from pmflib.model.traits.level_scores import are_ratings
-    from pmflib.operations.planning.width import check_width
     from pmflib.schema.variable import DEFAULT_MISSING
+    from pmflib_tasks.config.loading import draft_config, relate
+    from pmflib_tasks.operations.planning.width import check_width
 
     chosen = _read_rank(rank)
     targets = (output / "schema.json", output / "pipeline.toml", output / "schema.md")
@@ -227,7 +227,7 @@ MOST_DIGITS = 9
 def _read_rank(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
-    from pmflib.config.section import abridge
+    from pmflib.ingest.section import abridge
 
     # no rank has as many digits, and Python reads only so many
     rank = int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0

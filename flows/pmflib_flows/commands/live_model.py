@@ -14,8 +14,8 @@ from pmflib.core.texts import list_some, show_text
 from pmflib_flows.console import AsJson, load_pipeline, out, print_json, progress_shown
 
 if TYPE_CHECKING:
-    from pmflib.config import PipelineConfig
     from pmflib.store.artefacts import Reference
+    from pmflib_tasks.config import PipelineConfig
 
 SAID = ("measures", "cells_made_missing", "unknown_levels", "targets_absent")
 """Keys of an account that are said in sentences."""
@@ -129,7 +129,7 @@ def _score_live(
     as_json: bool,
 ) -> dict[str, Any]:
     """Score samples with the live model of a pipeline, or answer questions about them."""
-    from pmflib.config.source_paths import check_output, make_absolute
+    from pmflib.ingest.source_paths import check_output, make_absolute
     from pmflib.scoring.score_outputs import check_output_folder
     from pmflib.store.table_files import check_suffix
     from pmflib_flows.score import score_flow

@@ -12,7 +12,7 @@ from pmflib_flows.commands.history import find_recorded_name
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
 
 if TYPE_CHECKING:
-    from pmflib.config import PipelineConfig
+    from pmflib_tasks.config import PipelineConfig
 
 RunNumber = Annotated[int | None, typer.Argument(min=1, help="Number of a run: `pmf models`.")]
 

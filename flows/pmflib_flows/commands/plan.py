@@ -14,9 +14,9 @@ from pmflib_flows.console import AsJson, load_pipeline, out, print_json
 from pmflib_flows.exit_codes import EXIT_CODES
 
 if TYPE_CHECKING:
-    from pmflib.operations.planning.sizes import FitSize, LogSize
-    from pmflib.operations.planning.speeds import Speeds
-    from pmflib.operations.planning.whole_run import RunPlan
+    from pmflib_tasks.operations.planning.sizes import FitSize, LogSize
+    from pmflib_tasks.operations.planning.speeds import Speeds
+    from pmflib_tasks.operations.planning.whole_run import RunPlan
 
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 """Seconds of the units of times."""
@@ -94,8 +94,8 @@ def plan(
 
     Nothing runs: sizes are those of the files, of their first rows, and of the last run, or given.
     """
-    from pmflib.operations.planning.sizes import ClusterSize
-    from pmflib.operations.planning.whole_run import RunPlan
+    from pmflib_tasks.operations.planning.sizes import ClusterSize
+    from pmflib_tasks.operations.planning.whole_run import RunPlan
 
     speeds = choose_speeds(storage, storage_total, request_ms, calibrate=calibrate)
     if calibrate and config is None and rows is None:
@@ -122,7 +122,7 @@ def choose_speeds(
     storage: str, storage_total: str | None, request_ms: float, *, calibrate: bool
 ) -> Speeds:
     """Speeds of the storage as they are given, and others as they are assumed or measured now."""
-    from pmflib.operations.planning.speeds import Speeds
+    from pmflib_tasks.operations.planning.speeds import Speeds
 
     total = float("inf")
     if storage_total is not None:
@@ -134,7 +134,7 @@ def choose_speeds(
     )
     if not calibrate:
         return speeds
-    from pmflib.operations.planning.calibration import measure_speeds
+    from pmflib_tasks.operations.planning.calibration import measure_speeds
 
     return measure_speeds(speeds)
 
@@ -143,7 +143,7 @@ def resize_log(
     log: LogSize, rows: float | None, samples: float | None, files: int | None
 ) -> LogSize:
     """The log with what is given in place of what its files say."""
-    from pmflib.operations.planning.pipeline_sizes import with_samples
+    from pmflib_tasks.operations.planning.pipeline_sizes import with_samples
 
     log = log if rows is None else log.scale_to(round(rows))
     log = log if samples is None else with_samples(log, round(samples))
@@ -152,8 +152,8 @@ def resize_log(
 
 def show_plan(found: RunPlan, notes: list[str], limit: float | None, as_json: bool) -> None:
     """Print a plan, and which number of workers is cheapest for a deadline, seconds."""
-    from pmflib.operations.planning.whole_run import show_seconds
     from pmflib_flows.plan_tables import make_plan_tables
+    from pmflib_tasks.operations.planning.whole_run import show_seconds
 
     cheapest = None if limit is None else found.find_cheapest(limit)
     if as_json:
@@ -178,8 +178,12 @@ def look_at_pipeline(
     path: Path, speeds: Speeds, *, calibrated: bool
 ) -> tuple[LogSize, FitSize, list[str], Speeds]:
     """Sizes of a pipeline, notes on where they are from, and speeds as its runs have shown them."""
-    from pmflib.operations.planning.pipeline_sizes import measure_fit, measure_log, read_last_run
-    from pmflib.operations.planning.speeds import TLS_TIMES, Learnt
+    from pmflib_tasks.operations.planning.pipeline_sizes import (
+        measure_fit,
+        measure_log,
+        read_last_run,
+    )
+    from pmflib_tasks.operations.planning.speeds import TLS_TIMES, Learnt
     from pmflib_tasks.stage import load_schema
 
     config = load_pipeline(path)
@@ -207,8 +211,8 @@ def invent_log(
     speeds: Speeds,
 ) -> tuple[LogSize, FitSize, list[str], Speeds]:
     """Sizes of a wide log that is not there yet."""
-    from pmflib.operations.planning.pipeline_sizes import ASSUMED_PASSES, ASSUMED_RANK
-    from pmflib.operations.planning.sizes import FitSize, LogSize
+    from pmflib_tasks.operations.planning.pipeline_sizes import ASSUMED_PASSES, ASSUMED_RANK
+    from pmflib_tasks.operations.planning.sizes import FitSize, LogSize
 
     if rows is None or variables is None:
         raise ConfigError(
@@ -268,7 +272,7 @@ def read_seconds(name: str, text: str) -> float:
 
 def describe_deadline(cheapest: RunPlan | None, limit: str) -> str:
     """Sentence on how many workers are enough for a deadline, and cheapest."""
-    from pmflib.operations.planning.whole_run import MOST_WORKERS, show_seconds
+    from pmflib_tasks.operations.planning.whole_run import MOST_WORKERS, show_seconds
 
     if cheapest is None:
         return (
@@ -285,8 +289,8 @@ def describe_deadline(cheapest: RunPlan | None, limit: str) -> str:
 
 def show_speeds(speeds: Speeds, as_json: bool) -> None:
     """Print speeds of this machine."""
-    from pmflib.operations.planning.speeds import BY_STAGE
     from pmflib_flows.tables import make_table
+    from pmflib_tasks.operations.planning.speeds import BY_STAGE
 
     values: dict[str, object] = {
         name: value

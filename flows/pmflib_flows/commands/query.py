@@ -105,7 +105,7 @@ def _read_questions(path: Path) -> list[tuple[str, str]]:
 
 
 def _read_budget(text: str | None) -> float | None:
-    from pmflib.config.model_sections import read_budget
+    from pmflib_tasks.config.model_sections import read_budget
 
     if text is None:
         return None
@@ -169,7 +169,7 @@ def _count_all(
                 bound = bind_question(parse_question(text or ""), model.schema)
                 requests += list_requests(model, bound, source)
         if (seconds := evidence.plan(requests)) > LONG:
-            from pmflib.operations.planning.whole_run import show_seconds
+            from pmflib_tasks.operations.planning.whole_run import show_seconds
 
             err.print(
                 f"counting in {evidence.n_rows:,} samples: about {show_seconds(seconds)} of one core, kept for the "

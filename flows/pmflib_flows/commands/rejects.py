@@ -19,8 +19,8 @@ def quarantine(
     as_json: AsJson = False,
 ) -> None:
     """Write the rows that did not fit to a file, Parquet or CSV: file, row, reason, column, raw text."""
-    from pmflib.config.source_paths import check_output
     from pmflib.ingest.dataset.quarantine import export_quarantine
+    from pmflib.ingest.source_paths import check_output
     from pmflib.store.exports import remember_export
     from pmflib.store.run_records import find_last_run, name_labelling
     from pmflib.store.table_files import check_suffix, hold_output

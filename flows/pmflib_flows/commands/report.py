@@ -30,11 +30,11 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write the report of a run: one HTML page on its data, its model or labels, scores, changes, checks, lineage."""
-    from pmflib.report.figures import save_figures
-    from pmflib.report.page import write_page
-    from pmflib.report.run_report import choose_run, gather_report
     from pmflib.store.exports import remember_export
     from pmflib.store.run_records import list_records
+    from pmflib_tasks.report.figures import save_figures
+    from pmflib_tasks.report.page import write_page
+    from pmflib_tasks.report.run_report import choose_run, gather_report
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)

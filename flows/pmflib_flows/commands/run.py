@@ -105,13 +105,13 @@ def demo(
 def status(config: ConfigPath, as_json: AsJson = False) -> None:
     """Show the last run of a pipeline, or the labels it last found, and the artefacts of its stages."""
     from pmflib.crowd.pipeline.summaries import LabelSummary
-    from pmflib.operations.erasure.certificates import describe_erasures
     from pmflib.store.collection import list_unfinished
     from pmflib.store.model_history import describe_live
     from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
     from pmflib_flows.erasure_tables import describe_erasure_state
     from pmflib_flows.run_tables import make_labels_table
     from pmflib_flows.tables import make_table
+    from pmflib_tasks.operations.erasure.certificates import describe_erasures
     from pmflib_tasks.publish import locate_for_people
     from pmflib_tasks.publish_labels import name_for_people
     from pmflib_tasks.stage import open_store

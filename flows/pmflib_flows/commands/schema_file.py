@@ -78,7 +78,7 @@ def set_(
     was_read: list[str] = []
 
     def read(names: Sequence[str]) -> Mapping[str, ValueCounts]:
-        from pmflib.config import make_source
+        from pmflib.ingest.options import make_source
         from pmflib.ingest.schema_draft import count_values
         from pmflib.ingest.sources import find_sources
 

@@ -13,10 +13,10 @@ from pmflib_flows.console import AsJson, ConfigPath, err, load_pipeline, out, pr
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pmflib.config import PipelineConfig
     from pmflib.fitting.three_step_results import ThreeSteps
     from pmflib.model import JointPMF
     from pmflib.scoring.sample_relations import KnownSamples
+    from pmflib_tasks.config import PipelineConfig
 
 
 def three_steps(

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.config import SourceConfig
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import SchemaError
 from pmflib.core.hashing import HashArray
@@ -22,6 +21,7 @@ from pmflib.crowd.classifiers import pick_columns, scale_predictions
 from pmflib.crowd.pipeline.label_blocks import join_neighbours, read_task_names, read_tasks
 from pmflib.ingest.dataset.identifiers import as_binary, hash_identifiers, read_identifiers
 from pmflib.ingest.dataset.wide import read_texts
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.store.caches import find_local_path
@@ -66,7 +66,7 @@ class Predictions:
 
 
 def read_class_probabilities(
-    source: Source, config: SourceConfig, classes: Sequence[str]
+    source: Source, config: SourceOptions, classes: Sequence[str]
 ) -> Predictions:
     """Read the file of a classifier: a row per task, with the log's column for tasks, and one for each class.
 

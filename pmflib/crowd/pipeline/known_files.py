@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
-from pmflib.config import SourceConfig
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SchemaError
 from pmflib.crowd.known_labels import KnownRows, check_known_rows, refuse_useless
 from pmflib.crowd.pipeline.summaries import KnownSummary
 from pmflib.ingest.dataset.identifiers import read_identifiers
 from pmflib.ingest.dataset.wide import read_texts
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema import Variable
@@ -36,7 +36,7 @@ FIELDS = pa.schema([("partition", pa.string()), ("row", pa.int64()), ("class", p
 """Columns of the table, in the order of partitions and rows: name of the partition's folder, row of it, and class."""
 
 
-def read_known_rows(source: Source, config: SourceConfig, label: Variable) -> KnownRows:
+def read_known_rows(source: Source, config: SourceOptions, label: Variable) -> KnownRows:
     """Read a file of known labels: a row per task, with the columns that the log has for tasks and labels.
 
     Parameters

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pmflib.config import SourceConfig
 from pmflib.core.errors import SourceError
 from pmflib.crowd.tag_log import TagLog, read_tags
 from pmflib.crowd.tags import TagAggregation
 from pmflib.ingest.dataset.wide import read_texts
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import check_type, read_rows, simplify
 from pmflib.ingest.sources import Source
 from pmflib.store.table_files import hold_output, write_file
@@ -28,7 +28,7 @@ MODEL = "model"
 
 
 def read_tag_files(
-    sources: Sequence[Source], config: SourceConfig, tags: Sequence[str] | None
+    sources: Sequence[Source], config: SourceOptions, tags: Sequence[str] | None
 ) -> TagLog:
     """Read a log of tags from files, in memory.
 

@@ -10,8 +10,7 @@ from typing import IO, Protocol
 import numpy as np
 import pyarrow as pa
 
-from pmflib.config import SourceConfig
-from pmflib.config.data_sections import WHITESPACE
+from pmflib.ingest.options import WHITESPACE, SourceOptions
 
 CSV_BYTES = 2 << 20
 """Bytes of CSV in a batch: fixed, so that what is written does not depend on the machine."""
@@ -199,7 +198,7 @@ class Utf8Stream:
     def __init__(
         self,
         stream: ByteStream,
-        config: SourceConfig,
+        config: SourceOptions,
         check: Callable[[bytes], None] | None = None,
     ) -> None:
         self._stream = stream

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pmflib.config import SourceConfig
-from pmflib.config.data_sections import WHITESPACE
 from pmflib.core.errors import SourceError
 from pmflib.ingest.csv.byte_stream import UNIT_SEPARATOR, choose_separator, separate_fields
 from pmflib.ingest.csv.rows import DECIMAL_COMMA
+from pmflib.ingest.options import WHITESPACE, SourceOptions
 from pmflib.schema.variable import read_number
 
 PLAIN = ","
@@ -182,7 +181,7 @@ _COMMA = re.compile(DECIMAL_COMMA)
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 
 
-def find_header(split: SplitRows, config: SourceConfig) -> tuple[bool | None, list[str]]:
+def find_header(split: SplitRows, config: SourceOptions) -> tuple[bool | None, list[str]]:
     """Whether the first row holds names: each column says so, or the contrary, or nothing.
 
     A first field that is a value of its own column says that the row is data; one that is no number above a column of
@@ -234,7 +233,7 @@ def find_header(split: SplitRows, config: SourceConfig) -> tuple[bool | None, li
     return len(alike) <= names, alike
 
 
-def find_decimal(split: SplitRows, config: SourceConfig) -> tuple[Literal[".", ","], str]:
+def find_decimal(split: SplitRows, config: SourceOptions) -> tuple[Literal[".", ","], str]:
     """Sign before the decimals, and a note for the reviewer, empty where there is nothing to say."""
     commas: list[str] = []
     points: list[str] = []
@@ -261,7 +260,7 @@ def find_decimal(split: SplitRows, config: SourceConfig) -> tuple[Literal[".", "
 
 
 def _read_columns(
-    split: SplitRows, config: SourceConfig, rows: Sequence[Sequence[str]]
+    split: SplitRows, config: SourceOptions, rows: Sequence[Sequence[str]]
 ) -> list[list[str]]:
     """Values that are given, by column, of the rows that have all fields."""
     missing = {text.strip() for text in config.missing}
@@ -272,7 +271,7 @@ def _read_columns(
     ]
 
 
-def _read(text: str, config: SourceConfig) -> float | None:
+def _read(text: str, config: SourceOptions) -> float | None:
     return read_number(_point(text) if config.decimal == "," else text)
 
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from pmflib.config import SourceConfig
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SourceError
 from pmflib.ingest.chunks import FileChunk, RawRows, find_columns
@@ -27,6 +26,7 @@ from pmflib.ingest.csv.byte_stream import (
     choose_separator,
     restore_bytes,
 )
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import DAMAGED, Source, open_source, spare_transient
 
 DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$"
@@ -34,7 +34,7 @@ DECIMAL_COMMA = r"^(\s*[+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?\s*)$"
 
 
 def restore_values(
-    columns: Sequence[pa.BinaryArray], names: Sequence[str], config: SourceConfig
+    columns: Sequence[pa.BinaryArray], names: Sequence[str], config: SourceOptions
 ) -> list[pa.BinaryArray]:
     """Give values the delimiters back that they hold, and numbers a decimal point.
 
@@ -80,7 +80,7 @@ _FOREIGN = {
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_header(source: Source, config: SourceConfig) -> list[str]:
+def read_header(source: Source, config: SourceOptions) -> list[str]:
     """Names of a CSV file's columns: the configured ones, or else its first row.
 
     Raises
@@ -92,7 +92,7 @@ def read_header(source: Source, config: SourceConfig) -> list[str]:
         return _split_head(source, config, open_text(source, config, stored))[0]
 
 
-def find_data(source: Source, config: SourceConfig) -> int:
+def find_data(source: Source, config: SourceOptions) -> int:
     """Find the first byte after the header of a file in UTF-8, or in an encoding with one byte for a character.
 
     Raises
@@ -106,7 +106,7 @@ def find_data(source: Source, config: SourceConfig) -> int:
     return len(consumed if config.encoding == "utf-8" else consumed.decode("utf-8"))
 
 
-def open_text(source: Source, config: SourceConfig, stored: IO[bytes]) -> Utf8Stream:
+def open_text(source: Source, config: SourceOptions, stored: IO[bytes]) -> Utf8Stream:
     """Stream of an open CSV file in UTF-8, its fields separated by one character.
 
     Raises
@@ -125,7 +125,7 @@ def open_text(source: Source, config: SourceConfig, stored: IO[bytes]) -> Utf8St
 
 
 def read_csv_rows(
-    source: Source, config: SourceConfig, columns: Sequence[str], chunk: FileChunk | None = None
+    source: Source, config: SourceOptions, columns: Sequence[str], chunk: FileChunk | None = None
 ) -> Iterator[RawRows]:
     """Read some columns of a CSV file, or of a chunk of one; see `read_rows`."""
     part = None if chunk is None else chunk.bytes
@@ -297,7 +297,7 @@ def _number_rows(cursor: int, n_rows: int, ragged: Sequence[tuple[int, str]]) ->
 
 
 def _split_head(
-    source: Source, config: SourceConfig, stream: Utf8Stream
+    source: Source, config: SourceOptions, stream: Utf8Stream
 ) -> tuple[list[str], bytes, int]:
     """Read column names; give the first bytes in UTF-8 as well, and how many of them are a mark and the header."""
     if not config.delimiter.isascii():
@@ -356,7 +356,9 @@ def _read_full(stream: Utf8Stream, n_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _restore(batch: pa.RecordBatch, columns: Sequence[str], config: SourceConfig) -> pa.RecordBatch:
+def _restore(
+    batch: pa.RecordBatch, columns: Sequence[str], config: SourceOptions
+) -> pa.RecordBatch:
     """Values of every column as the file means them."""
     restored = [restore_bytes(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(
@@ -365,7 +367,7 @@ def _restore(batch: pa.RecordBatch, columns: Sequence[str], config: SourceConfig
 
 
 def _restore_ragged(
-    ragged: Sequence[tuple[int, str]], config: SourceConfig, first: int
+    ragged: Sequence[tuple[int, str]], config: SourceOptions, first: int
 ) -> tuple[tuple[int, str], ...]:
     """Numbers in the file and texts of ragged rows in their order, with the delimiters of the file."""
     ragged = [(first + row, text) for row, text in ragged]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from pmflib.config.data_sections import REASONS
 from pmflib.core.errors import StoreError
 from pmflib.core.weights import WeightSums
+from pmflib.ingest.options import REASONS
 from pmflib.store.sample_writer import WrittenSamples
 
 TimeFormat: TypeAlias = Literal["number", "instant"]

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.blocks import SPARSE_BELOW, Block, DenseBlock, SparseBlock
 from pmflib.core.hashing import HashArray
@@ -35,6 +34,7 @@ from pmflib.ingest.dataset.spilled_rows import (
     duplicate_error,
     read_spilled_rows,
 )
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.schema import Schema
 from pmflib.store.sample_writer import SampleWriter
 
@@ -44,8 +44,8 @@ def assemble_buckets(
     names: Sequence[str],
     buckets: tuple[int, int],
     schema: Schema,
-    source_config: SourceConfig,
-    policy: SchemaConfig,
+    source_config: SourceOptions,
+    policy: SchemaOptions,
     *,
     n_buckets: int,
     n_folds: int,
@@ -108,8 +108,8 @@ def assemble_samples(
     names: Sequence[str],
     keys: HashArray,
     schema: Schema,
-    source_config: SourceConfig,
-    policy: SchemaConfig,
+    source_config: SourceOptions,
+    policy: SchemaOptions,
     *,
     n_buckets: int,
     n_folds: int,
@@ -143,8 +143,8 @@ def assemble_samples(
 def _assemble(
     rows: SpilledRows,
     schema: Schema,
-    source_config: SourceConfig,
-    policy: SchemaConfig,
+    source_config: SourceOptions,
+    policy: SchemaOptions,
     n_buckets: int,
     n_folds: int,
     folder: Path,
@@ -228,7 +228,7 @@ def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], Int
 
 
 def _settle_draws(
-    rows: SpilledRows, rank: IntArray, policy: SchemaConfig
+    rows: SpilledRows, rank: IntArray, policy: SchemaOptions
 ) -> tuple[IntArray, IntArray, BoolArray]:
     """Settle the weight, the stratum and the unit of each sample of a long log.
 
@@ -256,7 +256,7 @@ def _settle_draws(
 
 
 def _name_conflicts(
-    rows: SpilledRows, others: IntArray, drawn: IntArray, config: SourceConfig
+    rows: SpilledRows, others: IntArray, drawn: IntArray, config: SourceOptions
 ) -> list[str]:
     """Column in which each of some rows differs from the one that says how its sample was drawn."""
     if rows.weights is None:
@@ -269,7 +269,7 @@ def _name_conflicts(
 
 
 def _choose_answers(
-    rows: SpilledRows, rank: IntArray, schema: Schema, policy: SchemaConfig, fitting: BoolArray
+    rows: SpilledRows, rank: IntArray, schema: Schema, policy: SchemaOptions, fitting: BoolArray
 ) -> tuple[IntArray, IntArray, IntArray, list[IntArray]]:
     answered = np.flatnonzero((rows.values >= 0) & fitting)
     variable_of = np.repeat(np.arange(schema.n_variables), schema.cardinalities)
@@ -281,7 +281,7 @@ def _choose_answers(
 
 
 def _choose(
-    indices: IntArray, keys: list[IntArray], policy: SchemaConfig
+    indices: IntArray, keys: list[IntArray], policy: SchemaOptions
 ) -> tuple[IntArray, IntArray, IntArray, list[IntArray]]:
     """Choose the last or the first of the rows with equal keys.
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pmflib.cluster.maps import report_count
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.assembly import assemble_buckets, assemble_samples
@@ -21,6 +20,7 @@ from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.sample_weights import name_unit
 from pmflib.ingest.dataset.spill_lists import read_spill_list, write_levels
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import find_digest
 from pmflib.ingest.splitting import FilePart
 from pmflib.schema import Schema
@@ -71,8 +71,8 @@ class BuildJob:
 
     root: str
     schema: Schema
-    source: SourceConfig
-    policy: SchemaConfig
+    source: SourceOptions
+    policy: SchemaOptions
     n_folds: int
     n_buckets: int
     label_names: Mapping[str, Reference]

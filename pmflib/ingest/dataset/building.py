@@ -12,7 +12,6 @@ from typing import Any, TypeAlias, TypeVar
 from pmflib.cluster.clients import Client, check_workers
 from pmflib.cluster.item_maps import map_items, recall_items
 from pmflib.cluster.maps import listen_to_counts
-from pmflib.config import PipelineConfig
 from pmflib.core.errors import MisrememberedError, PmfError
 from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import (
@@ -49,6 +48,7 @@ from pmflib.ingest.dataset.layering import (
 from pmflib.ingest.dataset.sample_weights import name_replicates
 from pmflib.ingest.dataset.spill_lists import list_spills
 from pmflib.ingest.dataset.spills import Spill
+from pmflib.ingest.options import DatasetOptions
 from pmflib.ingest.sources import (
     Source,
     attempt,
@@ -74,7 +74,7 @@ OnStep: TypeAlias = Callable[[str, int, int, int], None]
 def build_dataset(
     client: Client,
     store: Store,
-    config: PipelineConfig,
+    options: DatasetOptions,
     schema: Schema,
     *,
     label_names: Mapping[str, Reference] | None = None,
@@ -90,9 +90,8 @@ def build_dataset(
         Dask client, or None to work in this thread; the dataset is the same bytes.
     store
         Store for the artefacts, on storage that all workers share.
-    config
-        Sections ``source``, ``schema`` and ``store``: the files, their layout, the policy for rows that do not fit,
-        numbers of folds and buckets.
+    options
+        The files, their layout, the policy for rows that do not fit, numbers of folds and buckets.
     schema
         Variables and levels.
     label_names
@@ -122,7 +121,9 @@ def build_dataset(
     SchemaError
         If the data do not fit the schema, and the policy is to stop.
     """
-    build = partial(_build, client, store, config, schema, label_names or {}, base, on_step=on_step)
+    build = partial(
+        _build, client, store, options, schema, label_names or {}, base, on_step=on_step
+    )
     try:
         return build(rehash=rehash, heals=True)
     except MisrememberedError:
@@ -133,7 +134,7 @@ def build_dataset(
 def _build(
     client: Client,
     store: Store,
-    config: PipelineConfig,
+    options: DatasetOptions,
     schema: Schema,
     label_names: Mapping[str, Reference],
     base: Reference | None,
@@ -143,22 +144,22 @@ def _build(
     on_step: OnStep,
 ) -> Entry:
     """Do `build_dataset`; where it ``heals``, a file that was remembered wrongly is an error at once."""
-    rule, skipped = config.source.on_unreadable_file, dict[str, str]()
+    rule, skipped = options.source.on_unreadable_file, dict[str, str]()
     sources = find_sources(
-        config.source_paths,
-        config.source.suffixes,
-        skip_empty=config.source.on_empty_file == "skip",
+        options.paths,
+        options.source.suffixes,
+        skip_empty=options.source.on_empty_file == "skip",
         skipped=skipped,
     )
-    config = config.model_copy(update={"source": name_replicates(sources, config.source)})
-    n_folds, root = config.store.folds, store.address
+    options = replace(options, source=name_replicates(sources, options.source))
+    n_folds, root = options.folds, store.address
     # rows without identifiers are nobody's
-    erased = None if config.source.sample is None else ErasedSamples.of_store(store)
+    erased = None if options.source.sample is None else ErasedSamples.of_store(store)
     job = BuildJob(
         root,
         schema,
-        config.source,
-        config.schema_,
+        options.source,
+        options.schema,
         n_folds,
         0,
         label_names,
@@ -176,11 +177,11 @@ def _build(
         )
         for source, digest in keep_readable(sources, digests, rule, skipped)
     ]
-    parts = split_files(client, store, config.source, files)
+    parts = split_files(client, store, options.source, files)
     if heals:
         _raise_misremembered(parts)
     found = keep_readable([source for source, _ in files], parts, rule, skipped)
-    if config.source.sample is None:
+    if options.source.sample is None:
         tried = _try_all(client, "encode files", encode_file, found, job, on_step)
         if heals:
             _raise_misremembered(tried)
@@ -189,8 +190,8 @@ def _build(
         return _publish_fresh(store, job, steps, partitions, None, account)
     earlier = None
     if base is not None:
-        earlier = open_base(store, base, job.origin, config.store.buckets)
-    n_buckets = config.store.buckets or (
+        earlier = open_base(store, base, job.origin, options.buckets)
+    n_buckets = options.buckets or (
         earlier.n_buckets if earlier else choose_buckets(estimate_csv_bytes(sources), n_folds)
     )
     job = replace(job, n_buckets=n_buckets)
@@ -198,12 +199,12 @@ def _build(
     if heals:
         _raise_misremembered(tried)
     steps, spills = _list_steps(found, tried, rule, skipped)
-    job = replace(job, since=find_start(spills, config.window.days))
+    job = replace(job, since=find_start(spills, options.window_days))
     # the number of a wide row means something where there is one file, and then it is stored
     if (
         earlier is not None
         and has_spills(store, earlier)
-        and (config.source.layout == "long" or _is_single(steps) == _is_single(earlier.files))
+        and (options.source.layout == "long" or _is_single(steps) == _is_single(earlier.files))
     ):
         return _build_upon(client, store, earlier, job, steps, spills, skipped, on_step)
     listed = list_spills(store, steps).reference

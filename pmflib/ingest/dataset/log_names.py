@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.config import SourceConfig
 from pmflib.core.defaults import MOST_CLASSES
 from pmflib.core.errors import SchemaError
 from pmflib.core.json_files import parse_json
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.long_draft import MAX_VARIABLES
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import Source, identify_source
 from pmflib.schema import Schema
@@ -67,7 +67,7 @@ class LogNames:
 
 
 def find_log_names(
-    source: Source, config: SourceConfig, erased: ErasedSamples | None = None
+    source: Source, config: SourceOptions, erased: ErasedSamples | None = None
 ) -> LogNames:
     """List the workers and labels of one file.
 
@@ -111,7 +111,7 @@ def find_log_names(
     return LogNames(sort_names(workers - {""}), sort_names(labels - missing))
 
 
-def build_log_names(source: Source, config: SourceConfig, root: str) -> Entry:
+def build_log_names(source: Source, config: SourceOptions, root: str) -> Entry:
     """Build the names in one file as an artefact; a file whose names are in the store is not read again.
 
     Parameters
@@ -150,7 +150,7 @@ def load_log_names(store: Store, parts: Iterable[Reference]) -> LogNames:
 
 
 def make_label_schema(
-    names: LogNames, config: SourceConfig, classes: Sequence[str] | None = None
+    names: LogNames, config: SourceOptions, classes: Sequence[str] | None = None
 ) -> Schema:
     """Schema of a label log: a variable for each worker, whose levels are the classes.
 
@@ -200,7 +200,7 @@ def check_label_schema(schema: Schema) -> Schema:
     return schema
 
 
-def narrow_schema(schema: Schema, names: LogNames, config: SourceConfig) -> Schema:
+def narrow_schema(schema: Schema, names: LogNames, config: SourceOptions) -> Schema:
     """Schema of one file of a label log: its own workers and labels, in their own order, whoever else there is.
 
     What is encoded with it stays as it is when workers come in with other files.

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import ConfigError
 from pmflib.ingest.chunks import FileChunk, RawRows
@@ -31,6 +30,7 @@ from pmflib.ingest.dataset.sample_weights import (
     read_weight_column,
 )
 from pmflib.ingest.dataset.spills import UNITS, WEIGHT, SpillWriter
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema
@@ -46,8 +46,8 @@ MAX_REMEMBERED = 1 << 18
 def spill_long(
     source: Source,
     schema: Schema,
-    source_config: SourceConfig,
-    policy: SchemaConfig,
+    source_config: SourceOptions,
+    policy: SchemaOptions,
     *,
     n_buckets: int,
     folder: Path,
@@ -121,8 +121,8 @@ class _LongEncoder:
     def __init__(
         self,
         schema: Schema,
-        config: SourceConfig,
-        policy: SchemaConfig,
+        config: SourceOptions,
+        policy: SchemaOptions,
         erased: ErasedSamples | None,
         erased_workers: ErasedSamples | None,
     ) -> None:
@@ -147,7 +147,7 @@ class _LongEncoder:
         self.level_counts = np.zeros(schema.n_levels, np.int64)
         self.forms: Counter[str] = Counter()
 
-    def find_time_format(self, source: Source, config: SourceConfig) -> None:
+    def find_time_format(self, source: Source, config: SourceOptions) -> None:
         """Find the format of times from the beginning of the file, as who reads all of it does."""
         if self.time is None:
             return

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pmflib.config.data_sections import REASONS
 from pmflib.core.errors import StoreError
 from pmflib.ingest.dataset.identifiers import read_sample_hashes
+from pmflib.ingest.options import REASONS
 from pmflib.schema.variable import as_text
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import find_local_path

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pmflib.config import SchemaConfig, SourceConfig
-from pmflib.config.data_sections import REASONS
 from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.errors import SchemaError, SourceError
 from pmflib.ingest.chunks import RawRows
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.quarantine import QuarantineWriter, field_text, raw_text
+from pmflib.ingest.options import REASONS, SchemaOptions, SourceOptions
 from pmflib.ingest.sources import Source
 from pmflib.schema import Variable
 
@@ -93,8 +92,8 @@ class Screen:
     def __init__(
         self,
         source: Source,
-        config: SourceConfig,
-        policy: SchemaConfig,
+        config: SourceOptions,
+        policy: SchemaOptions,
         quarantine: QuarantineWriter,
     ) -> None:
         self.account = Account()

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.config import SourceConfig
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import ConfigError, SchemaError, SourceError
 from pmflib.core.hashing import assign_folds, mix_hashes
@@ -20,6 +19,7 @@ from pmflib.core.weights import LARGEST, MOST_DECIMALS
 from pmflib.ingest.chunks import RawRows
 from pmflib.ingest.dataset.identifiers import read_identifiers
 from pmflib.ingest.dataset.row_screening import RowDecisions
+from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns
 from pmflib.ingest.sources import Source
 from pmflib.schema import Schema
@@ -34,7 +34,7 @@ CLEAR = 1 << 40
 """Units up to which a double is nearer than that to what it was written as."""
 
 
-def find_decimals(schema: Schema, config: SourceConfig) -> int | None:
+def find_decimals(schema: Schema, config: SourceOptions) -> int | None:
     """Decimals that the weights of a pipeline are kept with, the schema's or `MOST_DECIMALS`; None without weights.
 
     Raises
@@ -54,14 +54,14 @@ def find_decimals(schema: Schema, config: SourceConfig) -> int | None:
     return MOST_DECIMALS if schema.weight_decimals is None else schema.weight_decimals
 
 
-def name_unit(schema: Schema, config: SourceConfig) -> dict[str, int]:
+def name_unit(schema: Schema, config: SourceOptions) -> dict[str, int]:
     """Option of what is made of samples with weights: how many decimals these are kept with. None without weights."""
     decimals = find_decimals(schema, config)
     return {} if decimals is None else {"weight_decimals": decimals}
 
 
 def read_units(
-    raw: RawRows, columns: Sequence[str], config: SourceConfig, decisions: RowDecisions
+    raw: RawRows, columns: Sequence[str], config: SourceOptions, decisions: RowDecisions
 ) -> IntArray | None:
     """Read strata and sampling units of a batch of rows, and mark the rows that have none.
 
@@ -102,7 +102,7 @@ def assign_unit_folds(units: IntArray, n_folds: int) -> IntArray:
     return assign_folds(units[:, 1].view(np.uint64), n_folds)
 
 
-def name_replicates(sources: Sequence[Source], config: SourceConfig) -> SourceConfig:
+def name_replicates(sources: Sequence[Source], config: SourceOptions) -> SourceOptions:
     """Match a pattern of the columns of replicate weights with those of the first file that can be read.
 
     Returns
@@ -147,7 +147,7 @@ def name_replicates(sources: Sequence[Source], config: SourceConfig) -> SourceCo
     return config.model_copy(update={"replicates": tuple(found)})
 
 
-def list_design_columns(config: SourceConfig) -> list[str]:
+def list_design_columns(config: SourceOptions) -> list[str]:
     """Columns that say how rows were drawn; the weights come last, and their replicates before them."""
     drawn = (config.stratum, config.psu, *config.replicate_columns, config.weight)
     return [name for name in drawn if name is not None]
@@ -181,7 +181,7 @@ def read_weight_column(
     return weights
 
 
-def note_weights(counted: ValueCounts, config: SourceConfig) -> list[str]:
+def note_weights(counted: ValueCounts, config: SourceOptions) -> list[str]:
     """Say of a draft's column of weights how many rows it would send to quarantine, and what to do.
 
     Parameters
@@ -218,7 +218,7 @@ def _read_positive(text: str) -> Decimal | None:
 
 
 def read_replicate_columns(
-    raw: RawRows, config: SourceConfig, decimals: int | None, decisions: RowDecisions
+    raw: RawRows, config: SourceOptions, decimals: int | None, decisions: RowDecisions
 ) -> IntArray | None:
     """Read the replicate weights of a batch of rows, and mark the rows that lack one.
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pmflib.config import SourceConfig
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import SchemaError, SourceError, StoreError
 from pmflib.ingest.dataset.quarantine import raw_text
 from pmflib.ingest.dataset.sample_weights import find_decimals
 from pmflib.ingest.dataset.spill_lists import find_levels
 from pmflib.ingest.dataset.spills import REPLICATES, UNITS, WEIGHT, Spill
+from pmflib.ingest.options import SourceOptions
 from pmflib.schema import Schema
 
 
@@ -123,7 +123,7 @@ def _unpack(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> IntArray:
 
 
 def describe_answers(
-    rows: SpilledRows, indices: IntArray, schema: Schema, config: SourceConfig
+    rows: SpilledRows, indices: IntArray, schema: Schema, config: SourceOptions
 ) -> list[str]:
     """Text of some rows of a long log, with their times and weights."""
     # a sample, and a level's variable and label, are written once, not once a row
@@ -157,7 +157,7 @@ def _write_weight(units: float, decimals: int) -> str:
 
 
 def describe_rows(
-    rows: SpilledRows, indices: IntArray, schema: Schema, config: SourceConfig
+    rows: SpilledRows, indices: IntArray, schema: Schema, config: SourceOptions
 ) -> list[str]:
     """Text of some wide rows."""
     samples = rows.samples.take(pa.array(indices)).to_pylist()

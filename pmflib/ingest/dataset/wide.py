@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, SchemaError
@@ -32,6 +31,7 @@ from pmflib.ingest.dataset.sample_weights import (
     read_weight_column,
 )
 from pmflib.ingest.dataset.spills import REPLICATES, UNITS, WEIGHT, SpillWriter
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.schema import MISSING, Schema
@@ -43,8 +43,8 @@ from pmflib.store.sample_writer import SampleWriter
 def encode_wide(
     source: Source,
     schema: Schema,
-    source_config: SourceConfig,
-    policy: SchemaConfig,
+    source_config: SourceOptions,
+    policy: SchemaOptions,
     *,
     n_folds: int,
     seed: int,
@@ -126,8 +126,8 @@ def encode_wide(
 def spill_wide(
     source: Source,
     schema: Schema,
-    source_config: SourceConfig,
-    policy: SchemaConfig,
+    source_config: SourceOptions,
+    policy: SchemaOptions,
     *,
     n_buckets: int,
     folder: Path,
@@ -213,7 +213,7 @@ def spill_wide(
 
 
 def list_ignored(
-    source: Source, schema: Schema, config: SourceConfig, optional: Sequence[str] = ()
+    source: Source, schema: Schema, config: SourceOptions, optional: Sequence[str] = ()
 ) -> list[str]:
     """Columns of a wide file that are neither variables, identifiers nor weights.
 
@@ -260,7 +260,7 @@ class WideEncoder:
         Variables whose unknown levels count as missing whatever the policy says.
     """
 
-    def __init__(self, schema: Schema, policy: SchemaConfig, lenient: Sequence[str] = ()) -> None:
+    def __init__(self, schema: Schema, policy: SchemaOptions, lenient: Sequence[str] = ()) -> None:
         self._schema = schema
         self._lenient = schema.names if policy.on_unknown_level == "missing" else lenient
 

@@ -20,7 +20,6 @@ from pmflib.core.survey_design import SurveyDesign, count_degrees, find_factors
 from pmflib.core.weights import WeightSums
 from pmflib.counting.conditional_tables import count_tables
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.counting.replicate_tables import find_replicate_sizes
 from pmflib.counting.stored_conditionals import (
     StoredTableCounts,
     count_stored_tables,
@@ -28,8 +27,11 @@ from pmflib.counting.stored_conditionals import (
 )
 from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.counting.table_requests import TableRequest
-from pmflib.counting.unit_tables import find_unit_sizes
-from pmflib.counting.weighted_tables import WeightedTables
+from pmflib.counting.weighted_tables import (
+    WeightedTables,
+    find_replicate_sizes,
+    find_unit_sizes,
+)
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store, identify

@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib.config import SchemaConfig, SourceConfig
 from pmflib.core.errors import SourceError
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.dataset.log_names import find_log_names
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.wide import encode_wide
+from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.schema_draft import draft_schema
 from pmflib.ingest.sources import find_sources
 from pmflib.scoring.answers import read_questions
 
-WIDE = SourceConfig(path="x", layout="wide")
-LONG = SourceConfig(path="x", layout="long", sample="wer", variable="was", value="wie")
+WIDE = SourceOptions(path="x", layout="wide")
+LONG = SourceOptions(path="x", layout="long", sample="wer", variable="was", value="wie")
 CITIES = ("Düsseldorf", "Köln", "Łódź")
 SCHEMA = pmf.Schema((pmf.Variable("größe", ("klein", "groß")), pmf.Variable("stadt", CITIES)))
 ROWS = "größe,stadt\ngroß,Köln\nklein,Düsseldorf\n,Köln\ngroß,Essen\nklein\n"
@@ -51,9 +51,9 @@ def test_encode_wide__same_artefact_in_every_encoding(tmp_path, encoding):
         folder.mkdir()
         (folder / "x.csv.gz").write_bytes(gzip.compress(ROWS.encode(name)))
         (source,) = find_sources(str(folder / "x.csv.gz"))
-        config = SourceConfig(path="x", layout="wide", encoding=name)
+        config = SourceOptions(path="x", layout="wide", encoding=name)
         summary = encode_wide(
-            source, SCHEMA, config, SchemaConfig(), n_folds=4, seed=1, folder=folder / "out"
+            source, SCHEMA, config, SchemaOptions(), n_folds=4, seed=1, folder=folder / "out"
         )
         made.append((summary, tree_bytes(folder / "out")))
     assert made[0] == made[1]
@@ -70,7 +70,7 @@ def test_spill_long__same_artefact_in_latin_1(tmp_path):
         (source,) = find_sources(str(folder / "x.csv"))
         config = LONG.model_copy(update={"encoding": name})
         summary = spill_long(
-            source, SCHEMA, config, SchemaConfig(), n_buckets=2, folder=folder / "out"
+            source, SCHEMA, config, SchemaOptions(), n_buckets=2, folder=folder / "out"
         )
         made.append((summary, tree_bytes(folder / "out")))
     assert made[0] == made[1]
@@ -80,9 +80,9 @@ def test_spill_long__same_artefact_in_latin_1(tmp_path):
 def test_read_rows__bytes_that_the_encoding_lacks_are_undecodable(tmp_path):
     (tmp_path / "x.csv").write_bytes(b"gr\xf6\xdfe,stadt\ngro\xdf,K\x81ln\nklein,K\xf6ln\n")
     (source,) = find_sources(str(tmp_path / "x.csv"))
-    config = SourceConfig(path="x", layout="wide", encoding="cp1252")
+    config = SourceOptions(path="x", layout="wide", encoding="cp1252")
     out = tmp_path / "out"
-    summary = encode_wide(source, SCHEMA, config, SchemaConfig(), n_folds=4, seed=1, folder=out)
+    summary = encode_wide(source, SCHEMA, config, SchemaOptions(), n_folds=4, seed=1, folder=out)
     assert summary.account.reasons == {"undecodable": 1}
     assert summary.account.rows_encoded == 1
     assert read(tmp_path / "x.csv", config, ["stadt"])[1] == (b"K\xff\\x81ln",)
@@ -90,14 +90,14 @@ def test_read_rows__bytes_that_the_encoding_lacks_are_undecodable(tmp_path):
 
 def test_read_rows__half_a_character_of_utf_16(tmp_path):
     (tmp_path / "x.csv").write_bytes("a,b\n1,2\n".encode("utf-16") + b"3")
-    config = SourceConfig(path="x", layout="wide", encoding="utf-16")
+    config = SourceOptions(path="x", layout="wide", encoding="utf-16")
     assert read(tmp_path / "x.csv", config, ["a"]) == {1: (b"1",), 2: "\\xff\\x33"}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
 def test_read_rows__utf_16_is_named(tmp_path, encoding):
     (tmp_path / "x.csv").write_bytes("a,b\n1,2\n".encode("utf-16"))
-    config = SourceConfig(path="x", layout="wide", encoding=encoding)
+    config = SourceOptions(path="x", layout="wide", encoding=encoding)
     with pytest.raises(SourceError, match=r"it is in UTF-16; set source\.encoding = 'utf-16'"):
         read_columns(find_sources(str(tmp_path / "x.csv"))[0], config)
 
@@ -116,7 +116,7 @@ def test_read_rows__wherever_blocks_are_split(tmp_path_factory, cells, encoding,
     between = " \t " if delimiter == "whitespace" else delimiter
     lines = [f"{cell}{between}{number}" for number, cell in enumerate(cells)]
     path.write_bytes("\n".join([f"a{between}b", *lines]).encode(encoding))
-    config = SourceConfig(path="x", layout="wide", encoding=encoding, delimiter=delimiter)
+    config = SourceOptions(path="x", layout="wide", encoding=encoding, delimiter=delimiter)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(byte_stream, "READ_BYTES", block)
         got = read(path, config, ["a", "b"])
@@ -126,7 +126,7 @@ def test_read_rows__wherever_blocks_are_split(tmp_path_factory, cells, encoding,
 
 def test_read_rows__delimiters_of_several_characters(tmp_path):
     (tmp_path / "x.dat").write_text('a::b b::c\n1::Alien: 3::x\n2::"u::v"::y\n3::4\n')
-    config = SourceConfig(path="x", layout="wide", delimiter="::")
+    config = SourceOptions(path="x", layout="wide", delimiter="::")
     assert read_columns(find_sources(str(tmp_path / "x.dat"))[0], config) == ["a", "b b", "c"]
     got = read(tmp_path / "x.dat", config, ["b b", "c"])
     assert got == {1: (b"Alien: 3", b"x"), 2: (b"u::v", b"y"), 3: "3::4"}
@@ -134,14 +134,14 @@ def test_read_rows__delimiters_of_several_characters(tmp_path):
 
 def test_read_rows__blanks_align_columns(tmp_path):
     (tmp_path / "x.dat").write_text('  a    b\t c \n  1    "x y"  3\r\n\n 4 5 \n44  5   6\n')
-    config = SourceConfig(path="x", layout="wide", delimiter="whitespace")
+    config = SourceOptions(path="x", layout="wide", delimiter="whitespace")
     got = read(tmp_path / "x.dat", config, ["a", "b", "c"])
     assert got == {1: (b"1", b"x y", b"3"), 2: "4 5", 3: (b"44", b"5", b"6")}
 
 
 def test_read_rows__decimal_commas(tmp_path):
     (tmp_path / "x.csv").write_text("id;x;y\n1,5;2,25;a,b\n2;-,5;1,2,3\n3;7;1,5e3\n")
-    config = SourceConfig(path="x", layout="wide", sample="id", delimiter=";", decimal=",")
+    config = SourceOptions(path="x", layout="wide", sample="id", delimiter=";", decimal=",")
     rows = read(tmp_path / "x.csv", config, ["id", "x", "y"])
     assert rows[1] == (b"1,5", b"2.25", b"a,b")
     assert rows[2] == (b"2", b"-.5", b"1,2,3")
@@ -150,7 +150,7 @@ def test_read_rows__decimal_commas(tmp_path):
 
 def test_draft_schema__in_latin_1(tmp_path):
     (tmp_path / "x.csv").write_bytes(ROWS.encode("latin-1"))
-    config = SourceConfig(path="x", layout="wide", encoding="latin-1")
+    config = SourceOptions(path="x", layout="wide", encoding="latin-1")
     schema = draft_schema(find_sources(str(tmp_path)), config).schema
     assert schema["größe"].levels == ("klein", "groß")
 

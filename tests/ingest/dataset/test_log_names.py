@@ -1,6 +1,5 @@
 import pytest
 
-from pmflib.config import make_source
 from pmflib.core.errors import SchemaError, SchemaWarning
 from pmflib.ingest.dataset.log_names import (
     LogNames,
@@ -8,6 +7,7 @@ from pmflib.ingest.dataset.log_names import (
     make_label_schema,
     narrow_schema,
 )
+from pmflib.ingest.options import make_source
 from pmflib.ingest.sources import find_sources
 
 SOURCE = make_source(

@@ -3,11 +3,11 @@ import math
 import pytest
 
 import pmflib as pmf
-from pmflib.config import make_config
 from pmflib.core.errors import ConfigError
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_layers, read_content
+from pmflib_tasks.config import make_config
 
 SCHEMA = pmf.Schema((pmf.Variable("a", ("1", "2")), pmf.Variable("b", ("1", "2"))))
 LAYOUT = {"layout": "long", "sample": "who", "variable": "what", "value": "said", "time": "ts"}
@@ -17,7 +17,7 @@ def build(folder, days, base=None):
     sections = {"source": {"path": "data", **LAYOUT}, "model": {"rank": 2}, "store": {"folds": 4}}
     window = {} if days is None else {"window": {"days": days}}
     config = make_config(sections | window, base=folder)
-    return build_dataset(None, Store(folder / "store"), config, SCHEMA, base=base)
+    return build_dataset(None, Store(folder / "store"), config.dataset_options, SCHEMA, base=base)
 
 
 def test_window__rows_that_leave_it_touch_their_samples_only(tmp_path):

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from pmflib.core.machine import MachineMemory
-from pmflib.operations.doctor.probes import FolderState
-from pmflib.operations.doctor.processes import LinearAlgebra, ProcessState
-from pmflib.operations.doctor.storage import SourceState, WorkerView
+from pmflib_tasks.operations.doctor.probes import FolderState
+from pmflib_tasks.operations.doctor.processes import LinearAlgebra, ProcessState
+from pmflib_tasks.operations.doctor.storage import SourceState, WorkerView
 
 VERSIONS = {
     "python": "3.11.7",

@@ -3,8 +3,10 @@
 import pytest
 from distributed import LocalCluster
 
-from pmflib.operations.doctor.clusters import find_cluster_state
-from pmflib.operations.doctor.probes import (
+from pmflib.store.objects import bucket as bucket_module
+from pmflib.store.objects.bucket import Bucket
+from pmflib_tasks.operations.doctor.clusters import find_cluster_state
+from pmflib_tasks.operations.doctor.probes import (
     find_lacking_conditions,
     look_at_store,
     name_probe,
@@ -12,9 +14,7 @@ from pmflib.operations.doctor.probes import (
     remove_probe,
     write_probe,
 )
-from pmflib.operations.doctor.storage import PipelinePaths, WorkerView, check_store_folder
-from pmflib.store.objects import bucket as bucket_module
-from pmflib.store.objects.bucket import Bucket
+from pmflib_tasks.operations.doctor.storage import PipelinePaths, WorkerView, check_store_folder
 from tests.object_store import SECRET, read_bucket
 
 

@@ -3,15 +3,15 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from distributed.versions import BOKEH_REQUIREMENT
 
-from pmflib.operations.doctor.cluster_checks import (
+from pmflib_tasks.operations.doctor.cluster_checks import (
     check_clocks,
     check_connections,
     check_dashboard,
     check_scheduler,
     check_worker_states,
 )
-from pmflib.operations.doctor.clusters import try_page, try_port
-from pmflib.operations.doctor.encryption import CertificateState, check_encryption, is_open
+from pmflib_tasks.operations.doctor.clusters import try_page, try_port
+from pmflib_tasks.operations.doctor.encryption import CertificateState, check_encryption, is_open
 from tests.operations.doctor.health_cases import states_of
 
 ADDRESS = "tcp://10.0.0.1:8786"

@@ -7,8 +7,8 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 
 from pmflib.kernels.readiness import KernelState
-from pmflib.operations.doctor.clusters import find_cluster_state
-from pmflib.operations.doctor.storage import PipelinePaths, WorkerView
+from pmflib_tasks.operations.doctor.clusters import find_cluster_state
+from pmflib_tasks.operations.doctor.storage import PipelinePaths, WorkerView
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +95,11 @@ def test_find_cluster_state__no_workers_and_no_scheduler(paths):
 
 def hide_package():
     """Let a worker find no module of pmflib any more."""
-    sys.modules["pmflib.operations.doctor.storage"] = None
+    sys.modules["pmflib_tasks.operations.doctor.storage"] = None
 
 
 def show_package():
-    del sys.modules["pmflib.operations.doctor.storage"]
+    del sys.modules["pmflib_tasks.operations.doctor.storage"]
 
 
 # what this module defines is sent by value: workers have no tests

@@ -1,7 +1,7 @@
 import threading
 from contextvars import ContextVar
 
-from pmflib.operations.doctor.clusters import call_together
+from pmflib_tasks.operations.doctor.clusters import call_together
 
 
 def test_call_together__results_errors_and_what_never_comes_back():

@@ -1,5 +1,5 @@
 from pmflib.cluster.memory import ClusterMemory, MemoryPlan, WorkerMemory
-from pmflib.operations.doctor.machines import (
+from pmflib_tasks.operations.doctor.machines import (
     WorkerMachine,
     check_container,
     check_linear_algebra,
@@ -9,7 +9,7 @@ from pmflib.operations.doctor.machines import (
     check_threads,
     check_worker_memory,
 )
-from pmflib.operations.doctor.processes import LinearAlgebra, find_process_state, find_quota
+from pmflib_tasks.operations.doctor.processes import LinearAlgebra, find_process_state, find_quota
 from tests.operations.doctor.health_cases import PROCESS, states_of, with_process
 
 

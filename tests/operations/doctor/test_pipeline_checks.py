@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.config import make_config
 from pmflib.core.errors import ConfigError, SchemaError
-from pmflib.operations.doctor.pipeline_checks import (
+from pmflib_tasks.config import make_config
+from pmflib_tasks.operations.doctor.pipeline_checks import (
     RunHistory,
     check_configuration,
     check_history,

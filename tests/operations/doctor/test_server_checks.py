@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.operations.doctor.server_checks import DeploymentState, ServerState, check_server
 from pmflib_flows.server_state import find_database
+from pmflib_tasks.operations.doctor.server_checks import DeploymentState, ServerState, check_server
 from tests.operations.doctor.health_cases import states_of
 
 NIGHTLY = DeploymentState(

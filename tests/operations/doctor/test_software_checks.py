@@ -1,7 +1,11 @@
 import pytest
 
 from pmflib.kernels.readiness import KernelState, find_kernel_state
-from pmflib.operations.doctor.processes import check_kernels, check_text_encodings, check_versions
+from pmflib_tasks.operations.doctor.processes import (
+    check_kernels,
+    check_text_encodings,
+    check_versions,
+)
 from tests.operations.doctor.health_cases import (
     PROCESS,
     VERSIONS,

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.operations.doctor.probes import StoreState
-from pmflib.operations.doctor.storage import (
+from pmflib_tasks.operations.doctor.probes import StoreState
+from pmflib_tasks.operations.doctor.storage import (
     CACHE_REMEDY,
     SourceState,
     check_disk,

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from pmflib.operations.doctor.probes import (
+from pmflib_tasks.operations.doctor.probes import (
     find_lacking_operations,
     look_at_folder,
     look_at_store,
@@ -12,7 +12,7 @@ from pmflib.operations.doctor.probes import (
     remove_probe,
     write_probe,
 )
-from pmflib.operations.doctor.storage import PipelinePaths, look_at_sources, look_from_worker
+from pmflib_tasks.operations.doctor.storage import PipelinePaths, look_at_sources, look_from_worker
 
 
 def test_look_at_store__leaves_nothing_behind(tmp_path):

@@ -11,7 +11,6 @@ from pmflib.cluster.memory import ClusterMemory
 from pmflib.core.errors import StoreError
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.report.data_report import gather_data
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_file_steps
 from pmflib.store.erasures import list_erased, read_erasures
@@ -21,6 +20,7 @@ from pmflib.store.verification import verify_store
 from pmflib_tasks.count import count
 from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
+from pmflib_tasks.report.data_report import gather_data
 from tests.ingest.test_layered_datasets import (
     SCHEMA,
     change_files,

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pmflib.operations.erasure import mentions
-from pmflib.operations.erasure.mentions import Names, find_in_export, find_mentions
 from pmflib.store.artefacts import Store
 from pmflib.store.exports import Export, remember_export
 from pmflib.store.run_records import keep_page
+from pmflib_tasks.operations.erasure import mentions
+from pmflib_tasks.operations.erasure.mentions import Names, find_in_export, find_mentions
 
 
 @pytest.mark.parametrize(

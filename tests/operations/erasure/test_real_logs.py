@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.config import make_config
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import read_erasures
+from pmflib_tasks.config import make_config
 from pmflib_tasks.erase import erase
 from tests.operations.erasure.stored_texts import find_texts
 from tests.operations.erasure.test_erasing import Pipeline, equal_counts, no_workers  # noqa: F401
@@ -150,6 +150,7 @@ def test_erase_samples__many_of_a_log(tmp_path, read, n_gone):
 
 KILLER = """
 import os, signal, sys
+from pmflib_tasks.operations.erasure import removal
 from pathlib import Path
 from pmflib.store import artefacts
 from pmflib_tasks.erase import erase

@@ -4,24 +4,24 @@ import sys
 
 import pytest
 
-from pmflib.config.pipeline import LineageConfig
 from pmflib.core.errors import ConfigError
-from pmflib.operations.lineage import transports
-from pmflib.operations.lineage.run_events import RunEvents
-from pmflib.operations.lineage.transports import (
+from pmflib.store.artefacts import Store
+from pmflib_tasks.config.pipeline import LineageConfig
+from pmflib_tasks.operations.lineage import transports
+from pmflib_tasks.operations.lineage.run_events import RunEvents
+from pmflib_tasks.operations.lineage.transports import (
     EVENTS,
     EventFile,
     open_transport,
     seal_event,
     unseal_event,
 )
-from pmflib.store.artefacts import Store
 from tests.operations.lineage.event_schema import check_event
 
 APPEND = """
 import sys
 from pathlib import Path
-from pmflib.operations.lineage.transports import EventFile
+from pmflib_tasks.operations.lineage.transports import EventFile
 file = EventFile(Path(sys.argv[1]))
 for number in range(400):
     file.send({"writer": sys.argv[2], "number": number, "run": {}, "text": "x" * 3000})

@@ -1,10 +1,10 @@
 import pytest
 
 from benchmarks.pipeline.cost_model import FIT, plan_tasks_by_stage, run_counted, write_log
-from pmflib.config import load_config
-from pmflib.operations.planning.sizes import ClusterSize
-from pmflib.operations.planning.speeds import Speeds
-from pmflib.operations.planning.whole_run import RunPlan
+from pmflib_tasks.config import load_config
+from pmflib_tasks.operations.planning.sizes import ClusterSize
+from pmflib_tasks.operations.planning.speeds import Speeds
+from pmflib_tasks.operations.planning.whole_run import RunPlan
 
 
 def compare(folder, n_rows, n_workers, *, named, n_files, n_variables):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.operations.planning.learning import StageTotals, find_factor, learn, list_planned
-from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize
-from pmflib.operations.planning.speeds import Learnt, Speeds
-from pmflib.operations.planning.whole_run import RunPlan
+from pmflib_tasks.operations.planning.learning import StageTotals, find_factor, learn, list_planned
+from pmflib_tasks.operations.planning.sizes import ClusterSize, FitSize, LogSize
+from pmflib_tasks.operations.planning.speeds import Learnt, Speeds
+from pmflib_tasks.operations.planning.whole_run import RunPlan
 
 STAGES = ("ingest", "count", "fit", "refine", "evaluate")
 

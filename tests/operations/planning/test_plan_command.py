@@ -8,20 +8,20 @@ import pytest
 from typer.testing import CliRunner
 
 import pmflib as pmf
-from pmflib.config import load_config
 from pmflib.core.errors import ConfigError
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.operations.planning import looks
-from pmflib.operations.planning.pipeline_sizes import (
+from pmflib.store.artefacts import Store
+from pmflib.store.run_records import find_last_run
+from pmflib_flows.cli import app
+from pmflib_tasks.config import load_config
+from pmflib_tasks.operations.planning import looks
+from pmflib_tasks.operations.planning.pipeline_sizes import (
     LastRun,
     measure_fit,
     measure_log,
     read_last_run,
     with_samples,
 )
-from pmflib.store.artefacts import Store
-from pmflib.store.run_records import find_last_run
-from pmflib_flows.cli import app
 from tests.pipelines import as_wide, draw_codes, make_schema
 
 

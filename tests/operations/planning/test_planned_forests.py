@@ -5,16 +5,16 @@ import pytest
 import pmflib as pmf
 from benchmarks.pipeline.cost_model import FIT, plan_tasks_by_stage, run_counted, write_log
 from pmflib.cluster.memory import OWN_BYTES
-from pmflib.config import load_config
 from pmflib.em.forests import samples
 from pmflib.fitting.dependence import plan_forest_passes as plan_passes
-from pmflib.operations.planning.forest_stages import count_searches
-from pmflib.operations.planning.learning import correct_speeds
-from pmflib.operations.planning.sizes import ClusterSize, FitSize, ForestSize, LogSize
-from pmflib.operations.planning.speeds import Speeds
-from pmflib.operations.planning.whole_run import RunPlan
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
+from pmflib_tasks.config import load_config
+from pmflib_tasks.operations.planning.forest_stages import count_searches
+from pmflib_tasks.operations.planning.learning import correct_speeds
+from pmflib_tasks.operations.planning.sizes import ClusterSize, FitSize, ForestSize, LogSize
+from pmflib_tasks.operations.planning.speeds import Speeds
+from pmflib_tasks.operations.planning.whole_run import RunPlan
 from tests.pipelines import make_schema
 
 FORCED, OPEN = ForestSize(is_forced=True), ForestSize(is_forced=False)

@@ -8,18 +8,18 @@ from typer.testing import CliRunner
 import pmflib as pmf
 from benchmarks.pipeline.cost_model import plan_tasks_by_stage, run_counted
 from pmflib.cluster.memory import OWN_BYTES
-from pmflib.config import load_config
 from pmflib.fitting.traits import plan_fit_traits
-from pmflib.operations.planning.learning import correct_speeds
-from pmflib.operations.planning.pipeline_sizes import LastRun, measure_fit, measure_log
-from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize, TraitSize
-from pmflib.operations.planning.speeds import Speeds
-from pmflib.operations.planning.trait_stages import list_tried
-from pmflib.operations.planning.whole_run import RunPlan
 from pmflib.store import sample_blocks
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib_flows.cli import app
+from pmflib_tasks.config import load_config
+from pmflib_tasks.operations.planning.learning import correct_speeds
+from pmflib_tasks.operations.planning.pipeline_sizes import LastRun, measure_fit, measure_log
+from pmflib_tasks.operations.planning.sizes import ClusterSize, FitSize, LogSize, TraitSize
+from pmflib_tasks.operations.planning.speeds import Speeds
+from pmflib_tasks.operations.planning.trait_stages import list_tried
+from pmflib_tasks.operations.planning.whole_run import RunPlan
 from tests.em.traits.planted_traits import draw_samples, plant_traits
 from tests.pipelines import as_wide, make_schema
 

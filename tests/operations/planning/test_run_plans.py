@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pmflib.operations.planning.learning import correct_speeds
-from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize
-from pmflib.operations.planning.speeds import Speeds
-from pmflib.operations.planning.whole_run import RunPlan, show_bytes, show_seconds
+from pmflib_tasks.operations.planning.learning import correct_speeds
+from pmflib_tasks.operations.planning.sizes import ClusterSize, FitSize, LogSize
+from pmflib_tasks.operations.planning.speeds import Speeds
+from pmflib_tasks.operations.planning.whole_run import RunPlan, show_bytes, show_seconds
 
 
 def plan(rows=10**10, workers=1000, memory=16.0, fit=None, levels=150, **log):

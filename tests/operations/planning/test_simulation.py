@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.pipeline.simulated_maps import Hitches, simulate_map
-from pmflib.operations.planning.sizes import ClusterSize, FitSize, LogSize
-from pmflib.operations.planning.speeds import Speeds
-from pmflib.operations.planning.stage_costs import MapWork, time_maps
-from pmflib.operations.planning.stages import Planner
-from pmflib.operations.planning.task_counts import MapTasks
+from pmflib_tasks.operations.planning.sizes import ClusterSize, FitSize, LogSize
+from pmflib_tasks.operations.planning.speeds import Speeds
+from pmflib_tasks.operations.planning.stage_costs import MapWork, time_maps
+from pmflib_tasks.operations.planning.stages import Planner
+from pmflib_tasks.operations.planning.task_counts import MapTasks
 
 SPEEDS = Speeds()
 

@@ -5,14 +5,14 @@ from pmflib.cluster.item_maps import SENT_BYTES
 from pmflib.cluster.task_plans import plan_tasks
 from pmflib.ingest.chunks import choose_ranges
 from pmflib.ingest.dataset.identifiers import choose_buckets, group_buckets
-from pmflib.operations.planning.sizes import LogSize
-from pmflib.operations.planning.task_counts import (
+from pmflib.store.sample_blocks import group_blocks
+from pmflib_tasks.operations.planning.sizes import LogSize
+from pmflib_tasks.operations.planning.task_counts import (
     MapTasks,
     count_ingest,
     list_planned_blocks,
     plan_folds,
 )
-from pmflib.store.sample_blocks import group_blocks
 
 
 def make_log(rows=10**6, *, files=4, **options):

@@ -1,10 +1,10 @@
 import pytest
 
-from pmflib.config import make_config
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
-from pmflib.operations.planning.width import check_run_width, check_width
 from pmflib.schema import Schema
+from pmflib_tasks.config import make_config
+from pmflib_tasks.operations.planning.width import check_run_width, check_width
 
 SCHEMA = Schema.from_cardinalities([30, 500, 20])
 NEEDED = plan_counting(550, 1, choose_n_runs(1, 1)).join_client().needed

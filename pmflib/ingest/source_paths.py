@@ -1,0 +1,129 @@
+"""Paths of raw files: what in them is text and what wildcards, and whether they would find what a store holds."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from pmflib.core.errors import ConfigError
+from pmflib.core.texts import mask_secrets
+from pmflib.ingest.section import abridge
+
+_WILDCARD = r"[*?\[]"
+_TEXT = re.compile(rf"(?:[^*?\[]|\[{_WILDCARD}\])*")
+_STORED_PATH = ("kind", "identity", "quarantine.parquet")
+"""Where a store keeps files that end as data do, in components."""
+
+
+def escape_text(path: str) -> str:
+    """Write a path so that no character of it is a wildcard."""
+    return re.sub(f"({_WILDCARD})", r"[\1]", path)
+
+
+def read_as_text(path: str) -> str:
+    """Undo `escape_text`; other wildcards stay."""
+    return re.sub(rf"\[({_WILDCARD})\]", r"\1", path)
+
+
+def split_wildcards(path: str) -> tuple[str, str]:
+    """Split a path into the folder that is text, as it is called, and the components from the first wildcard on.
+
+    Returns
+    -------
+    Without a wildcard, the whole path as text, and "".
+    """
+    match = _TEXT.match(path)
+    text = path[: match.end()] if match else ""
+    if len(text) == len(path):
+        return read_as_text(path), ""
+    return posixpath.dirname(read_as_text(text)), path[text.rfind("/") + 1 :]
+
+
+def make_absolute(path: str) -> str:
+    """Path or glob that another process finds, or URL; the working folder is no wildcard, and "" stays."""
+    if not path or "://" in path:
+        return path
+    text, wildcards = split_wildcards(path)
+    if wildcards and os.path.exists(path):
+        text, wildcards = path, ""
+    whole = escape_text(os.path.realpath(text))
+    return posixpath.join(whole, wildcards) if wildcards else whole
+
+
+def would_find_store(path: str, store: str, suffixes: Sequence[str]) -> bool:
+    """Whether a path of raw files would find files that a store keeps, from its first run on.
+
+    Parameters
+    ----------
+    path
+        File, folder, glob or URL.
+    store
+        Folder or URL of the store, which need not be there yet.
+    suffixes
+        Ends of the names of data.
+    """
+    return _would_find(path, store, _STORED_PATH, suffixes)
+
+
+def check_output(
+    paths: Sequence[str], output: str | os.PathLike[str], suffixes: Sequence[str]
+) -> None:
+    """Refuse an output that is one of the raw files, or that the next reading of them would take for one.
+
+    Parameters
+    ----------
+    paths
+        Files, folders, globs or URLs of raw files.
+    output
+        File, or folder of Parquet files.
+    suffixes
+        Ends of the names of data.
+
+    Raises
+    ------
+    ConfigError
+        If it is so.
+    """
+    name = os.fspath(output)
+    inner = () if os.path.splitext(name)[1] else ("part.parquet",)
+    for path in map(make_absolute, paths):
+        if _would_find(path, name, inner, suffixes):
+            shown = abridge(mask_secrets(read_as_text(path)))
+            raise ConfigError(
+                f"output {abridge(name)} is among the raw files of {shown}, and would be read as data by the next "
+                "call; name an output elsewhere"
+            )
+
+
+def _would_find(path: str, outer: str, inner: Sequence[str], suffixes: Sequence[str]) -> bool:
+    """Whether a path of raw files would find a file, which has some components below an outer path."""
+    text, wildcards = split_wildcards(path)
+    folder, where = _follow(text), _follow(outer)
+    if where != folder and not where.startswith(folder.rstrip("/") + "/"):
+        return False
+    below = [each for each in where[len(folder) :].split("/") if each]
+    if not wildcards and not below and not inner:
+        return True
+    if wildcards and not wildcards.endswith(("*", "?", "]")):
+        return _matches(wildcards.split("/"), [*below, *inner])
+    is_data = [where, *inner][-1].endswith(tuple(suffixes))
+    if wildcards:
+        return is_data and _matches(wildcards.split("/"), [*below, *inner])
+    return is_data and not any(each.startswith((".", "_")) for each in below)
+
+
+def _follow(path: str) -> str:
+    """The path without links, dots and doubled slashes; a URL as it is, without its last slash."""
+    return path.rstrip("/") if "://" in path else os.path.realpath(path)
+
+
+def _matches(wildcards: Sequence[str], names: Sequence[str]) -> bool:
+    if not wildcards or not names:
+        return not wildcards and not names
+    first, *rest = wildcards
+    if first == "**":
+        return any(_matches(rest, names[n:]) for n in range(len(names))) or not rest
+    return fnmatchcase(names[0], first) and _matches(rest, names[1:])

@@ -1,0 +1,29 @@
+"""The whole of ``pipeline.toml``, and a first draft of it."""
+
+from pmflib_tasks.config.data_sections import GuardLimits, QualityConfig, StoreConfig
+from pmflib_tasks.config.loading import load_config, make_config, make_crowd
+from pmflib_tasks.config.model_sections import (
+    CrowdConfig,
+    EMConfig,
+    EvaluateConfig,
+    GateConfig,
+    ModelConfig,
+)
+from pmflib_tasks.config.pipeline import ClusterConfig, LineageConfig, PipelineConfig
+
+__all__ = [
+    "ClusterConfig",
+    "CrowdConfig",
+    "EMConfig",
+    "EvaluateConfig",
+    "GateConfig",
+    "GuardLimits",
+    "LineageConfig",
+    "ModelConfig",
+    "PipelineConfig",
+    "QualityConfig",
+    "StoreConfig",
+    "load_config",
+    "make_config",
+    "make_crowd",
+]

@@ -1,0 +1,241 @@
+"""Read and check a configuration, or a section of one; drafts of configurations for a person to go on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from pmflib.core.errors import ConfigError
+from pmflib.core.methods import PAIR_METHODS, SAMPLE_METHODS
+from pmflib.ingest.options import SourceOptions
+from pmflib.ingest.section import abridge, validate_section
+from pmflib.ingest.source_paths import escape_text
+from pmflib_tasks.config.model_sections import QUICK, CrowdConfig
+from pmflib_tasks.config.pipeline import PipelineConfig
+
+MAX_CONFIG_BYTES = 8 << 20
+"""Largest configuration file that is read, bytes: room for a hundred thousand paths of sources."""
+FAR = "../../.."
+"""Prefix of a relative path that is too long to read; the full path is written instead."""
+
+
+def load_config(path: str | Path) -> PipelineConfig:
+    """Read and check a pipeline configuration.
+
+    Raises
+    ------
+    ConfigError
+        If the file is absent, cannot be read, is not TOML, or an option is unknown, missing or out of
+        range: one line each.
+    """
+    path = Path(path)
+    try:
+        str(path.absolute()).encode("utf-8")
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"configuration {str(path)!r} cannot be read: it is no regular file")
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise ConfigError(
+                f"configuration {str(path)!r} has {path.stat().st_size} bytes, above {MAX_CONFIG_BYTES}; "
+                "name a folder or a glob in source.path instead of every file"
+            )
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"configuration {str(path)!r} does not exist; `pmf infer` drafts one"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"configuration {str(path)!r} cannot be read: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"configuration {str(path)!r} is nested too deep") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration {str(path)!r} is not TOML: {error}") from None
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"configuration {str(path)!r}: its path is not UTF-8; rename the file or the folders above it"
+        ) from None
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"configuration {abridge(str(path))} cannot be read: {error}") from None
+    return make_config(data, base=path.parent)
+
+
+def make_config(data: dict[str, Any], *, base: str | Path = ".") -> PipelineConfig:
+    """Check a configuration given as nested dictionaries.
+
+    Raises
+    ------
+    ConfigError
+        If an option is unknown, missing or out of range: one line each.
+    """
+    if "base" in data:
+        raise ConfigError("base: relative paths start from the configuration file; remove it")
+    return validate_section(PipelineConfig, data | {"base": str(Path(base).resolve())}, depth=2)
+
+
+def make_crowd(data: dict[str, Any]) -> CrowdConfig:
+    """Check the section of a configuration on label logs given as a dictionary.
+
+    Raises
+    ------
+    ConfigError
+        If an option is unknown or out of range: one line each.
+    """
+    return validate_section(CrowdConfig, data)
+
+
+DEPENDENCE = "forests within the states, where held-out samples say so"
+
+
+LIKELY_WEIGHT = 'it looks like one; with it, model.dependence = "none"'
+MADE_BY: dict[str, tuple[str, float | None]] = {
+    "b": ("bootstrap", None),
+    "brr": ("BRR", None),
+    "jk": ("JK2", None),
+    "pwgtp": ("Fay", 0.5),
+    "w_fst": ("Fay", 0.5),
+    "wgtp": ("Fay", 0.5),
+}
+"""How replicate weights are made whose names begin so, and Fay's factor: of PISA, of the American Community Survey (by
+successive differences, whose factor in a variance is that of Fay's method with .5), and others."""
+
+
+def draft_config(
+    source: SourceOptions,
+    *,
+    rank: int | Literal["auto"],
+    method: str = "auto",
+    dependence: str = "none",
+    notes: Sequence[str] = (),
+    crowd: CrowdConfig | None = None,
+    target: str | None = None,
+    likely_weight: str | None = None,
+    likely_replicates: str | None = None,
+    on_duplicate: str = "last",
+    seed: int = 0,
+    quick: bool = False,
+) -> str:
+    """Draft a configuration file for a person to review.
+
+    Parameters
+    ----------
+    source
+        Where the data are; defaults are left out.
+    rank
+        Number of latent states, or "auto".
+    method, dependence
+        As in `ModelConfig`.
+    notes
+        What the reviewer should check, as comments.
+    crowd
+        How labels are found, where that is what the pipeline is for.
+    target
+        Variable that the model is to predict.
+    likely_weight
+        Column that looks like the weight of samples: it is proposed in a comment.
+    likely_replicates
+        Pattern of the columns that look like replicate weights, likewise.
+    on_duplicate
+        As in `SchemaOptions`.
+    seed
+        Seed of the pipeline.
+    quick
+        Whether the choice of the rank may take a minute alone.
+
+    Returns
+    -------
+    TOML text that `load_config` reads.
+    """
+    more = [] if crowd is None else ["[crowd]", *_draft_lines(crowd, "method"), ""]
+    described = "" if method == "auto" else (PAIR_METHODS | SAMPLE_METHODS)[method].description
+    # what notes quote from data may hold line ends, which would end the comment
+    comments = ["# review: " + re.sub(r"[\x00-\x1f\x7f]+", " ", note) for note in notes]
+    return "\n".join(
+        [
+            "# What is not set here has a default; `python -m pydoc pmflib_tasks.config` shows every option.",
+            *comments,
+            *([f"seed = {seed}"] if seed else []),
+            "",
+            "[source]  # relative paths start from the folder of this file",
+            *_draft_lines(source),
+            *(
+                []
+                if likely_weight is None
+                else [f"# weight = {_quote(likely_weight)}  # {LIKELY_WEIGHT}"]
+            ),
+            *([] if likely_replicates is None else _propose_replicates(likely_replicates)),
+            "",
+            "[schema]",
+            'file = "schema.json"',
+            *([] if on_duplicate == "last" else [f'on_duplicate = "{on_duplicate}"']),
+            'on_unknown_level = "quarantine"  # or "missing", "error"',
+            "",
+            "[store]",
+            'path = "store"  # results, and what is needed to go on from them',
+            "",
+            "[model]",
+            f'rank = {json.dumps(rank)}  # number of latent states; "auto" chooses it on held-out counts and samples',
+            *([f"rank_budget = {json.dumps(QUICK)}"] if quick else []),
+            *([] if method == "auto" else [f"method = {json.dumps(method)}  # {described}"]),
+            *(
+                []
+                if dependence == "none"
+                else [f"dependence = {json.dumps(dependence)}  # {DEPENDENCE}"]
+            ),
+            "",
+            *(["[em]", f"target = {_quote(target)}", ""] if target is not None else []),
+            "[evaluate]",
+            "hide = 0.2  # share of the held-out answers that are predicted from the others",
+            "",
+            *more,
+        ]
+    )
+
+
+def _propose_replicates(pattern: str) -> list[str]:
+    """Comments with the lines of replicate weights."""
+    names = sorted((begin for begin in MADE_BY if pattern.lower().startswith(begin)), key=len)
+    method, fay = MADE_BY[names[-1]] if names else ("BRR", None)
+    others = '"BRR", "Fay" with fay, "JK1", "JK2", "JKn" with replicate_factors, or "bootstrap"'
+    return [
+        f"# replicates = {_quote(pattern)}  # they look like replicate weights; they need the weight as well",
+        f"# replicate_method = {_quote(method)}  # a guess; the survey's documentation says: {others}",
+        *([] if fay is None else [f"# fay = {fay}"]),
+    ]
+
+
+def relate(source: SourceOptions, base: Path) -> SourceOptions:
+    """Source as seen from the folder of the configuration; data far away from it keep their full path."""
+    return source.model_copy(update={"path": relate_path(str(source.path), base)})
+
+
+def relate_path(path: str, base: Path) -> str:
+    """Path as seen from a folder; far away from it, or a URL, it stays as it is."""
+    if "://" in path:
+        return path
+    near = os.path.relpath(path, escape_text(str(base.resolve())))
+    return path if near.startswith(FAR) else near
+
+
+def _quote(text: str) -> str:
+    """Text as a basic string of TOML."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _draft_lines(section: BaseModel, *always: str) -> list[str]:
+    """Options of a section that are not the default, and some that are given always."""
+    options = section.model_dump(mode="json")
+    given = section.model_dump(mode="json", exclude_defaults=True)
+    # JSON strings, booleans and lists of strings are TOML as well
+    return [
+        f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        for name, value in options.items()
+        if name in given or name in always
+    ]

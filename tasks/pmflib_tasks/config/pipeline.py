@@ -1,0 +1,290 @@
+"""The whole of ``pipeline.toml``: its sections, and what they must have in common."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from pmflib.core.errors import ConfigError, SchemaError
+from pmflib.core.methods import MEMBER_START_METHODS, SAMPLE_METHODS
+from pmflib.core.texts import mask_secrets
+from pmflib.ingest.options import DatasetOptions, SchemaOptions, SourceOptions
+from pmflib.ingest.section import Section, abridge
+from pmflib.ingest.source_paths import escape_text, read_as_text, would_find_store
+from pmflib.schema import Schema
+from pmflib_tasks.config.data_sections import QualityConfig, StoreConfig, WindowConfig
+from pmflib_tasks.config.model_sections import (
+    QUICK,
+    CrowdConfig,
+    EMConfig,
+    EvaluateConfig,
+    GateConfig,
+    ModelConfig,
+)
+
+
+@dataclass(frozen=True)
+class FoldSplit:
+    """Folds for training, for choosing and for the final scores."""
+
+    train: tuple[int, ...]
+    validation: tuple[int, ...]
+    test: tuple[int, ...]
+
+
+def split_folds(n_folds: int, n_validation: int, n_test: int) -> FoldSplit:
+    """Split folds: the last ones test, those before them validate, the rest train; any may be none but the last."""
+    first_test = n_folds - n_test
+    first_validation = first_test - n_validation
+    return FoldSplit(
+        tuple(range(first_validation)),
+        tuple(range(first_validation, first_test)),
+        tuple(range(first_test, n_folds)),
+    )
+
+
+MAX_NAME = 100
+"""Longest name of a pipeline, characters: folders and drafts are named after it, and names end at 255 bytes."""
+
+
+class ClusterConfig(Section):
+    """Where blocks are worked on. Nothing here changes the result."""
+
+    address: str = ""
+    """Address of a Dask scheduler; empty starts workers on this machine. PMF_DASK_ADDRESS overrides it."""
+    workers: Annotated[int, Field(ge=0, le=4096)] = 0
+    """Number of workers on this machine; 0 = one per core. With an address, threads that tasks are made for where more
+    workers are to come than there are: adaptive clusters."""
+    processes: bool = False
+    """Whether workers are processes; threads share memory and start faster."""
+    memory_limit: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Bytes that the data of each worker may take; of the run, where workers are threads of it. 0 = 70 % of what the
+    worker has: its memory limit, or what its machine has free."""
+    patience: Annotated[float, Field(ge=0, le=1e6)] = 300.0
+    """Seconds to wait for a scheduler that does not answer, and for workers where there are none."""
+
+
+class LineageConfig(Section):
+    """Events of the OpenLineage specification: what each run read and wrote. Nothing here changes the result."""
+
+    events: Literal["file", "client", "off"] = "file"
+    """Where they go: to lineage/events.jsonl of the store; to whatever the client library of OpenLineage is
+    configured for, by openlineage.yml or OPENLINEAGE_URL (pip install pmflib[lineage]); or nowhere."""
+    namespace: Annotated[str, Field(min_length=1)] = "pmf"
+    """Namespace of the jobs and of the artefacts."""
+
+
+class PipelineConfig(Section):
+    """One pipeline: source, schema, store, model, EM, evaluation, guards, label log, gate, cluster, lineage, seed."""
+
+    name: Annotated[str, Field(min_length=1)] = "pipeline"
+    """Distinguishes the runs of several pipelines in one store: a file name."""
+    source: SourceOptions
+    schema_: Annotated[SchemaOptions, Field(alias="schema")] = SchemaOptions()
+    window: WindowConfig = WindowConfig()
+    store: StoreConfig = StoreConfig()
+    model: ModelConfig
+    em: EMConfig = EMConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    quality: QualityConfig = QualityConfig()
+    crowd: CrowdConfig = CrowdConfig()
+    gate: GateConfig = GateConfig()
+    cluster: ClusterConfig = ClusterConfig()
+    lineage: LineageConfig = LineageConfig()
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of everything that is random: starts, and what is hidden from the model."""
+    base: str = ""
+    """Folder that relative paths start from: the configuration file's."""
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if not re.fullmatch(r"\w[\w .-]*", name):
+            raise ValueError(
+                f"{abridge(name)} is no file name; use letters, digits, spaces and . - _, a letter or digit first"
+            )
+        if len(name.encode()) > MAX_NAME:
+            raise ValueError(
+                f"{abridge(name)} takes {len(name.encode())} bytes; give a name of at most {MAX_NAME}"
+            )
+        return name
+
+    @model_validator(mode="after")
+    def _check_paths(self) -> PipelineConfig:
+        beside = [path for path in (self.crowd.known, self.crowd.classifier) if path is not None]
+        for path in (self.base, self.store.path, self.schema_.file, *beside, *self.source_paths):
+            if "\0" in path:
+                raise ValueError(
+                    f"the path {abridge(path)} has a NUL byte, which no file name may hold"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_sources(self) -> PipelineConfig:
+        store, suffixes = self.resolve(self.store.path), self.source.suffixes
+        for path in self.source_paths:
+            if would_find_store(path, store, suffixes):
+                raise ValueError(
+                    f"source.path {abridge(mask_secrets(read_as_text(path)))} contains the store "
+                    f"{abridge(mask_secrets(store))}, whose files the next run would read as data: put the store, or "
+                    "the data, into a folder of its own"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_window(self) -> PipelineConfig:
+        if self.window.days is not None and self.source.time is None:
+            raise ValueError(
+                f"window.days = {self.window.days:g} needs the times of rows: name the column in source.time"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_folds(self) -> PipelineConfig:
+        held_out = self.evaluate.validation_folds + self.evaluate.test_folds
+        if held_out >= self.store.folds:
+            raise ValueError(
+                f"evaluate holds out {held_out} of {self.store.folds} folds; leave at least one to train on"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_members(self) -> PipelineConfig:
+        known = ("auto", "compare", *MEMBER_START_METHODS)
+        if self.em.members > 1 and self.model.method not in known:
+            raise ValueError(
+                f"em.members = {self.em.members} needs starts that differ: give model.method as one of {known}"
+            )
+        if self.em.distil and self.em.members == 1:
+            raise ValueError(f"em.distil = {self.em.distil} needs an average: em.members above 1")
+        return self
+
+    @model_validator(mode="after")
+    def _check_target(self) -> PipelineConfig:
+        if self.em.target is not None and self.model.method in SAMPLE_METHODS:
+            raise ValueError(
+                f"em.target = {self.em.target!r} is for EM, and model.method = {self.model.method!r} fits all "
+                "variables alike; leave out the target, or take another method"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_dependence(self) -> PipelineConfig:
+        if (given := self.model.dependence) == "none":
+            return self
+        if self.has_traits:
+            raise ValueError(
+                f"model.dependence = {given!r} is for latent classes, and model.method = 'traits' has none; leave one "
+                "of them out"
+            )
+        if self.em.distil:
+            raise ValueError(
+                f"em.distil = {self.em.distil} makes a model without forests, and model.dependence = {given!r} asks "
+                "for them; leave one of them out"
+            )
+        if given == "auto" and not self.evaluate.validation_folds:
+            raise ValueError(
+                "evaluate.validation_folds = 0 leaves nothing to choose by, and model.dependence = 'auto' chooses; "
+                "hold out a fold, or give 'tree' or 'none'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_choice(self) -> PipelineConfig:
+        if self.compares_traits and not self.evaluate.validation_folds:
+            raise ValueError(
+                "evaluate.validation_folds = 0 leaves nothing to choose by, and model.method = 'compare' chooses; "
+                "hold out a fold, or give a method"
+            )
+        return self
+
+    @property
+    def has_traits(self) -> bool:
+        """Whether the model has traits in any case: samples are fitted without a start from pairwise counts."""
+        return self.model.method == "traits"
+
+    @property
+    def compares_traits(self) -> bool:
+        """Whether held-out answers say if the model has traits or latent classes."""
+        return self.model.method == "compare"
+
+    @property
+    def class_method(self) -> str:
+        """Start of EM of latent classes, where the model has them, as `pmflib.fit_em` knows it."""
+        return "auto" if self.model.method in SAMPLE_METHODS else self.model.method
+
+    @property
+    def start_method(self) -> str:
+        """Method of the first start: of an average, one that can make more."""
+        is_average = self.em.members > 1 and self.class_method == "auto"
+        return "pairs" if is_average else self.class_method
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what can change the result: everything but the cluster, the lineage and the path of the file."""
+        content = self.model_dump(
+            mode="json", by_alias=True, exclude={"cluster", "lineage", "base"}
+        )
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def hurry(self) -> PipelineConfig:
+        """The same pipeline with little time for the choice of the rank."""
+        return self.model_copy(
+            update={"model": self.model.model_copy(update={"rank_budget": QUICK})}
+        )
+
+    def resolve(self, path: str) -> str:
+        """Path as seen from the configuration file; URLs and absolute paths stay as they are."""
+        return path if "://" in path else str(Path(self.base) / path)
+
+    def resolve_source(self, path: str) -> str:
+        """Path or glob of raw files as seen from the configuration file: the name of its folder is no wildcard."""
+        return path if "://" in path else str(Path(escape_text(self.base)) / path)
+
+    @property
+    def source_paths(self) -> tuple[str, ...]:
+        """Paths and globs of the raw files as seen from the configuration file."""
+        paths = self.source.path
+        return tuple(map(self.resolve_source, (paths,) if isinstance(paths, str) else paths))
+
+    @property
+    def dataset_options(self) -> DatasetOptions:
+        """What the dataset of the pipeline is built from, and how it is split."""
+        return DatasetOptions(
+            self.source,
+            self.schema_,
+            self.source_paths,
+            self.store.folds,
+            self.store.buckets,
+            self.window.days,
+        )
+
+    @property
+    def fold_split(self) -> FoldSplit:
+        """Folds of the store: which train, which choose, which test."""
+        held_out = self.evaluate.validation_folds, self.evaluate.test_folds
+        return split_folds(self.store.folds, *held_out)
+
+
+def check_target(config: PipelineConfig, schema: Schema) -> Schema:
+    """Refuse a configuration whose target is no variable of the schema; give the schema back.
+
+    Raises
+    ------
+    ConfigError
+        If the variable that the model is to predict is not in the schema: the error names those of similar names.
+    """
+    if config.em.target is not None:
+        try:
+            schema.position(config.em.target)
+        except SchemaError as error:
+            raise ConfigError(
+                f"em.target = {config.em.target!r}: {error}; correct it, or remove it for all variables alike"
+            ) from None
+    return schema

@@ -1,0 +1,285 @@
+"""Guards of label logs: who has labelled, what was given, and whether workers agree as they have done so far."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from pmflib.core.arrays import IntArray
+from pmflib.counting.worker_pair_counts import WorkerPairCounts
+from pmflib.ingest.dataset.accounts import StepSummary
+from pmflib.ingest.dataset.spill_lists import find_levels
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import LEVEL_COUNTS, list_file_steps
+from pmflib.store.file_digests import read_checked
+from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guards.drift import DriftTests, assess_drift
+from pmflib_tasks.guards.findings import Finding, abstain, assess, write_share
+from pmflib_tasks.guards.homogeneity import compare_counts, estimate_correlation
+from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS, bound_share
+
+LABELS_SHOWN = 5
+"""New labels that a finding names."""
+LEAST_SHARED = 20
+"""New tasks that two workers must share for their agreement to mean anything."""
+LEAST_ALIKE = 0.95
+"""Share of the tasks of two workers on which they agree, from which one may copy the other."""
+MOST_CHANCE = 1e-4
+"""Probability, over all pairs of workers together, of an agreement so high by chance."""
+DAY = {"number": 86_400.0, "instant": 86_400e6}
+"""A day in the units of times: numbers are seconds, instants microseconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelFile:
+    """Labels of one raw file.
+
+    Parameters
+    ----------
+    name, digest
+        Name of the file, and SHA-256 of its bytes.
+    given
+        int64 of shape (n_workers, n_classes): labels by worker and class.
+    newest
+        Time of its newest row, days; None where rows have no time.
+    """
+
+    name: str
+    digest: str
+    given: IntArray
+    newest: float | None = None
+
+
+def read_label_files(store: Store, dataset: Reference, schema: Schema) -> list[LabelFile]:
+    """Read who gave which labels in each file of a label log, by the workers and classes of a schema.
+
+    Raises
+    ------
+    StoreError
+        If the dataset or a file of it is missing or damaged.
+    """
+    files: dict[str, LabelFile] = {}
+    for step in list_file_steps(store, dataset):
+        folder = store.locate(step.step)
+        own = np.load(io.BytesIO(read_checked(folder / LEVEL_COUNTS)), allow_pickle=False)
+        levels = find_levels(folder, schema, strict=False)
+        given = np.zeros(schema.n_levels + 1, np.int64)
+        np.add.at(given, np.arange(own.size) if levels is None else levels[:-1], own)
+        entry = store.find(step.step.identity)
+        times = None if entry is None else StepSummary.from_json(entry.summary).times
+        newest = None
+        if times is not None and times.newest is not None and times.format is not None:
+            newest = times.newest / DAY[times.format]
+        table = given[:-1].reshape(schema.n_variables, -1)
+        if step.name in files:
+            first = files[step.name]
+            table = first.given + table
+            newest = max((x for x in (first.newest, newest) if x is not None), default=None)
+        files[step.name] = LabelFile(step.name, step.source.digest, table, newest)
+    return list(files.values())
+
+
+def assess_label_files(
+    files: Sequence[LabelFile],
+    last: Sequence[LabelFile],
+    schema: Schema,
+    labels_per_task: float,
+    config: QualityConfig,
+) -> list[Finding]:
+    """Assess who has labelled in new files, and what was given.
+
+    Parameters
+    ----------
+    files, last
+        Files of this run and of the last one, by the same workers and classes.
+    schema
+        These workers and classes.
+    labels_per_task
+        Labels of a task, in the mean: they are no independent draws of classes.
+    config
+        Limits.
+
+    Returns
+    -------
+    Findings, also those that passed; none without a last run or a new file.
+    """
+    known = {file.digest for file in last}
+    new = [file for file in files if file.digest not in known and file.given.sum()]
+    if not last or not new:
+        return []
+    before = np.stack([file.given for file in last])
+    return [
+        *(_check_worker_rows(file, before, schema, config) for file in new),
+        *(_check_unknown(file, before, schema, config) for file in new),
+        _check_new_classes(new, before, schema, config),
+        *_check_class_shares(new, before, labels_per_task, config),
+        *_check_times(new, last, config),
+    ]
+
+
+def assess_agreement(
+    new: WorkerPairCounts,
+    n_tasks: int,
+    before: Mapping[str, int],
+    workers: Sequence[str],
+    config: QualityConfig,
+) -> list[Finding]:
+    """Assess whether new labels agree with other labels of their tasks as labels have agreed so far, but are no copies.
+
+    Parameters
+    ----------
+    new
+        Pairs of labels of one task of which one at least is new.
+    n_tasks
+        Tasks that have such pairs, about.
+    before
+        Pairs of labels of the last run, "pairs", and of those that agree, "agreeing".
+    workers
+        Names.
+    config
+        Limits.
+    """
+    agree = np.trace(new.counts, axis1=1, axis2=2)
+    n_pairs, n_agree = int(new.support.sum()), int(agree.sum())
+    if not n_pairs:
+        return [
+            abstain(guard, "new labels", "no task with a new label has another one")
+            for guard in ("label_agreement", "copies")
+        ]
+    findings = []
+    if before.get("pairs"):
+        usual = before["agreeing"] / before["pairs"]
+        # pairs of one task hang together: as many are independent as there are tasks
+        least = bound_share(round((1 - n_agree / n_pairs) * n_tasks), n_tasks) - (1 - usual)
+        sentence = (
+            f"new labels agree in {write_share(n_agree / n_pairs)} of {n_pairs:,} pairs with other labels of their "
+            f"task, after {write_share(usual)} so far"
+        )
+        findings.append(
+            assess(
+                "label_agreement", "new labels", max(least, 0.0), config.label_agreement, sentence
+            )
+        )
+    return [*findings, _check_copies(new, agree, workers, config)]
+
+
+def _check_copies(
+    new: WorkerPairCounts, agree: IntArray, workers: Sequence[str], config: QualityConfig
+) -> Finding:
+    """Share of the new labels of workers who agree with one other worker beyond what either does with the rest."""
+    from scipy.special import bdtrc
+
+    support = new.support
+    totals, agreed = (np.zeros(len(workers), np.int64) for _ in range(2))
+    for side in (new.first, new.second):
+        np.add.at(totals, side, support)
+        np.add.at(agreed, side, agree)
+    others = totals[new.first] + totals[new.second] - 2 * support
+    others_agree = agreed[new.first] + agreed[new.second] - 2 * agree
+    # of two who share tasks with nobody else nothing is known
+    expected = (others_agree + 0.5) / (others + 1)
+    tested = (support >= LEAST_SHARED) & (others >= LEAST_SHARED)
+    chance = np.ones(support.size)
+    chance[tested] = bdtrc(agree[tested] - 1, support[tested], np.minimum(expected[tested], 1.0))
+    alike = (
+        tested & (agree >= LEAST_ALIKE * support) & (chance < MOST_CHANCE / max(tested.sum(), 1))
+    )
+    copying = np.unique(new.second[alike])
+    share = float(new.n_labels[copying].sum() / max(new.n_labels.sum(), 1))
+    sentence = (
+        f"{int(alike.sum())} pairs of workers give the same labels far more often than they agree with others: "
+        f"{write_share(share)} of the new labels"
+    )
+    found = assess("copies", "new labels", share, config.copies, sentence)
+    return _name(found, np.union1d(new.first[alike], new.second[alike]), workers)
+
+
+def _name(finding: Finding, rows: IntArray, workers: Sequence[str]) -> Finding:
+    """Finding that names some workers."""
+    return replace(finding, named=tuple(workers[row] for row in rows.tolist()))
+
+
+def _check_worker_rows(
+    file: LabelFile, before: IntArray, schema: Schema, config: QualityConfig
+) -> Finding:
+    rows, earlier = file.given.sum(axis=1), before.sum(axis=2)
+    usual = float((earlier.max(axis=1) / np.maximum(earlier.sum(axis=1), 1)).max())
+    busiest, total = int(rows.argmax()), int(rows.sum())
+    more = max(bound_share(int(rows[busiest]), total) - usual, 0.0)
+    sentence = (
+        f"{file.name}: {int(rows[busiest]):,} of {total:,} labels are by one worker, "
+        f"{write_share(rows[busiest] / total)}; in no file so far did one give more than {write_share(usual)}"
+    )
+    found = assess("worker_rows", file.name, more, config.worker_rows, sentence)
+    return _name(found, np.array([busiest]), schema.names)
+
+
+def _check_unknown(
+    file: LabelFile, before: IntArray, schema: Schema, config: QualityConfig
+) -> Finding:
+    rows = file.given.sum(axis=1)
+    unknown = before.sum(axis=(0, 2)) == 0
+    n_unknown, total = int(rows[unknown].sum()), int(rows.sum())
+    strangers = np.flatnonzero(unknown & (rows > 0))
+    sentence = f"{file.name}: {n_unknown:,} of {total:,} labels are by {strangers.size} workers who were unknown"
+    least = bound_share(n_unknown, total)
+    found = assess("unknown_workers", file.name, least, config.unknown_workers, sentence)
+    return _name(found, strangers, schema.names)
+
+
+def _check_new_classes(
+    new: Sequence[LabelFile], before: IntArray, schema: Schema, config: QualityConfig
+) -> Finding:
+    given = np.sum([file.given for file in new], axis=0).sum(axis=0)
+    names = np.array(schema[0].levels)[(given > 0) & (before.sum(axis=(0, 1)) == 0)].tolist()
+    shown = ", ".join(map(repr, names[:LABELS_SHOWN]))
+    sentence = f"{len(names)} labels were never given before" + (f": {shown}" if names else "")
+    return assess("new_classes", "new labels", len(names), config.new_classes, sentence)
+
+
+def _check_class_shares(
+    new: Sequence[LabelFile], before: IntArray, labels_per_task: float, config: QualityConfig
+) -> list[Finding]:
+    """Compare the classes of each new file with those of all before: labels of one task hang together."""
+    groups = before.sum(axis=1)
+    edges = np.array([0, groups.shape[1]])
+    reference = groups.sum(axis=0)
+    correlation = np.zeros(1)
+    if len(groups) >= LEAST_SIBLINGS:
+        correlation = estimate_correlation(groups, edges)
+    tests = []
+    for file in new:
+        counts = file.given.sum(axis=0)
+        effect = np.maximum(labels_per_task, 1 + (counts.sum() - 1) * correlation)
+        compared = compare_counts(counts, reference, edges, effect, labels_per_task)
+        tests.append(DriftTests("class_shares", partial(_say, f"classes in {file.name}"), compared))
+    return assess_drift(tests, config)
+
+
+def _say(name: str, _: int) -> str:
+    """Name of the only test."""
+    return name
+
+
+def _check_times(
+    new: Sequence[LabelFile], last: Sequence[LabelFile], config: QualityConfig
+) -> list[Finding]:
+    newest = max((file.newest for file in last if file.newest is not None), default=None)
+    if newest is None:
+        return []
+    return [
+        assess(
+            "time_backwards",
+            file.name,
+            max(newest - file.newest, 0.0),
+            config.time_backwards,
+            f"{file.name}: its newest label is {newest - file.newest:.2f} days older than the newest so far",
+        )
+        for file in new
+        if file.newest is not None
+    ]

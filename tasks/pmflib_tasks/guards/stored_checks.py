@@ -1,0 +1,389 @@
+"""All guards of a dataset in a store, against the last run and the one that made the live model."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pmflib.core.arrays import BoolArray, IntArray
+from pmflib.core.errors import StoreError
+from pmflib.core.json_files import parse_json
+from pmflib.counting.cell_changes import merge_changes
+from pmflib.counting.pair_counts import PairCounts, load_fold_singles, load_shape
+from pmflib.counting.stored_tables import StoredTables
+from pmflib.ingest.dataset.accounts import Account
+from pmflib.ingest.dataset.file_accounts import (
+    find_summary,
+    read_files,
+)
+from pmflib.ingest.dataset.layering import join_keys
+from pmflib.ingest.dataset.quarantine import read_quarantine
+from pmflib.ingest.dataset.spills import Spill, is_among
+from pmflib.schema import Schema
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import list_file_steps
+from pmflib.store.file_digests import holds, read_checked
+from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guards.drift import (
+    MOST_LEVELS,
+    DriftTests,
+    LiveData,
+    assess_drift,
+    find_added,
+    find_file_drift,
+    find_pair_drift,
+    measure_dependence,
+)
+from pmflib_tasks.guards.findings import Finding, abstain
+from pmflib_tasks.guards.identity_guards import (
+    NIGHTS_KEPT,
+    Night,
+    check_forms,
+    check_night,
+    check_twins,
+)
+from pmflib_tasks.guards.row_guards import (
+    Changes,
+    assess_rows,
+    check_columns,
+    check_sizes,
+    find_file_changes,
+)
+from pmflib_tasks.guards.time_guards import Clock, check_times
+
+PAIRS = "pairs"
+"""Group of the pair counts in the folder of the counts."""
+FILE_GUARDS = ("variable_drift", "scale_drift", "answer_drift")
+"""Guards that compare level counts of files."""
+PAIR_GUARDS = ("pair_drift", "dependence_drift")
+"""Guards that compare pair counts of samples."""
+
+
+def check_dataset(
+    store: Store,
+    schema: Schema,
+    layout: str,
+    config: QualityConfig,
+    *,
+    now: Mapping[str, Reference],
+    last: Mapping[str, Reference] | None,
+    live: Mapping[str, Reference] | None,
+    history: Sequence[Night] = (),
+) -> tuple[list[Finding], list[Night]]:
+    """Run every guard but those of times.
+
+    Parameters
+    ----------
+    store
+        Store that holds the artefacts.
+    schema
+        Variables and levels.
+    layout
+        Layout of the sources: "wide" or "long".
+    config
+        Limits.
+    now, last, live
+        Stages "dataset" and "counts" of this run, of the last one that reached its end, and of the one that made the
+        live model; None where there is none.
+    history
+        Nights up to that of the last run: see `read_nights`.
+
+    Returns
+    -------
+    Findings, also those that passed; and the nights up to this one, if it has new files.
+
+    Raises
+    ------
+    StoreError
+        If an artefact is missing or damaged.
+    """
+    findings, changes = check_files(
+        store,
+        config,
+        now["dataset"],
+        None if last is None else last["dataset"],
+        () if last is None else _schema_of(store, last).names,
+        of_samples=True,
+    )
+    night = None if last is None else _measure_night(store, now, last, changes)
+    found, tests, dependence = _compare_with_live(
+        store, schema, layout, changes, now=now, last=last, live=live
+    )
+    findings += found + assess_drift(tests, config)
+    if night is None:
+        return findings, list(history)
+    night = replace(night, dependence=dependence)
+    return findings + check_night(night, history, config), [*history, night][-NIGHTS_KEPT:]
+
+
+def check_files(
+    store: Store,
+    config: QualityConfig,
+    dataset: Reference,
+    last: Reference | None,
+    columns: Sequence[str] = (),
+    *,
+    of_samples: bool = False,
+) -> tuple[list[Finding], Changes]:
+    """Run the guards of rows, files and columns, which any layout has.
+
+    Parameters
+    ----------
+    store, config
+        Store that holds the artefacts, and limits.
+    dataset, last
+        Datasets of this run and of the last one that reached its end; None where there is none.
+    columns
+        Variables of the last run: a column may have been one until now.
+    of_samples
+        Whether rows are of samples who come again, whose identifiers have a form that lasts. Tasks of a label log have
+        none.
+
+    Returns
+    -------
+    Findings, also those that passed, and how the files differ.
+
+    Raises
+    ------
+    StoreError
+        If an artefact is missing or damaged.
+    """
+    files = read_files(store, dataset)
+    last_files = [] if last is None else files if last == dataset else read_files(store, last)
+    changes = find_file_changes(files, last_files)
+    findings = assess_rows(
+        Account.from_json(find_summary(store, dataset)),
+        files,
+        None if last is None else Account.from_json(find_summary(store, last)),
+        changes,
+        config,
+    )
+    findings += check_sizes(changes, last_files, config)
+    known = None
+    if last is not None:
+        known = {*columns, *(name for file in last_files for name in file.ignored_columns)}
+    findings += check_columns(files, changes, known, config)
+    if of_samples:
+        findings += check_forms(changes, last_files, config) + check_twins(files, changes, config)
+    return findings, changes
+
+
+def _compare_with_live(
+    store: Store,
+    schema: Schema,
+    layout: str,
+    changes: Changes,
+    *,
+    now: Mapping[str, Reference],
+    last: Mapping[str, Reference] | None,
+    live: Mapping[str, Reference] | None,
+) -> tuple[list[Finding], list[DriftTests], float | None]:
+    """Compare new rows with the data of the live model: what was not compared, tests, and the dependence of pairs."""
+    if live is None or last is None:
+        reason = "there is no live model whose data could be compared"
+        return [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS], [], None
+    if any(_schema_of(store, each).digest != schema.digest for each in (live, last)):
+        reason = "the schema has changed since the live model was made"
+        return [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS], [], None
+    findings: list[Finding] = []
+    tests: list[DriftTests] = []
+    dependence = None
+    if any(change.file.rows.rows_encoded for change in changes.new):
+        singles = load_fold_singles(store.locate(live["counts"]) / PAIRS)
+        data = LiveData(read_files(store, live["dataset"]), singles)
+        tests += find_file_drift(schema, layout, data, changes.new)
+    else:
+        findings += [abstain(guard, "all", "no new rows to compare") for guard in FILE_GUARDS]
+    if now["counts"].digest == last["counts"].digest:
+        findings += [abstain(guard, "all", "no new samples to compare") for guard in PAIR_GUARDS]
+    elif schema.n_levels > MOST_LEVELS:
+        reason = f"{schema.n_levels:,} levels; pairs of at most {MOST_LEVELS:,} are compared"
+        findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
+    else:
+        added, reference, before = _load_pairs(store, now, last, live)
+        if added.min(initial=0) < 0:
+            # answers of one sample, some old and some new, hang together in no way that either does
+            reason = "samples were removed or changed"
+            findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
+        else:
+            tests += find_pair_drift(schema, added, reference)
+        # what is usual is that of the nights before, whichever of them have made a model
+        if (new := find_added(added)) is not None:
+            dependence = measure_dependence(schema, new, before)
+    return findings, tests, dependence
+
+
+def _measure_night(
+    store: Store, now: Mapping[str, Reference], last: Mapping[str, Reference], changes: Changes
+) -> Night | None:
+    """Whose the rows of new files are, and what they repeat; None where no row is new.
+
+    Of samples without identifiers, it is not known whose the rows are.
+    """
+    # rows that the last run had already
+    starts = {
+        change.file.name: change.former.rows.rows_in if change.grown and change.former else 0
+        for change in changes.new
+        if change.file.rows.rows_encoded
+    }
+    if not starts:
+        return None
+    rows = sum(change.file.rows.rows_encoded for change in changes.new)
+    before = [file.step for file in list_file_steps(store, last["dataset"])]
+    known = {step.identity for step in before}
+    new = [file for file in list_file_steps(store, now["dataset"]) if file.name in starts]
+    new = [file for file in new if file.step.identity not in known and file.step.kind == "spill"]
+    if not new:
+        return Night(rows=rows)
+    keys = join_keys(
+        [Spill(store.locate(file.step), {}).read_keys(starts[file.name]) for file in new]
+    )
+    seen = np.zeros(keys.size, np.bool_)
+    for step in before:
+        if store.find(step.identity) is not None:
+            seen |= is_among(keys, Spill(store.locate(step), {}).read_keys())
+    repeated, agreeing = _count_repeated(store, now["dataset"], starts)
+    return Night(keys.size, int(np.count_nonzero(seen)), rows, repeated, agreeing)
+
+
+def _count_repeated(store: Store, dataset: Reference, starts: Mapping[str, int]) -> tuple[int, int]:
+    """Rows of new files about what other files hold as well, and those of them that say the same.
+
+    Parameters
+    ----------
+    store, dataset
+        The dataset.
+    starts
+        New files; of each, rows with higher numbers than this are new.
+    """
+    agrees: dict[tuple[str, int], bool] = {}
+    sides = [("file", "row"), ("winner_file", "winner_row")]
+    for batch in read_quarantine(store, dataset):
+        found = batch.filter(pc.equal(batch["reason"], "duplicate"))
+        are_new = [_are_new(found[file], found[row], starts) for file, row in sides]
+        for side, is_new in zip(sides, are_new, strict=True):
+            chosen = found.filter(pa.array(is_new & (are_new[0] != are_new[1])))
+            names, rows, same = (chosen[name].to_pylist() for name in (*side, "winner_agrees"))
+            for name, row, agreeing in zip(names, rows, same, strict=True):
+                agrees[name, row] = agrees.get((name, row), False) or agreeing
+    return len(agrees), sum(agrees.values())
+
+
+def _are_new(files: pa.StringArray, rows: pa.Int64Array, starts: Mapping[str, int]) -> BoolArray:
+    coded = files.dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    first = np.array([starts.get(name, np.iinfo(np.int64).max) for name in names], np.int64)
+    new: BoolArray = rows.to_numpy() > first[coded.indices.to_numpy()]
+    return new
+
+
+def check_dataset_times(
+    store: Store,
+    config: QualityConfig,
+    clock: Clock,
+    *,
+    now: Mapping[str, Reference],
+    last: Mapping[str, Reference] | None,
+) -> list[Finding]:
+    """Run the guards of times, where files are new: see `check_times`.
+
+    Of the files only their accounts are read, and rows of those with times that cannot be.
+
+    Raises
+    ------
+    StoreError
+        If an artefact is missing or damaged.
+    """
+    if last is not None and last["dataset"] == now["dataset"]:
+        return []
+    steps = list_file_steps(store, now["dataset"])
+    files = read_files(store, now["dataset"], counted=False)
+    before = [] if last is None else read_files(store, last["dataset"], counted=False)
+    changes = find_file_changes(files, before)
+
+    def count_later(name: str, time: float) -> int:
+        spills = [Spill(store.locate(each.step), {}) for each in steps if each.name == name]
+        n_rows = sum(file.rows.rows_encoded for file in files if file.name == name)
+        return n_rows - sum(spill.count_rows(math.nextafter(time, math.inf)) for spill in spills)
+
+    return check_times(files, changes.new, clock, count_later, config)
+
+
+FINDINGS, NIGHTS = "findings.json", "nights.json"
+"""All findings of a run, and what the nights up to it were like, in the folder of its findings."""
+
+
+def write_checks(folder: Path, findings: Sequence[Finding], nights: Sequence[Night]) -> None:
+    """Write what the guards found of a run, and what the nights up to it were like."""
+    for name, content in (
+        (FINDINGS, [asdict(each) for each in findings]),
+        (NIGHTS, [each.to_json() for each in nights]),
+    ):
+        (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False), "utf-8")
+
+
+def read_nights(store: Store, quality: Reference | None) -> list[Night]:
+    """Read what the nights up to a run were like; none where the store has no findings of it any more.
+
+    Raises
+    ------
+    StoreError
+        If they are damaged.
+    """
+    if quality is None or store.find(quality.identity) is None:
+        return []
+    path = store.locate(quality) / NIGHTS
+    if not holds(path):
+        return []
+    try:
+        return [Night.from_json(each) for each in parse_json(read_checked(path))]
+    except StoreError:
+        raise
+    except (OSError, ValueError, TypeError) as error:
+        raise StoreError(
+            f"quality {quality.digest[:12]} is damaged ({error}); delete folder {quality.path!r} of the store"
+        ) from error
+
+
+def _load_pairs(
+    store: Store,
+    now: Mapping[str, Reference],
+    last: Mapping[str, Reference],
+    live: Mapping[str, Reference],
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Pair counts that have changed since the last run, of the data of the live model, and of those of the last run."""
+    before = _load_table(store, last["counts"])
+    same = last["counts"].digest == live["counts"].digest
+    reference = before if same else _load_table(store, live["counts"])
+    stored = StoredTables(store.locate(now["counts"]) / PAIRS)
+    if stored.base == last["counts"].digest:
+        # a night's own changes are read in a fraction of the time that all the tables before them take
+        changes = np.zeros_like(before)
+        folds = [stored.read_changes(fold) for fold in range(stored.n_folds)]
+        merge_changes(folds).add_to(changes)
+    else:
+        changes = _load_table(store, now["counts"]) - before
+    if stored.weights is None:
+        return changes, reference, before
+    # a drift is beyond chance by the number of samples, not by the sum of their weights
+    scale = stored.weights.n_effective / sum(stored.weights.totals)
+    changes, reference, before = (
+        np.rint(table * scale).astype(np.int64) for table in (changes, reference, before)
+    )
+    return changes, reference, before
+
+
+def _load_table(store: Store, counts: Reference) -> IntArray:
+    table: IntArray = PairCounts.load_total(store.locate(counts) / PAIRS).tables[0]
+    return table
+
+
+def _schema_of(store: Store, stages: Mapping[str, Reference]) -> Schema:
+    return load_shape(store.locate(stages["counts"]) / PAIRS)[0]

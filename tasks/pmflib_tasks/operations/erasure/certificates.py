@@ -1,0 +1,278 @@
+"""What an erasure has touched, and what remains."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pmflib.ingest.dataset.erased_samples import ErasedSamples
+from pmflib.store.artefacts import Store
+from pmflib.store.dataset import list_file_steps
+from pmflib.store.erasures import Erasure, ErasureList, read_erasures
+from pmflib.store.exports import Export, State, list_exports
+from pmflib.store.run_records import find_last_run, find_live, list_histories, list_records
+from pmflib_tasks.operations.erasure.mentions import SEARCHED, Names, find_in_export, find_in_store
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """A raw file of a last run that still holds rows of erased samples.
+
+    Parameters
+    ----------
+    name, digest
+        As the run has recorded them.
+    rows
+        Rows of erased samples.
+    """
+
+    name: str
+    digest: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class EarlierModel:
+    """A model that was fitted to data which an erasure has replaced.
+
+    Parameters
+    ----------
+    pipeline, model
+        Name of the pipeline, and digest of the model.
+    live
+        Whether it answers questions now.
+    runs
+        Numbers of the runs that made it.
+    """
+
+    pipeline: str
+    model: str
+    live: bool
+    runs: list[int]
+
+
+@dataclass(frozen=True)
+class WrittenOutside:
+    """An output that the pipelines of a store wrote outside it.
+
+    Parameters
+    ----------
+    kind, path, host, written, files
+        As in `pmflib.store.exports.Export`: ``files`` has the SHA-256 of each file as it was written.
+    state
+        What has become of it.
+    mentions
+        Lines of it that mention an erased identifier; None where that was not looked for, is out of reach, or
+        holds no text.
+    """
+
+    kind: str
+    path: str
+    host: str
+    written: str
+    files: dict[str, str]
+    state: State
+    mentions: int | None
+
+
+@dataclass
+class TouchedArtefacts:
+    """What became of the artefacts of one kind that held erased samples.
+
+    Parameters
+    ----------
+    rows
+        Rows of erased samples that they held.
+    rewritten, deleted, kept
+        Artefacts that were written again, deleted, and left where they are.
+    """
+
+    rows: int = 0
+    rewritten: int = 0
+    deleted: int = 0
+    kept: int = 0
+
+
+@dataclass(frozen=True)
+class ReplacedArtefact:
+    """One artefact that an erasure has replaced or deleted.
+
+    Parameters
+    ----------
+    kind, old
+        Its kind, and its digest.
+    new
+        Digest of what replaced it; None for nothing.
+    rows, deleted
+        As in `pmflib.store.erasures.Replacement`.
+    """
+
+    kind: str
+    old: str
+    new: str | None
+    rows: int
+    deleted: bool
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an erasure has touched, and what remains: what `asdict` gives is recorded and printed.
+
+    Parameters
+    ----------
+    erasure, started
+        Number of the erasure, and when it was started: UTC, ISO 8601.
+    samples, samples_found
+        Salted digests of the samples that were asked for, and how many of them the store held.
+    artefacts
+        What was touched, by kind.
+    replaced
+        Each artefact of these.
+    models_fitted_before
+        Models that stay: they hold probabilities, and no sample.
+    raw_files
+        Raw files that still hold erased samples.
+    erased_in_all
+        Samples, or tasks and workers, that the store remembers as erased.
+    written_outside
+        What the store knows to have been written outside it: report pages, tables, labels, exports of the quarantine.
+    mentions_in_store
+        Lines of others, of rows in quarantine, that mention an erased identifier and stay; None where free text was not
+        searched, because the erasure was finished by a call that did not have all identifiers.
+    """
+
+    erasure: int
+    started: str
+    samples: list[str]
+    samples_found: int
+    artefacts: dict[str, TouchedArtefacts]
+    replaced: list[ReplacedArtefact]
+    models_fitted_before: list[EarlierModel]
+    raw_files: list[RawFile]
+    erased_in_all: int
+    written_outside: list[WrittenOutside]
+    mentions_in_store: int | None
+
+
+@dataclass(frozen=True)
+class ErasureState:
+    """What a store remembers of its erasures.
+
+    Parameters
+    ----------
+    samples
+        Erased samples, or tasks and workers, whose rows are skipped.
+    unfinished
+        Whether an erasure was stopped before its end.
+    raw_files
+        Raw files that still hold erased samples.
+    """
+
+    samples: int
+    unfinished: bool
+    raw_files: list[RawFile]
+
+
+def describe_erasures(store: Store) -> ErasureState:
+    """Describe the erasures of a store."""
+    erasures = read_erasures(store)
+    if erasures is None:
+        return ErasureState(0, False, [])
+    number = len(erasures.samples) + len(erasures.workers)
+    return ErasureState(number, bool(erasures.unfinished), list_raw_files(store))
+
+
+def certify(
+    store: Store, erasures: ErasureList, act: Erasure, identifiers: Sequence[str]
+) -> Certificate:
+    """Certify an erasure: what was touched, and what remains; without identifiers.
+
+    Parameters
+    ----------
+    store
+        The store.
+    erasures, act
+        All erasures, and the one to certify.
+    identifiers
+        Those that are erased, as far as this call was given them.
+    """
+    erased = ErasedSamples.of_list(erasures) or ErasedSamples.of_list(erasures, "workers")
+    assert erased is not None
+    given = {erased.digest_identifier(each.encode()) for each in identifiers}
+    # free text is searched for all of them, or is said not to have been
+    names = Names(tuple(sorted(identifiers))) if given >= {*act.samples} else None
+    kinds: dict[str, TouchedArtefacts] = {}
+    replaced = []
+    for each in act.replaced:
+        old, new = each.old, None if each.new is None else each.new.digest
+        touched = kinds.setdefault(old.kind, TouchedArtefacts())
+        touched.rows += each.rows
+        touched.deleted += each.deleted
+        touched.rewritten += new is not None and new != old.digest
+        touched.kept += not each.deleted
+        replaced.append(ReplacedArtefact(old.kind, old.digest, new, each.rows, each.deleted))
+    return Certificate(
+        erasure=act.number,
+        started=act.started,
+        samples=act.samples,
+        samples_found=len(act.found),
+        artefacts=kinds,
+        replaced=replaced,
+        models_fitted_before=list_models_before(store),
+        raw_files=list_raw_files(store),
+        erased_in_all=len(erasures.samples) + len(erasures.workers),
+        written_outside=[_describe_export(each, names) for each in list_exports(store)],
+        mentions_in_store=None if names is None else len(find_in_store(store, names)),
+    )
+
+
+def _describe_export(export: Export, names: Names | None) -> WrittenOutside:
+    """Say what has become of an output, and how many of its lines mention an identifier."""
+    state = export.find_state()
+    mentions = None
+    if names is not None and state in ("as written", "changed"):
+        holds_text = any(path.endswith(SEARCHED) for path in export.files)
+        mentions = len(find_in_export(export, names)) if holds_text else None
+    return WrittenOutside(**asdict(export), state=state, mentions=mentions)
+
+
+def list_models_before(store: Store) -> list[EarlierModel]:
+    """Models that were fitted to data which an erasure has replaced, with the runs that made them."""
+    out: dict[str, EarlierModel] = {}
+    for name in list_histories(store):
+        live = find_live(store, name)
+        for record in list_records(store, name):
+            model = record.stages.get("model")
+            entry = None if model is None else store.find(model.identity)
+            if model is None or entry is None or record.action != "run":
+                continue
+            if store.find(entry.inputs["dataset"].identity) is None:
+                made = EarlierModel(name, model.digest, model == live, [])
+                out.setdefault(model.digest, made).runs.append(record.number)
+    return list(out.values())
+
+
+def list_raw_files(store: Store) -> list[RawFile]:
+    """Raw files of the last runs that still hold rows of erased samples, as far as they have been read."""
+    found: Any
+    out: dict[tuple[str, str], RawFile] = {}
+    for name in list_histories(store):
+        run = find_last_run(store, name)
+        if run is None:
+            continue
+        if store.find(run.stages["dataset"].identity) is None:
+            # of a label log it is made again by the next run
+            found = list_records(store, name)[-1].facts.get("raw_files", ())
+            out |= {(each["name"], each["digest"]): RawFile(**each) for each in found}
+            continue
+        rows: Counter[tuple[str, str]] = Counter()
+        for file in list_file_steps(store, run.stages["dataset"]):
+            entry = store.find(file.step.identity)
+            erased = 0 if entry is None else entry.summary.get("rows_erased", 0)
+            rows[file.name, file.source.digest] += erased
+        for (name_of, digest), n_rows in rows.items():
+            if n_rows:
+                out[name_of, digest] = RawFile(name_of, digest, n_rows)
+    return list(out.values())

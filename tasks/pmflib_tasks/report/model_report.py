@@ -1,0 +1,412 @@
+"""What was learnt: the model, how it was reached, its states, its scores by variable, and what goes together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.core.comparison import Comparison
+from pmflib.counting.groups import load_groups, pick_variables
+from pmflib.counting.pair_counts import load_shape
+from pmflib.display.summary import SummaryTable
+from pmflib.fitting.fit_statistics import (
+    HeldOutScore,
+    describe_likelihood,
+    tabulate_statistics,
+)
+from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement, compare_pairs
+from pmflib.fitting.recorded_errors import list_intervals
+from pmflib.model import JointPMF
+from pmflib.model.associations import Associations, measure_associations, measure_in_counts
+from pmflib.model.state_descriptions import StateDescription, describe_states
+from pmflib.schema import Schema
+from pmflib.scoring.evaluation import SCORES
+from pmflib.scoring.target_report import TargetReport
+from pmflib.scoring.value_errors import list_error_rows
+from pmflib.store.artefacts import Reference, Store
+from pmflib.store.run_records import RunRecord
+
+STATE_LEVELS = 20
+"""Levels that are listed of each state, at most."""
+PAIRS_LISTED = 25
+"""Pairs of variables that go together most, at most."""
+MAX_LEVELS = 3000
+"""Levels up to which all pairs are looked at, in 0.3 GB; of more, those of the variables that are observed most."""
+MISSED = 10
+"""Pairs of which the model has least of what the counts have, at most."""
+LEAST_MISSED = 0.02
+"""Mutual information, nats, from which what the model does not have of a pair is listed."""
+CLEAR = 3.0
+"""Standard errors from which a variable is said to be predicted better or worse: there may be hundreds of them."""
+ERRORS_SHOWN = 8
+"""Scales whose errors of expected values are shown, at most."""
+LEAST_CELLS = 30
+"""Hidden answers from which a variable is assessed: the standard error of fewer is itself a guess."""
+
+
+@dataclass(frozen=True)
+class AssociatedPair:
+    """Two variables that go together.
+
+    Parameters
+    ----------
+    variables
+        Their names.
+    information, in_counts
+        Mutual information under the model, and in the counts less what chance gives, nats; None where that is not
+        known: no sample holds both.
+    cramers_v
+        Under the model, in [0, 1].
+    support
+        Samples that hold both.
+    levels, lift
+        The levels that go together most, and how many times as often as if the variables were independent.
+    """
+
+    variables: tuple[str, str]
+    information: float
+    in_counts: float | None
+    cramers_v: float
+    support: int
+    levels: tuple[str, str]
+    lift: float
+
+
+@dataclass(frozen=True)
+class VariableScore:
+    """How well one variable is predicted from the other answers of samples held out.
+
+    Parameters
+    ----------
+    name
+        The variable.
+    cells
+        Answers that were hidden and predicted.
+    gain, error
+        Log-probability per answer less that of the variable alone, nats, and its standard error; None of one answer.
+    log_prob, baseline_log_prob
+        Log-probability per answer of the model and of the variable alone, nats.
+    accuracy, baseline_accuracy
+        Share of the answers whose most probable level is the true one.
+    """
+
+    name: str
+    cells: int
+    gain: float
+    error: float | None
+    log_prob: float
+    baseline_log_prob: float
+    accuracy: float
+    baseline_accuracy: float
+
+    @property
+    def is_assessed(self) -> bool:
+        """Whether its hidden answers are enough to assess it."""
+        return self.error is not None and self.cells >= LEAST_CELLS
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the model predicts it better than the variable alone, beyond chance."""
+        return self.error is not None and self.is_assessed and self.gain > CLEAR * self.error
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the model predicts it worse, beyond chance."""
+        return self.error is not None and self.is_assessed and self.gain < -CLEAR * self.error
+
+
+@dataclass(frozen=True, eq=False)
+class ModelReport:
+    """What was learnt.
+
+    Parameters
+    ----------
+    model
+        The model.
+    summary
+        Summary of the fit: method, rank, passes, log-likelihoods, notes.
+    states
+        Its latent states, the largest first.
+    associations, pairs
+        Associations of all pairs of the variables looked at, and the pairs that go together most.
+    missed
+        Pairs of which the model has least of the mutual information that the counts have, the largest difference first.
+    agreement
+        How far it agrees with the counts of all pairs; None where the schema is too wide to compare them.
+    comparisons
+        All that was compared on held-out data, ranks first.
+    rank_reasons, rank_assessment
+        Sentences on why the rank was chosen, and on whether it is fine; empty and "" where it was given.
+    warnings
+        Sentences that a careful user should know.
+    """
+
+    model: JointPMF
+    summary: Mapping[str, Any]
+    states: list[StateDescription]
+    associations: Associations
+    pairs: list[AssociatedPair]
+    missed: list[AssociatedPair]
+    agreement: PairAgreement | None
+    comparisons: list[Comparison]
+    rank_reasons: list[str] = field(default_factory=list)
+    rank_assessment: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def ending(self) -> str:
+        """How passes ended."""
+        if self.summary.get("converged"):
+            return "converged"
+        return "ended by held-out samples" if self.summary.get("stopped_early") else "not converged"
+
+    @property
+    def likelihoods(self) -> list[str]:
+        """Sentences on the likelihood of the training rows and of held-out ones; none of a fit of counts."""
+        found = []
+        if fit := self.summary.get("fit"):
+            found.append(f"log-likelihood {describe_likelihood(fit)}")
+        if held_out := self.summary.get("held_out"):
+            found.append(f"held out: {HeldOutScore.from_json(held_out).describe()}")
+        if residuals := self.summary.get("residuals"):
+            found.append(f"within states: {residuals['sentence']}")
+        return found
+
+    @property
+    def intervals(self) -> list[tuple[str, ...]]:
+        """Parameters with their intervals, as `list_intervals` has them; none where no errors were recorded."""
+        return list_intervals(self.summary.get("errors") or {})
+
+    @property
+    def residual_pairs(self) -> list[dict[str, Any]]:
+        """Pairs that were tested for dependence within states, the most surely dependent first, as far as listed."""
+        found = self.summary.get("residuals") or {}
+        return list(found.get("pairs", ()))
+
+    @property
+    def statistics(self) -> SummaryTable:
+        """What is made of the likelihood of the training rows; without rows for a fit of counts."""
+        return tabulate_statistics(self.summary.get("fit") or {})
+
+    @property
+    def edges(self) -> list[tuple[str, str, float]]:
+        """Pairs of variables that hang together within states, with the share of samples in such states."""
+        return self.model.edges()
+
+    @property
+    def rank_comparisons(self) -> list[Comparison]:
+        """Those that compared ranks."""
+        return [each for each in self.comparisons if "rank" in each.varied]
+
+
+@dataclass(frozen=True)
+class ScoreReport:
+    """How good the model is on samples that it has not seen.
+
+    Parameters
+    ----------
+    means
+        Means over all hidden answers, by measure.
+    variables
+        Scores of the variables with hidden answers: those that are assessed by falling gain, then the others.
+    calibration
+        Bins of the probability of the most probable level, over all hidden answers.
+    live
+        The same means of the model that was live before; empty where there was none, or it could not be compared.
+    errors
+        Rows of `list_error_rows`: errors of expected values by scale, of this model, the live one, single variables.
+    target
+        Report on the target; None where the model is for none.
+    """
+
+    means: dict[str, float]
+    variables: list[VariableScore]
+    calibration: list[dict[str, float]]
+    live: dict[str, float]
+    errors: list[tuple[Any, ...]]
+    target: TargetReport | None
+
+    @property
+    def assessed(self) -> list[VariableScore]:
+        """Scores of the variables with enough hidden answers, the largest gain first."""
+        return [each for each in self.variables if each.is_assessed]
+
+    @property
+    def calibration_error(self) -> float:
+        """Mean over the hidden answers of how far, by bin, stated and true shares are apart."""
+        n = sum(each["rows"] for each in self.calibration)
+        apart = sum(
+            each["rows"] * abs(each["probability"] - each["accuracy"]) for each in self.calibration
+        )
+        return apart / n if n else 0.0
+
+    @property
+    def calibration_by_chance(self) -> float:
+        """What that mean would be of probabilities that are true, by chance alone."""
+        n = sum(each["rows"] for each in self.calibration)
+        chance = sum(each["rows"] * each["accuracy_error"] for each in self.calibration)
+        return math.sqrt(2 / math.pi) * chance / n if n else 0.0
+
+
+def gather_model(
+    store: Store,
+    stages: Mapping[str, Reference],
+    facts: Mapping[str, Any],
+    level_counts: IntArray,
+    support: IntArray,
+) -> ModelReport:
+    """Gather what was learnt.
+
+    Parameters
+    ----------
+    store
+        The store.
+    stages
+        Artefacts of the run, among them model and counts.
+    facts
+        Facts of its record.
+    level_counts, support
+        As in `pmflib_tasks.report.data_report.DataReport`.
+
+    Raises
+    ------
+    StoreError
+        If an artefact is not in the store, or damaged.
+    """
+    model = JointPMF.load(store.locate(stages["model"]) / "model")
+    entry = store.find(stages["model"].identity)
+    summary = dict(facts.get("model") or ({} if entry is None else entry.summary))
+    kept = np.arange(model.schema.n_variables)
+    if model.schema.n_levels > MAX_LEVELS:
+        kept = pick_variables(model.schema, level_counts, MAX_LEVELS)
+    offsets = Schema(tuple(model.schema[index] for index in kept.tolist())).offsets
+    found, path = measure_associations(model, kept), store.locate(stages["counts"]) / "pairs"
+    folds = range(load_shape(path)[1])
+    counted = load_groups(path, [folds], kept).to_samples()
+    in_counts = measure_in_counts(counted.to_dense(), offsets)
+    pair_support = support[np.ix_(kept, kept)]
+    are_all = kept.size == model.schema.n_variables
+    can_compare = are_all and model.schema.n_levels <= MAX_COMPARED_LEVELS
+    agreement = compare_pairs(model, counted) if can_compare else None
+    # runs before that was measured have no warning of it
+    recorded = list(facts.get("warnings", ()))
+    found_now = () if agreement is None else agreement.warnings
+    describe = partial(_describe_pairs, model, kept, found, in_counts, pair_support)
+    rank = facts.get("rank") or {}
+    if not rank and "rank" in stages and (chosen := store.find(stages["rank"].identity)):
+        rank = chosen.summary
+    return ModelReport(
+        model,
+        summary,
+        describe_states(model, most=STATE_LEVELS, level_counts=level_counts),
+        found,
+        describe(found.rank_pairs(PAIRS_LISTED)),
+        describe(_find_missed(found, in_counts, pair_support)),
+        agreement,
+        [
+            Comparison.from_json(each)
+            for part in (rank, summary)
+            for each in part.get("comparisons", ())
+        ],
+        list(rank.get("reasons", ())),
+        rank.get("verdict", ""),
+        [*recorded, *(each for each in found_now if each not in recorded)],
+    )
+
+
+def _find_missed(
+    found: Associations, in_counts: FloatArray, support: IntArray
+) -> list[tuple[int, int]]:
+    """Pairs that the counts bind more closely than the model does, beyond the noise of few samples."""
+    rows, columns = np.triu_indices(len(found.names), 1)
+    counted = np.nan_to_num(in_counts[rows, columns])
+    short = counted - found.mutual_information[rows, columns]
+    # of n samples, the standard error of mutual information near I is about sqrt(2 I / n)
+    noise = np.sqrt(2 * counted / np.maximum(support[rows, columns], 1))
+    short = np.where(short > np.maximum(LEAST_MISSED, CLEAR * noise), short, 0.0)
+    order = np.argsort(-short, kind="stable")[:MISSED]
+    return [(int(rows[each]), int(columns[each])) for each in order if short[each] > 0]
+
+
+def _describe_pairs(
+    model: JointPMF,
+    variables: IntArray,
+    found: Associations,
+    in_counts: FloatArray,
+    support: IntArray,
+    pairs_listed: Sequence[tuple[int, int]],
+) -> list[AssociatedPair]:
+    """Describe pairs of some variables of a model, by their indices among these."""
+    pairs = []
+    for one, other in pairs_listed:
+        mine = int(variables[one]), int(variables[other])
+        joint = model.marginal(mine)
+        product = np.maximum(np.outer(joint.sum(axis=1), joint.sum(axis=0)), FLOOR)
+        parts = joint * np.log(np.maximum(joint, FLOOR) / product)
+        a, b = np.unravel_index(int(parts.argmax()), parts.shape)
+        first, second = (model.schema.variables[index] for index in mine)
+        counted = float(in_counts[one, other])
+        pairs.append(
+            AssociatedPair(
+                (first.name, second.name),
+                float(found.mutual_information[one, other]),
+                None if math.isnan(counted) else counted,
+                float(found.cramers_v[one, other]),
+                int(support[one, other]),
+                (first.levels[a], second.levels[b]),
+                float(joint[a, b] / product[a, b]),
+            )
+        )
+    return pairs
+
+
+def gather_scores(store: Store, scores: Reference, record: RunRecord) -> ScoreReport | None:
+    """Gather scores; None where they are of an earlier version, or no answer was hidden.
+
+    Raises
+    ------
+    StoreError
+        If the artefact is not in the store, or damaged.
+    """
+    from pmflib.store.file_digests import read_checked
+
+    content = json.loads(read_checked(store.locate(scores) / SCORES))
+    means = record.scores
+    if "calibration" not in content or not means.get("hidden_cells"):
+        return None
+    variables = [
+        _score_variable(name, sums) for name, sums in content["variables"].items() if sums["cells"]
+    ]
+    sections = ("scores", "live_scores") if record.live_scores else ("scores",)
+    models: Any = [record.facts[section] for section in sections]
+    return ScoreReport(
+        means,
+        sorted(variables, key=lambda each: (not each.is_assessed, -each.gain)),
+        content["calibration"],
+        record.live_scores,
+        list_error_rows(models, ERRORS_SHOWN)[0],
+        TargetReport.find(record.facts),
+    )
+
+
+def _score_variable(name: str, sums: Mapping[str, float]) -> VariableScore:
+    n = sums["cells"]
+    gain = (sums["log_prob"] - sums["baseline_log_prob"]) / n
+    variance = max(sums["squared_gain"] / n - gain**2, 0.0)
+    return VariableScore(
+        name,
+        int(n),
+        gain,
+        math.sqrt(variance / (n - 1)) if n > 1 else None,
+        sums["log_prob"] / n,
+        sums["baseline_log_prob"] / n,
+        sums["correct"] / n,
+        sums["baseline_correct"] / n,
+    )

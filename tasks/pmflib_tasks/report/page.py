@@ -1,0 +1,192 @@
+"""The page of a run: one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pmflib.core.errors import PmfError
+from pmflib.core.texts import mask_secrets, show_text
+from pmflib.display.drawing import write_text
+from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS
+from pmflib.store.objects.local_folder import replace_file
+from pmflib_tasks.guards.run_differences import flatten
+from pmflib_tasks.report.data_report import REASONS
+from pmflib_tasks.report.figures import (
+    DARK,
+    STATES_SHOWN,
+    choose_gains,
+    draw_figures,
+    name_variable,
+)
+from pmflib_tasks.report.model_report import LEAST_CELLS
+from pmflib_tasks.report.run_report import RunReport
+from pmflib_tasks.report.sentences import (
+    as_count,
+    as_percent,
+    as_sentence,
+    list_troubles,
+    summarise_run,
+    summarise_states,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+CARDS = 12
+"""States that are shown as lists at once; more are there to be opened."""
+ROWS_SHOWN = 10
+"""Rows of a long table that are shown at once; all are there to be opened."""
+NOTHING = "\N{EN DASH}"
+"""What a table has where there is no value."""
+PREDICTIONS = ("model", "majority class", "naive Bayes", "logistic regression")
+"""Columns of the table of a target, in order."""
+MEASURES = {
+    "accuracy": "accuracy",
+    "log_loss": "log-loss, nats",
+    "auc": "area under the curve",
+    "brier": "Brier score",
+    "calibration_error": "calibration error",
+}
+"""Words for the measures of a target."""
+
+
+def render_page(report: RunReport) -> str:
+    """Write the page of a run.
+
+    Parameters
+    ----------
+    report
+        What `pmflib_tasks.report.run_report.gather_report` gave.
+
+    Returns
+    -------
+    HTML. The same report gives the same text. It loads nothing from anywhere, and what comes from data is text in it.
+
+    Raises
+    ------
+    PmfError
+        If jinja2 or matplotlib is not installed.
+    """
+    environment = _open_environment()
+    figures = draw_figures(report)
+    style, script = (_read(name) for name in ("page.css", "page.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    palettes = [_list_colours({each: each for each in DARK}), _list_colours(DARK)]
+    return environment.get_template("page.html.jinja").render(
+        report=report,
+        data=report.data,
+        learnt=report.model,
+        scores=report.scores,
+        found=report.labels,
+        title=report.pipeline.removesuffix("@labels"),
+        figures=figures,
+        sentences=summarise_run(report),
+        states=summarise_states(report, CARDS),
+        troubles=list_troubles(report),
+        gains=[] if report.scores is None else choose_gains(report.scores.assessed),
+        reasons=REASONS,
+        cards=CARDS,
+        rows_shown=ROWS_SHOWN,
+        states_shown=STATES_SHOWN,
+        predictions=PREDICTIONS,
+        measures=MEASURES,
+        least_cells=LEAST_CELLS,
+        most_compared=MAX_COMPARED_LEVELS,
+        options=flatten(report.record.options),
+        style=style,
+        script=script,
+        script_digest=digest,
+        palettes=palettes,
+    )
+
+
+def write_page(report: RunReport, path: Path) -> int:
+    """Write the page of a run to a file, which is replaced; return its size in bytes.
+
+    Raises
+    ------
+    PmfError
+        If the file cannot be written, or jinja2 or matplotlib is not installed.
+    """
+    content = render_page(report).encode("utf-8", "backslashreplace")
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        raise PmfError(f"the report cannot be written to {str(path)!r} ({error})") from error
+    return len(content)
+
+
+def _open_environment() -> Environment:
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+    except ImportError as error:
+        raise PmfError(
+            "the report takes jinja2, which is not installed; pip install 'pmflib[pipeline]'"
+        ) from error
+    environment = Environment(
+        loader=FunctionLoader(_read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # what is printed may come from data: it is on one line, and nothing in it is invisible
+        finalize=_finalize,
+    )
+    environment.filters |= {
+        "percent": as_percent,
+        "number": _write_number,
+        "seconds": _write_seconds,
+        "size": _write_size,
+        "short": write_text,
+        "sentence": as_sentence,
+        "masked": mask_secrets,
+        "count": as_count,
+    }
+    return environment
+
+
+def _finalize(value: object) -> object:
+    return show_text(value) if type(value) is str else value
+
+
+def _read(name: str) -> str:
+    return files("pmflib_tasks.report").joinpath(name).read_text("utf-8")
+
+
+def _list_colours(palette: dict[str, str]) -> str:
+    return " ".join(f"{name_variable(name)}: {colour};" for name, colour in palette.items())
+
+
+def _write_number(value: Any, digits: int = 3, signed: bool = False) -> str:
+    """Write a number for people: whole ones with thousands, others with some digits; a dash for None."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool | str):
+        return str(value)
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) >= 1000):
+        return f"{value:+,.0f}" if signed else f"{value:,.0f}"
+    return f"{value:+,.{digits}f}" if signed else f"{value:,.{digits}f}"
+
+
+def _write_seconds(seconds: float) -> str:
+    """Write a time for people: "0.4 s", "12 s", "0:02:05"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 120 else str(timedelta(seconds=round(seconds)))
+
+
+def _write_size(n_bytes: int | None) -> str:
+    """Write a number of bytes for people."""
+    if n_bytes is None:
+        return NOTHING
+    size, unit = float(n_bytes), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:,.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:,.1f} {unit}"

@@ -1,0 +1,334 @@
+"""The paragraph for two minutes: what came in, what model, is it any good, what changed, what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from pmflib.core.texts import show_text
+from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, PairAgreement
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib.model.state_descriptions import StateDescription
+from pmflib_tasks.report.model_report import ScoreReport
+from pmflib_tasks.report.run_report import RunReport
+
+STATES_LISTED = 8
+"""States that a summary describes, at most."""
+
+_VERDICTS = {
+    "better": "better than",
+    "no worse": "no worse than",
+    "worse": "worse than",
+    "unsure": "not sure to be as good as",
+}
+
+
+def summarise_run(report: RunReport) -> list[str]:
+    """Sentences on a run, in the order in which they are read."""
+    return [
+        *_say_outcome(report),
+        *_say_data(report),
+        *_say_model(report),
+        *_say_labels(report),
+        *_say_changes(report),
+    ]
+
+
+def summarise_states(report: RunReport, most: int) -> list[str]:
+    """Sentences on the largest states, at most so many: size, values, and the two levels that distinguish each most."""
+    if report.model is None:
+        return []
+    return [_describe_state(each) for each in report.model.states[:most]]
+
+
+def write_summary(report: RunReport, page: str) -> str:
+    """Write what a page of a run says first, in Markdown, for a server that shows no page of its own.
+
+    Parameters
+    ----------
+    report
+        What is known of the run.
+    page
+        Where its page is.
+
+    Returns
+    -------
+    Text in which names from data are text, whatever characters they have.
+    """
+    troubles, states = list_troubles(report), summarise_states(report, STATES_LISTED)
+    parts = [" ".join(map(_escape, summarise_run(report)))]
+    if states[1:]:
+        parts += ["**What distinguishes the states**", _list(states)]
+    parts += ["**To look at**", _list(troubles)] if troubles else ["**Nothing stands out.**"]
+    if report.data.rows:
+        rows = "\n".join(f"| {_escape(text)} | {n:,} |" for text, n in report.data.destinations)
+        parts.append(f"| rows | {report.data.rows.rows_in:,} read |\n|---|---:|\n{rows}")
+    return "\n\n".join([*parts, f"The whole page: {_escape(page)}"])
+
+
+def _list(texts: list[str]) -> str:
+    return "\n".join(f"* {_escape(text)}" for text in texts)
+
+
+def _escape(text: str) -> str:
+    """Text in which Markdown and HTML find nothing that they act on."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&])", r"\\\1", " ".join(show_text(text).split()))
+
+
+def _describe_state(state: StateDescription) -> str:
+    said = []
+    if state.n_higher + state.n_lower > 3:
+        if state.n_higher > 2 * state.n_lower:
+            said.append("values mostly higher than on average")
+        elif state.n_lower > 2 * state.n_higher:
+            said.append("values mostly lower than on average")
+    for levels, word in ((state.frequent, "more often"), (state.rare, "less often")):
+        if levels:
+            named = " and ".join(f"{each.variable} = {each.level}" for each in levels[:2])
+            said.append(f"{word} {named}")
+            break
+    text = "; ".join(said) or "much as all samples"
+    return f"State {state.state}, {as_percent(state.prior)}: {text}."
+
+
+def list_troubles(report: RunReport) -> list[str]:
+    """Sentences on what a person should look at; none where there is nothing."""
+    record = report.record
+    found = []
+    if not record.is_complete:
+        found.append(f"The run was {record.outcome}: {as_sentence(record.reason)}")
+    elif record.outcome == "kept":
+        found.append(f"The new model is not live: {as_sentence(record.reason)}")
+    if report.data.rows is not None and not report.data.adds_up:
+        found.append("The rows do not add up; please report this as a defect.")
+    found += [f"{each.sentence} ({each.action})" for each in report.crossed]
+    if report.scores is not None and (
+        worse := [each for each in report.scores.variables if each.is_worse]
+    ):
+        names = ", ".join(each.name for each in worse[:3])
+        more = f" and {len(worse) - 3} more" if worse[3:] else ""
+        found.append(
+            f"{as_count(len(worse), 'variable')} predicted worse than by the variable alone: {names}{more}."
+        )
+    if report.labels is not None:
+        if suspects := report.labels.summary.suspicious_workers:
+            names = ", ".join(str(each["worker"]) for each in suspects[:3])
+            more = f" and {len(suspects) - 3} more" if suspects[3:] else ""
+            found.append(
+                f"{as_count(len(suspects), 'worker')} worse than chance, always the same, or with another's mistakes: "
+                f"{names}{more}."
+            )
+        if not report.labels.summary.converged:
+            found.append("The passes had not converged: raise em.max_passes.")
+    if report.model is not None:
+        # held-out samples end passes on purpose
+        if report.model.summary.get("converged") is False and not report.model.summary.get(
+            "stopped_early"
+        ):
+            found.append("The fit stopped before it had converged: raise em.max_passes.")
+        found += [as_sentence(text) for text in report.model.warnings]
+    ended_badly = [
+        each for each in report.later if each.action in ("run", "labels") and not each.is_complete
+    ]
+    if ended_badly:
+        last = ended_badly[-1]
+        found.append(f"A later run, {last.number}, was {last.outcome}: {as_sentence(last.reason)}")
+    return found
+
+
+def as_count(number: int, noun: str, plural: str = "") -> str:
+    """Write a number and its noun.
+
+    Examples
+    --------
+    >>> as_count(1, "file"), as_count(2500, "file")
+    ('1 file', '2,500 files')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def as_percent(share: float, least_digits: int = 0) -> str:
+    """Write a share for people: neither 0 nor 100 % unless it is.
+
+    Examples
+    --------
+    >>> as_percent(0.446), as_percent(0.0004), as_percent(0.9999), as_percent(1)
+    ('45 %', '0.04 %', '99.99 %', '100 %')
+    """
+    for digits in range(least_digits, 6):
+        text = f"{100 * share:.{digits}f}"
+        if float(text) not in (0.0, 100.0) or share in (0.0, 1.0):
+            return f"{text} %"
+    return f"{100 * share:.2g} %"
+
+
+def as_sentence(text: str) -> str:
+    """First line of a text as a sentence: a capital first, a full stop last.
+
+    Examples
+    --------
+    >>> as_sentence("promoted: better today")
+    'Promoted: better today.'
+    """
+    line = first_line(text).strip()
+    return f"{line[:1].upper()}{line[1:]}{'' if line[-1:] in '.!?' else '.'}"
+
+
+def first_line(text: str) -> str:
+    """First line of a text of several."""
+    return text.split("\n")[0]
+
+
+def _say_outcome(report: RunReport) -> Iterator[str]:
+    record = report.record
+    says = {
+        "promoted": "its model went live",
+        "done": "it reached its end",
+        "kept": "its model did not replace the live one",
+        "unchanged": "nothing was new, and the live model stays",
+    }
+    how = says.get(record.outcome, f"it was {record.outcome}")
+    when = f"{record.started[:10]} at {record.started[11:16]} (UTC)"
+    yield f"Run {record.number} of pipeline “{report.pipeline.removesuffix('@labels')}” started on {when}; {how}."
+
+
+def _say_data(report: RunReport) -> Iterator[str]:
+    rows, data = report.data.rows, report.data
+    if rows is None:
+        yield "It ended before any row was read."
+        return
+    n, used, rejected = rows.rows_in, rows.rows_encoded, rows.rows_quarantined
+    said = f"It read {as_count(n, 'row')} from {as_count(len(data.files), 'file')} and used {used:,} of them"
+    if used == n:
+        said = f"It read {as_count(n, 'row')} from {as_count(len(data.files), 'file')} and used them all"
+    if left_out := n - used - rejected:
+        said += f"; {left_out:,} were left out on purpose"
+    if rejected:
+        said += f"; {rejected:,} did not fit ({as_percent(rejected / n, 1)})"
+    yield said + "."
+    if data.variables:
+        n_samples, n_variables = rows.samples, len(data.variables)
+        cells = n_samples * n_variables
+        lacking = 1 - rows.observed / cells if cells else 0.0
+        yield (
+            f"They are the answers of {as_count(n_samples, 'sample')} to {as_count(n_variables, 'variable')}; "
+            f"{as_percent(lacking)} of the answers are missing."
+        )
+    if rows.weights is not None:
+        worth = rows.weights.n_effective
+        yield (
+            f"Their weights add up to {rows.weights.total:,.2f}; they are worth {worth:,.0f} samples of equal weights "
+            f"(Kish), a design effect of {rows.samples / max(worth, 1.0):.3g}."
+        )
+
+
+def _say_model(report: RunReport) -> Iterator[str]:
+    if report.model is None:
+        return
+    states = report.model.states
+    agreement = report.model.agreement
+    if agreement is None:
+        yield (
+            f"How much of the dependence between pairs the model explains is not measured: it has "
+            f"{report.model.model.schema.n_levels:,} levels, and pairs are compared up to {MAX_COMPARED_LEVELS:,}."
+        )
+    else:
+        yield agreement.sentence
+    sizes = f", from {as_percent(states[-1].prior)} to {as_percent(states[0].prior)} of the samples"
+    yield f"The model has {as_count(len(states), 'latent state')}{sizes if states[1:] else ''}."
+    scores = report.scores
+    if scores is not None:
+        means = scores.means
+        better = sum(each.is_better for each in scores.variables)
+        yield (
+            f"It was asked {as_count(int(means['hidden_cells']), 'answer')} that were hidden from it, and guessed "
+            f"{as_percent(means['accuracy'], 1)} of them right; always guessing the most frequent level of each "
+            f"variable gets {as_percent(means['baseline_accuracy'], 1)}."
+        )
+        if scores.assessed:
+            few = (
+                " with hidden answers enough to judge"
+                if scores.assessed != scores.variables
+                else ""
+            )
+            yield (
+                f"It predicts {better} of {as_count(len(scores.assessed), 'variable')}{few} better than the variable "
+                "alone, beyond chance."
+            )
+        else:
+            yield "The hidden answers are too few to judge its variables one by one."
+        yield _say_calibration(scores, agreement)
+    if report.model.pairs:
+        pair = report.model.pairs[0]
+        yield f"The two variables that go together most are {pair.variables[0]} and {pair.variables[1]}."
+
+
+def _say_labels(report: RunReport) -> Iterator[str]:
+    found = report.labels
+    if found is None:
+        return
+    summary = found.summary
+    yield (
+        f"It found labels for {as_count(summary.tasks, 'task')}, from {as_count(summary.labels, 'label')} that "
+        f"{as_count(len(found.workers), 'worker')} gave."
+    )
+    if known := summary.known:
+        yield f"Of {as_count(known, 'task')} the true label was known, and is not counted as found."
+    if (alpha := summary.alpha) is not None:
+        kind = "little" if alpha < 0.2 else "some" if alpha < 0.67 else "good"
+        yield f"There is {kind} agreement between workers (Krippendorff's alpha {alpha:.2f}; 1 is all, 0 is chance)."
+    if (same := summary.majority_agreement) is not None:
+        yield f"{as_percent(same)} of the labels are those of the majority vote."
+    if found.workers:
+        yield (
+            f"The median worker is right {as_percent(float(np.median(found.accuracy)))} of the time; always giving the "
+            f"most frequent class would be right {as_percent(found.chance)}."
+        )
+
+
+def _say_calibration(scores: ScoreReport, agreement: PairAgreement | None) -> str:
+    apart, by_chance = scores.calibration_error, scores.calibration_by_chance
+    off = f"on average {100 * apart:.1f} percentage points off what came true"
+    if apart < 0.02 and (agreement is None or not agreement.is_close):
+        pairs = "were not compared" if agreement is None else "depart from the counts"
+        return f"Given all other answers, its probabilities are {off}; those of pairs {pairs}."
+    if apart < 0.02:
+        return f"Its probabilities can be believed: {off}."
+    if apart < 2 * by_chance:
+        return f"Its probabilities are {off}, which of so few answers may be chance."
+    return f"Its probabilities are {'roughly right' if apart < 0.05 else 'not to be relied on'}: {off}."
+
+
+def _say_changes(report: RunReport) -> Iterator[str]:
+    before, record = report.before, report.record
+    if before is None:
+        yield "There is no earlier run to compare it with."
+        return
+    then, now = (DatasetAccount.find(each.facts) or DatasetAccount() for each in (before, record))
+    step = now.rows_in - then.rows_in
+    change = (
+        "as many rows"
+        if step == 0
+        else f"{as_count(abs(step), 'row')} {'more' if step > 0 else 'fewer'}"
+    )
+    said = f"Against run {before.number} it had {change}"
+    yield said + "."
+    today = report.gate.assessed.get("today")
+    if today is not None:
+        yield (
+            f"On the same hidden answers its model is {_VERDICTS[today.decision]} the model that "
+            f"was live ({today.found.gain:+.3f} ± {today.found.standard_error:.3f} nats per answer)."
+        )
+    if report.changes is not None and report.changes.variables:
+        moved = [
+            each for each in report.changes.variables if each.total_variation > 2 * each.by_chance
+        ]
+        if moved:
+            yield (
+                f"{as_count(len(moved), 'variable')} moved beyond chance, {moved[0].variable} the most "
+                f"(total variation {moved[0].total_variation:.2f})."
+            )
+        elif np.any([each.total_variation > 0 for each in report.changes.variables]):
+            yield "No distribution moved beyond chance."

@@ -1,0 +1,109 @@
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from pmflib.core.errors import QualityError, SourceError
+from pmflib.ingest.dataset.accounts import DatasetAccount
+from pmflib_tasks.config import GuardLimits
+from pmflib_tasks.guards.findings import (
+    REMEDIES,
+    Finding,
+    abstain,
+    accept,
+    assess,
+    condense,
+    hold_back,
+    refuse_empty,
+    summarise,
+)
+
+
+def make_finding(action, guard="quarantine", subject="all rows"):
+    return Finding(guard, subject, 0.5, 0.2, action, action in ("pass", "off"), f"{subject}: half")
+
+
+def test_assess__the_stricter_limit_that_is_crossed():
+    limits = GuardLimits(warn=0.1, stop=0.3)
+    found = [assess("quarantine", "x", share, limits, "") for share in (0.1, 0.2, 0.3, 0.31)]
+    assert [(f.action, f.limit, f.passed) for f in found] == [
+        ("pass", 0.1, True),
+        ("warn", 0.1, False),
+        ("warn", 0.1, False),
+        ("stop", 0.3, False),
+    ]
+
+
+def test_assess__lower_limits():
+    limits = GuardLimits(warn=100, stop=10)
+    found = [assess("least_rows", "x", n, limits, "", least=True) for n in (100, 99, 10, 9)]
+    assert [f.action for f in found] == ["pass", "warn", "warn", "stop"]
+
+
+def test_assess__off():
+    found = assess("quarantine", "x", 1.0, GuardLimits(), "all of it")
+    assert (found.action, found.passed, found.limit, found.measured) == ("off", True, None, 1.0)
+    assert abstain("pair_drift", "all", "why").measured is None
+
+
+def test_hold_back__names_measured_limit_and_remedy():
+    stopped = [make_finding("stop"), make_finding("stop", "same_bytes", "b.csv")]
+    with pytest.raises(QualityError) as error:
+        hold_back([make_finding("pass"), *stopped, make_finding("warn", "file_size")])
+    lines = str(error.value).splitlines()
+    assert lines[0].startswith("held back by 2 findings")
+    assert (
+        lines[1]
+        == f"  quarantine: all rows: half (measured 0.5, limit 0.2); {REMEDIES['quarantine']}"
+    )
+    assert "b.csv" in lines[2]
+    assert "file_size" not in str(error.value)
+    assert "--accept-quality" in lines[3]
+
+
+def test_hold_back__accepted_and_warned_go_on():
+    accepted = accept([make_finding("stop"), make_finding("warn"), make_finding("pass")])
+    assert [f.action for f in accepted] == ["accepted", "warn", "pass"]
+    assert not accepted[0].passed
+    hold_back(accepted)
+
+
+def test_condense__keeps_what_crossed_and_one_that_passed():
+    findings = [make_finding("pass", subject=f"{n}.csv") for n in range(5)]
+    findings += [make_finding("warn", subject="x.csv"), make_finding("pass", "same_bytes")]
+    kept = condense(findings)
+    assert [(f.guard, f.subject) for f in kept] == [
+        ("quarantine", "0.csv"),
+        ("quarantine", "x.csv"),
+        ("same_bytes", "all rows"),
+    ]
+    assert kept[0].sentence == "0.csv: half (and 4 more passed)"
+    summary = summarise(findings)
+    assert [summary[key] for key in ("passed", "warned", "stopped")] == [6, 1, 0]
+
+
+def test_condense__of_many_that_crossed_some():
+    findings = [make_finding("stop", subject=f"{n}.csv") for n in range(50)]
+    kept = condense(findings, 3)
+    assert [f.subject for f in kept] == ["0.csv", "1.csv", "2.csv"]
+    assert kept[-1].sentence == "2.csv: half (and 47 more like it)"
+    with pytest.raises(QualityError, match=r"held back by 50 findings(?s:.)*and 47 more") as error:
+        hold_back(findings)
+    assert len(str(error.value).splitlines()) == 5
+
+
+def test_refuse_empty__names_what_is_in_quarantine():
+    rows = DatasetAccount(9, 7)
+    refuse_empty(replace(rows, observed=5))
+    with pytest.raises(SourceError, match=r"no row holds an answer, of 9 rows read"):
+        refuse_empty(rows)
+    empty = DatasetAccount(9, reasons=Counter(unknown_level=9))
+    with pytest.raises(SourceError, match=r"no row was encoded, of 9 .*unknown_level 9"):
+        refuse_empty(empty)
+
+
+def test_remedies__every_guard_has_one():
+    from pmflib_tasks.config import QualityConfig
+
+    guards = {name for name, f in QualityConfig.model_fields.items() if f.annotation is GuardLimits}
+    assert set(REMEDIES) == guards
