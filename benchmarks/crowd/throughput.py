@@ -33,8 +33,7 @@ import pyarrow.parquet as pq
 from benchmarks.crowd import peers
 from pmflib.core.blocks import SparseBlock
 from pmflib.crowd import aggregate, read_labels
-from pmflib.crowd.e_step import LogWeights, evaluate_blocks
-from pmflib.crowd.votes import add_votes
+from pmflib.crowd.e_step import LogWeights, add_votes, evaluate_blocks
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 from pmflib.solvers.crowd.shrinkage import update_crowd_model
 

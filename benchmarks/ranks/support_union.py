@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.plots import Curve, Panel, add_plot_option, draw_panels
 from pmflib.fitting.support_union import ColumnMoments
-from pmflib.solvers.support_union import fit_row_support, order_generators, trace_supports
+from pmflib.solvers.support_union import fit_row_support, order_generators
 
 RANK = 10
 PENALTY = 10.0
@@ -83,8 +83,11 @@ def run_swimmer(folder: Path) -> Panel:
     weights = np.random.default_rng(0).random(len(distinct))
     moment = ColumnMoments.of_columns(distinct, weights=weights).to_cumulant_moment()
     print(f"{len(distinct)} distinct pixels, random weights: penalty, rows in use, relative error")
-    path = list(trace_supports(moment, [10.0**power for power in range(-10, -1)]))
-    for found in path:
+    path, start = [], None
+    for power in range(-2, -11, -1):
+        found = fit_row_support(moment, 10.0**power, initial=start)
+        path.append((found.penalty, found.rank))
+        start = found.coefficients
         print(f"  {found.penalty:7.0e} {found.rank:3d} {found.error:8.4f}")
     for name, gram in (
         ("all pixels", ColumnMoments.of_columns(pixels).to_gram()),
@@ -93,7 +96,7 @@ def run_swimmer(folder: Path) -> Panel:
         order = order_generators(gram)
         print(f"conic generators, {name}: {order.rank}, costs rise {order.rise:.3g} times")
     title = f"{len(distinct)} distinct pixels, random weights"
-    return make_path_panel(title, [(found.penalty, found.rank) for found in path])
+    return make_path_panel(title, path[::-1])
 
 
 def run_interior(folder: Path) -> Panel:

@@ -168,15 +168,20 @@ class SurveyDesign:
         return find_student_quantile(self.degrees, level)
 
     @cached_property
+    def _of_units(self) -> IntArray:
+        """Stratum of each unit, int64 of shape (n_units,)."""
+        of_units = np.zeros(self.n_units, np.int64)
+        of_units[self.units] = self.strata
+        return of_units
+
+    @cached_property
     def dealt(self) -> IntArray:
         """Number of each row, int64 of shape (n_rows,), whose remainder by a number of folds is its fold.
 
         Units are dealt one after another, stratum by stratum, in an order by hash: no unit is in two folds, and each
         fold has about as many units of each stratum.
         """
-        of_units = np.zeros(self.n_units, np.int64)
-        of_units[self.units] = self.strata
-        order = np.lexsort((mix_hashes(np.arange(self.n_units)), of_units))
+        order = np.lexsort((mix_hashes(np.arange(self.n_units)), self._of_units))
         place = np.empty(self.n_units, np.int64)
         place[order] = np.arange(self.n_units)
         found: IntArray = place[self.units]
@@ -253,8 +258,7 @@ class SurveyDesign:
             return by_replicates
         totals = np.zeros((self.n_units, influences.shape[1]))
         np.add.at(totals, self.units[rows], influences)
-        of_units = np.zeros(self.n_units, np.int64)
-        of_units[self.units] = self.strata
+        of_units = self._of_units
         n_each = np.bincount(of_units).astype(np.float64)
         means = np.zeros((n_each.size, influences.shape[1]))
         np.add.at(means, of_units, totals)
@@ -270,9 +274,7 @@ class SurveyDesign:
         n_cells = shares.size
         keys = self.units[rows] * n_cells + own
         by_unit: FloatArray = np.bincount(keys, weights, self.n_units * n_cells).astype(np.float64)
-        of_units = np.zeros(self.n_units, np.int64)
-        of_units[self.units] = self.strata
-        return vary_totals(by_unit.reshape(-1, n_cells), shares, of_units)
+        return vary_totals(by_unit.reshape(-1, n_cells), shares, self._of_units)
 
     def draw_units(self, most: int) -> IntArray:
         """Stratum and unit of each row, int64 of shape (n_rows, 2); of more units than some number, groups of these."""
@@ -282,8 +284,7 @@ class SurveyDesign:
         """Group of each row for the jackknife: its unit, or several, two a stratum at least."""
         if self.n_units <= most:
             return self.units
-        of_units = np.zeros(self.n_units, np.int64)
-        of_units[self.units] = self.strata
+        of_units = self._of_units
         n_each = np.bincount(of_units)
         # by what they weigh: a stratum of few units may be most of the population, and of the variance
         held = np.bincount(self.strata, self.weights.units.astype(np.float64))

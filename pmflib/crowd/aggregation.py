@@ -26,17 +26,14 @@ from pmflib.crowd.left_out_labels import LEAST_LABELS
 from pmflib.crowd.passes import (
     CrowdFit,
     CrowdPassPlan,
-    begin_without_known,
-    ignore_known,
     plan_passes,
+    run_from_votes,
     run_passes,
-    start_from_votes,
 )
 from pmflib.crowd.starts import find_likeliest_start
 from pmflib.crowd.true_labels import Aggregation
 from pmflib.display.progress import Report, find_report, reports_progress
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel, CrowdModel
-from pmflib.solvers.crowd.class_matching import Order
 
 
 @document_methods(CROWD_METHODS)
@@ -49,7 +46,6 @@ def aggregate(
     classifier: object = None,
     ordinal: bool = False,
     em: bool = True,
-    order: Order = "joint",
     rng: np.random.Generator | int = 0,
     classes: Sequence[Any] | None = None,
     on_repeated: OnRepeated = "last",
@@ -82,8 +78,8 @@ def aggregate(
     em
         Whether a method of co-occurrences is followed by passes of "dawid_skene"; the published tables make ten. They
         start there unless other starts make the labels clearly likelier: see `find_likeliest_start`.
-    order, rng
-        For methods of co-occurrences: how columns are matched with classes, and the source of starts, or its seed.
+    rng
+        For methods of co-occurrences: generator of the starts, or its seed.
     classes, on_repeated, on_unknown
         As for `read_labels`.
     max_passes, tol
@@ -142,7 +138,7 @@ def aggregate(
     if choice is not None:
         start = choice.annotator_model
     if chosen.family == "pairs":
-        start = _start_from_pairs(log, plan, method, order, np.random.default_rng(rng), em)
+        start = _start_from_pairs(log, plan, method, np.random.default_rng(rng), em)
     fit, posterior = _pass_over(log, start, plan)
     return Aggregation(
         log,
@@ -255,8 +251,7 @@ def fit_crowd_model(
     start
         Crowd model, or passes made before, to continue from; an annotator model starts from the votes.
     max_passes, tol, on_pass
-        As for `run_passes`. Methods that the votes lead have as many passes without known labels before, see
-        `begin_without_known`; those made are counted together.
+        As for `run_passes`, and `run_from_votes` where an annotator model is given.
 
     Returns
     -------
@@ -265,23 +260,16 @@ def fit_crowd_model(
     """
     blocks = split_log(log)
     evaluate = partial(evaluate_blocks, blocks)
-    limits: dict[str, Any] = {"tol": tol, "on_pass": on_pass}
+    limits: dict[str, Any] = {"max_passes": max_passes, "tol": tol, "on_pass": on_pass}
+    with_known = bool(log.is_known.any())
     if isinstance(start, AnnotatorModel):
         sizes = log.n_workers, log.n_classes
-        if log.is_known.any() and start.votes:
-            without_known = start_from_votes(ignore_known(evaluate), *sizes, start)
-            without_known = begin_without_known(
-                evaluate, without_known, max_passes=max_passes, **limits
-            )
-            max_passes += without_known.n_passes
-            start = replace(without_known, converged=False)
-        else:
-            start = start_from_votes(evaluate, *sizes, start)
-    elif isinstance(start, CrowdModel):
-        start = CrowdFit.from_model(start)
-    fit = run_passes(evaluate, start, max_passes=max_passes, **limits)
+        fit = run_from_votes(evaluate, *sizes, start, with_known=with_known, **limits)
+    else:
+        fit = CrowdFit.from_model(start) if isinstance(start, CrowdModel) else start
+        fit = run_passes(evaluate, fit, **limits)
     # without passes, confusion matrices are no counts that a task has a share in
-    if log.is_known.any() and fit.n_passes:
+    if with_known and fit.n_passes:
         known = score_known(blocks, fit.model, max(1, log.n_tasks // MOST_SCORED))
         fit = replace(fit, model=add_intercepts(fit.model, known))
     weights = LogWeights.from_model(fit.model, with_votes=False)
@@ -297,7 +285,6 @@ def _start_from_pairs(
     log: LabelLog,
     plan: CrowdPassPlan,
     method: str,
-    order: Order,
     rng: np.random.Generator,
     em: bool,
 ) -> CrowdFit:
@@ -310,7 +297,6 @@ def _start_from_pairs(
         method,
         score=make_scorer(evaluate),
         rng=rng,
-        order=order,
     )
     if not em:
         return CrowdFit.from_model(model, converged=True)

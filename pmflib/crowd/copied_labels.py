@@ -1,4 +1,4 @@
-"""Groups of workers who repeat each other's labels: found without the truth, and counted once.
+"""Workers who copy: groups that repeat each other's labels count once; pairs with the same mistakes are reported.
 
 Workers who copy agree with each other, and good workers do too: all the others distinguish them. If the workers
 of a group are independent and good, the truth is what they agree on, and explains how the others agree among each
@@ -20,14 +20,20 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from scipy.special import gammainc
 
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.comparison import PairedDifference, compare_samples
-from pmflib.crowd.e_step import BLOCK_ROWS, LogWeights, evaluate_blocks, split_sparse_block
+from pmflib.crowd.e_step import (
+    BLOCK_ROWS,
+    LogWeights,
+    add_votes,
+    evaluate_blocks,
+    split_sparse_block,
+)
 from pmflib.crowd.passes import run_passes, start_from_votes
-from pmflib.crowd.votes import add_votes
-from pmflib.crowd.workers import LEAST_COMMON, MOST_LABEL_PAIRS, list_label_pairs
+from pmflib.model.row_tables import score_block
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
 STANDARD_ERRORS = 5.0
@@ -204,8 +210,6 @@ def _measure_agreement(
 
 def _score_tasks(labels: SparseBlock, n_workers: int, n_classes: int) -> FloatArray:
     """Log-probability of each task's labels if all workers label independently given the truth, (n_tasks,), nats."""
-    from pmflib.model.row_tables import score_block
-
     blocks = [add_votes(block, n_classes) for block in split_sparse_block(labels, BLOCK_ROWS)]
     evaluate = partial(evaluate_blocks, blocks)
     model = run_passes(evaluate, start_from_votes(evaluate, n_workers, n_classes, COMPARED)).model
@@ -256,3 +260,143 @@ def _mark_later(
 def _list_rows(labels: SparseBlock) -> IntArray:
     """Task of each label, (n_labels,)."""
     return np.repeat(np.arange(labels.n_rows), np.diff(labels.indptr))
+
+
+MOST_LABEL_PAIRS = 1 << 20
+"""Pairs of labels of the same task that are looked at, about: of more, tasks are taken evenly from all."""
+BYTES_OF_PAIR = 96
+"""Bytes of a pair of labels of the same task, with what is made of it."""
+LEAST_COMMON = 8
+"""Tasks in common below which two workers are not compared."""
+CHUNK_PAIRS = 1 << 17
+"""Pairs of labels that are worked on at a time."""
+OTHERS_WORTH = 1.0
+"""Wrong labels that are expected of a task's other workers before they are looked at: one label says little of a
+task."""
+LEAST_SHARED = 4.0
+"""Wrong labels in common below which nothing is said of two workers."""
+BY_CHANCE = 0.01
+"""Probability that any two workers of a log are taken for copies by chance."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Two workers with the same mistakes.
+
+    Parameters
+    ----------
+    first, second
+        Indices of the workers.
+    shared, expected
+        Wrong labels that both gave alike, as far as is known, and how many these would be by chance.
+    """
+
+    first: int
+    second: int
+    shared: float
+    expected: float
+
+
+def find_copies(labels: SparseBlock, posterior: FloatArray, confusion: FloatArray) -> list[Copies]:
+    """Find pairs of workers who give the same wrong labels beyond chance, the most striking first.
+
+    By chance, two workers who label a task of a class are wrong in the same way as their confusion matrices say,
+    independently of each other, but for how hard the task is, which the other workers' wrong labels say. Their
+    wrong labels in common then have a Poisson distribution, with a mean that is raised by as much as all pairs together
+    exceed it.
+
+    Parameters
+    ----------
+    labels
+        Tasks as rows, labels as levels ``worker * n_classes + class``.
+    posterior
+        float64 of shape (n_tasks, n_classes).
+    confusion
+        float64 of shape (n_workers, n_classes, n_classes): PMF of a worker's labels (second axis) by true class.
+
+    Returns
+    -------
+    Pairs that are as rare by chance as ``BY_CHANCE`` divided by the number of pairs that are compared, those with
+    ``LEAST_COMMON`` tasks in common; each with at least ``LEAST_SHARED`` wrong labels in common. About
+    ``MOST_LABEL_PAIRS`` pairs of labels are looked at.
+
+    Notes
+    -----
+    Time and memory are those of the pairs of labels that are looked at.
+    """
+    several = np.flatnonzero(np.diff(labels.indptr) > 1)
+    lengths = np.diff(labels.indptr)[several]
+    n_pairs = int((lengths * (lengths - 1) // 2).sum())
+    rows = several[:: max(1, -(-n_pairs // MOST_LABEL_PAIRS))]
+    if not rows.size:
+        return []
+    n_workers = len(confusion)
+    keys, shared, expected = _add_pairs(labels.take(rows), posterior[rows], confusion)
+    expected *= max(1.0, shared.sum() / max(expected.sum(), np.finfo(np.float64).tiny))
+    # wrong as far as is known: whole labels, rounded down
+    counts = np.floor(shared + 1e-9)
+    rarity = gammainc(np.maximum(counts, 1.0), np.maximum(expected, np.finfo(np.float64).tiny))
+    found = np.flatnonzero((counts >= LEAST_SHARED) & (rarity * keys.size < BY_CHANCE))
+    order = found[np.argsort(rarity[found], kind="stable")]
+    return [
+        Copies(
+            int(keys[index] // n_workers),
+            int(keys[index] % n_workers),
+            float(shared[index]),
+            float(expected[index]),
+        )
+        for index in order
+    ]
+
+
+def _add_pairs(
+    block: SparseBlock, posterior: FloatArray, confusion: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Keys of the pairs of workers with enough tasks in common, their wrong labels in common, and those expected."""
+    n_workers, n_classes, _ = confusion.shape
+    # labels that are wrong, by worker and class
+    mistakes = confusion * (1 - np.eye(n_classes))
+    error = mistakes.sum(axis=1)
+    lengths = np.diff(block.indptr)
+    task = np.repeat(np.arange(block.n_rows), lengths)
+    worker, label = np.divmod(block.indices.astype(np.int64), n_classes)
+    wrong = 1.0 - posterior[task, label]
+    usual = (posterior[task] * error[worker]).sum(axis=1)
+    wrong_all = np.bincount(task, wrong, minlength=block.n_rows)
+    usual_all = np.bincount(task, usual, minlength=block.n_rows)
+    first, second, at = list_label_pairs(block)
+    # workers increase within a task
+    keys, indices, n_common = np.unique(
+        worker[first] * n_workers + worker[second], return_inverse=True, return_counts=True
+    )
+    kept = n_common >= LEAST_COMMON
+    numbers = np.cumsum(kept) - 1
+    compared = np.flatnonzero(kept[indices])
+    sums = np.zeros((2, int(kept.sum())))
+    for start in range(0, compared.size, CHUNK_PAIRS):
+        some = compared[start : start + CHUNK_PAIRS]
+        one, other, row = first[some], second[some], at[some]
+        ours = np.where(label[one] == label[other], wrong[one], 0.0)
+        others_wrong = wrong_all[row] - wrong[one] - wrong[other]
+        others_usual = usual_all[row] - usual[one] - usual[other]
+        hardness = (others_wrong + OTHERS_WORTH) / (others_usual + OTHERS_WORTH)
+        chance = np.zeros(some.size)
+        for given in range(n_classes):
+            both = mistakes[worker[one], given] * mistakes[worker[other], given]
+            chance += (both * posterior[row]).sum(axis=1)
+        pairs = numbers[indices[some]]
+        for total, added in zip(sums, (ours, chance * hardness), strict=True):
+            total += np.bincount(pairs, added, minlength=total.size)
+    return keys[kept], sums[0], sums[1]
+
+
+def list_label_pairs(block: SparseBlock) -> tuple[IntArray, IntArray, IntArray]:
+    """Places of each two labels of the same task, and the task."""
+    indices = np.arange(block.n_observed)
+    lengths = np.diff(block.indptr)
+    tasks = np.repeat(np.arange(block.n_rows), lengths)
+    after = np.repeat(block.indptr[1:], lengths) - 1 - indices
+    first = np.repeat(indices, after)
+    starts = np.repeat(np.cumsum(after) - after, after)
+    second = first + 1 + np.arange(first.size) - starts
+    return first, second, np.repeat(tasks, after)

@@ -32,12 +32,13 @@ from pmflib.crowd.copied_labels import (
 from pmflib.crowd.e_step import (
     BLOCK_ROWS,
     LogWeights,
+    VotedBlock,
+    add_votes,
     evaluate_blocks,
     score_states,
     split_sparse_block,
 )
 from pmflib.crowd.passes import run_passes, start_from_votes
-from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel, CrowdModel
 
 N_FOLDS = 5

@@ -15,9 +15,8 @@ import numpy as np
 
 from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.core.comparison import compare_samples
-from pmflib.crowd.e_step import LogWeights, score_states
+from pmflib.crowd.e_step import LogWeights, VotedBlock, add_votes, score_states
 from pmflib.crowd.left_out_labels import score_labels
-from pmflib.crowd.votes import VotedBlock, add_votes
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 MOST_SCORED = 100_000

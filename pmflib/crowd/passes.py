@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,10 @@ from pmflib.solvers.crowd.annotator_model import (
 )
 from pmflib.solvers.crowd.shrinkage import measure_agreement, update_crowd_model
 
+STATE = "state.npz"
+"""Checkpoint of the passes, in the folder of work under way."""
+WITHOUT_KNOWN = "without-known.npz"
+"""Checkpoint of the passes that are made before known labels are used."""
 PUBLISHED_PASSES = 10
 """Passes of the published MV-EM: Ibrahim, Fu (2021), ICML, section 5."""
 VOTE_WEIGHINGS = 3
@@ -55,7 +60,7 @@ class CrowdPassPlan:
     compares_models: bool = False
 
     def count_most(self, *, with_known: bool) -> int:
-        """Most passes that are made: where labels are known, `begin_without_known` may make as many before."""
+        """Most passes that are made: where labels are known, `run_from_votes` may make as many before."""
         return self.max_passes * (1 + int(with_known and self.annotator_model.votes))
 
 
@@ -237,35 +242,55 @@ def _measure_agreement(label_mass: FloatArray, n_classes: int) -> FloatArray:
     return measure_agreement(put_workers_last(label_mass.reshape(-1, n_classes, n_classes)))
 
 
-def begin_without_known(
+def run_from_votes(
     evaluate: Evaluate[LogWeights],
-    start: CrowdFit | Callable[[], CrowdFit],
+    n_workers: int,
+    n_classes: int,
+    annotator_model: AnnotatorModel,
     *,
+    with_known: bool,
     max_passes: int = LABEL_LIMITS.max_passes,
     tol: float = LABEL_LIMITS.tol,
-    checkpoint: Checkpoint[CrowdFit] | None = None,
+    open_checkpoint: Callable[[str], Checkpoint[CrowdFit]] | None = None,
     on_pass: Callable[[CrowdFit], None] | None = None,
 ) -> CrowdFit:
-    """Make passes in which no label is known: where they settle, those with known labels begin.
+    """Estimate a crowd model by passes that start from the votes, and use known labels where there are some.
 
-    Methods that the votes lead are near the truth already, and known labels correct them from there; with known labels
-    from the first pass on, what a second subclass of tasks is for would be decided by one in twenty of them.
+    Models that weigh votes ignore the known labels until the passes converge, then run again with them. They are near
+    the truth by then, and known labels correct them; with known labels from the first pass on, a few of them would
+    decide what a second subclass of the tasks stands for.
 
     Parameters
     ----------
-    evaluate, max_passes, tol, checkpoint, on_pass
-        As for `run_passes`.
-    start
-        As from `start_from_votes` under `ignore_known`, or passes made before.
+    evaluate, n_workers, n_classes, annotator_model
+        As for `start_from_votes`.
+    with_known
+        Whether labels of some tasks are known.
+    max_passes, tol, on_pass
+        As for `run_passes`; the limit holds for the passes without and those with known labels separately, and the
+        result counts both.
+    open_checkpoint
+        Opens the checkpoint of a run of passes by its file name, ``WITHOUT_KNOWN`` or ``STATE``; None keeps none.
     """
-    return run_passes(
-        ignore_known(evaluate),
-        start,
-        max_passes=max_passes,
-        tol=tol,
-        checkpoint=checkpoint,
-        on_pass=on_pass,
-    )
+
+    def run(
+        name: str,
+        evaluate: Evaluate[LogWeights],
+        start: Callable[[], CrowdFit],
+        max_passes: int,
+    ) -> CrowdFit:
+        checkpoint = None if open_checkpoint is None else open_checkpoint(name)
+        return run_passes(
+            evaluate, start, max_passes=max_passes, tol=tol, checkpoint=checkpoint, on_pass=on_pass
+        )
+
+    model = n_workers, n_classes, annotator_model
+    if not (with_known and annotator_model.votes):
+        return run(STATE, evaluate, partial(start_from_votes, evaluate, *model), max_passes)
+    unknown = ignore_known(evaluate)
+    found = run(WITHOUT_KNOWN, unknown, partial(start_from_votes, unknown, *model), max_passes)
+    start = partial(replace, found, converged=False)
+    return run(STATE, evaluate, start, max_passes + found.n_passes)
 
 
 def ignore_known(evaluate: Evaluate[LogWeights]) -> Evaluate[LogWeights]:

@@ -16,15 +16,13 @@ from pmflib.core.methods import CROWD_METHODS, find_method
 from pmflib.core.texts import list_near
 from pmflib.crowd.classifiers import ClassifierWorth
 from pmflib.crowd.confidence import Calibration, calibrate, calibrate_votes
-from pmflib.crowd.copied_labels import drop_repeated
+from pmflib.crowd.copied_labels import Copies, drop_repeated, find_copies
 from pmflib.crowd.known_labels import REJECTED, find_known
 from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.label_log import LabelLog
 from pmflib.crowd.questions import LEAST_TASKS, choose_questions, measure_uncertainty
 from pmflib.crowd.workers import (
-    Copies,
     SuspiciousWorker,
-    find_copies,
     find_suspicious,
     make_worker_table,
     measure_accuracy,
@@ -193,7 +191,7 @@ class Aggregation(Summarised):
 
     @cached_property
     def copies(self) -> list[Copies]:
-        """Pairs of workers with the same mistakes: see `pmflib.crowd.workers.find_copies`."""
+        """Pairs of workers with the same mistakes: see `pmflib.crowd.copied_labels.find_copies`."""
         confusion = self.calibration.rounds[-1].model.confusion
         return find_copies(self.log.block, self.posterior, confusion)
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
@@ -167,7 +167,8 @@ class BlockSource(ABC):
         name: str = "",
     ) -> Callable[[], list[R]]:
         """Start `map_each` where workers do it, and return a function that does it or waits for it."""
-        return lambda: self.map_each(function, merge, each, result_bytes=result_bytes, name=name)
+        options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
+        return partial(self.map_each, function, merge, each, **options)
 
     def count_per_task(self, n_models: int) -> int:
         """Number of models that a task is to work on, one after the other, for each block; results are equal."""

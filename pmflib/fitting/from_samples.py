@@ -147,7 +147,7 @@ def fit_em(
         Folder for the states of the runs of this fit: the same call continues from them, to the same bits, also with
         other limits of passes. One that holds states of other samples or options is refused. None saves nothing.
     on_pass
-        Called with the name of a run, such as "random-0.3", and its `ClassState` after each pass; None reports them to
+        Called with the name of a run, such as "random-0.3", and its `State` after each pass; None reports them to
         `pmflib.progress`.
     weight
         Weights of samples in memory, numbers above 0 of shape (n_rows,), for a survey that was not drawn evenly: the

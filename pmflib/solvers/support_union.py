@@ -14,7 +14,6 @@ columns.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,19 +23,12 @@ from pmflib.core.errors import PmfError
 from pmflib.solvers import check_limits
 from pmflib.solvers.numeric.least_squares import solve_nnls
 
+LEAST_NORM = 1e-6
+"""Rows of a norm at most this large count as zero: as published."""
 
-@dataclass(frozen=True)
-class GroupLassoSettings:
-    """Numbers that `fit_row_support` works with."""
-
-    least_norm: float = 1e-6
-    """Published: rows of a norm at most this large count as zero."""
-    inner_rounds: int = 10
-    """Rounds over the rows in use between two rounds over all. Measured on the published setting of 50 rows: 10 take a
-    tenth of the time of none, and 30 hardly less."""
-
-
-_DEFAULT = GroupLassoSettings()
+INNER_ROUNDS = 10
+"""Rounds over the rows in use between two rounds over all rows (`benchmarks/ranks/support_union.py`: on the published
+setting of 50 rows, 10 take a tenth of the time of none, and 30 hardly less)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +51,6 @@ class RowSupport:
         Whether the gap met the tolerance.
     error
         ||M - M X||_F / ||M||_F.
-    least_norm
-        Rows of a norm at most this large count as zero.
     """
 
     coefficients: FloatArray
@@ -70,12 +60,11 @@ class RowSupport:
     n_iter: int
     converged: bool
     error: float
-    least_norm: float = GroupLassoSettings.least_norm
 
     @property
     def rows(self) -> BoolArray:
         """Rows in use, bool of shape (n_rows,)."""
-        return np.asarray(np.linalg.norm(self.coefficients, axis=1) > self.least_norm)
+        return np.asarray(np.linalg.norm(self.coefficients, axis=1) > LEAST_NORM)
 
     @property
     def rank(self) -> int:
@@ -90,7 +79,6 @@ def fit_row_support(
     initial: FloatArray | None = None,
     max_iter: int = 1000,
     tol: float = 1e-8,
-    settings: GroupLassoSettings = _DEFAULT,
 ) -> RowSupport:
     """Minimise 1/2 ||M - M X||_F^2 + penalty * (sum of the norms of the rows of X).
 
@@ -106,8 +94,6 @@ def fit_row_support(
         Limit of rounds over all rows, at least 0.
     tol
         Stop when the duality gap is at most this share of the objective, or rounding.
-    settings
-        Numbers that the method works with.
 
     Returns
     -------
@@ -144,46 +130,15 @@ def fit_row_support(
         objective, gap, error = _measure(gram, solution, penalty)
         converged = bool(gap <= max(tol * objective, rounding))
         if converged or n_iter >= max_iter:
-            return RowSupport(
-                solution, penalty, objective, gap, n_iter, converged, error, settings.least_norm
-            )
+            return RowSupport(solution, penalty, objective, gap, n_iter, converged, error)
         product = gram @ solution
         _sweep(gram, solution, product, penalty, np.arange(gram.shape[0]))
         used = np.flatnonzero(solution.any(axis=1))
-        for _ in range(settings.inner_rounds):
+        for _ in range(INNER_ROUNDS):
             _solve_together(gram, solution, penalty, used)
         product = gram @ solution
         _sweep(gram, solution, product, penalty, used)
         n_iter += 1
-
-
-def find_largest_penalty(moment: FloatArray) -> float:
-    """Least penalty at which no row is in use."""
-    return float(np.linalg.norm(moment.T @ moment, axis=1).max(initial=0.0))
-
-
-def trace_supports(
-    moment: FloatArray, penalties: Sequence[float], *, max_iter: int = 1000, tol: float = 1e-8
-) -> list[RowSupport]:
-    """Solve for many penalties, each from the solution of the next larger one.
-
-    Parameters
-    ----------
-    moment, max_iter, tol
-        As for `fit_row_support`.
-    penalties
-        In any order.
-
-    Returns
-    -------
-    The regularisation path, in the order of ``penalties``.
-    """
-    found: dict[float, RowSupport] = {}
-    start: FloatArray | None = None
-    for penalty in sorted(set(penalties), reverse=True):
-        found[penalty] = fit_row_support(moment, penalty, initial=start, max_iter=max_iter, tol=tol)
-        start = found[penalty].coefficients
-    return [found[penalty] for penalty in penalties]
 
 
 def _sweep(

@@ -5,9 +5,8 @@ from scipy.special import digamma
 from benchmarks.crowd.scenarios import draw_crowd
 from pmflib.core.blocks import SparseBlock
 from pmflib.crowd import aggregate
-from pmflib.crowd.e_step import LogWeights, score_states
+from pmflib.crowd.e_step import RULED_OUT, LogWeights, add_votes, score_states
 from pmflib.crowd.known_intercepts import KnownScores, add_intercepts, find_intercepts, score_known
-from pmflib.crowd.votes import RULED_OUT, add_votes
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
 

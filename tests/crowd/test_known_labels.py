@@ -9,10 +9,9 @@ from benchmarks.crowd.scenarios import draw_crowd
 from pmflib.core.errors import SchemaError
 from pmflib.crowd import aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.e_step import LogWeights, evaluate_blocks, split_log
+from pmflib.crowd.e_step import RULED_OUT, LogWeights, evaluate_blocks, split_log
 from pmflib.crowd.known_labels import check_known_rows, find_known
 from pmflib.crowd.passes import ignore_known
-from pmflib.crowd.votes import RULED_OUT
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
 TASKS, CLASSES = pa.array([3, 5, 7]), pa.array(["cat", "dog"])

@@ -6,10 +6,9 @@ from scipy.optimize import linear_sum_assignment
 
 import pmflib as pmf
 from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.e_step import evaluate_blocks
+from pmflib.crowd.e_step import add_votes, evaluate_blocks
 from pmflib.crowd.passes import CrowdFit, run_passes, start_from_votes
 from pmflib.crowd.starts import find_likeliest_start
-from pmflib.crowd.votes import add_votes
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, CrowdModel
 from pmflib.synthetic.planted_models import draw_published_crowd
 

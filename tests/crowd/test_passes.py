@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.crowd.e_step import evaluate_blocks
+from pmflib.crowd.e_step import add_votes, evaluate_blocks
 from pmflib.crowd.passes import CrowdFit, run_passes, start_from_votes
-from pmflib.crowd.votes import add_votes
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
 from tests.crowd.label_logs import draw_log

@@ -2,8 +2,16 @@ import numpy as np
 import pytest
 
 from pmflib.core.blocks import SparseBlock
-from pmflib.crowd.e_step import LogWeights, evaluate_blocks, score_tasks
-from pmflib.crowd.votes import MOST_VOTES, add_votes, count_votes, share_votes, weigh_votes
+from pmflib.crowd.e_step import (
+    MOST_VOTES,
+    LogWeights,
+    add_votes,
+    count_votes,
+    evaluate_blocks,
+    score_tasks,
+    share_votes,
+    weigh_votes,
+)
 from pmflib.model.statistics import em_statistics
 
 # three tasks of three workers and two classes: 0 0 1, nothing, 1

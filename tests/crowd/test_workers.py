@@ -5,8 +5,9 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.blocks import SparseBlock
+from pmflib.crowd.copied_labels import find_copies
 from pmflib.crowd.label_counts import LabelCounts
-from pmflib.crowd.workers import find_copies, find_suspicious
+from pmflib.crowd.workers import find_suspicious
 
 
 def draw_workers(
@@ -89,11 +90,11 @@ def test_find_copies__sums_do_not_depend_on_how_pairs_are_cut(monkeypatch):
     assert (pair.first, pair.second) == (3, 7)
     assert pair.shared > 3 * pair.expected
     confusion = found.calibration.rounds[-1].model.confusion
-    monkeypatch.setattr("pmflib.crowd.workers.CHUNK_PAIRS", 50)
+    monkeypatch.setattr("pmflib.crowd.copied_labels.CHUNK_PAIRS", 50)
     (again,) = find_copies(found.log.block, found.posterior, confusion)
     assert again.expected == pytest.approx(pair.expected)
     # one task of three is looked at
-    monkeypatch.setattr("pmflib.crowd.workers.MOST_LABEL_PAIRS", 1500 * 15 // 3)
+    monkeypatch.setattr("pmflib.crowd.copied_labels.MOST_LABEL_PAIRS", 1500 * 15 // 3)
     part = find_copies(found.log.block, found.posterior, confusion)
     assert all(each.shared < pair.shared for each in part)
 

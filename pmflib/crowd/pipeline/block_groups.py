@@ -23,8 +23,21 @@ from pmflib.counting.worker_pair_counts import (
 )
 from pmflib.crowd.classifiers import ClassifierWorth
 from pmflib.crowd.confidence import Calibration
-from pmflib.crowd.copied_labels import drop_repeated
-from pmflib.crowd.e_step import LogWeights, evaluate_blocks, score_tasks, split_sparse_block
+from pmflib.crowd.copied_labels import (
+    BYTES_OF_PAIR,
+    MOST_LABEL_PAIRS,
+    Copies,
+    drop_repeated,
+    find_copies,
+)
+from pmflib.crowd.e_step import (
+    LogWeights,
+    VotedBlock,
+    add_votes,
+    evaluate_blocks,
+    score_tasks,
+    split_sparse_block,
+)
 from pmflib.crowd.known_intercepts import KnownScores, score_known
 from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.left_out_labels import (
@@ -45,8 +58,6 @@ from pmflib.crowd.pipeline.label_tables import (
     pick_uncertain,
 )
 from pmflib.crowd.pipeline.worker_models import sum_gains
-from pmflib.crowd.votes import VotedBlock, add_votes
-from pmflib.crowd.workers import BYTES_OF_PAIR, MOST_LABEL_PAIRS, Copies, find_copies
 from pmflib.em.memory import plan_em
 from pmflib.model.statistics import EMStatistics
 from pmflib.solvers.crowd.annotator_model import CrowdModel
@@ -209,7 +220,7 @@ def find_copies_in_groups(
     weights
         What tasks are scored under.
     confusion
-        As for `pmflib.crowd.workers.find_copies`.
+        As for `pmflib.crowd.copied_labels.find_copies`.
     every
         Which tasks are looked at.
     """

@@ -17,12 +17,11 @@ from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.e_step import make_scorer
 from pmflib.crowd.known_intercepts import add_intercepts
 from pmflib.crowd.passes import (
+    STATE,
     CrowdFit,
     CrowdPassPlan,
-    begin_without_known,
-    ignore_known,
+    run_from_votes,
     run_passes,
-    start_from_votes,
 )
 from pmflib.crowd.pipeline.block_groups import plan_pair_method
 from pmflib.crowd.pipeline.label_tables import (
@@ -47,10 +46,6 @@ LABELS = "labels"
 """Folder of the true labels, a Parquet file per fold."""
 WORKERS = "workers.parquet"
 """Table of the workers, beside the labels."""
-STATE = "state.npz"
-"""Checkpoint of the passes, in the folder of work under way."""
-WITHOUT_KNOWN = "without-known.npz"
-"""Checkpoint of the passes that are made before labels are known."""
 LOG_LIKELIHOODS = "log-likelihoods.npz"
 """Checkpoint of the scored crowd models, in the folder of work under way."""
 
@@ -208,41 +203,40 @@ def fit_stored_labels(
         unpack = partial(CrowdFit.from_arrays, plan.annotator_model)
         return Checkpoint(work / name, fit_digest, CrowdFit.to_arrays, unpack)
 
-    sizes = labels.n_workers, labels.n_classes
-    max_passes = plan.max_passes
-    start_passes = partial(start_from_votes, labels.evaluate, *sizes, plan.annotator_model)
-    if warm is not None:
-        start_passes = partial(CrowdFit.from_model, replace(warm, intercepts=None))
-    elif found is not None:
-        start_passes = partial(
-            find_likeliest_start,
+    if warm is None and found is None:
+        fit = run_from_votes(
             labels.evaluate,
-            *found,
+            labels.n_workers,
+            labels.n_classes,
+            plan.annotator_model,
+            with_known=bool(labels.known),
             max_passes=plan.max_passes,
             tol=plan.tol,
-            open_checkpoint=lambda number: open_checkpoint(f"start-{number}.npz"),
-            on_pass=on_first_pass,
-        )
-    elif labels.known and plan.annotator_model.votes:
-        unknown = ignore_known(labels.evaluate)
-        without_known = begin_without_known(
-            labels.evaluate,
-            partial(start_from_votes, unknown, *sizes, plan.annotator_model),
-            max_passes=plan.max_passes,
-            tol=plan.tol,
-            checkpoint=open_checkpoint(WITHOUT_KNOWN),
+            open_checkpoint=open_checkpoint,
             on_pass=on_pass,
         )
-        max_passes += without_known.n_passes
-        start_passes = partial(replace, without_known, converged=False)
-    fit = run_passes(
-        labels.evaluate,
-        start_passes,
-        max_passes=max_passes,
-        tol=plan.tol,
-        checkpoint=open_checkpoint(STATE),
-        on_pass=on_pass,
-    )
+    else:
+        if warm is not None:
+            start_passes = partial(CrowdFit.from_model, replace(warm, intercepts=None))
+        else:
+            assert found is not None
+            start_passes = partial(
+                find_likeliest_start,
+                labels.evaluate,
+                *found,
+                max_passes=plan.max_passes,
+                tol=plan.tol,
+                open_checkpoint=lambda number: open_checkpoint(f"start-{number}.npz"),
+                on_pass=on_first_pass,
+            )
+        fit = run_passes(
+            labels.evaluate,
+            start_passes,
+            max_passes=plan.max_passes,
+            tol=plan.tol,
+            checkpoint=open_checkpoint(STATE),
+            on_pass=on_pass,
+        )
     if not labels.known or not fit.n_passes:
         return fit
     return replace(fit, model=add_intercepts(fit.model, labels.score_known(fit.model)))

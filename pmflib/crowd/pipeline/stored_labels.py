@@ -24,6 +24,7 @@ from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.classifiers import MOST_LEARNT, ClassifierWorth
 from pmflib.crowd.confidence import Calibration, find_calibration
+from pmflib.crowd.copied_labels import MOST_LABEL_PAIRS, Copies
 from pmflib.crowd.e_step import LogWeights
 from pmflib.crowd.held_out_labels import choose_model, space_tasks
 from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, score_known
@@ -66,7 +67,6 @@ from pmflib.crowd.pipeline.worker_models import (
     count_held_out_folds,
     make_gain,
 )
-from pmflib.crowd.workers import MOST_LABEL_PAIRS, Copies
 from pmflib.em.block_source import StoredBlocks
 from pmflib.em.checkpoint import digest_fit
 from pmflib.model.statistics import EMStatistics, sum_fields

@@ -195,7 +195,7 @@ def count_designed(
     """
     found: list[Any] = []
     for request in requests:
-        cells, sizes = find_cells(codes, schema, request)
+        cells, sizes = _find_cells(codes, schema, request)
         shares, n = design.find_effective(cells, math.prod(sizes))
         found.append((shares * n).reshape(sizes))
     return found, round(design.weights.n_effective)
@@ -205,7 +205,7 @@ def measure_effect(
     codes: IntArray, schema: Schema, design: SurveyDesign, request: TableRequest
 ) -> float:
     """Samples that a table is worth by a design, for each that it is worth by the weights of its rows; 1 of none."""
-    cells, sizes = find_cells(codes, schema, request)
+    cells, sizes = _find_cells(codes, schema, request)
     weights = design.weights.units[cells >= 0].astype(np.float64)
     if not weights.size:
         return 1.0
@@ -213,18 +213,15 @@ def measure_effect(
     return n * float((weights**2).sum()) / float(weights.sum()) ** 2
 
 
-def find_cells(
+def _find_cells(
     codes: IntArray, schema: Schema, request: TableRequest
 ) -> tuple[IntArray, list[int]]:
     """Cell of the table of a request that each row is in, -1 where in none, and the sizes of the table."""
     sizes = [int(schema.cardinalities[position]) for position in request.targets]
-    cells, kept = np.zeros(len(codes), np.int64), np.ones(len(codes), bool)
-    for position, size in zip(request.targets, sizes, strict=True):
-        kept &= codes[:, position] >= 0
-        cells = cells * size + codes[:, position]
-    for position, levels in request.given:
-        kept &= np.isin(codes[:, position], levels)
-    return np.where(kept, cells, -1), sizes
+    cells = np.full(len(codes), -1, np.int64)
+    rows, found = request.find_cells(codes, sizes)
+    cells[rows] = found
+    return cells, sizes
 
 
 def count_codes(

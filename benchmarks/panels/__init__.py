@@ -1,0 +1,1 @@
+"""Sections of the panel, which ``python -m benchmarks.panel`` runs."""
