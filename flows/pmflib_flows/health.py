@@ -30,7 +30,7 @@ from pmflib.cluster.memory import (
     read_workers,
 )
 from pmflib.cluster.versions import (
-    AGREEMENTS,
+    AGREEING_PARTS,
     SAME_EVERYWHERE,
     Difference,
     compare_versions,
@@ -430,7 +430,7 @@ def check_versions(client: Client) -> HealthLine:
     said = f"Python {ours['python']}, {', '.join(shown)}"
     if client is None:
         return HealthLine("ok", "versions", said)
-    answer = client.get_versions(packages=[name for name in AGREEMENTS if name != "python"])
+    answer = client.get_versions(packages=[name for name in AGREEING_PARTS if name != "python"])
     client_packages = _read_packages(answer["client"])
     differing: dict[Difference, list[str]] = {}
     scheduler = _read_packages(answer["scheduler"])
