@@ -153,9 +153,12 @@ def test_run_checks__one_that_hangs_or_raises_is_a_failure():
         over.wait()
         return passed
 
+    def refuse():
+        raise KeyError("path")
+
     checks = [
         health.Check("store", "store", "remedy", hang),
-        health.Check("sources", "source", "remedy", lambda: {}["path"]),
+        health.Check("sources", "source", "remedy", refuse),
         health.Check("kernels", "", "", lambda: passed),
     ]
     hung, raised, fine = health.run_checks(checks, seconds=0.2)
