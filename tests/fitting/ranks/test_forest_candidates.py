@@ -31,7 +31,7 @@ def test_one_half_of_the_held_out_samples_chooses_and_the_other_is_scored(split,
 
         def __init__(self, training, chooser, *others):
             rows = np.concatenate(
-                [block.to_codes(SCHEMA.offsets) for block in chooser.source.blocks]
+                [block.to_codes(SCHEMA.offsets) for block in chooser.blocks]
             )
             self.codes = rows
 
