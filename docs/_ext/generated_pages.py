@@ -194,15 +194,7 @@ def list_names(module):
     return "\n".join(lines)
 
 
-def take_figures():
-    """The table of figures of the README."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    rows = [line for line in text.split("## Measured")[1].splitlines() if line.startswith("|")]
-    return relate_links("\n".join(rows), ROOT)
-
-
 GENERATED = {
-    "measured": take_figures,
     "library": lambda: list_names("pmflib"),
     "library-questions": lambda: list_names("pmflib.model.questions"),
     "library-crowd": lambda: list_names("pmflib.crowd"),

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn, TextIO
 
 import typer
@@ -36,41 +36,39 @@ from pmflib_flows.exit_codes import INTERRUPTED, OUTPUT_CLOSED, TERMINATED, USAG
 from pmflib_flows.interruptions import is_interruption
 
 app = typer.Typer(
-    help="The joint distribution of many categorical variables, from very large logs.",
-    epilog="Start with `pmf demo`, or with `pmf infer DATA` and then `pmf run pipeline.toml`. Exit codes: 0 done, "
+    help="The joint distribution of many categorical variables, from very large logs. Start with `pmf demo`, or with "
+    "`pmf infer DATA` and then `pmf run pipeline.toml`.",
+    epilog="Exit codes: 0 done, "
     "1 defect of pmf (--debug shows where), 2 usage or configuration, 3 data or schema, 4 store, 5 memory, "
     "6 held back by quality, 7 cluster, 130 interrupted, 141 output closed, 143 terminated.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (
-    run,
-    demo,
-    infer,
-    check,
-    doctor,
-    plan,
-    status,
-    score,
-    impute,
-    query,
-    three_steps,
-    report,
-    models,
-    promote,
-    rollback,
-    history,
-    diff,
-    log,
-    verify,
-    gc,
-    copy,
-    erase,
-    quarantine,
-    crowd,
-):
-    app.command()(verb)
-app.add_typer(schema, name="schema")
+GROUPS: dict[str, tuple[Callable[..., object], ...]] = {
+    "Start": (demo, infer, check, run, status),
+    "Ask": (query, score, impute, three_steps, report),
+    "Labels": (crowd,),
+    "Operate": (
+        models,
+        promote,
+        rollback,
+        history,
+        diff,
+        log,
+        verify,
+        quarantine,
+        erase,
+        gc,
+        copy,
+        plan,
+        doctor,
+    ),
+}
+"""Commands as the help lists them, in the order in which a user meets them."""
+for group, verbs in GROUPS.items():
+    for verb in verbs:
+        app.command(rich_help_panel=group)(verb)
+app.add_typer(schema, name="schema", rich_help_panel="Start")
 
 
 @app.callback()

@@ -34,7 +34,7 @@ def log(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a run, a model or a prediction was made from, back to the raw files and their rows."""
+    """Trace a run, model or prediction back to the raw files and rows it was made from."""
     from pmflib.store.lineage import trace
     from pmflib_tasks.stage import open_store
 
@@ -157,7 +157,7 @@ def _show_sample(store: Store, steps: Sequence[Step], sample: str, as_json: bool
 
 
 def verify(config: ConfigPath, as_json: AsJson = False) -> None:
-    """Check that all that the manifest and the history refer to is there, with every byte it was published with."""
+    """Verify that everything the manifest and the run history refer to exists and is unchanged."""
     from pmflib.store.erasures import list_erased
     from pmflib.store.lineage import is_needed, list_collected_runs
     from pmflib.store.verification import REMEDIES, verify_store

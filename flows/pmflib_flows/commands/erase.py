@@ -46,9 +46,9 @@ def erase(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take samples, tasks or workers out of all that the store holds, and keep them out.
+    """Erase samples, tasks or workers from the whole store, and exclude them from later runs.
 
-    Without any, finish what was stopped.
+    Without identifiers, finish an erasure that was interrupted.
     """
     from pmflib_flows.erasure_tables import show_certificate
     from pmflib_tasks.erase import erase as erase_from_pipeline

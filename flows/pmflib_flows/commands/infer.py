@@ -108,7 +108,7 @@ def infer(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Draft schema.json and pipeline.toml from data, for you to review; schema.md shows what was decided and why.
+    """Draft schema.json and pipeline.toml from data for you to review; schema.md explains each decision.
 
     Without --variable, a row is a sample and a column a variable. With --sample, --variable and --value, a row is one
     answer of a sample to a variable; where all answers are numbers, continuous traits are to be compared with latent

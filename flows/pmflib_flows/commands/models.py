@@ -36,12 +36,12 @@ def models(config: ConfigPath, as_json: AsJson = False) -> None:
 
 
 def promote(config: ConfigPath, run: RunNumber = None, as_json: AsJson = False) -> None:
-    """Make the model of a run live, whatever the gate said; default: the newest model that is not live."""
+    """Make the model of a run live, whatever the gate decided (default: the newest model that is not live)."""
     _make_live(load_pipeline(config), "promote", run, as_json)
 
 
 def rollback(config: ConfigPath, run: RunNumber = None, as_json: AsJson = False) -> None:
-    """Make a model live that was live before; default: the one before the present one."""
+    """Restore a previously live model (default: the one before the current model)."""
     _make_live(load_pipeline(config), "rollback", run, as_json)
 
 

@@ -56,7 +56,7 @@ def query(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a model: distributions, expected values, quantiles, information, odds, most likely completions."""
+    """Ask a model for distributions, expected values, quantiles, information, odds or likely completions."""
     if (question is None) == (file is None):
         raise ConfigError("give a question, or --file with a question on each line")
     if source not in ("both", "counts", "model"):

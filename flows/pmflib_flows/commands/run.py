@@ -82,7 +82,7 @@ def demo(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate dirty data with a known truth, run everything on it, and compare."""
+    """Generate dirty data with a known truth, run the pipeline on it, and compare the results."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(
             f"folder {str(folder)!r} is not empty; give --folder another name, or delete it"

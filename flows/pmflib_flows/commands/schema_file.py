@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pmflib.schema.drafted_schema import DraftedSchema
     from pmflib.schema.drafting.value_counts import ValueCounts
 
-schema = typer.Typer(help="Look at a drafted schema, and change it.", add_completion=False)
+schema = typer.Typer(help="Show or change a drafted schema.", add_completion=False)
 
 SchemaPath = Annotated[Path, typer.Argument(help="Schema, schema.json.")]
 ROLES = ("nominal", "ordinal", "continuous", "identifier")

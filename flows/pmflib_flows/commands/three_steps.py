@@ -58,7 +58,7 @@ def three_steps(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Relate the latent classes of the live model to columns of a file that had no part in finding them.
+    """Relate the live model's latent classes to external variables that were not used to fit it.
 
     Outcomes are described by class, covariates say who is in which class, both corrected for errors of assignment.
     Errors include that the classes are estimates, and allow for weights, strata and sampling units of the pipeline, or
