@@ -22,12 +22,12 @@ from pmflib.model.sampling import sample_codes
 from pmflib.model.statistics import em_statistics, take_logs
 from pmflib.model.traits.level_scores import LevelScores
 from pmflib.schema import Schema
-from pmflib.scoring.evaluation import choose_hidden, score_hidden
 from pmflib.store.sample_blocks import list_blocks, read_blocks
 from pmflib.store.sample_writer import SampleWriter
 from pmflib_tasks.operations.planning.sizes import ClusterSize, FitSize, LogSize, spill_row_bytes
 from pmflib_tasks.operations.planning.speeds import HASH_BYTES, Speeds
 from pmflib_tasks.operations.planning.stages import Planner
+from pmflib_tasks.scoring.evaluation import choose_hidden, score_hidden
 
 N_VARIABLES, N_LEVELS, RANK, OBSERVED = 30, 5, 20, 0.9
 """Size of what is measured: of any other size the rules of cost say how the times differ."""

@@ -17,7 +17,6 @@ from pmflib.em.traits.samples import CHOICE_CELLS
 from pmflib.fitting.traits import STATES, plan_trait_memory
 from pmflib.model.traits.level_scores import LevelScores
 from pmflib.schema import Schema
-from pmflib.scoring.comparison import ENOUGH_CELLS, count_rounds
 from pmflib_tasks.operations.planning.forest_stages import list_class_ns
 from pmflib_tasks.operations.planning.run_basis import PlannedRun
 from pmflib_tasks.operations.planning.sizes import TraitSize, block_disk_bytes
@@ -32,6 +31,7 @@ from pmflib_tasks.operations.planning.speeds import (
 )
 from pmflib_tasks.operations.planning.stage_costs import MapWork, StageCost, join_ends
 from pmflib_tasks.operations.planning.task_counts import MapTasks
+from pmflib_tasks.scoring.comparison import ENOUGH_CELLS, count_rounds
 
 
 def plan_trait_fit(run: PlannedRun) -> StageCost:

@@ -17,13 +17,13 @@ from pmflib.model import JointPMF
 from pmflib.model.measures import N_BINS, describe_bins, sum_bins
 from pmflib.model.sampling import draw_cells
 from pmflib.schema import Schema
-from pmflib.scoring.value_errors import ERRORS, describe_errors, find_scales
 from pmflib.store.sample_blocks import (
     BlockReference,
     group_blocks,
     read_blocks,
     scale_blocks,
 )
+from pmflib_tasks.scoring.value_errors import ERRORS, describe_errors, find_scales
 
 MEASURES = (
     "cells",

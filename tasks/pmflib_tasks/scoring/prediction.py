@@ -16,8 +16,9 @@ from pmflib.core.hashing import mix_hashes
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.fitting.starts import read_naive_bayes
 from pmflib.model import JointPMF
-from pmflib.scoring.evaluation import make_partition_seed
-from pmflib.scoring.target_report import (
+from pmflib.store.sample_blocks import BlockReference, group_blocks, read_blocks, scale_blocks
+from pmflib_tasks.scoring.evaluation import make_partition_seed
+from pmflib_tasks.scoring.target_report import (
     LOGISTIC,
     MAJORITY,
     MODEL,
@@ -25,7 +26,6 @@ from pmflib.scoring.target_report import (
     TargetReport,
     compare_predictions,
 )
-from pmflib.store.sample_blocks import BlockReference, group_blocks, read_blocks, scale_blocks
 
 MAX_ROWS = 50_000
 """Rows that it learns from, at most: more change its scores by less than their standard errors."""

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from pmflib.cluster.clients import Client
 from pmflib.cluster.maps import run_blocks
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
-from pmflib.core.comparison import estimate_gain_per_cell
+from pmflib.core.comparison import N_SUMS, PairedGain, estimate_gain_per_cell, merge_sums
 from pmflib.core.errors import RefusedStoreError, StoreError, UnreachableStoreError
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.model.sampling import draw_cells
 from pmflib.model.score_tables import digest_model
-from pmflib.scoring.evaluation import make_partition_seed
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.sample_blocks import (
     BlockReference,
@@ -25,9 +24,7 @@ from pmflib.store.sample_blocks import (
     read_blocks,
     scale_blocks,
 )
-
-N_SUMS = 6
-"""Length of what `compare_hidden` returns: what `pmflib.core.comparison.estimate_gain_per_cell` takes."""
+from pmflib_tasks.scoring.evaluation import make_partition_seed
 
 MAX_ROUNDS = 20
 """Rounds at most: to hide less than a twentieth at a time changes next to nothing, and every round costs a look at all
@@ -129,46 +126,6 @@ ENOUGH_CELLS = 1_000_000
 """Hidden cells beyond which no further round is made: the standard error is then some ten-thousandths of a nat."""
 
 
-@dataclass(frozen=True)
-class PairedGain:
-    """By how much one model predicts hidden cells better than another.
-
-    Parameters
-    ----------
-    gain
-        Mean, nats per cell.
-    standard_error
-        That of the mean, over samples; infinite for fewer than two.
-    cells, samples
-        Number of hidden cells, and of samples that have some.
-    """
-
-    gain: float
-    standard_error: float
-    cells: int
-    samples: int
-
-    def to_json(self) -> dict[str, float | None]:
-        """Plain JSON types: an unknown standard error is None."""
-        return asdict(self) | {"standard_error": self.known_error}
-
-    @property
-    def known_error(self) -> float | None:
-        """Standard error; None where it is not known."""
-        return self.standard_error if math.isfinite(self.standard_error) else None
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> PairedGain:
-        """Read what `to_json` gave."""
-        error = content["standard_error"]
-        return cls(
-            content["gain"],
-            math.inf if error is None else error,
-            content["cells"],
-            content["samples"],
-        )
-
-
 def compare_stored(
     client: Client,
     blocks: Sequence[BlockReference],
@@ -235,11 +192,6 @@ def compare_group(
             rounds[codes[:, target] >= 0, target] = 0
         parts.append(compare_hidden(codes, rounds, n_scored, better, worse, block.weights))
     return merge_sums(parts)
-
-
-def merge_sums(parts: Sequence[FloatArray]) -> FloatArray:
-    """Sum over parts of the samples, at least one, in the order given."""
-    return np.asarray(np.sum(parts, axis=0))
 
 
 def have_same_parameters(store: Store, new: Reference, live: Reference) -> bool:

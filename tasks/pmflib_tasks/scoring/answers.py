@@ -20,7 +20,7 @@ from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
-from pmflib.scoring.value_errors import ERRORS, describe_errors, find_scales
+from pmflib_tasks.scoring.value_errors import ERRORS, describe_errors, find_scales
 
 
 def answer_questions(
