@@ -9,7 +9,6 @@ from pmflib_tasks.operations.doctor.pipeline_checks import (
     check_configuration,
     check_history,
     check_schema,
-    list_plans,
 )
 from tests.operations.doctor.health_cases import states_of
 from tests.pipelines import make_schema
@@ -46,15 +45,3 @@ def test_check_history__runs_that_did_not_finish(outcome):
     line = check_history(replace(RUN, outcome=outcome))[0]
     assert line.state == "warn"
     assert line.remedy
-
-
-def test_list_plans__a_rank_that_is_still_chosen_is_that_of_the_live_model():
-    schema = make_schema(3, 2)
-    assert [plan(2).stage for plan in list_plans(make_pipeline(4), schema, 2)] == [
-        "counting pairs",
-        "EM",
-    ]
-    auto = make_pipeline("auto")
-    assert [plan(2).stage for plan in list_plans(auto, schema, 2)] == ["counting pairs"]
-    known = list_plans(auto, schema, 2, rank=4)
-    assert known[1](2).needed == list_plans(make_pipeline(4), schema, 2)[1](2).needed

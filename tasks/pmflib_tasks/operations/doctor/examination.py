@@ -48,7 +48,6 @@ from pmflib_tasks.operations.doctor.pipeline_checks import (
     check_history,
     check_schema,
     find_run_history,
-    list_plans,
 )
 from pmflib_tasks.operations.doctor.probes import (
     FolderState,
@@ -76,6 +75,7 @@ from pmflib_tasks.operations.doctor.storage import (
     check_worker_paths,
     look_at_sources,
 )
+from pmflib_tasks.operations.planning import list_plans
 
 SECONDS = 180.0
 """Longest time for all questions together. What asks others has limits of its own, which add up to less."""
@@ -350,7 +350,7 @@ def list_machines(cluster: ClusterState, memory_limit: int) -> list[WorkerMachin
 def _list_plans(config: PipelineConfig, state: PipelineState, n_threads: int) -> list[PlanWorker]:
     if not isinstance(state.schema, Schema):
         return []
-    return list_plans(config, state.schema, n_threads, state.history.live_rank)
+    return [*list_plans(config, state.schema, n_threads, state.history.live_rank).values()]
 
 
 def _list_skews(state: PipelineState) -> Mapping[str, float]:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pmflib.cluster.memory import PlanWorker
-from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
-from pmflib.em.memory import plan_em
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
@@ -135,28 +132,3 @@ def _check_quarantine(history: RunHistory) -> list[HealthLine]:
     if share > MUCH_QUARANTINE:
         return [warn("quarantine", said, "`pmf quarantine` writes them to a file, with reasons")]
     return [note("quarantine", said)]
-
-
-def list_plans(
-    config: PipelineConfig, schema: Schema, n_threads: int, rank: int | None = None
-) -> list[PlanWorker]:
-    """Plans of counting and of EM, by the number of threads of a worker.
-
-    Parameters
-    ----------
-    config, schema
-        The pipeline and its schema.
-    n_threads
-        Threads of all workers together, at least 1.
-    rank
-        Number of latent states where the pipeline leaves it to be chosen; None where that is not known, and EM is left
-        out.
-    """
-    n_levels = schema.n_levels
-    n_runs = choose_n_runs(config.store.folds, n_threads)
-    plans: list[PlanWorker] = [lambda n: plan_counting(n_levels, n, n_runs)]
-    known = rank if config.model.rank == "auto" else config.model.rank
-    if known is not None:
-        n_states, n_models = known, config.em.members
-        plans.append(lambda n: plan_em(n_levels, n_states, n, n_models))
-    return plans
