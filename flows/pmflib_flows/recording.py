@@ -28,8 +28,8 @@ from pmflib.store.run_records import (
     name_labelling,
     now,
 )
-from pmflib_flows.planned_runs import StageUsage, compare_with_plan
 from pmflib_flows.run_log import log_run, publish_report
+from pmflib_flows.stage_usage import StageUsage
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.operations.lineage import RunEvents, open_events
 from pmflib_tasks.prefect_runs import find_flow_run_id
@@ -138,8 +138,6 @@ def record_run(
             environment=describe_environment(),
             options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
         )
-        if action == "run":
-            record = compare_with_plan(config, store, record)
         try:
             record = append_record(store, name, record, draft.settle)
         finally:
