@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 import warnings
@@ -321,32 +320,3 @@ def connect_briefly(address: str, seconds: float, security: Any = None) -> Itera
         start_client(address, seconds, security) as client,
     ):
         yield client
-
-
-async def fetch_result(worker: Any, other: str, key: str, seconds: float) -> Any:
-    """Fetch a result from another worker as tasks do, but beside them; None from one that gives to many just now.
-
-    Parameters
-    ----------
-    worker
-        The worker of Dask that fetches.
-    other
-        Address of the worker that holds the result.
-    key
-        Key of the result.
-    seconds
-        Longest wait.
-
-    Raises
-    ------
-    TimeoutError, OSError
-        If the other does not answer.
-    KeyError
-        If it has no such result.
-    """
-    from distributed.worker import get_data_from_worker
-
-    answer = await asyncio.wait_for(
-        get_data_from_worker(worker.rpc, [key], other, who=worker.address), seconds
-    )
-    return None if answer["status"] == "busy" else answer["data"][key]

@@ -11,8 +11,8 @@ from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
 from pmflib.core.errors import ConfigError
 from pmflib.core.machine import find_temporary_danger, make_private_folder
+from pmflib_flows.health import examine
 from pmflib_tasks.config import ClusterConfig
-from pmflib_tasks.operations.doctor.examination import examine
 
 OTHER_USER = 12345
 NAMES = ("dask-scratch-space", "dask-worker-space", f"dask-scratch-space-{os.geteuid()}")
@@ -112,8 +112,6 @@ def test_examine__names_the_owner_of_the_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(shared))
     config = tmp_path / "pipeline.toml"
     config.write_text('[source]\npath = "log.csv"\nlayout = "wide"\n[model]\nrank = 2\n')
-    (line,) = [
-        each for each in examine(config, "", lambda _: None) if each.what == "temporary files"
-    ]
+    (line,) = [each for each in examine(config, "") if each.what == "temporary files"]
     assert line.state == "FAIL"
     assert "another user (12345)" in line.found

@@ -1,4 +1,4 @@
-"""Command that examines a setup before, or instead of, a run: doctor."""
+"""The command `pmf doctor`, which examines a setup before a run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from pmflib.core.errors import (
     ClusterError,
@@ -15,6 +16,7 @@ from pmflib.core.errors import (
     SourceError,
     StoreError,
 )
+from pmflib.core.texts import show_text
 from pmflib_flows.console import AsJson, ConfigPath, out, print_json
 from pmflib_flows.exit_codes import EXIT_CODES
 
@@ -25,7 +27,9 @@ FAULTS: dict[str, type[PmfError]] = {
     "memory": MemoryPlanError,
     "infrastructure": ClusterError,
 }
-"""What a run would end with, by the class of a fault."""
+"""Error that a run would end with, by class of fault."""
+STYLES = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}
+"""Style of each state in the table."""
 
 
 def doctor(
@@ -39,23 +43,26 @@ def doctor(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Examine a setup: what a pipeline needs of this machine, its workers, its store and its server; nothing is run.
+    """Examine a setup before a run: data, store, this machine, Dask workers and Prefect server. Nothing is changed.
 
-    One line each: ok, warn or FAIL, what was looked at, what was found, and what helps. The exit code is that of a run
-    that ends for the first FAIL, and 0 where there is none.
+    Each line has a state (ok, warn or FAIL), what was checked, what was found, and a remedy. The exit code is that of
+    a run that ends for the first FAIL, and 0 if there is none.
     """
-    from pmflib_flows.health_table import list_lines, sum_up
-    from pmflib_flows.server_state import find_server_state
-    from pmflib_tasks.operations.doctor.examination import examine
+    from pmflib_flows.health import examine
 
-    lines = examine(config, address, find_server_state)
+    lines = examine(config, address)
     failed = [line for line in lines if line.state == "FAIL"]
     code = EXIT_CODES[FAULTS[failed[0].fault]] if failed else 0
     if as_json:
         print_json({"exit_code": code, "lines": [asdict(line) for line in lines]})
     else:
-        for text in list_lines(lines):
-            out.print(text)
-        out.print(sum_up(lines))
+        width = max(len(line.what) for line in lines)
+        for line in lines:
+            remedy = f"  -> {line.remedy}" if line.remedy else ""
+            text = show_text(f"  {line.what:{width}}  {line.found}{remedy}")
+            state = Text(f"{line.state:4}", style=STYLES[line.state])
+            out.print(state.append(text, style="default"))
+        n_warned = sum(line.state == "warn" for line in lines)
+        out.print(f"{len(lines)} checks: {len(failed)} failed, {n_warned} warnings.")
     if code:
         raise typer.Exit(code)

@@ -1,1 +1,1 @@
-"""Work around pipelines that only the command line reaches: doctor, plan, erasure, lineage."""
+"""Work around pipelines that only the command line reaches: plan, erasure, lineage."""
