@@ -18,7 +18,7 @@ from benchmarks.panels.commands import run_pmf
 from benchmarks.panels.lines import Line, average
 from benchmarks.panels.tables import draw_model, make_schema, read_codes
 
-N_STARTS = 20
+N_STARTS = 10
 """Random starts whose best likelihood a fit is compared with."""
 
 
@@ -38,11 +38,11 @@ def measure_likelihood(data: Path) -> Iterator[Line]:
 
 def measure_recovery(_: Path) -> Iterator[Line]:
     """Share of the gain of EM from the truth over independence that a fit reaches on unseen rows."""
-    for n_rows, rank in ((1000, 4), (5000, 8)):
+    for n_rows, rank, sharpness in ((1000, 4, 1.0), (2000, 8, 2.0), (5000, 12, 2.0)):
         shares = []
         for seed in range(8):
             rng = np.random.default_rng([seed, n_rows])
-            truth = draw_model(12, 5, rank, rng, 1.0)
+            truth = draw_model(12, 5, rank, rng, sharpness)
             codes, test = truth.sample(n_rows, seed), truth.sample(20_000, seed + 100)
             fits = [
                 pmf.fit_em(codes, rank=1, schema=truth.schema),
@@ -103,7 +103,7 @@ def measure_accuracy(data: Path) -> Iterator[Line]:
         rights = []
         for seed in range(5):
             codes = read_codes(data, name, 2000, seed)
-            known, unseen = codes[:-400], codes[-400:]
+            known, unseen = np.split(codes, [len(codes) * 3 // 4])
             features, answers = np.delete(known, target, axis=1), known[:, target]
             found = pmf.PMFClassifier().fit(features, answers)
             predicted = found.predict(np.delete(unseen, target, axis=1))
