@@ -30,7 +30,7 @@ import pmflib as pmf
 from benchmarks.data import DATA
 from pmflib.fitting.starts import read_naive_bayes
 from pmflib.model.measures import Measure, measure_all
-from pmflib.scoring.prediction import SampledRows, fit_logistic_regression
+from pmflib_tasks.scoring.prediction import SampledRows, fit_logistic_regression
 
 MAX_ROWS = 5000
 N_PARTS = 10

@@ -121,8 +121,8 @@ def show_run(facts: Mapping[str, Any], as_json: bool) -> None:
     for table in make_run_tables(facts):
         out.print(table)
     if facts["scores"].get("target"):
-        from pmflib.scoring.target_report import TargetReport
         from pmflib_flows.target_tables import make_target_tables
+        from pmflib_tasks.scoring.target_report import TargetReport
 
         for table in make_target_tables(TargetReport.from_json(facts["scores"]["target"])):
             out.print(table)

@@ -17,11 +17,11 @@ from pmflib.fitting.fit_statistics import (
 )
 from pmflib.fitting.pair_agreement import PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.scoring.value_errors import list_error_rows
 from pmflib_flows.tables import format_value, make_table
 from pmflib_tasks.gate_decision import OF_WEIGHTED, GateNumbers
 from pmflib_tasks.guards.findings import Finding, find_recorded
 from pmflib_tasks.refit import Refit
+from pmflib_tasks.scoring.value_errors import list_error_rows
 
 if TYPE_CHECKING:
     from pmflib.crowd.pipeline.summaries import LabelSummary

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Group
 from rich.text import Text
 
-from pmflib.scoring.target_report import PREDICTORS, Estimate, TargetReport
 from pmflib_flows.tables import make_table
+from pmflib_tasks.scoring.target_report import PREDICTORS, Estimate, TargetReport
 
 CONFUSED_SHOWN = 12
 """Levels of a target up to which the confusion matrix is shown; JSON has it of more."""

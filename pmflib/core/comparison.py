@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
+
 from pmflib.core.arrays import FloatArray, IntArray
 
 Setting: TypeAlias = int | float | str
@@ -100,6 +102,10 @@ def compare_folds(better: FloatArray, worse: FloatArray, n_pairs: IntArray) -> P
     return PairedDifference(mean, error)
 
 
+N_SUMS = 6
+"""Length of the sums that `estimate_gain_per_cell` takes."""
+
+
 def estimate_gain_per_cell(sums: FloatArray) -> PairedDifference:
     """Compare two candidates by the cells of every held-out sample, from sums that can be added up over blocks.
 
@@ -127,6 +133,51 @@ def estimate_gain_per_cell(sums: FloatArray) -> PairedDifference:
         return PairedDifference(mean, math.inf)
     spread = max(gain_squared - 2 * mean * product + mean**2 * cells_squared, 0.0)
     return PairedDifference(mean, math.sqrt(spread * n_samples / (n_samples - 1)) / cells)
+
+
+@dataclass(frozen=True)
+class PairedGain:
+    """By how much one model predicts hidden cells better than another.
+
+    Parameters
+    ----------
+    gain
+        Mean, nats per cell.
+    standard_error
+        That of the mean, over samples; infinite for fewer than two.
+    cells, samples
+        Number of hidden cells, and of samples that have some.
+    """
+
+    gain: float
+    standard_error: float
+    cells: int
+    samples: int
+
+    def to_json(self) -> dict[str, float | None]:
+        """Plain JSON types: an unknown standard error is None."""
+        return asdict(self) | {"standard_error": self.known_error}
+
+    @property
+    def known_error(self) -> float | None:
+        """Standard error; None where it is not known."""
+        return self.standard_error if math.isfinite(self.standard_error) else None
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> PairedGain:
+        """Read what `to_json` gave."""
+        error = content["standard_error"]
+        return cls(
+            content["gain"],
+            math.inf if error is None else error,
+            content["cells"],
+            content["samples"],
+        )
+
+
+def merge_sums(parts: Sequence[FloatArray]) -> FloatArray:
+    """Sum over parts of the samples, at least one, in the order given."""
+    return np.asarray(np.sum(parts, axis=0))
 
 
 @dataclass(frozen=True)

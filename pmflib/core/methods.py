@@ -131,7 +131,7 @@ SAMPLE_METHODS = _tabulate(
     Method(
         "compare",
         "choice",
-        "pmflib.scoring.comparison:choose_model",
+        "pmflib_tasks.scoring.comparison:choose_model",
         "traits or latent classes (auto): what predicts hidden answers of the validation folds better",
         "the memory of traits; without it, latent classes are taken",
     ),

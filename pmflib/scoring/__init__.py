@@ -1,1 +1,1 @@
-"""How good a model is, and what it says of samples: evaluation, the gate, predictions, scores of files."""
+"""Scores of files: the rows of files of any size, scored by a model into Parquet or CSV files."""

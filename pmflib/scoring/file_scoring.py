@@ -317,9 +317,9 @@ def score_sorted(
     from pmflib.ingest.dataset.quarantine import export_quarantine
     from pmflib.ingest.options import DatasetOptions
     from pmflib.scoring.rows_to_score import soften_policy
+    from pmflib.scoring.sample_scores import score_stored
     from pmflib.scoring.score_accounts import ScoreAccount
     from pmflib.scoring.score_parts import QUARANTINE_FOLDER
-    from pmflib.scoring.stored_predictions import score_stored
     from pmflib.scoring.unknown_levels import check_dataset
     from pmflib.store.artefacts import Store
     from pmflib.store.dataset import list_layers

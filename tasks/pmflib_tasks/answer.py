@@ -12,11 +12,11 @@ from pmflib.ingest.dataset.build_steps import ERASURES
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.sources import digest_source, find_sources
 from pmflib.model import JointPMF
-from pmflib.scoring.answers import read_questions
-from pmflib.scoring.stored_predictions import answer_stored
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_layers, read_content
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.scoring.answers import read_questions
+from pmflib_tasks.scoring.stored_predictions import answer_stored
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 # 2: errors of expected values by scale

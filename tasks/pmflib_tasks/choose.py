@@ -9,10 +9,10 @@ from typing import Any
 
 from pmflib.display.progress import report_progress
 from pmflib.model import JointPMF
-from pmflib.scoring.comparison import ModelChoice, choose_model, compare_stored
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.scoring.comparison import ModelChoice, choose_model, compare_stored
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 1

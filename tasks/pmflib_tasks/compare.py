@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pmflib.core.comparison import PairedGain
 from pmflib.display.progress import report_progress
 from pmflib.model import JointPMF
-from pmflib.scoring.comparison import PairedGain, compare_stored, find_obstacle
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.gate import settle_gate
 from pmflib_tasks.gate_decision import GateDecision
+from pmflib_tasks.scoring.comparison import compare_stored, find_obstacle
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 # 2: models for a target are compared by it

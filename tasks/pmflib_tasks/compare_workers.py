@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pmflib.core.comparison import PairedGain
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.ingest.dataset.log_names import check_label_schema
-from pmflib.scoring.comparison import PairedGain
 from pmflib.store.artefacts import Reference
 from pmflib.store.run_records import Outcome, find_live, name_labelling
 from pmflib_tasks.config import PipelineConfig

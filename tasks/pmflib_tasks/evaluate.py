@@ -12,11 +12,11 @@ from pmflib.counting.pair_counts import PairCounts, load_singles
 from pmflib.display.progress import report_progress
 from pmflib.fitting.pair_agreement import MAX_COMPARED_LEVELS, compare_pairs
 from pmflib.model import JointPMF
-from pmflib.scoring.evaluation import SCORES, evaluate_stored
-from pmflib.scoring.prediction import Folds, evaluate_stored_target
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.scoring.evaluation import SCORES, evaluate_stored
+from pmflib_tasks.scoring.prediction import Folds, evaluate_stored_target
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 # 2: with a target, what it is predicted by and how well

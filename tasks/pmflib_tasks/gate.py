@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from pmflib.core.comparison import PairedGain
 from pmflib.core.errors import StoreError
-from pmflib.scoring.comparison import PairedGain
 from pmflib.store.artefacts import Reference
 from pmflib.store.model_history import explain_withdrawal
 from pmflib.store.run_records import find_run_of, list_records

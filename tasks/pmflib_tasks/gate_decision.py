@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from pmflib.scoring.comparison import PairedGain
+from pmflib.core.comparison import PairedGain
 from pmflib_tasks.config import GateConfig
 
 Decision = Literal["better", "no worse", "worse", "unsure"]

@@ -7,11 +7,11 @@ from functools import partial
 from pmflib.display.progress import report_progress
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model import JointPMF
-from pmflib.scoring.imputation import TableImputer, make_imputer
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.file_predictions import publish_files
 from pmflib_tasks.predictions import publish_samples
+from pmflib_tasks.scoring.imputation import TableImputer, make_imputer
 from pmflib_tasks.stage import open_store, open_workers, stage
 
 VERSION = 1

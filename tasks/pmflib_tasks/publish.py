@@ -8,12 +8,12 @@ from typing import Any
 
 from pmflib.display.progress import report_progress
 from pmflib.fitting.pair_agreement import PairAgreement
-from pmflib.scoring.comparison import have_same_parameters
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import Outcome, find_live
 from pmflib_tasks.compare import pass_gate
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.scoring.comparison import have_same_parameters
 from pmflib_tasks.stage import open_store, stage
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import REFERENCE
-from pmflib.scoring.stored_predictions import reference_stored
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.scoring.stored_predictions import reference_stored
 from pmflib_tasks.stage import build_artefact, open_store, open_workers, stage
 
 VERSION = 1

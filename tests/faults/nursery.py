@@ -87,8 +87,8 @@ class Fault:
 def main() -> None:
     """Serve jobs until standard input ends."""
     # loaded once, for all children
-    import pmflib.scoring.evaluation  # noqa: F401
     import pmflib_flows.etl  # noqa: F401
+    import pmflib_tasks.scoring.evaluation  # noqa: F401
 
     for line in sys.stdin:
         job = json.loads(line)

@@ -6,15 +6,14 @@ import numpy as np
 from rich.console import Console
 
 import pmflib as pmf
-from pmflib.core.comparison import compare_candidates
+from pmflib.core.comparison import PairedGain, compare_candidates
 from pmflib.core.weights import WeightSums
 from pmflib.fitting.pair_agreement import PairAgreement
-from pmflib.scoring.comparison import PairedGain
-from pmflib.scoring.target_report import LOGISTIC, MAJORITY, MODEL, compare_predictions
 from pmflib_flows import run_tables
 from pmflib_flows.target_tables import make_target_tables
 from pmflib_tasks.gate_decision import AssessedGain
 from pmflib_tasks.guards.findings import Finding, abstain
+from pmflib_tasks.scoring.target_report import LOGISTIC, MAJORITY, MODEL, compare_predictions
 
 
 def test_make_run_tables__what_was_not_used_is_named():

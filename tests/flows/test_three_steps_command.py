@@ -8,9 +8,9 @@ import pytest
 
 import pmflib as pmf
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.scoring.sample_relations import read_samples
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_last_run
+from pmflib_tasks.scoring.sample_relations import read_samples
 from tests.pipelines import as_wide, make_schema
 from tests.tasks.test_task_replicates import write
 from tests.tasks.test_task_weights import write_designed

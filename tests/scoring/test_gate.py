@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmflib.scoring.comparison import PairedGain
+from pmflib.core.comparison import PairedGain
 from pmflib_tasks.config import GateConfig
 from pmflib_tasks.gate_decision import GateNumbers, assess_gain, decide, find_margin
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from pmflib.scoring import prediction
-from pmflib.scoring.prediction import SampledRows, find_fit_obstacle, fit_logistic_regression
+from pmflib_tasks.scoring import prediction
+from pmflib_tasks.scoring.prediction import SampledRows, find_fit_obstacle, fit_logistic_regression
 
 SIZES = np.array([2, 3, 3])
 ALONE = np.array([0.5, 0.4, 0.1])

@@ -3,7 +3,8 @@ import re
 
 import pytest
 
-from pmflib.scoring.comparison import PairedGain, choose_model
+from pmflib.core.comparison import PairedGain
+from pmflib_tasks.scoring.comparison import choose_model
 
 
 @pytest.mark.parametrize(

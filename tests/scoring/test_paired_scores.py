@@ -4,16 +4,15 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.comparison import estimate_gain_per_cell
-from pmflib.scoring.comparison import (
-    PairedGain,
+from pmflib.core.comparison import PairedGain, estimate_gain_per_cell
+from pmflib.store.sample_blocks import read_block
+from pmflib_tasks.scoring.comparison import (
     assign_rounds,
     compare_group,
     compare_hidden,
     compare_stored,
     count_rounds,
 )
-from pmflib.store.sample_blocks import read_block
 from tests.reference import conditional_pmf, joint_tensor, make_codes, make_model
 from tests.stored_samples import write_partition
 
@@ -114,7 +113,7 @@ def test_compare_stored__on_workers_or_alone_to_the_same_bits(blocks, thread_cli
 
 
 def test_compare_stored__of_very_many_cells_the_first_rounds_are_enough(blocks, monkeypatch):
-    monkeypatch.setattr("pmflib.scoring.comparison.ENOUGH_CELLS", 30)
+    monkeypatch.setattr("pmflib_tasks.scoring.comparison.ENOUGH_CELLS", 30)
     some = compare_stored(None, blocks, NEW, LIVE, 0.2, 3)
     sums = compare_group(blocks, NEW, LIVE, 5, 2, 3)
     assert (some.cells, some.gain) == (sums[1], sums[2] / sums[1])

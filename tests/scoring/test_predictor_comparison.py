@@ -1,7 +1,7 @@
 import numpy as np
 
 import pmflib as pmf
-from pmflib.scoring.target_report import MAJORITY, MODEL, compare_predictions
+from pmflib_tasks.scoring.target_report import MAJORITY, MODEL, compare_predictions
 
 VARIABLE = pmf.Variable("class", ("no", "yes"))
 

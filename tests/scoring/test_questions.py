@@ -6,7 +6,7 @@ import pmflib as pmf
 from pmflib.core.errors import SourceError
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import find_sources
-from pmflib.scoring.answers import read_questions
+from pmflib_tasks.scoring.answers import read_questions
 
 SCHEMA = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("x", "y"))))
 WITHOUT_HEADER = SourceOptions(

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.scoring import prediction
-from pmflib.scoring import prediction as stored_prediction
-from pmflib.scoring.prediction import Folds, evaluate_stored_target
-from pmflib.scoring.target_report import TargetReport
+from pmflib_tasks.scoring import prediction
+from pmflib_tasks.scoring import prediction as stored_prediction
+from pmflib_tasks.scoring.prediction import Folds, evaluate_stored_target
+from pmflib_tasks.scoring.target_report import TargetReport
 from tests.reference import make_codes, make_model
 from tests.stored_samples import write_partition
 

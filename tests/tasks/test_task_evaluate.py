@@ -7,12 +7,12 @@ import pytest
 
 import pmflib as pmf
 from pmflib.fitting.pair_agreement import PairAgreement, compare_pairs
-from pmflib.scoring.evaluation import choose_hidden
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import read_block
 from pmflib_tasks.config import EvaluateConfig
 from pmflib_tasks.evaluate import evaluate
+from pmflib_tasks.scoring.evaluation import choose_hidden
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 from tests.reference import conditional_pmf, joint_tensor, row_probability
 

@@ -8,7 +8,6 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.resampled_fits import fit_resampled
 from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.scoring.imputation import make_imputer
 from pmflib.store.artefacts import Store
 from pmflib_tasks.choose import choose
 from pmflib_tasks.count import count
@@ -17,6 +16,7 @@ from pmflib_tasks.fit import fit
 from pmflib_tasks.fit_traits import fit_traits
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.refine import refine
+from pmflib_tasks.scoring.imputation import make_imputer
 from pmflib_tasks.select import select
 from tests.pipelines import as_wide, make_schema, summary_of
 from tests.tasks.test_task_weights import write_weighted

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from pmflib.fitting.three_step_results import ThreeSteps
     from pmflib.model import JointPMF
-    from pmflib.scoring.sample_relations import KnownSamples
     from pmflib_tasks.config import PipelineConfig
+    from pmflib_tasks.scoring.sample_relations import KnownSamples
 
 
 def three_steps(
@@ -64,8 +64,8 @@ def three_steps(
     Errors include that the classes are estimates, and allow for weights, strata and sampling units of the pipeline, or
     its replicate weights.
     """
-    from pmflib.scoring.sample_relations import read_table
     from pmflib.store.table_files import check_suffix
+    from pmflib_tasks.scoring.sample_relations import read_table
 
     outcomes, covariates = outcome or [], covariate or []
     if not outcomes and not covariates:
@@ -110,8 +110,8 @@ def three_steps(
 def _open(config: PipelineConfig) -> tuple[JointPMF, KnownSamples]:
     """The live model, and the samples that it was made from."""
     from pmflib.model import JointPMF
-    from pmflib.scoring.sample_relations import read_samples
     from pmflib.store.run_records import find_live, find_run_of
+    from pmflib_tasks.scoring.sample_relations import read_samples
     from pmflib_tasks.stage import open_store
 
     store = open_store(config)

@@ -20,6 +20,7 @@ from pmflib.cluster.maps import listen_to_counts, run_blocks
 from pmflib.cluster.memory import ClusterMemory, MemoryPlan, PlanWorker
 from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.blocks import SparseBlock, concatenate_blocks
+from pmflib.core.comparison import PairedGain, merge_sums
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.classifiers import MOST_LEARNT, ClassifierWorth
@@ -71,7 +72,6 @@ from pmflib.em.block_source import StoredBlocks
 from pmflib.em.checkpoint import digest_fit
 from pmflib.model.statistics import EMStatistics, sum_fields
 from pmflib.schema import Schema
-from pmflib.scoring.comparison import PairedGain, merge_sums
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.solvers.crowd.shrinkage import update_crowd_model
 from pmflib.store.artefacts import Reference, Store

@@ -14,10 +14,9 @@ import numpy as np
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
-from pmflib.core.comparison import estimate_gain_per_cell
+from pmflib.core.comparison import N_SUMS, PairedGain, estimate_gain_per_cell
 from pmflib.crowd.e_step import LogWeights
 from pmflib.crowd.passes import CrowdFit
-from pmflib.scoring.comparison import N_SUMS, PairedGain
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 

@@ -24,12 +24,12 @@ from pmflib.fitting.bivariate_residuals import LEVEL
 from pmflib.fitting.figures import plot_passes, plot_ranks, plot_residual_pairs
 from pmflib.model.figures import plot_associations, plot_profiles, plot_states
 from pmflib.scoring.figures import plot_calibration, plot_confusion_matrix, plot_gains
-from pmflib.scoring.target_report import TargetReport
 from pmflib_tasks.report.data_report import DataReport
 from pmflib_tasks.report.label_report import LabelReport
 from pmflib_tasks.report.model_report import ModelReport, ScoreReport, VariableScore
 from pmflib_tasks.report.run_report import RunReport
 from pmflib_tasks.report.sentences import as_count, as_percent
+from pmflib_tasks.scoring.target_report import TargetReport
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

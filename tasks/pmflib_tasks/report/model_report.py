@@ -27,11 +27,11 @@ from pmflib.model import JointPMF
 from pmflib.model.associations import Associations, measure_associations, measure_in_counts
 from pmflib.model.state_descriptions import StateDescription, describe_states
 from pmflib.schema import Schema
-from pmflib.scoring.evaluation import SCORES
-from pmflib.scoring.target_report import TargetReport
-from pmflib.scoring.value_errors import list_error_rows
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
+from pmflib_tasks.scoring.evaluation import SCORES
+from pmflib_tasks.scoring.target_report import TargetReport
+from pmflib_tasks.scoring.value_errors import list_error_rows
 
 STATE_LEVELS = 20
 """Levels that are listed of each state, at most."""

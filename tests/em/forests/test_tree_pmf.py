@@ -9,8 +9,8 @@ from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.questions.completions import find_most_likely
 from pmflib.model.score_tables import digest_model
-from pmflib.scoring.comparison import compare_hidden
-from pmflib.scoring.evaluation import score_hidden
+from pmflib_tasks.scoring.comparison import compare_hidden
+from pmflib_tasks.scoring.evaluation import score_hidden
 from tests.em.forests.conftest import SIZES, draw_gaps, list_cells, make_tree, match
 from tests.reference import make_model
 

@@ -6,9 +6,9 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import StoreError
 from pmflib.fitting.traits import compile_states
 from pmflib.model.score_tables import digest_model
-from pmflib.scoring.answers import answer_questions
-from pmflib.scoring.comparison import compare_hidden
-from pmflib.scoring.evaluation import choose_hidden, score_hidden
+from pmflib_tasks.scoring.answers import answer_questions
+from pmflib_tasks.scoring.comparison import compare_hidden
+from pmflib_tasks.scoring.evaluation import choose_hidden, score_hidden
 from tests.em.traits.planted_traits import draw_samples, make_schema, plant_traits
 
 

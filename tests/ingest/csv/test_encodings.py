@@ -17,7 +17,7 @@ from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.schema_draft import draft_schema
 from pmflib.ingest.sources import find_sources
-from pmflib.scoring.answers import read_questions
+from pmflib_tasks.scoring.answers import read_questions
 
 WIDE = SourceOptions(path="x", layout="wide")
 LONG = SourceOptions(path="x", layout="long", sample="wer", variable="was", value="wie")

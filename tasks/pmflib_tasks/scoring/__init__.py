@@ -1,0 +1,1 @@
+"""Evaluation of models, their comparison, imputation, and answers about stored samples."""
