@@ -23,7 +23,7 @@ from pmflib_tasks.fit import fit
 from pmflib_tasks.fit_traits import fit_traits
 from pmflib_tasks.guards.findings import accept, condense, find_recorded, hold_back, refuse_empty
 from pmflib_tasks.ingest import ingest
-from pmflib_tasks.operations.planning.width import check_run_width
+from pmflib_tasks.operations.planning import check_run_width
 from pmflib_tasks.publish import locate_for_people, publish
 from pmflib_tasks.quality import check_quality, read_findings
 from pmflib_tasks.refine import refine

@@ -37,7 +37,7 @@ from pmflib.cluster.versions import (
     find_versions,
 )
 from pmflib.cluster.workers import find_scheduler
-from pmflib.core.errors import ConfigError, MemoryPlanError, PmfError
+from pmflib.core.errors import ClusterError, ConfigError, MemoryPlanError, PmfError
 from pmflib.core.machine import (
     MachineMemory,
     count_processors,
@@ -65,9 +65,13 @@ Fault: TypeAlias = Literal["", "configuration", "source", "store", "memory", "in
 """Class of the error that a run would end with; the command line has an exit code for each."""
 
 SECONDS = 120.0
-"""Time limit for all checks together, seconds. Workers without compiled kernels need most of it."""
+"""Time limit for all checks together, seconds."""
+KERNEL_SECONDS = 110.0
+"""Time limit for the kernels of workers, which compile them if no process has done so, seconds."""
 CONNECT_SECONDS = 5.0
 """Time limit for a connection to the scheduler or to the Prefect server, seconds."""
+ASK_SECONDS = 30.0
+"""Time limit for the answers of workers, seconds."""
 SILENT_SECONDS = 30.0
 """Age of a worker's last heartbeat at which the worker counts as silent, seconds."""
 MAX_SKEW = 10.0
@@ -124,6 +128,9 @@ class Check:
 
     def fail(self, error: BaseException) -> HealthLine:
         """Make the line for an error of the check."""
+        if isinstance(error, ClusterError):
+            remedy = "see the logs of the workers, and restart those that hang"
+            return HealthLine("FAIL", self.what, str(error), remedy, "infrastructure")
         if isinstance(error, OSError) and error.strerror:
             said = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
         else:
@@ -456,7 +463,7 @@ def _read_packages(described: Mapping[str, Any]) -> dict[str, str]:
 
 def check_kernels(client: Client) -> HealthLine:
     """Check that vector code compiles and counts correctly, and that compiled code is kept, here and on workers."""
-    states = {"here": find_kernel_state()} | _ask(client, find_kernel_state)
+    states = {"here": find_kernel_state()} | _ask(client, find_kernel_state, seconds=KERNEL_SECONDS)
     known = {name: each for name, each in states.items() if isinstance(each, KernelState)}
     if plain := [name for name, each in known.items() if each.is_plain]:
         said = f"PMF_PLAIN_KERNELS is set: {_list(plain)}; slower, with the same results"
@@ -638,11 +645,30 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-def _ask(client: Client, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """Result of a function on each worker, or the exception that it raised; empty without a client."""
+def _ask(
+    client: Client, function: Callable[..., Any], *arguments: Any, seconds: float = ASK_SECONDS
+) -> dict[str, Any]:
+    """Result of a function on each worker, or the exception that it raised; empty without a client.
+
+    Raises
+    ------
+    ClusterError
+        If a worker does not answer in time.
+    """
+    found: dict[str, Any] = {}
     if client is None:
-        return {}
-    found: dict[str, Any] = client.run(_call_in_thread, function, *arguments, on_error="return")
+        return found
+
+    def ask() -> None:
+        # a scheduler that stops meanwhile has a line of its own
+        with suppress(Exception):
+            found.update(client.run(_call_in_thread, function, *arguments, on_error="return"))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise ClusterError(f"a worker does not answer within {seconds:g} s")
     return found
 
 

@@ -28,11 +28,10 @@ from pmflib.store.run_records import (
     name_labelling,
     now,
 )
-from pmflib_flows.planned_runs import StageUsage, compare_with_plan
 from pmflib_flows.run_log import log_run, publish_report
+from pmflib_flows.stage_usage import StageUsage
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.operations.lineage.run_events import RunEvents
-from pmflib_tasks.operations.lineage.transports import open_transport
+from pmflib_tasks.operations.lineage import RunEvents, open_events
 from pmflib_tasks.prefect_runs import find_flow_run_id
 from pmflib_tasks.stage import open_store
 from pmflib_tasks.stage_events import StageRun
@@ -139,8 +138,6 @@ def record_run(
             environment=describe_environment(),
             options=_mask(config.model_dump(mode="json", by_alias=True, exclude={"base"})),
         )
-        if action == "run":
-            record = compare_with_plan(config, store, record)
         try:
             record = append_record(store, name, record, draft.settle)
         finally:
@@ -218,12 +215,12 @@ def emit_events(config: PipelineConfig, name: str) -> Iterator[RunEvents]:
     Raises
     ------
     ConfigError
-        If the transport cannot be set up.
+        If the OpenLineage client cannot be set up.
     """
     store = open_store(config)
-    with open_transport(config.lineage, store) as transport:
+    with open_events(config.lineage, store) as send:
         events = RunEvents(
-            transport.send,
+            send,
             store,
             config.lineage.namespace,
             name,

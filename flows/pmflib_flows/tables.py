@@ -47,3 +47,12 @@ def format_value(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {format_value(item)}" for key, item in value.items())
     return str(value)
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a time: 42 s, 7 min, 3.5 h, 2.1 days."""
+    if seconds < 99.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    if seconds < 5970:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"

@@ -36,8 +36,7 @@ BIT_LEVELS = 16
 A set of a variable with more is looked up sample by sample, in the time of making about ten sets of levels."""
 
 WORD_NS = 1.2
-"""Nanoseconds of a cell of a table for each word of a bit set, in NumPy, on a core with AVX-512, as all times below:
-`python -m benchmarks.counting.conditional_tables` prints what a plan made of them says beside what counting took."""
+"""Nanoseconds of a cell of a table for each word of a bit set, in NumPy, on a core with AVX-512, as all times below."""
 UNPACK_NS = 0.5
 """Nanoseconds of finding those that are in a bit set, for each sample that may be."""
 FOUND_NS = 2.0

@@ -17,19 +17,12 @@ from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.classifiers import read_classifier
 from pmflib.crowd.co_occurrence import fit_worker_pairs
-from pmflib.crowd.e_step import LogWeights, evaluate_blocks, make_scorer, score_blocks, split_log
-from pmflib.crowd.held_out_labels import ModelChoice, choose_model, space_tasks
-from pmflib.crowd.known_intercepts import MOST_SCORED, add_intercepts, score_known
+from pmflib.crowd.e_step import LogWeights, make_scorer
 from pmflib.crowd.known_labels import find_known
 from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_order, read_labels
+from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.crowd.left_out_labels import LEAST_LABELS
-from pmflib.crowd.passes import (
-    CrowdFit,
-    CrowdPassPlan,
-    plan_passes,
-    run_from_votes,
-    run_passes,
-)
+from pmflib.crowd.passes import CrowdFit, CrowdPassPlan, plan_passes
 from pmflib.crowd.starts import find_likeliest_start
 from pmflib.crowd.true_labels import Aggregation
 from pmflib.display.progress import Report, find_report, reports_progress
@@ -134,12 +127,13 @@ def aggregate(
         shares: Aggregation = chosen.load()(log)
         return replace(shares, predictions=predictions)
     start: AnnotatorModel | CrowdFit = plan.annotator_model
-    choice = _choose_model(log, plan) if plan.compares_models else None
+    source = LabelsInMemory(log)
+    choice = source.choose_model(plan) if plan.compares_models else None
     if choice is not None:
         start = choice.annotator_model
     if chosen.family == "pairs":
-        start = _start_from_pairs(log, plan, method, np.random.default_rng(rng), em)
-    fit, posterior = _pass_over(log, start, plan)
+        start = _start_from_pairs(source, plan, method, np.random.default_rng(rng), em)
+    fit, posterior = _pass_over(source, start, plan)
     return Aggregation(
         log,
         posterior,
@@ -172,13 +166,12 @@ def _check_log(log: LabelLog, known: object, *, is_ordered: bool, ordinal: bool)
 
 
 def _pass_over(
-    log: LabelLog, start: AnnotatorModel | CrowdFit, plan: CrowdPassPlan
+    source: LabelsInMemory, start: AnnotatorModel | CrowdFit, plan: CrowdPassPlan
 ) -> tuple[CrowdFit, FloatArray]:
-    """Make the passes of a plan, with reports and a warning where they do not settle: as `fit_crowd_model`."""
+    """Make the passes of a plan, with reports and a warning where they do not settle."""
     report = find_report()
-    most_passes = plan.count_most(with_known=bool(log.is_known.any()))
-    fit, posterior = fit_crowd_model(
-        log,
+    most_passes = plan.count_most(with_known=source.with_known)
+    fit = source.fit(
         start,
         max_passes=plan.max_passes,
         tol=plan.tol,
@@ -191,7 +184,7 @@ def _pass_over(
             ConvergenceWarning,
             stacklevel=4,
         )
-    return fit, posterior
+    return fit, source.score(LogWeights.from_model(fit.model, with_votes=False))
 
 
 def _warn_of_single_labels(log: LabelLog) -> None:
@@ -205,15 +198,6 @@ def _warn_of_single_labels(log: LabelLog) -> None:
             IdentificationWarning,
             stacklevel=4,
         )
-
-
-def _choose_model(log: LabelLog, plan: CrowdPassPlan) -> ModelChoice:
-    """Which model the log has, by held-out labels; what is known of tasks has no part in it."""
-    labels = log.block.take(np.arange(0, log.n_tasks, space_tasks(log.block.n_observed)))
-    sizes = log.n_workers, log.n_classes
-    return choose_model(
-        labels, *sizes, plan.annotator_model, max_passes=plan.max_passes, tol=plan.tol
-    )
 
 
 def _refuse_strange_labels(log: LabelLog) -> None:
@@ -258,22 +242,10 @@ def fit_crowd_model(
     The passes, whose model has intercepts if labels are known and passes were made, and float64 of shape (n_tasks,
     n_classes).
     """
-    blocks = split_log(log)
-    evaluate = partial(evaluate_blocks, blocks)
-    limits: dict[str, Any] = {"max_passes": max_passes, "tol": tol, "on_pass": on_pass}
-    with_known = bool(log.is_known.any())
-    if isinstance(start, AnnotatorModel):
-        sizes = log.n_workers, log.n_classes
-        fit = run_from_votes(evaluate, *sizes, start, with_known=with_known, **limits)
-    else:
-        fit = CrowdFit.from_model(start) if isinstance(start, CrowdModel) else start
-        fit = run_passes(evaluate, fit, **limits)
-    # without passes, confusion matrices are no counts that a task has a share in
-    if with_known and fit.n_passes:
-        known = score_known(blocks, fit.model, max(1, log.n_tasks // MOST_SCORED))
-        fit = replace(fit, model=add_intercepts(fit.model, known))
-    weights = LogWeights.from_model(fit.model, with_votes=False)
-    return fit, score_blocks(blocks, weights, log.n_classes)
+    source = LabelsInMemory(log)
+    begun = CrowdFit.from_model(start) if isinstance(start, CrowdModel) else start
+    fit = source.fit(begun, max_passes=max_passes, tol=tol, on_pass=on_pass)
+    return fit, source.score(LogWeights.from_model(fit.model, with_votes=False))
 
 
 def _report_pass(report: Report, max_passes: int, fit: CrowdFit) -> None:
@@ -282,25 +254,26 @@ def _report_pass(report: Report, max_passes: int, fit: CrowdFit) -> None:
 
 
 def _start_from_pairs(
-    log: LabelLog,
+    source: LabelsInMemory,
     plan: CrowdPassPlan,
     method: str,
     rng: np.random.Generator,
     em: bool,
 ) -> CrowdFit:
     """Find a crowd model from co-occurrences, and where passes start then; without passes it is the result."""
-    evaluate = partial(evaluate_blocks, split_log(log))
-    counts = count_worker_pairs(log.block, log.n_workers, log.n_classes)
+    counts = count_worker_pairs(source.log.block, source.n_workers, source.n_classes)
     model = fit_worker_pairs(
         counts.normalise(),
         counts.n_labels,
         method,
-        score=make_scorer(evaluate),
+        score=make_scorer(source.evaluate),
         rng=rng,
     )
     if not em:
         return CrowdFit.from_model(model, converged=True)
-    return find_likeliest_start(evaluate, model, rng, max_passes=plan.max_passes, tol=plan.tol)
+    return find_likeliest_start(
+        source.evaluate, model, rng, max_passes=plan.max_passes, tol=plan.tol
+    )
 
 
 def take_majority(log: LabelLog) -> Aggregation:
@@ -312,7 +285,7 @@ def take_majority(log: LabelLog) -> Aggregation:
         Labels as codes.
     """
     weights = LogWeights.from_votes(log.n_workers, log.n_classes)
-    posterior = score_blocks(split_log(log), weights, log.n_classes)
+    posterior = LabelsInMemory(log).score(weights)
     n_labels = np.diff(log.block.indptr)
     counted = np.zeros((log.n_workers * log.n_classes, log.n_classes))
     np.add.at(counted, log.block.indices, posterior[np.repeat(np.arange(log.n_tasks), n_labels)])

@@ -23,8 +23,8 @@ VOTE_GAIN = 40.0
 """Nats by which a class with a vote is ahead of one without, in the shares of votes: more than rounding keeps."""
 RULED_OUT = -5.0
 """Log-weight of a class that a task is known not to have, nats, in the passes. A task that all its workers mistake is
-left to them: were it certain, it would be taken for the way in which each of them labels. Chosen on other draws of
-known tasks of jn-product, labelme and dog than benchmarks/crowd/known_tasks.py makes."""
+left to them: were it certain, it would be taken for the way in which each of them labels. Chosen on draws of
+known tasks of jn-product, labelme and dog."""
 PACKED_CLASSES = 4
 """Number of classes whose votes are packed into one integer at a time: each takes 7 bits of 64."""
 

@@ -13,7 +13,6 @@ from pmflib.core.defaults import LABEL_LIMITS
 from pmflib.core.errors import PmfError
 from pmflib.core.methods import CROWD_METHODS, ORDINAL_METHODS, find_method
 from pmflib.crowd.e_step import LogWeights
-from pmflib.crowd.pass_loop import repeat_passes
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.model.statistics import EMStatistics, Evaluate
 from pmflib.solvers.crowd.annotator_model import (
@@ -160,11 +159,6 @@ class CrowdFit:
             Whether no pass is to follow: the model is the result.
         """
         return cls(model, model.mass.reshape(-1, model.states.size), converged=converged)
-
-    @property
-    def parameters(self) -> LogWeights:
-        """Weights that the next E-step scores the tasks under."""
-        return LogWeights.from_model(self.model, with_votes=True)
 
     @property
     def n_passes(self) -> int:
@@ -321,8 +315,10 @@ def run_passes(
     tol
         Stop when a pass moves at most this share of the labels between classes, at least 0; what it moves between
         subclasses of a class does not count.
-    checkpoint, on_pass
-        As for `repeat_passes`.
+    checkpoint
+        Where the state is saved after each pass, and loaded from instead of the start.
+    on_pass
+        Called with the state after each pass, once it is saved.
 
     Returns
     -------
@@ -332,18 +328,24 @@ def run_passes(
     ------
     PmfError
         If max_passes is below 1 or tol negative, or the checkpoint is of another fit.
+
+    References
+    ----------
+    Dempster, Laird, Rubin (1977), Journal of the Royal Statistical Society B 39.
     """
     if max_passes < 1 or not tol >= 0:
         raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
-    return repeat_passes(
-        evaluate,
-        lambda fit, statistics: _update(fit, statistics, tol),
-        start,
-        has_converged=lambda fit: fit.converged,
-        max_passes=max_passes,
-        checkpoint=checkpoint,
-        on_pass=on_pass,
-    )
+    fit = None if checkpoint is None else checkpoint.load()
+    if fit is None:
+        fit = start() if callable(start) else start
+    while fit.n_passes < max_passes and not fit.converged:
+        statistics = evaluate(LogWeights.from_model(fit.model, with_votes=True))
+        fit = _update(fit, statistics, tol)
+        if checkpoint is not None:
+            checkpoint.save(fit)
+        if on_pass is not None:
+            on_pass(fit)
+    return fit
 
 
 def _update(fit: CrowdFit, statistics: EMStatistics, tol: float) -> CrowdFit:

@@ -9,12 +9,11 @@ does not see; with one latent class the model is just that.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
-from pmflib.crowd.pass_loop import repeat_passes
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
 WORKERS = AnnotatorModel(votes=False)
@@ -211,15 +210,11 @@ class TagFit:
     log_likelihoods: tuple[float, ...] = ()
 
     @property
-    def parameters(self) -> TagModel:
-        """What the next pass scores tasks under."""
-        return self.model
-
-    @property
     def n_passes(self) -> int:
         """Number of passes made."""
         return len(self.log_likelihoods)
 
+    @property
     def has_converged(self) -> bool:
         """Whether the last pass has gained next to nothing."""
         return len(self.log_likelihoods) > 1 and (
@@ -281,13 +276,10 @@ def fit_tags(taggings: Taggings, start: TagModel, max_passes: int) -> TagFit:
     ----------
     Dawid, Skene (1979), Applied Statistics 28; Goodman (1974), Biometrika 61, for latent classes.
     """
-    return repeat_passes(
-        partial(score_tags, taggings),
-        partial(_update, taggings),
-        TagFit(start),
-        has_converged=TagFit.has_converged,
-        max_passes=max_passes,
-    )
+    fit = TagFit(start)
+    while fit.n_passes < max_passes and not fit.has_converged:
+        fit = _update(taggings, fit, score_tags(taggings, fit.model))
+    return fit
 
 
 def _update(taggings: Taggings, fit: TagFit, sums: TagSums) -> TagFit:

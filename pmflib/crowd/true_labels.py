@@ -12,7 +12,6 @@ import pyarrow as pa
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import PmfError
-from pmflib.core.methods import CROWD_METHODS, find_method
 from pmflib.core.texts import list_near
 from pmflib.crowd.classifiers import ClassifierWorth
 from pmflib.crowd.confidence import Calibration, calibrate, calibrate_votes
@@ -126,7 +125,7 @@ class Aggregation(Summarised):
     @cached_property
     def _by_labels(self) -> FloatArray:
         """Probabilities by the labels alone, calibrated."""
-        if find_method(CROWD_METHODS, self.method).family == "votes":
+        if self.method == "majority":
             return calibrate_votes(self.log.block, self.posterior, self._known)
         return self.calibration.apply(self._counted, self.posterior, self._known)
 

@@ -29,7 +29,7 @@ from pmflib.em.blocks import (
     score_difference,
     score_under_classes,
 )
-from pmflib.em.memory import choose_side_by_side, choose_tasks, share_models
+from pmflib.em.memory import choose_tasks, share_models
 from pmflib.store.caches import find_local_path
 from pmflib.store.file_digests import name_content
 from pmflib.store.sample_blocks import (
@@ -79,11 +79,6 @@ class BlockSource(ABC):
     @abstractmethod
     def n_samples(self) -> int:
         """Number of samples, those with nothing observed among them."""
-
-    @property
-    def n_side_by_side(self) -> int:
-        """Independent runs of EM over these samples that are under way at a time."""
-        return 1
 
     @abstractmethod
     def map_each(
@@ -408,11 +403,6 @@ class StoredBlocks(BlockSource):
     def n_samples(self) -> int:
         """Number of samples in the blocks; rows with weights count for as many as these say."""
         return round(sum(block.n_samples for block in self.blocks))
-
-    @property
-    def n_side_by_side(self) -> int:
-        """Several where there are many threads."""
-        return choose_side_by_side(count_threads(self.client))
 
     @cached_property
     def groups(self) -> Sequence[Sequence[BlockReference]]:

@@ -66,7 +66,6 @@ def plan_em(
     n_models: int = 1,
     *,
     n_waiting: int = 10,
-    n_runs: int = 1,
 ) -> MemoryPlan:
     """Plan the memory of EM passes of latent classes.
 
@@ -78,28 +77,19 @@ def plan_em(
         As for `PassMemory.plan`.
     n_models
         Number of models that run side by side: they take as much as one of their summed rank.
-    n_runs
-        Independent runs side by side: a thread works for one of them, and holds what it has made for the others.
     """
     table = 8 * n_levels * rank * n_models
     several = f"{n_models} models of " if n_models > 1 else ""
     parameters = f"parameters of {several}{n_levels} levels x rank {rank}"
-    copies = n_threads + 2 * n_runs
+    copies = n_threads + 2
     return PassMemory(
         "EM",
         "Lower the rank, merge levels, use fewer threads, or raise cluster.memory_limit.",
         ("sufficient statistics", table),
         worker={f"{parameters}, and their logarithms for every thread": copies * table},
         thread={"scaled tables of every thread": 4 * table + 2 * MAX_TABLE_BYTES},
-        client={f"{parameters}, before and after a pass": 10 * n_runs * table},
-    ).plan(n_threads, n_waiting + n_runs - 1)
-
-
-SIDE_BY_SIDE = 2
-"""Runs of EM side by side on many threads: between the passes of one, those of the other fill the threads."""
-SIDE_THREADS = 32
-"""Threads from which on it is worth while: so many tasks are submitted in the time of the merges and of the update;
-fewer threads are busy with the tasks of one run, and a second one would only take memory."""
+        client={f"{parameters}, before and after a pass": 10 * table},
+    ).plan(n_threads, n_waiting)
 
 
 @dataclass(frozen=True)
@@ -146,11 +136,6 @@ def choose_tasks(costs: Sequence[int], n_threads: int) -> int:
     Groups, and with them the bits of the result, stay as they are.
     """
     return max(1, min(n_threads, max(TARGET_GROUPS, sum(costs) // LEAST_RUN)))
-
-
-def choose_side_by_side(n_threads: int) -> int:
-    """Choose how many independent runs of EM are under way at a time on so many threads; their bits do not change."""
-    return SIDE_BY_SIDE if n_threads >= SIDE_THREADS else 1
 
 
 def plan_pass(

@@ -162,11 +162,6 @@ class Options:
         return MAX_KEPT if self.small else self.members
 
     @property
-    def n_candidates(self) -> int:
-        """Runs of single models at most: every pseudo-count with the first start method, the others with one."""
-        return len(self.methods) + len(self.pseudo_counts) - 1
-
-    @property
     def n_random(self) -> int:
         """Random starts that a fit from one start is compared with where nothing is held out."""
         return N_RANDOM if len(self.start_methods) > 1 and self.members == 1 else 0

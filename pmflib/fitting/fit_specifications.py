@@ -13,7 +13,6 @@ from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT
 from pmflib.em.latent_classes import ClassState, Runs
 from pmflib.fitting.candidates import FitSpecification, Options
-from pmflib.fitting.side_by_side import SideBySide
 from pmflib.fitting.small_fits import (
     find_objectives,
     find_small_specification,
@@ -65,7 +64,7 @@ def find_specification(
     ends: dict[str, ClassState] = {}
 
     def run(method: str, pseudo_count: float) -> float:
-        state = side_by_side.find((method, pseudo_count))
+        state = runs.run(f"{method}-{pseudo_count:g}", make_starts(method, 1), pseudo_count)
         score = max(state.held_out)
         if all(score > each for (other, _), each in scores.items() if other == method):
             # one is kept of each method: of large models there is no room for many
@@ -73,32 +72,16 @@ def find_specification(
         scores[method, pseudo_count] = score
         return score
 
-    def try_pseudo_count(each: float) -> float:
-        if len(scores) == len(certain):
-            # nearly always the last: the best so far stays the best, or that run is stopped
-            best = max(scores, key=scores.__getitem__)[1]
-            others = [(method, best) for method in methods[1:]]
-            side_by_side.start((methods[0], each), *others)
-        return run(methods[0], each)
-
-    certain = list_certain(options.pseudo_counts)
-    with SideBySide(runs, make_starts) as side_by_side:
-        side_by_side.start(*((methods[0], each) for each in certain))
-        if len(certain) == 1:
-            side_by_side.start(*((method, certain[0]) for method in methods[1:]))
-        by_pseudo_count = climb(options.pseudo_counts, try_pseudo_count)
-        # by their scores alone: their models are not kept
-        pseudo_counts = compare_candidates(
-            "sample",
-            [{"pseudo_count": each} for each in by_pseudo_count],
-            list(by_pseudo_count.values()),
-        )
-        pseudo_count = float(pseudo_counts.chosen.settings["pseudo_count"])
-        needed = [(method, pseudo_count) for method in methods[1:]]
-        side_by_side.stop_others(needed)
-        side_by_side.start(*needed)
-        for each in methods[1:]:
-            run(each, pseudo_count)
+    by_pseudo_count = climb(options.pseudo_counts, lambda each: run(methods[0], each))
+    # by their scores alone: their models are not kept
+    pseudo_counts = compare_candidates(
+        "sample",
+        [{"pseudo_count": each} for each in by_pseudo_count],
+        list(by_pseudo_count.values()),
+    )
+    pseudo_count = float(pseudo_counts.chosen.settings["pseudo_count"])
+    for each in methods[1:]:
+        run(each, pseudo_count)
     starts = _compare_starts(runs, ends, pseudo_count, by_objective=n_members == 1)
     method = str(starts.chosen.settings["start"])
     state = ends[method]
@@ -229,13 +212,6 @@ def climb(values: Sequence[float], score: Callable[[float], float]) -> dict[floa
 def _find_first(values: Sequence[float]) -> int:
     """Place of the value that is scored first."""
     return values.index(DEFAULT_PSEUDO_COUNT) if DEFAULT_PSEUDO_COUNT in values else 0
-
-
-def list_certain(values: Sequence[float]) -> list[float]:
-    """Values, of those in ascending order, that `climb` scores whatever the scores are: the first, and a neighbour."""
-    at = _find_first(values)
-    neighbour = at - 1 if at else 1
-    return [values[at], *values[neighbour : neighbour + 1]]
 
 
 def count_compared(values: Sequence[float]) -> int:

@@ -389,9 +389,8 @@ def plan_fit_em(
     options = Options.make(start, pseudo_count, members, rank)
     options = options.fit_to(samples.n_observed, rank, samples.schema.n_levels)
     n_waiting = samples.plan_pass(rank, options.n_models).tasks.n_waiting
-    n_runs = min(samples.n_side_by_side, options.n_candidates)
     sizes = samples.schema.n_levels, rank, n_threads, options.n_models
-    plan = plan_em(*sizes, n_waiting=n_waiting, n_runs=n_runs)
+    plan = plan_em(*sizes, n_waiting=n_waiting)
     if dependence == "tree" or (dependence == "auto" and are_modest(samples.schema.offsets, rank)):
         plan = plan.take_larger(plan_forest_passes(samples, rank, members, n_threads))
     return plan

@@ -7,7 +7,7 @@ import pytest
 from pmflib.store import caches, leases
 from pmflib.store.objects import bucket as buckets
 from pmflib.store.objects import listing
-from pmflib_tasks.operations.lineage import transports
+from pmflib_tasks.operations import lineage
 from tests.faults.faulty_server import FaultyServer
 from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.object_store import forget_cache
@@ -23,7 +23,7 @@ def proxy(object_server, bucket, monkeypatch):
     monkeypatch.setattr(listing, "LACKING_SECONDS", 1e9)
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 1e9)
     monkeypatch.setattr(caches, "UPLOAD_SECONDS", 1e9)
-    monkeypatch.setattr(transports, "WRITE_SECONDS", 1e9)
+    monkeypatch.setattr(lineage, "WRITE_SECONDS", 1e9)
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.port}")
     yield server
     server.close()

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections import namedtuple
+from functools import partial
 from types import SimpleNamespace
 
 import psutil
@@ -17,6 +18,7 @@ from pmflib_flows import health
 from pmflib_flows.commands.doctor import FAULTS
 from pmflib_flows.etl import etl
 from pmflib_flows.exit_codes import EXIT_CODES
+from pmflib_tasks.config import load_config
 from tests.pipelines import as_wide, draw_codes, make_schema
 from tests.prefect_server import serve_prefect
 
@@ -197,6 +199,23 @@ def test_check_versions__of_a_worker(package, version, state):
     assert f"{package} " in line.found
     assert "tcp://b" in line.found
     assert "tcp://a" not in line.found
+
+
+def test_check_store__a_worker_that_hangs_leaves_no_probe(pipeline, monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr(health, "_ask", partial(health._ask, seconds=0.2))
+    client = make_client()
+    client.run = lambda *_, **__: over.wait()
+    config = load_config(pipeline)
+    check = next(
+        each
+        for each in health.list_checks(config, client, has_memory=False)
+        if each.what == "store"
+    )
+    (line,) = health.run_checks([check])
+    over.set()
+    assert (line.state, line.fault) == ("FAIL", "infrastructure")
+    assert not list(pipeline.parent.glob(".pmf*"))
 
 
 @pytest.mark.parametrize("worker", [{"status": "paused"}, {"last_seen": time.time() - 60}])

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
+from pmflib.cluster import memory
 from pmflib_tasks.config import load_config
-from pmflib_tasks.operations.planning import width
 
 RNG = np.random.default_rng(2)
 
@@ -68,7 +68,7 @@ def test_infer__weights_that_would_go_to_quarantine_are_named(bad, remedy, layou
 
 @pytest.fixture
 def small_machine(monkeypatch):
-    monkeypatch.setattr(width, "find_memory_limit", lambda: 1 << 20)
+    monkeypatch.setattr(memory, "find_memory_limit", lambda: 1 << 20)
 
 
 def test_infer__a_table_too_wide_is_refused_and_nothing_is_written(call, tmp_path, small_machine):
@@ -77,7 +77,7 @@ def test_infer__a_table_too_wide_is_refused_and_nothing_is_written(call, tmp_pat
     (tmp_path / "a.csv").write_text(f"{columns}\n{rows}\n")
     code, _, err = call("infer", "a.csv")
     assert code != 0
-    assert "does not fit: count needs" in err
+    assert "counting pairs would need" in err
     assert "40 variables have 360 levels in all" in err
     assert not (tmp_path / "schema.json").exists()
 
@@ -85,9 +85,9 @@ def test_infer__a_table_too_wide_is_refused_and_nothing_is_written(call, tmp_pat
 def test_run__a_table_too_wide_is_refused_before_it_is_read(call, tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("a,b\n" + "x,y\nu,v\n" * 50)
     assert call("infer", "a.csv")[0] == 0
-    monkeypatch.setattr(width, "find_memory_limit", lambda: 1 << 10)
+    monkeypatch.setattr(memory, "find_memory_limit", lambda: 1 << 10)
     code, _, err = call("run", "pipeline.toml")
     assert code != 0
-    assert "does not fit: count needs" in err
+    assert "counting pairs would need" in err
     assert not list((tmp_path / "store").glob("datasets/*"))
     assert not list((tmp_path / "store").rglob("*.parquet"))

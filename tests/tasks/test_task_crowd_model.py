@@ -149,8 +149,8 @@ def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers,
     third = run(choose(crowd, "symnmf", em=False), workers)
     assert third["crowd_model"] == first["crowd_model"]
     assert third["labels"] != first["labels"]
-    for name in ("fit_worker_pairs", "run_passes"):
-        monkeypatch.setattr(fitting, name, None)
+    monkeypatch.setattr(fitting, "fit_worker_pairs", None)
+    monkeypatch.setattr("pmflib.crowd.label_source.run_passes", None)
     assert run(choose(crowd, "symnmf"), workers) == first
 
 

@@ -1,7 +1,6 @@
 """Replicate weights from columns of the files to samples, counts and answers, night by night."""
 
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,12 @@ from pmflib.counting.weighted_tables import find_replicate_sizes
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.model.questions.evidence import open_evidence
 from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_dataset_blocks, list_layers
+from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
 from pmflib.store.sample_blocks import read_block, read_replicates
 from pmflib_tasks.count import count
 from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
-from pmflib_tasks.operations.planning.pipeline_sizes import LastRun, measure_log
-from pmflib_tasks.operations.planning.sizes import count_partition_files, sample_disk_bytes
 from tests.pipelines import (
     as_wide,
     draw_codes,
@@ -346,23 +343,3 @@ def test_ingest__replicates_of_nights_and_of_those_who_are_erased(pipeline, tmp_
     assert (np.array([*left.iterate_tables()]) == group_by(codes[kept], expected[2])).all()
     units = to_units(replicates[kept]).sum(axis=0) - to_units(weights[kept]).sum()
     assert left.totals == tuple(units.tolist())
-
-
-def test_plan__replicates_take_room(pipeline, tmp_path, workers):
-    codes, weights, replicates = draw(3000, 10, n=80)
-    write(tmp_path / "data" / "a.csv", codes, weights, replicates)
-    schema, found = make_schema(*SIZES), []
-    for given in ({}, FAY):
-        config = pipeline(schema, given)
-        dataset = ingest.fn(config, workers)
-        (layer,) = list_layers(store_of(config), dataset)
-        log = measure_log(config, schema, LastRun())[0]
-        written = [path for path in Path(layer.path).rglob("*") if path.is_file()]
-        n_bytes = sum(path.stat().st_size for path in written)
-        n_files = len(written) - count_partition_files(log, layer.blocks)
-        found.append((log.replicates, n_files, n_bytes, sample_disk_bytes(log)))
-    plain, drawn = found
-    assert (plain[0], drawn[0]) == (0, 80)
-    # as many files more as are planned, and no more bytes
-    assert drawn[1] == plain[1]
-    assert 0 < drawn[2] - plain[2] < 3000 * (drawn[3] - plain[3]) + 8000

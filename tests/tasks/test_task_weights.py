@@ -1,7 +1,6 @@
 """Weights of samples from a column of the files to counts, night by night."""
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.store.artefacts import Store
-from pmflib.store.dataset import list_dataset_blocks, list_layers
+from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
 from pmflib.store.sample_blocks import read_blocks, read_sampling_units, scale_blocks
 from pmflib_flows.run_tables import make_run_tables
@@ -26,8 +25,6 @@ from pmflib_tasks.count import count
 from pmflib_tasks.erase import erase
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.ingest import ingest
-from pmflib_tasks.operations.planning.pipeline_sizes import LastRun, measure_log
-from pmflib_tasks.operations.planning.sizes import count_partition_files, sample_disk_bytes
 from pmflib_tasks.select import select
 from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
 
@@ -425,27 +422,3 @@ def test_erase__weights_and_units_go_with_their_samples(pipeline, tmp_path, work
     (size,) = find_unit_sizes(blocks, make_schema(*SIZES), [TableRequest((0,))])
     design = pmf.SurveyDesign(weights[kept], stratum=region[kept], psu=school[kept])
     assert size == pytest.approx(design.find_effective(codes[kept, 0], 2)[1])
-
-
-def test_plan__weights_and_units_take_room(pipeline, tmp_path, workers):
-    codes, weights, region, school = draw_units(3000, 40, 17)
-    (tmp_path / "data").mkdir()
-    write_designed(tmp_path / "data" / "a.csv", codes, weights, region, school)
-    schema, found = make_schema(*SIZES), []
-    for given in ({}, DESIGN):
-        config = pipeline(schema, given)
-        dataset = ingest.fn(config, workers)
-        (layer,) = list_layers(Store(config.resolve("store")), dataset)
-        log = measure_log(config, schema, LastRun())[0]
-        written = [path for path in Path(layer.path).rglob("*") if path.is_file()]
-        found.append(
-            (
-                len(written) - count_partition_files(log, layer.blocks),
-                sum(path.stat().st_size for path in written),
-                sample_disk_bytes(log),
-            )
-        )
-    plain, designed = found
-    # as many files more as are planned, and no more bytes
-    assert designed[0] == plain[0]
-    assert 0 < designed[1] - plain[1] < 3000 * (designed[2] - plain[2]) + 8000

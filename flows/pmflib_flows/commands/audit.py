@@ -161,7 +161,7 @@ def verify(config: ConfigPath, as_json: AsJson = False) -> None:
     from pmflib.store.erasures import list_erased
     from pmflib.store.lineage import is_needed, list_collected_runs
     from pmflib.store.verification import REMEDIES, verify_store
-    from pmflib_tasks.operations.lineage.transports import unseal_event
+    from pmflib_tasks.operations.lineage import unseal_event
     from pmflib_tasks.stage import open_store
 
     store = open_store(load_pipeline(config))

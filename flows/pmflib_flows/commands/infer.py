@@ -117,6 +117,7 @@ def infer(
     Encoding, delimiter, header and decimals of CSV files are found out unless they are given, and noted for
     review where they are not the usual ones.
     """
+    from pmflib.cluster.memory import ClusterMemory
     from pmflib.ingest.long_shape import find_long_log
     from pmflib.ingest.options import make_source
     from pmflib.ingest.schema_draft import draft_schema
@@ -127,7 +128,7 @@ def infer(
     from pmflib.model.traits.level_scores import are_ratings
     from pmflib.schema.variable import DEFAULT_MISSING
     from pmflib_tasks.config.loading import draft_config, relate
-    from pmflib_tasks.operations.planning.width import check_width
+    from pmflib_tasks.operations.planning import check_width
 
     chosen = _read_rank(rank)
     targets = (output / "schema.json", output / "pipeline.toml", output / "schema.md")
@@ -176,7 +177,7 @@ def infer(
         found_out.insert(0, f"{shape.reason}; if a row is one answer: pmf infer ... {flags}")
     drafted = replace(drafted, notes=(*found_out, *drafted.notes))
     schema, notes = drafted.schema, drafted.notes
-    check_width(schema)
+    check_width(schema, ClusterMemory.here())
     output.mkdir(parents=True, exist_ok=True)
     related = relate(source, output)
     readable = replace(drafted, source=related.model_dump(mode="json", exclude_defaults=True)).save(

@@ -169,10 +169,10 @@ def _count_all(
                 bound = bind_question(parse_question(text or ""), model.schema)
                 requests += list_requests(model, bound, source)
         if (seconds := evidence.plan(requests)) > LONG:
-            from pmflib_tasks.operations.planning.whole_run import show_seconds
+            from pmflib_flows.tables import format_seconds
 
             err.print(
-                f"counting in {evidence.n_rows:,} samples: about {show_seconds(seconds)} of one core, kept for the "
+                f"counting in {evidence.n_rows:,} samples: about {format_seconds(seconds)} of one core, kept for the "
                 "next time; --budget counts a part"
             )
         evidence.count(requests)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +24,10 @@ from pmflib_flows.pipeline_flow import import_quickly
 
 if TYPE_CHECKING:
     from pmflib.store.artefacts import Reference, Store
+
+
+USED = ("stage", "time", "processor time", "the client", "a worker", "read", "written")
+"""Columns of the table of what stages took."""
 
 
 def run(
@@ -163,10 +168,8 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         out.print(make_labels_table(found))
         out.print(f"  {labels['path']}")
     if facts:
-        from pmflib_flows.plan_tables import make_usage_table
-
         show_run(facts, as_json=False)
-        out.print(make_usage_table(facts))
+        out.print(make_table("What stages took", USED, _list_usage(facts), narrow=True))
     if facts and became_live is not None:
         out.print(f"  live since {became_live.since}, run {became_live.run}: {became_live.why}")
         out.print(f"  in answers it is worth {worth['text']}")
@@ -175,6 +178,23 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         return
     if not current:
         out.print("The configuration has changed since that run.")
+
+
+def _list_usage(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Rows of the table of what the stages of a run took; "-" for no memory."""
+    from pmflib.cluster.memory import format_bytes
+    from pmflib_flows.tables import format_seconds
+
+    sizes = ("client_memory", "worker_memory", "read_bytes", "written_bytes")
+    return [
+        (
+            took["stage"],
+            format_seconds(took["seconds"]),
+            format_seconds(took.get("processor_seconds", 0)),
+            *(format_bytes(took[size]) if took.get(size) else "-" for size in sizes),
+        )
+        for took in facts["timings"]
+    ]
 
 
 def _find_worth(store: Store, live: Reference) -> dict[str, Any]:

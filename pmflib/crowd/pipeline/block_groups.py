@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,11 +35,9 @@ from pmflib.crowd.e_step import (
     LogWeights,
     VotedBlock,
     add_votes,
-    evaluate_blocks,
     score_tasks,
     split_sparse_block,
 )
-from pmflib.crowd.known_intercepts import KnownScores, score_known
 from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.left_out_labels import (
     CHUNK_CELLS,
@@ -59,11 +58,12 @@ from pmflib.crowd.pipeline.label_tables import (
 )
 from pmflib.crowd.pipeline.worker_models import sum_gains
 from pmflib.em.memory import plan_em
-from pmflib.model.statistics import EMStatistics
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.worker_marginals import check_levels
 from pmflib.store.checkpoints import find_out, hand_in
 from pmflib.store.sample_blocks import BlockReference
+
+R = TypeVar("R")
 
 MOST_CELLS = 1 << 21
 """Most tasks times classes that are worked on at a time: each task may be a stratum of its own."""
@@ -138,59 +138,40 @@ def _read_joined(group: Sequence[BlockReference], n_workers: int, n_classes: int
     return read_tasks(join_neighbours(group), offsets)[0]
 
 
-def take_group_tasks(
+def work_on_blocks(
     group: Sequence[BlockReference] | Sequence[VotedBlock],
     n_workers: int,
     n_classes: int,
-    every: int,
-) -> list[SparseBlock]:
-    """Labels of one task of so many of a group, loaded or not."""
-    blocks = [one.labels for one in _load_group(group, n_workers, n_classes, "")]
-    return [block.take(np.arange(0, block.n_rows, every)) for block in blocks]
-
-
-def evaluate_label_group(
-    group: Sequence[BlockReference] | Sequence[VotedBlock],
-    n_classes: int,
     known: str,
-    weights: LogWeights,
-) -> EMStatistics:
-    """Sufficient statistics of a group, loaded or not, in which case known labels are looked up."""
-    n_workers = len(weights.labels) // n_classes
-    return evaluate_blocks(_load_group(group, n_workers, n_classes, known), weights)
+    function: Callable[..., R],
+    *shared: Any,
+) -> R:
+    """Call a function with the blocks of a group, which are read as by `load_voted` where they are not loaded."""
+    references = [block for block in group if isinstance(block, BlockReference)]
+    if references:
+        return function(load_voted(references, n_workers, n_classes, known), *shared)
+    return function([block for block in group if isinstance(block, VotedBlock)], *shared)
 
 
-def sum_group(
-    group: Sequence[BlockReference] | Sequence[VotedBlock],
+def sum_left_out(
+    blocks: Sequence[VotedBlock],
+    n_workers: int,
     n_classes: int,
-    known: str,
     weights: LogWeights,
     rounds: Sequence[CalibrationRound],
     every: int,
     copied_groups: Sequence[Sequence[int]],
 ) -> LeftOutSums:
-    """Sums of a group, loaded or not, to calibrate its posteriors: see `pmflib.crowd.left_out_labels.add_block_sums`.
+    """Sums of blocks, to calibrate their posteriors: see `pmflib.crowd.left_out_labels.add_block_sums`.
 
     Labels that repeat others are left out: see `pmflib.crowd.copied_labels`.
     """
-    n_workers = len(weights.labels) // n_classes
     sums = start_sums(rounds, n_workers, n_classes)
-    for block in _load_group(group, n_workers, n_classes, known):
+    for block in blocks:
         posterior = score_tasks(block, weights)
         labels = drop_repeated(block.labels, copied_groups, n_classes)
         add_block_sums(labels, posterior, rounds, sums, known=block.codes, every=every)
     return sums
-
-
-def score_known_group(
-    group: Sequence[BlockReference] | Sequence[VotedBlock],
-    n_classes: int,
-    known: str,
-    model: CrowdModel,
-    every: int,
-) -> KnownScores:
-    """Score the known tasks of a group, loaded or not: see `pmflib.crowd.known_intercepts.score_known`."""
-    return score_known(_load_group(group, model.n_workers, n_classes, known), model, every)
 
 
 def compare_fold(item: tuple[Sequence[BlockReference], CrowdModel, CrowdModel]) -> FloatArray:
@@ -234,19 +215,6 @@ def find_copies_in_groups(
             posteriors.append(score_tasks(block, weights)[rows])
     joined = concatenate_blocks(parts, offsets).to_sparse(offsets)
     return find_copies(joined, np.concatenate([np.zeros((0, n_classes)), *posteriors]), confusion)
-
-
-def _load_group(
-    group: Sequence[BlockReference] | Sequence[VotedBlock],
-    n_workers: int,
-    n_classes: int,
-    known: str,
-) -> list[VotedBlock]:
-    """Blocks of a group with their votes, read if they are not loaded."""
-    references = [block for block in group if isinstance(block, BlockReference)]
-    if references:
-        return load_voted(references, n_workers, n_classes, known)
-    return [block for block in group if isinstance(block, VotedBlock)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,14 +15,7 @@ from pmflib.cluster.memory import MemoryPlan
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.e_step import make_scorer
-from pmflib.crowd.known_intercepts import add_intercepts
-from pmflib.crowd.passes import (
-    STATE,
-    CrowdFit,
-    CrowdPassPlan,
-    run_from_votes,
-    run_passes,
-)
+from pmflib.crowd.passes import CrowdFit, CrowdPassPlan
 from pmflib.crowd.pipeline.block_groups import plan_pair_method
 from pmflib.crowd.pipeline.label_tables import (
     choose_asked_workers,
@@ -36,7 +29,7 @@ from pmflib.crowd.starts import find_likeliest_start
 from pmflib.crowd.workers import find_suspicious, make_worker_table
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.model.statistics import Assessor
-from pmflib.solvers.crowd.annotator_model import CrowdModel
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
 PAIRS = "pairs"
 """Zarr group of the counts of pairs, in the folder of their artefact."""
@@ -193,7 +186,7 @@ def fit_stored_labels(
         return CrowdFit.from_model(found[0], converged=True)
     labels.keep_in_memory(plan_worker)
     if plan.compares_models:
-        plan = replace(plan, annotator_model=labels.choose_model(plan))
+        plan = replace(plan, annotator_model=labels.choose_model(plan).annotator_model)
     of_start = () if found is None else (found[0].states, found[0].mass)
     if warm is not None:
         of_start = warm.states, warm.mass
@@ -203,43 +196,26 @@ def fit_stored_labels(
         unpack = partial(CrowdFit.from_arrays, plan.annotator_model)
         return Checkpoint(work / name, fit_digest, CrowdFit.to_arrays, unpack)
 
-    if warm is None and found is None:
-        fit = run_from_votes(
+    begin: AnnotatorModel | Callable[[], CrowdFit] = plan.annotator_model
+    if warm is not None:
+        begin = partial(CrowdFit.from_model, replace(warm, intercepts=None))
+    elif found is not None:
+        begin = partial(
+            find_likeliest_start,
             labels.evaluate,
-            labels.n_workers,
-            labels.n_classes,
-            plan.annotator_model,
-            with_known=bool(labels.known),
+            *found,
             max_passes=plan.max_passes,
             tol=plan.tol,
-            open_checkpoint=open_checkpoint,
-            on_pass=on_pass,
+            open_checkpoint=lambda number: open_checkpoint(f"start-{number}.npz"),
+            on_pass=on_first_pass,
         )
-    else:
-        if warm is not None:
-            start_passes = partial(CrowdFit.from_model, replace(warm, intercepts=None))
-        else:
-            assert found is not None
-            start_passes = partial(
-                find_likeliest_start,
-                labels.evaluate,
-                *found,
-                max_passes=plan.max_passes,
-                tol=plan.tol,
-                open_checkpoint=lambda number: open_checkpoint(f"start-{number}.npz"),
-                on_pass=on_first_pass,
-            )
-        fit = run_passes(
-            labels.evaluate,
-            start_passes,
-            max_passes=plan.max_passes,
-            tol=plan.tol,
-            checkpoint=open_checkpoint(STATE),
-            on_pass=on_pass,
-        )
-    if not labels.known or not fit.n_passes:
-        return fit
-    return replace(fit, model=add_intercepts(fit.model, labels.score_known(fit.model)))
+    return labels.fit(
+        begin,
+        max_passes=plan.max_passes,
+        tol=plan.tol,
+        open_checkpoint=open_checkpoint,
+        on_pass=on_pass,
+    )
 
 
 def remember_log_likelihoods(

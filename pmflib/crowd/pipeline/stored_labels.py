@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,28 +26,24 @@ from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.classifiers import MOST_LEARNT, ClassifierWorth
 from pmflib.crowd.confidence import Calibration, find_calibration
 from pmflib.crowd.copied_labels import MOST_LABEL_PAIRS, Copies
-from pmflib.crowd.e_step import LogWeights
-from pmflib.crowd.held_out_labels import choose_model, space_tasks
-from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, score_known
+from pmflib.crowd.e_step import LogWeights, evaluate_blocks
 from pmflib.crowd.label_counts import LabelCounts
-from pmflib.crowd.left_out_labels import CalibrationRound, LeftOutSums, start_sums
-from pmflib.crowd.passes import CrowdPassPlan
+from pmflib.crowd.label_source import LabelSource, take_labels
+from pmflib.crowd.left_out_labels import CalibrationRound, LeftOutSums
 from pmflib.crowd.pipeline.block_groups import (
     MOST_CELLS,
     LabelRule,
     compare_fold,
     count_group_label_pairs,
     count_worker_pairs_of_groups,
-    evaluate_label_group,
     find_copies_in_groups,
     label_fold,
     load_voted,
     plan_label_passes,
     plan_worker_counts,
-    score_known_group,
-    sum_group,
-    take_group_tasks,
+    sum_left_out,
     take_predicted,
+    work_on_blocks,
 )
 from pmflib.crowd.pipeline.classifier_files import (
     PREDICTIONS,
@@ -70,14 +66,15 @@ from pmflib.crowd.pipeline.worker_models import (
 )
 from pmflib.em.block_source import StoredBlocks
 from pmflib.em.checkpoint import digest_fit
-from pmflib.model.statistics import EMStatistics, sum_fields
 from pmflib.schema import Schema
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
+from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.shrinkage import update_crowd_model
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import name_for_workers
 from pmflib.store.checkpoints import drop_arrived, gather_in
 from pmflib.store.sample_blocks import COUNTING_COARSENESS, BlockReference
+
+R = TypeVar("R")
 
 Groups: TypeAlias = Sequence[Sequence[BlockReference]]
 """Blocks that are worked on together, a Dask task each."""
@@ -92,7 +89,7 @@ class LabelBlocks(StoredBlocks):
         return group_folds([each for each in self.blocks if isinstance(each, LabelReference)])
 
 
-class StoredLabels:
+class StoredLabels(LabelSource):
     """A label log in a store, and the workers of a cluster that pass over it.
 
     Parameters
@@ -139,6 +136,10 @@ class StoredLabels:
         self._digests = schema.digest, "" if known is None else known.digest
         self.blocks = list_label_blocks(store, dataset, schema)
         self.source = LabelBlocks(self.blocks, schema.offsets, client)
+        self.n_workers, self.n_classes = len(self.workers), len(self.classes)
+        self.n_tasks = sum(block.n_rows for block in self.blocks)
+        self.n_labels = sum(block.n_observed for block in self.blocks)
+        self.with_known = known is not None
 
     def digest(self) -> str:
         """SHA-256 that other labels do not have, in hexadecimal: states of passes are kept with it."""
@@ -148,21 +149,6 @@ class StoredLabels:
     def groups(self) -> Groups:
         """Groups of blocks, in the order of the dataset."""
         return self.source.groups
-
-    @property
-    def n_workers(self) -> int:
-        """Number of workers."""
-        return len(self.workers)
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return len(self.classes)
-
-    @property
-    def n_tasks(self) -> int:
-        """Number of tasks."""
-        return sum(block.n_rows for block in self.source.blocks)
 
     def plan_passes(self, n_subclasses: int = 1, n_threads: int = 1) -> MemoryPlan:
         """Plan the memory of passes, and of labelling the tasks, in a worker of so many threads.
@@ -195,18 +181,26 @@ class StoredLabels:
             self.blocks, self.source.offsets, self.client, is_kept=True, load=load
         )
 
-    def evaluate(self, weights: LogWeights) -> EMStatistics:
-        """Sufficient statistics of all tasks: the E-step of a pass.
-
-        Parameters
-        ----------
-        weights
-            What tasks are scored under.
-        """
+    def map_blocks(
+        self,
+        function: Callable[..., R],
+        merge: Callable[[Sequence[R]], R],
+        *shared: Any,
+        name: str = "",
+    ) -> R:
+        """Map the function over groups of blocks, by the workers; without tasks it is called with no block."""
         if not self.groups:
-            return EMStatistics.zero(len(weights.labels), weights.n_states)
-        shared = self.n_classes, self.known, weights
-        return self.source.map_blocks(evaluate_label_group, sum_fields, *shared, name="pass")
+            return function([], *shared)
+        own = self.n_workers, self.n_classes, self.known, function
+        found: R = self.source.map_blocks(work_on_blocks, merge, *own, *shared, name=name)
+        return found
+
+    def sample(self, every: int) -> SparseBlock:
+        """Labels of one task of so many of each group."""
+        blocks = self.map_blocks(take_labels, _join_lists, every, name="held-out labels")
+        nothing = SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32))
+        offsets = self.source.offsets
+        return concatenate_blocks([nothing, *blocks], offsets).to_sparse(offsets)
 
     def count_pairs(self, on_tasks: Callable[[int], None]) -> WorkerPairCounts:
         """Count the pairs of workers that share tasks: the same bits whoever counts which group, for integers add up.
@@ -269,54 +263,11 @@ class StoredLabels:
         weights = LogWeights.from_model(model, with_votes=False)
 
         def measure(rounds: Sequence[CalibrationRound], every: int) -> LeftOutSums:
-            if not self.groups:
-                return start_sums(rounds, self.n_workers, self.n_classes)
             groups = model.annotator_model.copied_groups
-            shared = self.n_classes, self.known, weights, rounds, every, groups
-            return self.source.map_blocks(sum_group, LeftOutSums.merge, *shared, name="calibration")
+            shared = self.n_workers, self.n_classes, weights, rounds, every, groups
+            return self.map_blocks(sum_left_out, LeftOutSums.merge, *shared, name="calibration")
 
         return find_calibration(measure, self.n_tasks)
-
-    def choose_model(self, plan: CrowdPassPlan) -> AnnotatorModel:
-        """Choose the model that the log has, by held-out labels: see `pmflib.crowd.held_out_labels`.
-
-        Parameters
-        ----------
-        plan
-            What passes estimate otherwise, and their limits.
-        """
-        n_labels = sum(block.n_observed for block in self.source.blocks)
-        shared = self.n_workers, self.n_classes, space_tasks(n_labels)
-        blocks = (
-            self.source.map_blocks(take_group_tasks, _join_lists, *shared, name="held-out labels")
-            if self.groups
-            else []
-        )
-        if not blocks:
-            return replace(plan.annotator_model, n_subclasses=1)
-        joined = concatenate_blocks(blocks, self.source.offsets).to_sparse(self.source.offsets)
-        choice = choose_model(
-            joined,
-            self.n_workers,
-            self.n_classes,
-            plan.annotator_model,
-            max_passes=plan.max_passes,
-            tol=plan.tol,
-        )
-        return choice.annotator_model
-
-    def score_known(self, model: CrowdModel) -> KnownScores:
-        """Score the tasks whose label is known: see `pmflib.crowd.known_intercepts.score_known`.
-
-        Parameters
-        ----------
-        model
-            Crowd model that was estimated with the known labels.
-        """
-        if not self.groups or not self.known:
-            return score_known([], model)
-        shared = self.n_classes, self.known, model, max(1, self.n_tasks // MOST_SCORED)
-        return self.source.map_blocks(score_known_group, KnownScores.merge, *shared, name="known")
 
     def hold_out(self, model: CrowdModel, least: int, n_folds: int) -> dict[int, CrowdModel]:
         """Crowd model without what the tasks of a fold have said, by fold: of the last folds, as many as are needed.
@@ -332,16 +283,16 @@ class StoredLabels:
         """
         if not self.groups:
             return {}
-        n_labels = sum(block.n_observed for block in self.blocks)
         weights = LogWeights.from_model(model, with_votes=True)
         total, kind = self.evaluate(weights), model.annotator_model
         found = {}
-        first = n_folds - count_held_out_folds(n_labels, n_folds, least)
+        first = n_folds - count_held_out_folds(self.n_labels, n_folds, least)
         for fold, blocks in groupby(self.blocks, key=attrgetter("fold")):
             if fold < first:
                 continue
+            own = self.n_workers, self.n_classes, self.known
             (part,) = map_items(
-                self.client, evaluate_label_group, [[*blocks]], self.n_classes, self.known, weights
+                self.client, work_on_blocks, [[*blocks]], *own, evaluate_blocks, weights
             )
             # rounding may leave less than nothing of a worker who labelled no other task
             found[fold] = update_crowd_model(

@@ -57,7 +57,7 @@ def test_choose_model__of_a_stored_log_is_that_in_memory(open_labels):
     sample = 4, 900, 3
     stored, codes = open_labels(*sample), draw_codes(*sample)
     plan = plan_passes("auto", 50, 1e-3)
-    found = stored.choose_model(plan)
+    found = stored.choose_model(plan).annotator_model
     task, worker = np.nonzero(codes >= 0)
     log = pmf.crowd.read_labels({"task": task, "worker": worker, "label": codes[task, worker]})
     sizes = log.n_workers, log.n_classes

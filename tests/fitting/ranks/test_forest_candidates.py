@@ -30,9 +30,7 @@ def test_one_half_of_the_held_out_samples_chooses_and_the_other_is_scored(split,
         """A fit that is as good on the samples that choose as independent variables can be."""
 
         def __init__(self, training, chooser, *others):
-            rows = np.concatenate(
-                [block.to_codes(SCHEMA.offsets) for block in chooser.source.blocks]
-            )
+            rows = np.concatenate([block.to_codes(SCHEMA.offsets) for block in chooser.blocks])
             self.codes = rows
 
         def find_best_start(self, options, most_starts):

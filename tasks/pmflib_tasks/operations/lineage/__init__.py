@@ -1,1 +1,0 @@
-"""OpenLineage events of runs and stages, and where they go."""

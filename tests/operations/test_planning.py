@@ -1,0 +1,146 @@
+"""Plans of runs: the memory that a run checks, and the times that earlier runs have recorded."""
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pmflib.cluster.memory import ClusterMemory, WorkerMemory
+from pmflib.core.errors import ConfigError, MemoryPlanError
+from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
+from pmflib.schema import Schema
+from pmflib.store.run_records import find_last_run
+from pmflib_flows.cli import app
+from pmflib_tasks.config import make_config
+from pmflib_tasks.operations.planning import (
+    PlannedWorkers,
+    check_run_width,
+    check_width,
+    list_plans,
+    plan_run,
+)
+from tests.flows.nights import draw_ratings, nights  # noqa: F401
+from tests.pipelines import make_schema
+
+LARGE = PlannedWorkers.assume(2, 1, 64 << 30)
+
+
+def make_pipeline(**sections):
+    known = {"source": {"path": "x.csv", "layout": "wide"}, "model": {"rank": 2}}
+    return make_config({**known, "store": {"path": "s"}, **sections})
+
+
+def run_plan(*words):
+    return CliRunner().invoke(app, ["plan", *map(str, words)])
+
+
+@pytest.fixture
+def pipeline(nights):  # noqa: F811
+    made = nights(6)
+    made.deliver("a.csv", draw_ratings(300, 6), range(300))
+    return made
+
+
+def test_plan_run__times_are_those_of_the_run_that_did_all_in_proportion_to_rows_and_passes(
+    pipeline,
+):
+    pipeline.run()
+    record = find_last_run(pipeline.store, "pipeline")
+    pipeline.run()
+    facts: Any = record.facts
+    rows, passes = facts["rows"]["rows_in"], facts["model"]["passes"]
+    found = plan_run(pipeline.config, LARGE)
+    assert found.rows == rows
+    seconds = {stage.stage: stage.seconds for stage in found.stages}
+    assert set(seconds) >= {"ingest", "count", "fit", "refine", "evaluate"}
+    assert seconds["refine"] == pytest.approx(record.seconds["refine"])
+    more = plan_run(pipeline.config, LARGE, rows=3 * rows, passes=2 * passes)
+    grown = {stage.stage: stage.seconds for stage in more.stages}
+    assert grown["refine"] == pytest.approx(6 * record.seconds["refine"])
+    assert grown["count"] == pytest.approx(3 * seconds["count"])
+    assert grown["fit"] == seconds["fit"]
+    # files that have grown have more rows
+    copy = (pipeline.log / "a.csv").read_text().replace("u", "x").replace("xser", "user")
+    (pipeline.log / "b.csv").write_text(copy)
+    assert plan_run(pipeline.config, LARGE).rows == pytest.approx(2 * rows, rel=0.01)
+
+
+def test_plan__before_the_first_run(pipeline):
+    done = run_plan(pipeline.path, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert (found["rows"], found["seconds"]) == (None, None)
+    assert any("no run" in note for note in found["notes"])
+    assert not (pipeline.folder / "store").exists()
+    assert "no run" in run_plan(pipeline.path).output
+
+
+@pytest.mark.parametrize("stage", ["count", "refine"])
+def test_plan__what_does_not_fit_is_refused_by_the_check_of_the_run(pipeline, stage):
+    plan = list_plans(pipeline.config, make_schema(*[5] * 6), 2)[stage]
+    least = plan(1).needed
+    client = LARGE.memory.client
+
+    def make_workers(spare):
+        memory = ClusterMemory((WorkerMemory("small", 1, spare),), client, False)
+        return PlannedWorkers(memory, 2)
+
+    def refused(spare):
+        found = plan_run(pipeline.config, make_workers(spare))
+        return [text.partition(":")[0] for text in found.refusals]
+
+    assert stage not in refused(least)
+    assert stage in refused(least - 1)
+    with pytest.raises(MemoryPlanError) as caught:
+        make_workers(least - 1).memory.check(plan)
+    assert f"{stage}: {caught.value}" in plan_run(pipeline.config, make_workers(least - 1)).refusals
+
+
+def test_plan__exit_code_and_options(pipeline):
+    assert run_plan(pipeline.path, "--memory", "64GiB").exit_code == 0
+    small = run_plan(pipeline.path, "--memory", "400MiB", "--workers", 3)
+    assert small.exit_code == 5
+    assert "memory limit of at" in small.output
+    for words in (["--memory", "much"], ["--workers", 3]):
+        assert isinstance(run_plan(pipeline.path, *words).exception, ConfigError)
+
+
+def test_list_plans__of_each_model():
+    schema = make_schema(3, 2, 4)
+    auto = make_pipeline(model={"rank": "auto"})
+    assert [*list_plans(auto, schema, 2)] == ["count"]
+    assert [*list_plans(auto, schema, 2, 4)] == ["count", "refine"]
+    assert [*list_plans(make_pipeline(), schema, 2)] == ["count", "refine"]
+    traits = make_pipeline(model={"rank": 2, "method": "traits"})
+    assert [*list_plans(traits, schema, 2)] == ["count", "fit_traits"]
+    compared = make_pipeline(model={"rank": 2, "method": "compare"})
+    assert [*list_plans(compared, schema, 2)] == ["count", "refine", "fit_traits"]
+    trees = make_pipeline(model={"rank": 2, "dependence": "tree"})
+    plain, wider = (list_plans(each, schema, 2)["refine"](1) for each in (make_pipeline(), trees))
+    assert sum(wider.client_parts.values()) > sum(plain.client_parts.values())
+
+
+def test_check_width__names_the_widest_variables():
+    schema = Schema.from_cardinalities([30, 500, 20])
+    needed = plan_counting(550, 1, choose_n_runs(1, 1)).join_client().needed
+    check_width(schema, ClusterMemory.here(needed))
+    with pytest.raises(MemoryPlanError, match=r"'v1' \(500\), 'v0' \(30\), 'v2' \(20\)"):
+        check_width(schema, ClusterMemory.here(needed - 1))
+
+
+def test_check_run_width__workers_on_this_machine_and_none_elsewhere():
+    schema = Schema.from_cardinalities([30, 500, 20])
+    here = {"workers": 1, "memory_limit": 1 << 20}
+    for processes in (False, True):
+        with pytest.raises(MemoryPlanError, match="memory_limit"):
+            check_run_width(make_pipeline(cluster=here | {"processes": processes}), schema)
+    check_run_width(make_pipeline(cluster=here | {"address": "tcp://127.0.0.1:1"}), schema)
+    check_run_width(make_pipeline(cluster=here | {"memory_limit": 1 << 33}), schema)
+
+
+def test_assume__data_may_take_what_a_run_lets_them():
+    one = PlannedWorkers.assume(3, 2, 8 << 30)
+    (worker,) = one.memory.workers
+    assert (worker.n_threads, one.n_threads) == (2, 6)
+    assert 0 < worker.spare < 8 << 30
