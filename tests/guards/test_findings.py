@@ -5,7 +5,7 @@ import pytest
 
 from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib_tasks.config import GuardLimits
+from pmflib_tasks.config import GuardLimits, QualityConfig
 from pmflib_tasks.guards.findings import (
     REMEDIES,
     Finding,
@@ -18,6 +18,8 @@ from pmflib_tasks.guards.findings import (
     summarise,
 )
 
+CONFIG = QualityConfig()
+
 
 def make_finding(action, guard="quarantine", subject="all rows"):
     return Finding(guard, subject, 0.5, 0.2, action, action in ("pass", "off"), f"{subject}: half")
@@ -25,7 +27,10 @@ def make_finding(action, guard="quarantine", subject="all rows"):
 
 def test_assess__the_stricter_limit_that_is_crossed():
     limits = GuardLimits(warn=0.1, stop=0.3)
-    found = [assess("quarantine", "x", share, limits, "") for share in (0.1, 0.2, 0.3, 0.31)]
+    found = [
+        assess(CONFIG, "quarantine", "x", share, "", limits=limits)
+        for share in (0.1, 0.2, 0.3, 0.31)
+    ]
     assert [(f.action, f.limit, f.passed) for f in found] == [
         ("pass", 0.1, True),
         ("warn", 0.1, False),
@@ -36,12 +41,12 @@ def test_assess__the_stricter_limit_that_is_crossed():
 
 def test_assess__lower_limits():
     limits = GuardLimits(warn=100, stop=10)
-    found = [assess("least_rows", "x", n, limits, "", least=True) for n in (100, 99, 10, 9)]
+    found = [assess(CONFIG, "least_rows", "x", n, "", limits=limits) for n in (100, 99, 10, 9)]
     assert [f.action for f in found] == ["pass", "warn", "warn", "stop"]
 
 
 def test_assess__off():
-    found = assess("quarantine", "x", 1.0, GuardLimits(), "all of it")
+    found = assess(CONFIG, "quarantine", "x", 1.0, "all of it", limits=GuardLimits())
     assert (found.action, found.passed, found.limit, found.measured) == ("off", True, None, 1.0)
     assert abstain("pair_drift", "all", "why").measured is None
 
@@ -103,7 +108,5 @@ def test_refuse_empty__names_what_is_in_quarantine():
 
 
 def test_remedies__every_guard_has_one():
-    from pmflib_tasks.config import QualityConfig
-
     guards = {name for name, f in QualityConfig.model_fields.items() if f.annotation is GuardLimits}
     assert set(REMEDIES) == guards

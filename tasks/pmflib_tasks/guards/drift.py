@@ -377,7 +377,7 @@ def assess_drift(tests: Sequence[DriftTests], config: QualityConfig) -> list[Fin
             for index in np.flatnonzero(beyond).tolist():
                 name = each.name(index)
                 sentence = _describe(name, each.comparison, index)
-                crossed.append(assess(guard, name, float(least[index]), limits, sentence))
+                crossed.append(assess(config, guard, name, float(least[index]), sentence))
             within = least[each.comparison.tested & ~beyond]
             n_within += within.size
             largest = max(largest, float(within.max(initial=0.0)))
@@ -390,7 +390,7 @@ def assess_drift(tests: Sequence[DriftTests], config: QualityConfig) -> list[Fin
         if len(crossed) > MOST_LISTED:
             sentence += f"; {len(crossed) - MOST_LISTED:,} drifts more than are listed"
         measured = min(largest, first)
-        findings.append(assess(guard, "all other tests", measured, limits, sentence))
+        findings.append(assess(config, guard, "all other tests", measured, sentence))
     return findings
 
 

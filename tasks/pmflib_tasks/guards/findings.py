@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib_tasks.config import GuardLimits
+from pmflib_tasks.config import GuardLimits, QualityConfig
 
 Action: TypeAlias = Literal["off", "pass", "warn", "stop", "accepted"]
 """What follows from a finding. Off: nothing was compared; the sentence says why. Accepted: it would have stopped the
@@ -52,7 +52,9 @@ REMEDIES = {
     "clock": "set the clock of this machine",
     "dependence_drift": "look whether columns were exchanged in the new files",
 }
-"""What a person can do, by guard."""
+"""Remedies by guard."""
+LOWER_LIMITS = ("least_rows", "new_rows")
+"""Guards whose limits are lower limits."""
 
 
 @dataclass(frozen=True)
@@ -91,34 +93,40 @@ class Finding:
 
 
 def assess(
+    config: QualityConfig,
     guard: str,
     subject: str,
-    measured: float,
-    limits: GuardLimits,
+    measured: float | None,
     sentence: str,
     *,
-    least: bool = False,
+    limits: GuardLimits | None = None,
+    named: tuple[str, ...] = (),
 ) -> Finding:
-    """Compare what was measured with the limits of a guard.
+    """Compare a measured value with the limits of a guard.
 
     Parameters
     ----------
-    guard, subject, measured, sentence
-        As in `Finding`.
+    config
+        Limits of all guards.
+    guard, subject, measured, sentence, named
+        As in `Finding`; a value of None was not measured, and the guard is off.
     limits
-        Limits of the guard.
-    least
-        Whether limits are lower ones.
+        Limits in place of those of the guard.
     """
-    given: list[tuple[Action, float]] = []
-    for action, limit in (("stop", limits.stop), ("warn", limits.warn)):
-        if limit != "off":
-            given.append(("stop" if action == "stop" else "warn", limit))
+    if measured is None:
+        return abstain(guard, subject, sentence)
+    limits = getattr(config, guard) if limits is None else limits
+    both: tuple[tuple[Action, float | Literal["off"]], ...] = (
+        ("stop", limits.stop),
+        ("warn", limits.warn),
+    )
+    given = [(action, limit) for action, limit in both if limit != "off"]
     for action, limit in given:
-        if measured < limit if least else measured > limit:
-            return Finding(guard, subject, measured, limit, action, False, sentence)
+        if measured < limit if guard in LOWER_LIMITS else measured > limit:
+            return Finding(guard, subject, measured, limit, action, False, sentence, named)
     first = given[-1][1] if given else None
-    return Finding(guard, subject, measured, first, "pass" if given else "off", True, sentence)
+    passed: Action = "pass" if given else "off"
+    return Finding(guard, subject, measured, first, passed, True, sentence, named)
 
 
 def abstain(guard: str, subject: str, sentence: str) -> Finding:

@@ -6,6 +6,7 @@ ones, and one that grows are each compared with themselves.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray
+from pmflib.core.arrays import IntArray
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.guards.findings import Finding, abstain, assess, write_share
@@ -75,14 +76,14 @@ class Night:
 
 
 def check_night(night: Night, history: Sequence[Night], config: QualityConfig) -> list[Finding]:
-    """Compare a night with those before.
+    """Compare a night with the nights before.
 
     Parameters
     ----------
     night
-        What its new files were like.
+        The night of the new files.
     history
-        The same of earlier nights, the last one last; fewer than `LEAST_SIBLINGS` say nothing of what is usual.
+        Earlier nights, the last one last; fewer than `LEAST_SIBLINGS` do not show what is usual.
     config
         Limits.
 
@@ -90,108 +91,96 @@ def check_night(night: Night, history: Sequence[Night], config: QualityConfig) -
     -------
     Findings, also those that passed: ``known_samples``, ``fresh_rows``, ``agreement`` and ``joint_agreement``.
     """
+    known = [(each.known, each.samples) for each in [*history, night]]
+    fresh = [(each.rows - each.repeated, each.rows) for each in [*history, night]]
+    agreeing = [(each.agreeing, each.repeated) for each in [*history, night]]
+    says_nothing = night.repeated == night.rows and night.agreeing == night.repeated
     return [
-        _check_known(night, history, config),
-        _check_fresh(night, history, config),
-        _check_agreement(night, history, config),
+        _check_shares(
+            "known_samples", "{:,} of {:,} samples of new files were there before", known, config
+        ),
+        _check_shares(
+            "fresh_rows",
+            "{:,} of {:,} rows of new files are about what no other file holds",
+            fresh,
+            config,
+            says_nothing=says_nothing,
+        ),
+        _check_shares(
+            "agreement",
+            "{:,} of {:,} rows about what other files hold as well say the same",
+            agreeing,
+            config,
+        ),
         _check_dependence(night, history, config),
     ]
 
 
-def _check_known(night: Night, history: Sequence[Night], config: QualityConfig) -> Finding:
-    what = f"{night.known:,} of {night.samples:,} samples of new files were there before"
-    if night.samples < LEAST_COMPARED:
-        return abstain("known_samples", "all new files", f"{what}: too few to compare")
-    shares = _list_shares([(each.known, each.samples) for each in history])
-    factor = _find_shortfall(night.known, night.samples, shares)
-    return _conclude("known_samples", what, factor, shares, config)
+def _check_shares(
+    guard: str,
+    text: str,
+    counts: Sequence[tuple[int, int]],
+    config: QualityConfig,
+    *,
+    says_nothing: bool = False,
+) -> Finding:
+    """Assess the share of the last night against the shares of the nights before.
 
-
-def _check_fresh(night: Night, history: Sequence[Night], config: QualityConfig) -> Finding:
-    fresh = night.rows - night.repeated
-    what = f"{fresh:,} of {night.rows:,} rows of new files are about what no other file holds"
-    if night.rows < LEAST_COMPARED:
-        return abstain("fresh_rows", "all new files", f"{what}: too few to compare")
-    shares = _list_shares([(each.rows - each.repeated, each.rows) for each in history])
-    if not fresh and night.agreeing == night.repeated and shares.size < LEAST_SIBLINGS:
-        # a night that says nothing new is not usual anywhere
+    Parameters
+    ----------
+    guard, text
+        The guard, and its sentence with places for the two counts.
+    counts
+        Part and total of each night, this night last.
+    config
+        Limits.
+    says_nothing
+        Whether the night repeats what was there, which is usual nowhere and needs no history.
+    """
+    (part, total), before = counts[-1], counts[:-1]
+    said = text.format(part, total)
+    if total < LEAST_COMPARED:
+        return abstain(guard, "all new files", f"{said}: too few to compare")
+    before = [each for each in before if each[1] >= LEAST_COMPARED]
+    shares = np.array([one / whole for one, whole in before], np.float64)
+    if says_nothing and shares.size < LEAST_SIBLINGS:
         shares = np.ones(LEAST_SIBLINGS)
-        what += ", and all say what was there"
-    return _conclude("fresh_rows", what, _find_shortfall(fresh, night.rows, shares), shares, config)
-
-
-def _check_agreement(night: Night, history: Sequence[Night], config: QualityConfig) -> Finding:
-    what = f"{night.agreeing:,} of {night.repeated:,} rows about what other files hold as well say the same"
-    if night.repeated < LEAST_COMPARED:
-        return abstain("agreement", "all new files", f"{what}: too few to compare")
-    counts = [(each.agreeing, each.repeated) for each in history]
-    shares = _list_shares(counts)
-    lost = None
-    if shares.size >= LEAST_SIBLINGS:
-        most = 1 - bound_share(night.repeated - night.agreeing, night.repeated)
-        usual = float(np.median(shares))
+        said += ", and all say what was there"
+    if shares.size < LEAST_SIBLINGS:
+        few = f"{shares.size} nights before were compared, {LEAST_SIBLINGS} say what is usual"
+        return abstain(guard, "all new files", f"{said}: {few}")
+    # the largest share that the counts of the night leave open
+    most = 1 - bound_share(total - part, total)
+    usual = float(np.median(shares))
+    spread = MAD_TO_DEVIATION * float(np.median(np.abs(shares - usual)))
+    if guard == "agreement":
         # what so few rows differ by from night to night anyhow is in the bound already
-        sizes = np.array([total for _, total in counts if total >= LEAST_COMPARED])
-        chance = usual * (1 - usual) * float(np.mean(1 / sizes))
-        spread = np.sqrt(max(_find_spread(shares) ** 2 - chance, 0.0))
-        lost = max(usual - SPREAD_FACTOR * float(spread) - most, 0.0)
-    return _conclude("agreement", what, lost, shares, config)
+        chance = usual * (1 - usual) * float(np.mean([1 / whole for _, whole in before]))
+        spread = math.sqrt(max(spread**2 - chance, 0.0))
+        measured = max(usual - SPREAD_FACTOR * spread - most, 0.0)
+    else:
+        measured = (usual - SPREAD_FACTOR * min(spread, usual / 6)) / most
+    said += f", after {write_share(usual)} on {shares.size} nights before in the median"
+    return assess(config, guard, "all new files", measured, said)
 
 
 def _check_dependence(night: Night, history: Sequence[Night], config: QualityConfig) -> Finding:
+    """Assess the dependence of new answers against the nights before."""
     guard, subject = "joint_agreement", "new samples"
     known = [each.dependence for each in history if each.dependence is not None]
     if night.dependence is None:
         return abstain(guard, subject, "too few pairs of new answers to compare")
-    what = f"pairs of new answers hang together as those before by {night.dependence:.3f} nats"
+    said = f"pairs of new answers hang together as those before by {night.dependence:.3f} nats"
     if len(known) < LEAST_NIGHTS:
-        return abstain(guard, subject, f"{what}: {_say_few(len(known), LEAST_NIGHTS)}")
+        few = f"{len(known)} nights before were compared, {LEAST_NIGHTS} say what is usual"
+        return abstain(guard, subject, f"{said}: {few}")
     usual = float(np.median(known[-LATEST_NIGHTS:]))
-    # of differences, for a level that rises is no spread
+    # of differences, because a rising level is no spread
     steps = np.abs(np.diff(known[-RECENT_NIGHTS:]))
     deviation = max(float(steps.mean()) * np.sqrt(np.pi) / 2, LEAST_DEVIATION)
     measured = max((usual - night.dependence) / deviation, 0.0)
-    sentence = (
-        f"{what}, after {usual:.3f} on the nights before, {measured:.1f} standard deviations less"
-    )
-    return assess(guard, subject, measured, config.joint_agreement, sentence)
-
-
-def _list_shares(counts: Sequence[tuple[int, int]]) -> FloatArray:
-    """Shares of the nights that have enough samples or rows."""
-    return np.array([part / total for part, total in counts if total >= LEAST_COMPARED], np.float64)
-
-
-def _find_spread(values: FloatArray) -> float:
-    """Robust standard deviation."""
-    return MAD_TO_DEVIATION * float(np.median(np.abs(values - np.median(values))))
-
-
-def _find_shortfall(part: int, total: int, shares: FloatArray) -> float | None:
-    """Factor by which a share is less than usual, beyond chance and what nights differ by; None where that is unknown.
-
-    The share is the largest one that its numbers leave open, what is usual the median less what nights differ by.
-    """
-    if shares.size < LEAST_SIBLINGS:
-        return None
-    most = 1 - bound_share(total - part, total)
-    usual = float(
-        np.median(shares) - SPREAD_FACTOR * min(_find_spread(shares), np.median(shares) / 6)
-    )
-    return usual / most
-
-
-def _conclude(
-    guard: str, what: str, measured: float | None, shares: FloatArray, config: QualityConfig
-) -> Finding:
-    if measured is None:
-        return abstain(guard, "all new files", f"{what}: {_say_few(shares.size)}")
-    sentence = f"{what}, after {write_share(float(np.median(shares)))} on {shares.size} nights before in the median"
-    return assess(guard, "all new files", measured, getattr(config, guard), sentence)
-
-
-def _say_few(n_nights: int, least: int = LEAST_SIBLINGS) -> str:
-    return f"{n_nights} nights before were compared, {least} say what is usual"
+    said += f", after {usual:.3f} on the nights before, {measured:.1f} standard deviations less"
+    return assess(config, guard, subject, measured, said)
 
 
 def check_forms(
@@ -214,29 +203,31 @@ def check_forms(
     that a file before had, as little as chance leaves open, less the largest such share of a file before. None of
     sources without identifiers.
     """
-    known = [file.forms for file in last if file.forms]
+    known = [Counter(file.forms) for file in last if file.forms]
     if not known:
         return []
+    total = sum(known, Counter[str]())
     usual = 0.0
     if len(known) >= LEAST_SIBLINGS:
-        total = sum(map(Counter, known), Counter[str]())
-        usual = max(_find_strange(each, total - Counter(each))[1] for each in known)
+        usual = max(_find_strange(each, total - each)[1] for each in known)
     findings = []
     for change in changes.new:
-        forms = change.file.forms
-        if not forms:
+        if not change.file.forms:
             continue
-        strange, share = _find_strange(forms, sum(map(Counter, known), Counter[str]()))
-        shown = ", ".join(sorted(strange, key=lambda form: -strange[form])[:3])
-        n_rows = sum(forms.values())
-        sentence = (
-            f"{change.subject}: {strange.total():,} of {n_rows:,} rows have identifiers of a form that none before had"
-            + (f": {shown}; before: {_show_forms(known)}" if strange else "")
+        strange, share = _find_strange(change.file.forms, total)
+        n_rows = sum(change.file.forms.values())
+        said = (
+            f"{change.subject}: {strange.total():,} of {n_rows:,} rows have identifiers of a form that none before "
+            "had"
         )
+        if strange:
+            shown, before = (
+                ", ".join(sorted(each, key=lambda form: -each[form])[:3])
+                for each in (strange, total)
+            )
+            said += f": {shown}; before: {before}"
         measured = max(share - usual, 0.0)
-        findings.append(
-            assess("identifier_form", change.subject, measured, config.identifier_form, sentence)
-        )
+        findings.append(assess(config, "identifier_form", change.subject, measured, said))
     return findings
 
 
@@ -254,11 +245,6 @@ def _find_strange(forms: Mapping[str, int], known: Mapping[str, int]) -> tuple[C
         if not least - LENGTH_SLACK <= int(length) <= most + LENGTH_SLACK:
             strange[form] = count
     return strange, bound_share(strange.total(), sum(forms.values()))
-
-
-def _show_forms(known: Sequence[Mapping[str, int]]) -> str:
-    total = sum(map(Counter, known), Counter[str]())
-    return ", ".join(form for form, _ in total.most_common(3))
 
 
 def check_twins(
@@ -296,14 +282,12 @@ def check_twins(
                 f"{whole.name}: its {n_rows:,} rows hold each level as often as those of {twin.name}: the same rows "
                 "under other identifiers, or in another order?"
             )
-            findings.append(assess("same_answers", whole.name, 1, config.same_answers, sentence))
-    if not findings:
-        sentence = "no new file holds each level as often as another file"
-        findings.append(assess("same_answers", "all files", 0, config.same_answers, sentence))
-    return findings
+            findings.append(assess(config, "same_answers", whole.name, 1, sentence))
+    sentence = "no new file holds each level as often as another file"
+    return findings or [assess(config, "same_answers", "all files", 0, sentence)]
 
 
-def _find_chance(counts: Any) -> float:
+def _find_chance(counts: IntArray) -> float:
     """Probability, about, that another file of as many rows of the same law has the same counts.
 
     Each count is near normal, and equals another one of variance 2 v with probability 1 / sqrt(4 pi v).

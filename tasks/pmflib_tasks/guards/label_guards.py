@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -160,11 +159,8 @@ def assess_agreement(
             f"new labels agree in {write_share(n_agree / n_pairs)} of {n_pairs:,} pairs with other labels of their "
             f"task, after {write_share(usual)} so far"
         )
-        findings.append(
-            assess(
-                "label_agreement", "new labels", max(least, 0.0), config.label_agreement, sentence
-            )
-        )
+        measured = max(least, 0.0)
+        findings.append(assess(config, "label_agreement", "new labels", measured, sentence))
     return [*findings, _check_copies(new, agree, workers, config)]
 
 
@@ -195,13 +191,9 @@ def _check_copies(
         f"{int(alike.sum())} pairs of workers give the same labels far more often than they agree with others: "
         f"{write_share(share)} of the new labels"
     )
-    found = assess("copies", "new labels", share, config.copies, sentence)
-    return _name(found, np.union1d(new.first[alike], new.second[alike]), workers)
-
-
-def _name(finding: Finding, rows: IntArray, workers: Sequence[str]) -> Finding:
-    """Finding that names some workers."""
-    return replace(finding, named=tuple(workers[row] for row in rows.tolist()))
+    both = np.union1d(new.first[alike], new.second[alike]).tolist()
+    named = tuple(workers[row] for row in both)
+    return assess(config, "copies", "new labels", share, sentence, named=named)
 
 
 def _check_worker_rows(
@@ -215,8 +207,8 @@ def _check_worker_rows(
         f"{file.name}: {int(rows[busiest]):,} of {total:,} labels are by one worker, "
         f"{write_share(rows[busiest] / total)}; in no file so far did one give more than {write_share(usual)}"
     )
-    found = assess("worker_rows", file.name, more, config.worker_rows, sentence)
-    return _name(found, np.array([busiest]), schema.names)
+    named = (schema.names[busiest],)
+    return assess(config, "worker_rows", file.name, more, sentence, named=named)
 
 
 def _check_unknown(
@@ -228,8 +220,8 @@ def _check_unknown(
     strangers = np.flatnonzero(unknown & (rows > 0))
     sentence = f"{file.name}: {n_unknown:,} of {total:,} labels are by {strangers.size} workers who were unknown"
     least = bound_share(n_unknown, total)
-    found = assess("unknown_workers", file.name, least, config.unknown_workers, sentence)
-    return _name(found, strangers, schema.names)
+    named = tuple(schema.names[row] for row in strangers.tolist())
+    return assess(config, "unknown_workers", file.name, least, sentence, named=named)
 
 
 def _check_new_classes(
@@ -239,7 +231,7 @@ def _check_new_classes(
     names = np.array(schema[0].levels)[(given > 0) & (before.sum(axis=(0, 1)) == 0)].tolist()
     shown = ", ".join(map(repr, names[:LABELS_SHOWN]))
     sentence = f"{len(names)} labels were never given before" + (f": {shown}" if names else "")
-    return assess("new_classes", "new labels", len(names), config.new_classes, sentence)
+    return assess(config, "new_classes", "new labels", len(names), sentence)
 
 
 def _check_class_shares(
@@ -257,13 +249,8 @@ def _check_class_shares(
         counts = file.given.sum(axis=0)
         effect = np.maximum(labels_per_task, 1 + (counts.sum() - 1) * correlation)
         compared = compare_counts(counts, reference, edges, effect, labels_per_task)
-        tests.append(DriftTests("class_shares", partial(_say, f"classes in {file.name}"), compared))
+        tests.append(DriftTests("class_shares", [f"classes in {file.name}"].__getitem__, compared))
     return assess_drift(tests, config)
-
-
-def _say(name: str, _: int) -> str:
-    """Name of the only test."""
-    return name
 
 
 def _check_times(
@@ -274,10 +261,10 @@ def _check_times(
         return []
     return [
         assess(
+            config,
             "time_backwards",
             file.name,
             max(newest - file.newest, 0.0),
-            config.time_backwards,
             f"{file.name}: its newest label is {newest - file.newest:.2f} days older than the newest so far",
         )
         for file in new

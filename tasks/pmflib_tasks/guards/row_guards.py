@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -25,7 +25,7 @@ MAD_TO_DEVIATION = 1.4826
 LEAST_ROWS_OF_TWINS = 20
 """Rows that two files must have for equal bytes to mean anything: two files of one row may well be equal."""
 NAMES_SHOWN = 5
-"""New columns of a file that a finding names."""
+"""Names that a finding lists at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,11 +117,11 @@ def assess_rows(
     Parameters
     ----------
     account, last_account
-        Rows of the dataset and of that of the last run. None without a last run.
+        Rows of the dataset, and of the dataset of the last run; None without a last run.
     files
         All files.
     changes
-        What the last run did not have; without a last run, all files are new.
+        Files that are new since the last run; without a last run, all files.
     config
         Limits.
 
@@ -129,19 +129,90 @@ def assess_rows(
     -------
     Findings, also those that passed.
     """
-    findings = _check_quarantine(account, config)
-    findings += [_check_file_quarantine(change, config) for change in changes.new]
-    findings += [
-        *_check_twins(files, config),
-        *(
-            _check_duplicates(change, config)
-            for change in changes.new
-            if change.file.rows.rows_encoded
-        ),
-    ]
+    rows, encoded, unfit = account.rows_in, account.rows_encoded, account.rows_unfit
+    share = unfit / max(rows, 1)
+    said = f"{encoded:,} of {rows:,} rows were encoded"
+    findings = [assess(config, "least_rows", "all rows", encoded, said)]
+    said = f"{unfit:,} of {rows:,} rows do not fit: {write_share(share)}"
+    findings.append(assess(config, "quarantine", "all rows", share, said))
+    for reason, number in account.reasons.items():
+        if reason == "duplicate" and reason not in config.reasons:
+            continue
+        share = number / max(rows, 1)
+        said = f"{number:,} of {rows:,} rows are in quarantine for {reason}: {write_share(share)}"
+        if reason == "undecodable" and number:
+            said += "; is source.encoding right (`pmf check` finds it out)?"
+        limits = config.reasons.get(reason)
+        findings.append(assess(config, "reason", reason, share, said, limits=limits))
+    for change in changes.new:
+        unfit, rows = change.file.rows.rows_unfit, change.file.rows.rows_in
+        least = bound_share(unfit, rows)
+        said = f"{change.subject}: {unfit:,} of {rows:,} rows do not fit"
+        if unfit:
+            reasons = {k: n for k, n in change.file.rows.reasons.items() if k != "duplicate"}
+            said += f" ({_list_counts(reasons)}): at least {write_share(least)} beyond chance"
+        findings.append(assess(config, "file_quarantine", change.subject, least, said))
+    findings += _check_twins(files, config)
+    for change in changes.new:
+        file, encoded = change.file, change.file.rows.rows_encoded
+        if not encoded:
+            continue
+        share = file.duplicates / encoded
+        said = (
+            f"{change.subject}: {file.duplicates:,} of {encoded:,} rows are superseded by others: "
+            f"{write_share(share)}"
+        )
+        if file.superseded_by:
+            said += f" (by those of {_list_counts(file.superseded_by)})"
+        findings.append(assess(config, "duplicates", change.subject, share, said))
     if last_account is not None:
         findings += _check_losses(account, last_account, changes, config)
     return findings
+
+
+def _list_counts(counts: Mapping[str, int]) -> str:
+    """Names with their counts, by falling count."""
+    listed = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    shown = ", ".join(f"{name} {n:,}" for name, n in listed[:NAMES_SHOWN])
+    return shown + (", ..." if listed[NAMES_SHOWN:] else "")
+
+
+def _check_twins(files: Sequence[FileAccount], config: QualityConfig) -> list[Finding]:
+    """Find files with the same bytes."""
+    first: dict[str, str] = {}
+    findings = []
+    for file in files:
+        if file.rows.rows_in < LEAST_ROWS_OF_TWINS:
+            continue
+        if (name := first.setdefault(file.digest, file.name)) != file.name:
+            said = f"{file.name}: the same bytes as {name}, {file.rows.rows_in:,} rows"
+            findings.append(assess(config, "same_bytes", file.name, 1, said))
+    said = f"the bytes of {len(files)} files differ"
+    return findings or [assess(config, "same_bytes", "all files", 0, said)]
+
+
+def _check_losses(
+    account: Account, last_account: Account, changes: Changes, config: QualityConfig
+) -> list[Finding]:
+    """Assess what was removed since the last run, and whether anything is new."""
+    new = sum(change.file.rows.rows_encoded for change in changes.new)
+    said = f"{new:,} rows encoded of {len(changes.new)} new or changed files"
+    said += "" if new else ": nothing new since the last run"
+    findings = [assess(config, "new_rows", "all files", new, said)]
+    if config.removals_expected:
+        return findings
+    missing = [file.name for file in changes.missing]
+    said = f"{len(missing)} files of the last run are gone"
+    if missing:
+        said += f": {', '.join(missing[:NAMES_SHOWN])}"
+    if missing[NAMES_SHOWN:]:
+        said += f" and {len(missing) - NAMES_SHOWN} more"
+    findings.append(assess(config, "missing_files", "all files", len(missing), said))
+    before, now = last_account.rows_encoded, account.rows_encoded
+    lost = max(before - now, 0) / max(before, 1)
+    said = f"{now:,} rows encoded after {before:,} in the last run"
+    said += f": {write_share(lost)} fewer" if lost else ""
+    return [*findings, assess(config, "rows_lost", "all rows", lost, said)]
 
 
 def check_sizes(
@@ -173,7 +244,7 @@ def check_sizes(
         more = "" if beyond else ", as sizes of files vary here"
         sentence = f"{change.subject}: {change.file.rows.rows_in:,} rows after the {usual:,.0f} {what}{more}"
         measured = factor if beyond else 1.0
-        findings.append(assess("file_size", change.subject, measured, config.file_size, sentence))
+        findings.append(assess(config, "file_size", change.subject, measured, sentence))
     return findings
 
 
@@ -201,40 +272,17 @@ def check_columns(
     A finding for each new file with a new column, or one for all that none has.
     """
     before = set(files[0].ignored_columns if known is None and files else known or ())
+    where = "the first file" if known is None else "the files of the last run"
     findings = []
     for change in changes.new:
         new = [name for name in change.file.ignored_columns if name not in before]
         if new:
             shown = ", ".join(map(repr, new[:NAMES_SHOWN])) + (", ..." if new[NAMES_SHOWN:] else "")
-            where = "the first file" if known is None else "the files of the last run"
-            what = f"{len(new)} columns that {where} had not, and that are not in the schema"
-            sentence = f"{change.file.name}: {what}: {shown}"
-            limits = config.new_columns
-            findings.append(assess("new_columns", change.file.name, len(new), limits, sentence))
-    if not findings:
-        sentence = "no file has a column that is new and not in the schema"
-        findings.append(assess("new_columns", "all files", 0, config.new_columns, sentence))
-    return findings
-
-
-def check_reason(reason: str, account: Account, config: QualityConfig) -> Finding:
-    """Assess the rows that are in quarantine for one reason.
-
-    Parameters
-    ----------
-    reason
-        One of ``REASONS``.
-    account
-        Rows of the dataset.
-    config
-        Limits.
-    """
-    rows, number = account.rows_in, account.reasons[reason]
-    share = number / max(rows, 1)
-    sentence = f"{number:,} of {rows:,} rows are in quarantine for {reason}: {write_share(share)}"
-    if reason == "undecodable" and number:
-        sentence += "; is source.encoding right (`pmf check` finds it out)?"
-    return assess("reason", reason, share, config.reasons.get(reason, config.reason), sentence)
+            name = change.file.name
+            said = f"{name}: {len(new)} columns that {where} had not, and that are not in the schema: {shown}"
+            findings.append(assess(config, "new_columns", name, len(new), said))
+    said = "no file has a column that is new and not in the schema"
+    return findings or [assess(config, "new_columns", "all files", 0, said)]
 
 
 def bound_share(part: int, total: int) -> float:
@@ -251,100 +299,3 @@ def bound_share(part: int, total: int) -> float:
     middle = share + square / (2 * total)
     width = QUANTILE * np.sqrt(share * (1 - share) / total + square / (4 * total**2))
     return float(max(middle - width, 0.0) / (1 + square / total))
-
-
-def _check_quarantine(account: Account, config: QualityConfig) -> list[Finding]:
-    rows, encoded, unfit = account.rows_in, account.rows_encoded, account.rows_unfit
-    share = unfit / max(rows, 1)
-    findings = [
-        assess(
-            "least_rows",
-            "all rows",
-            encoded,
-            config.least_rows,
-            f"{encoded:,} of {rows:,} rows were encoded",
-            least=True,
-        ),
-        assess(
-            "quarantine",
-            "all rows",
-            share,
-            config.quarantine,
-            f"{unfit:,} of {rows:,} rows do not fit: {write_share(share)}",
-        ),
-    ]
-    for reason in account.reasons:
-        if reason == "duplicate" and reason not in config.reasons:
-            continue
-        findings.append(check_reason(reason, account, config))
-    return findings
-
-
-def _check_file_quarantine(change: FileChange, config: QualityConfig) -> Finding:
-    file = change.file
-    unfit = file.rows.rows_unfit
-    least = bound_share(unfit, file.rows.rows_in)
-    named = [(n, reason) for reason, n in file.rows.reasons.items() if reason != "duplicate"]
-    why = ", ".join(f"{reason} {n:,}" for n, reason in sorted(named, reverse=True))
-    sentence = f"{change.subject}: {unfit:,} of {file.rows.rows_in:,} rows do not fit" + (
-        f" ({why}): at least {write_share(least)} beyond chance" if unfit else ""
-    )
-    return assess("file_quarantine", change.subject, least, config.file_quarantine, sentence)
-
-
-def _check_duplicates(change: FileChange, config: QualityConfig) -> Finding:
-    file = change.file
-    share = file.duplicates / file.rows.rows_encoded
-    by = sorted(file.superseded_by.items(), key=lambda each: (-each[1], each[0]))
-    shown = ", ".join(f"{name} {n:,}" for name, n in by[:NAMES_SHOWN]) + (
-        ", ..." if by[NAMES_SHOWN:] else ""
-    )
-    sentence = (
-        f"{change.subject}: {file.duplicates:,} of {file.rows.rows_encoded:,} rows are superseded by others: "
-        f"{write_share(share)}" + (f" (by those of {shown})" if shown else "")
-    )
-    return assess("duplicates", change.subject, share, config.duplicates, sentence)
-
-
-def _check_twins(files: Sequence[FileAccount], config: QualityConfig) -> list[Finding]:
-    first: dict[str, str] = {}
-    findings = []
-    for file in files:
-        if file.rows.rows_in < LEAST_ROWS_OF_TWINS:
-            continue
-        if (name := first.setdefault(file.digest, file.name)) != file.name:
-            sentence = f"{file.name}: the same bytes as {name}, {file.rows.rows_in:,} rows"
-            findings.append(assess("same_bytes", file.name, 1, config.same_bytes, sentence))
-    if not findings:
-        sentence = f"the bytes of {len(files)} files differ"
-        findings.append(assess("same_bytes", "all files", 0, config.same_bytes, sentence))
-    return findings
-
-
-def _check_losses(
-    account: Account,
-    last_account: Account,
-    changes: Changes,
-    config: QualityConfig,
-) -> list[Finding]:
-    """Assess what is gone since the last run, and whether anything is new."""
-    new = sum(change.file.rows.rows_encoded for change in changes.new)
-    sentence = f"{new:,} rows encoded of {len(changes.new)} new or changed files" + (
-        "" if new else ": nothing new since the last run"
-    )
-    findings = [assess("new_rows", "all files", new, config.new_rows, sentence, least=True)]
-    if config.removals_expected:
-        return findings
-    missing = [file.name for file in changes.missing]
-    shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-    sentence = f"{len(missing)} files of the last run are gone" + (f": {shown}" if shown else "")
-    findings.append(
-        assess("missing_files", "all files", len(missing), config.missing_files, sentence)
-    )
-    before, now = last_account.rows_encoded, account.rows_encoded
-    lost = max(before - now, 0) / max(before, 1)
-    sentence = f"{now:,} rows encoded after {before:,} in the last run" + (
-        f": {write_share(lost)} fewer" if lost else ""
-    )
-    findings.append(assess("rows_lost", "all rows", lost, config.rows_lost, sentence))
-    return findings

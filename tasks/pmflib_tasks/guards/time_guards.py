@@ -98,7 +98,7 @@ def check_times(
             f"the clock of this machine says {clock.now:%Y-%m-%d %H:%M} UTC, and the last run ended at "
             f"{clock.latest:%Y-%m-%d %H:%M}, {behind:,.1f} hours later"
         )
-    findings = [assess("clock", "this machine", behind, config.clock, sentence)]
+    findings = [assess(config, "clock", "this machine", behind, sentence)]
     for change in new:
         times, name = change.file.times, change.file.name
         if times is None or times.newest is None or times.oldest is None:
@@ -136,16 +136,14 @@ def _check_future(
     n_rows = change.file.rows.rows_encoded
     if times.newest <= limit:
         # what passes must not depend on the clock
-        return assess(
-            "future_rows", change.file.name, 0.0, config.future_rows, f"no time is {bound}"
-        )
+        return assess(config, "future_rows", change.file.name, 0.0, f"no time is {bound}")
     later = count_later(change.file.name, limit)
     share = min(later / max(n_rows, 1), 1.0)
     sentence = (
         f"{change.file.name}: {later:,} rows ({write_share(share)}) have a time {bound}; the latest is "
         f"{_show(times.newest, per_second)}"
     )
-    return assess("future_rows", change.file.name, share, config.future_rows, sentence)
+    return assess(config, "future_rows", change.file.name, share, sentence)
 
 
 def _check_stray(
@@ -166,7 +164,7 @@ def _check_stray(
         f"{measured:.2g} times as far from those of the other files ({_show(first, per_second)} to "
         f"{_show(last, per_second)}) as these span"
     )
-    return assess("stray_times", name, measured, config.stray_times, sentence)
+    return assess(config, "stray_times", name, measured, sentence)
 
 
 def find_unit(times: TimeSpan, others: Sequence[TimeSpan]) -> float | None:
