@@ -13,8 +13,7 @@ from pmflib.core.arrays import IntArray
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import Source
-from pmflib.schema.drafting.column_meaning import split_name
-from pmflib.schema.drafting.times import find_times
+from pmflib.schema.drafting.column_meaning import find_times, split_name
 
 MOST_COLUMNS = 6
 """Columns of a long log, at most: identifier, variable, value, time, and what is passed over."""

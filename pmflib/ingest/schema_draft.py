@@ -6,21 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pmflib.core.errors import SchemaError
-from pmflib.ingest.draft_values import read_all
-from pmflib.ingest.long_draft import count_answers, count_long
+from pmflib.ingest.draft_values import count_answers, count_long, count_wide, read_all
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.sources import Source
-from pmflib.ingest.wide_draft import count_wide
 from pmflib.schema import Schema
 from pmflib.schema.drafted_schema import ColumnDraft, DraftedSchema
 from pmflib.schema.drafting.inference import Proposal
-from pmflib.schema.drafting.sister_columns import find_sisters, share_sister_codes
 from pmflib.schema.drafting.table_draft import (
+    find_sisters,
     list_names,
     note_codes,
     note_strays,
     propose_columns,
     share_codes,
+    share_sister_codes,
 )
 from pmflib.schema.drafting.value_counts import ValueCounts
 from pmflib.schema.variable import read_number

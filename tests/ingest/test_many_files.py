@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pmflib.ingest.dataset import spilled_rows
+from pmflib.ingest.dataset import assembly
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.dataset.identifiers import LEAST_GROUPS
 from pmflib.ingest.dataset.spills import Spill
@@ -39,7 +39,7 @@ def test_build_dataset__small_buckets_are_assembled_together(tmp_path, monkeypat
         opened.append(folder)
         return Spill(folder, *of)
 
-    monkeypatch.setattr(spilled_rows, "Spill", note)
+    monkeypatch.setattr(assembly, "Spill", note)
     store, dataset = build(tmp_path, 400)
     # bucket modulo folds is the same for both numbers
     assert describe(store, dataset) == describe(*few)

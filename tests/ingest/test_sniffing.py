@@ -3,10 +3,9 @@
 import pytest
 
 from pmflib.core.errors import SourceError
-from pmflib.ingest.csv import encodings
-from pmflib.ingest.csv.encodings import detect_encoding
+from pmflib.ingest import sniffing
 from pmflib.ingest.options import SourceOptions
-from pmflib.ingest.sniffing import sniff_source
+from pmflib.ingest.sniffing import detect_encoding, sniff_source
 from pmflib.ingest.sources import find_sources
 
 WIDE = SourceOptions(path="x", layout="wide")
@@ -139,8 +138,8 @@ def test_detect_encoding__of_bytes_that_are_no_text(tmp_path):
 
 
 def test_detect_encoding__looks_at_a_bounded_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(encodings, "SCANNED_BYTES", 100)
-    monkeypatch.setattr(encodings, "READ_BYTES", 50)
+    monkeypatch.setattr(sniffing, "SCANNED_BYTES", 100)
+    monkeypatch.setattr(sniffing, "READ_BYTES", 50)
     (tmp_path / "x.csv").write_bytes(b"a\n" * 60 + b"\xfc\n")
     assert detect_encoding(find_sources(str(tmp_path))[0]).encoding == "utf-8"
 

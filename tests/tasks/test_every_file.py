@@ -17,8 +17,7 @@ from pmflib.crowd.pipeline.worker_models import WorkerModel
 from pmflib.ingest import chunks
 from pmflib.ingest.dataset.log_names import load_log_names
 from pmflib.ingest.dataset.quarantine import QUARANTINE, QUARANTINE_HASHES, read_part
-from pmflib.ingest.dataset.spill_lists import LEVELS_FILE, read_spill_list
-from pmflib.ingest.dataset.spills import Spill
+from pmflib.ingest.dataset.spills import LEVELS_FILE, Spill, read_spill_list
 from pmflib.ingest.splitting import read_splits
 from pmflib.model.row_scores import REFERENCE, ReferenceScores
 from pmflib.model.score_tables import ScoreOptions

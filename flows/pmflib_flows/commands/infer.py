@@ -118,13 +118,13 @@ def infer(
     review where they are not the usual ones.
     """
     from pmflib.cluster.memory import ClusterMemory
+    from pmflib.ingest.draft_values import number_columns
     from pmflib.ingest.long_shape import find_long_log
     from pmflib.ingest.options import make_source
     from pmflib.ingest.schema_draft import draft_schema
     from pmflib.ingest.sniffing import sniff_source
     from pmflib.ingest.source_paths import make_absolute
     from pmflib.ingest.sources import find_sources
-    from pmflib.ingest.wide_draft import number_columns
     from pmflib.model.traits.level_scores import are_ratings
     from pmflib.schema.variable import DEFAULT_MISSING
     from pmflib_tasks.config.loading import draft_config, relate

@@ -18,7 +18,7 @@ from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.log_names import NAMES_FILE, LogNames, narrow_schema
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.sample_weights import name_unit
-from pmflib.ingest.dataset.spill_lists import read_spill_list, write_levels
+from pmflib.ingest.dataset.spills import read_spill_list, write_levels
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import find_digest

@@ -46,8 +46,7 @@ from pmflib.ingest.dataset.layering import (
     supersede_samples,
 )
 from pmflib.ingest.dataset.sample_weights import name_replicates
-from pmflib.ingest.dataset.spill_lists import list_spills
-from pmflib.ingest.dataset.spills import Spill
+from pmflib.ingest.dataset.spills import Spill, list_spills
 from pmflib.ingest.options import DatasetOptions
 from pmflib.ingest.sources import (
     Source,

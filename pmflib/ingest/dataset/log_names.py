@@ -16,7 +16,7 @@ from pmflib.core.defaults import MOST_CLASSES
 from pmflib.core.errors import SchemaError
 from pmflib.core.json_files import parse_json
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
-from pmflib.ingest.long_draft import MAX_VARIABLES
+from pmflib.ingest.draft_values import MAX_VARIABLES
 from pmflib.ingest.options import SourceOptions
 from pmflib.ingest.readers import read_rows
 from pmflib.ingest.sources import Source, identify_source

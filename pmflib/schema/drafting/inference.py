@@ -12,14 +12,15 @@ import numpy as np
 
 from pmflib.schema.drafting.column_meaning import (
     Numbers,
+    Times,
     find_identifier,
     find_nominal_numbers,
+    find_times,
     find_weight,
     is_replicate,
 )
 from pmflib.schema.drafting.level_order import LevelOrder, find_level_order, natural_key
 from pmflib.schema.drafting.missing_codes import HIGH_CODES, CodeProposal
-from pmflib.schema.drafting.times import Times, find_times
 from pmflib.schema.drafting.value_counts import ValueCounts, find_strays, make_bins
 from pmflib.schema.variable import DEFAULT_MISSING, Role, Variable, as_text, read_number
 

@@ -11,7 +11,7 @@ import numpy as np
 from pmflib.core.arrays import IntArray
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.ingest.dataset.accounts import StepSummary
-from pmflib.ingest.dataset.spill_lists import find_levels
+from pmflib.ingest.dataset.spills import find_levels
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import LEVEL_COUNTS, list_file_steps

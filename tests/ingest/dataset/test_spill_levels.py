@@ -2,7 +2,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import StoreError
-from pmflib.ingest.dataset.spill_lists import LEVELS_FILE, find_levels, write_levels
+from pmflib.ingest.dataset.spills import LEVELS_FILE, find_levels, write_levels
 
 
 def schema_of(**levels):

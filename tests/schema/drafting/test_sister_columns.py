@@ -1,8 +1,7 @@
 import numpy as np
 import pyarrow as pa
 
-from pmflib.schema.drafting.sister_columns import find_sisters
-from pmflib.schema.drafting.table_draft import propose_variables
+from pmflib.schema.drafting.table_draft import find_sisters, propose_variables
 from pmflib.schema.drafting.value_counts import ValueCounts
 
 RNG = np.random.default_rng(3)

@@ -3,8 +3,8 @@ from datetime import date, timedelta
 import pyarrow as pa
 import pytest
 
+from pmflib.schema.drafting.column_meaning import find_times
 from pmflib.schema.drafting.inference import Wishes, propose_variable
-from pmflib.schema.drafting.times import find_times
 from pmflib.schema.drafting.value_counts import ValueCounts
 
 DAYS = [date(2019, 1, 30) + timedelta(days=3 * n) for n in range(300)]

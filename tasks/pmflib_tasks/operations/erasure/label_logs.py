@@ -21,8 +21,7 @@ from pmflib.core.errors import StoreError
 from pmflib.core.json_files import parse_json
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.identifiers import hash_identifiers, make_keys
-from pmflib.ingest.dataset.spill_lists import LEVELS_FILE
-from pmflib.ingest.dataset.spills import Spill
+from pmflib.ingest.dataset.spills import LEVELS_FILE, Spill
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.erasures import Erasure, ErasureList, Replacement
