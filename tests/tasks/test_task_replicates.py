@@ -9,9 +9,9 @@ import pytest
 import pmflib as pmf
 from pmflib.core.errors import ConfigError, PmfError, SchemaError, SourceError
 from pmflib.counting import replicate_counts
+from pmflib.counting.conditional_tables import TableRequest
 from pmflib.counting.replicate_counts import ReplicateCounts
-from pmflib.counting.table_requests import TableRequest
-from pmflib.counting.weighted_tables import find_replicate_sizes
+from pmflib.counting.table_sizes import find_replicate_sizes
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.model.questions.evidence import open_evidence
 from pmflib.store.artefacts import Store
