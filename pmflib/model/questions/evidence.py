@@ -20,6 +20,7 @@ from pmflib.core.survey_design import SurveyDesign, count_degrees, find_factors
 from pmflib.core.weights import WeightSums
 from pmflib.counting.conditional_tables import (
     StoredTableCounts,
+    TablePlan,
     TableRequest,
     WeightedTables,
     count_stored_tables,
@@ -216,8 +217,9 @@ def _find_cells(
     """Cell of the table of a request that each row is in, -1 where in none, and the sizes of the table."""
     sizes = [int(schema.cardinalities[position]) for position in request.targets]
     cells = np.full(len(codes), -1, np.int64)
-    rows, found = request.find_cells(codes, sizes)
-    cells[rows] = found
+    plan = TablePlan.make(schema, [request])
+    for _, rows, found in plan.find_cells(DenseBlock(codes)):
+        cells[rows] = found
     return cells, sizes
 
 
