@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pmflib.cluster.clients import Client, count_threads, find_memory
 from pmflib.cluster.maps import run_blocks
@@ -176,6 +177,32 @@ class TablePlan:
 
     def find_cells(self, block: Block) -> Iterator[tuple[PlannedTable, IntArray, IntArray]]:
         """Rows of a block that each table counts, at least one, and the cell of each in the flat table."""
+        for table, taken, is_met in self._iterate_tables(block):
+            rows, cells = _find_cells(table, taken, is_met)
+            if rows.size:
+                yield table, rows, cells
+
+    def add_rows(self, block: Block, total: IntArray) -> None:
+        """Add the number of rows of a block at each cell to int64 of shape (n_cells,), in place."""
+        for table, taken, is_met in self._iterate_tables(block):
+            # cell 0 of each axis is for rows that do not count, so that none has to be taken out
+            padded = (2, *(size + 1 for size in table.shape))
+            n_padded = math.prod(padded)
+            if n_padded > block.n_rows:
+                np.add.at(total[table.cells], _find_cells(table, taken, is_met)[1], 1)
+                continue
+            numbers = is_met.astype(np.int16 if n_padded < 1 << 15 else np.int64)
+            for size, codes in zip(padded[1:], taken, strict=True):
+                numbers *= size
+                numbers += codes
+                numbers += 1
+            found = np.bincount(numbers, minlength=n_padded).reshape(padded)
+            total[table.cells] += found[(1, *(slice(1, None),) * len(taken))].reshape(-1)
+
+    def _iterate_tables(
+        self, block: Block
+    ) -> Iterator[tuple[PlannedTable, IntArray, npt.NDArray[np.bool_]]]:
+        """Tables, the codes of their targets, (n_targets, n_rows), and the rows that meet their conditions, if any."""
         columns = self._read_columns(block)
         place = {position: k for k, position in enumerate(self.used.tolist())}
         for conditions, tables in self.by_conditions.items():
@@ -185,20 +212,9 @@ class TablePlan:
                 is_allowed = np.zeros(self.schema[position].cardinality + 1, np.bool_)
                 is_allowed[list(codes)] = True
                 is_met &= is_allowed.take(columns[place[position]], mode="wrap")
-            met = np.flatnonzero(is_met)
-            for table in tables:
-                taken = columns[[place[position] for position in table.targets]]
-                if met.size < block.n_rows:
-                    taken = taken[:, met]
-                rows, is_observed = met, (taken >= 0).all(axis=0)
-                if not is_observed.all():
-                    rows, taken = met[is_observed], taken[:, is_observed]
-                if rows.size:
-                    cells = np.zeros(rows.size, np.int64)
-                    for size, codes_of_axis in zip(table.shape, taken, strict=True):
-                        cells *= size
-                        cells += codes_of_axis
-                    yield table, rows, cells
+            if is_met.any():
+                for table in tables:
+                    yield table, columns[[place[position] for position in table.targets]], is_met
 
     def _read_columns(self, block: Block) -> IntArray:
         """Codes of the variables in use, -1 missing: shape (n_used, n_rows)."""
@@ -239,6 +255,18 @@ class TablePlan:
             "Ask for fewer tables at a time, or for tables of fewer variables.",
             {"cells of all tables": 2 * table},
         )
+
+
+def _find_cells(
+    table: PlannedTable, taken: IntArray, is_met: npt.NDArray[np.bool_]
+) -> tuple[IntArray, IntArray]:
+    """Rows that meet the conditions and have all targets, and the cell of each in the flat table."""
+    rows = np.flatnonzero(is_met & (taken >= 0).all(axis=0))
+    cells = np.zeros(rows.size, np.int64)
+    for size, codes in zip(table.shape, taken, strict=True):
+        cells *= size
+        cells += codes[rows]
+    return rows, cells
 
 
 def _check_request(request: TableRequest, schema: Schema) -> None:
@@ -307,12 +335,11 @@ def add_cells(block: Block, plan: TablePlan, weights: IntArray | None, total: In
     total
         int64 of shape (n_weights, n_cells); (1, n_cells) without weights.
     """
+    if weights is None:
+        plan.add_rows(block, total[0])
+        return
     for table, rows, cells in plan.find_cells(block):
-        sums = total[:, table.cells]
-        if weights is None:
-            np.add.at(sums[0], cells, 1)
-            continue
-        for each, own in zip(sums, weights, strict=True):
+        for each, own in zip(total[:, table.cells], weights, strict=True):
             np.add.at(each, cells, own[rows])
 
 
