@@ -191,13 +191,15 @@ class TablePlan:
             if n_padded > block.n_rows:
                 np.add.at(total[table.cells], _find_cells(table, taken, is_met)[1], 1)
                 continue
-            numbers = is_met.astype(np.int16 if n_padded < 1 << 15 else np.int64)
+            dtype: Any = np.int16 if n_padded < 1 << 15 else np.int64
+            numbers: IntArray = is_met.astype(dtype)
             for size, codes in zip(padded[1:], taken, strict=True):
                 numbers *= size
                 numbers += codes
                 numbers += 1
+            inner: tuple[Any, ...] = (1, *(slice(1, None),) * len(taken))
             found = np.bincount(numbers, minlength=n_padded).reshape(padded)
-            total[table.cells] += found[(1, *(slice(1, None),) * len(taken))].reshape(-1)
+            total[table.cells] += found[inner].reshape(-1)
 
     def _iterate_tables(
         self, block: Block
