@@ -169,7 +169,7 @@ def measure(
 ) -> dict[str, float]:
     """Share of the intervals of a survey that hold the truth, by what they are of."""
     options = {"pseudo_count": 0.0, "tol": 1e-10}
-    fitted = pmf.fit_em(codes, truth, design=design, **options).model  # type: ignore[arg-type]
+    fitted = pmf.fit_em(codes, truth, weight=design, **options).model  # type: ignore[arg-type]
     errors = pmf.standard_errors(fitted, codes, design)
     found: dict[str, float] = {}
     for name, planted in (("prior", truth.prior), ("factors", truth.factors)):
@@ -302,7 +302,7 @@ def measure_pisa() -> None:
     weight = mean * rng.gamma(SHAPE, 1 / SHAPE, len(country))
     design = pmf.SurveyDesign(weight, stratum=country, psu=np.arange(len(country)) // 25)
     frame = pd.DataFrame(table, columns=lines[0, 1:12]).replace("", None)
-    model = pmf.fit_em(frame, rank=4, design=design, dependence="none").model
+    model = pmf.fit_em(frame, rank=4, weight=design, dependence="none").model
     found = {}
     for name, method, most in (
         ("to first order", "linear", survey_design.MOST_REPLICATES),

@@ -114,11 +114,12 @@ def cover_design(seed: int) -> float:
     chances = np.array([[0.85, 0.2]] * 6)
     codes = (rng.random((unit.size, 6)) < chances[:, state].T).astype(np.int64)
     sizes = np.linspace(1.0, 3.0, n_strata)
-    design = pmf.SurveyDesign(sizes[stratum[unit]], stratum=stratum[unit], psu=unit)
+    weight = sizes[stratum[unit]]
+    design = pmf.SurveyDesign(weight, stratum=stratum[unit], psu=unit)
     first = float(middle @ sizes / sizes.sum())
     factors = np.stack([1 - chances, chances], axis=1).reshape(-1, 2)
     schema = pmf.Schema.from_cardinalities([2] * 6)
     truth = pmf.JointPMF(np.array([first, 1 - first]), factors, schema)
-    model = pmf.fit_em(codes, truth, design=design, pseudo_count=0.0, tol=1e-10).model
+    model = pmf.fit_em(codes, truth, weight=weight, pseudo_count=0.0, tol=1e-10).model
     found = pmf.standard_errors(model, codes, design)["prior"]
     return float(((found.lower <= truth.prior) & (truth.prior <= found.upper)).mean())

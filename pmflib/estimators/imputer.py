@@ -137,7 +137,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         self.draw_models_: tuple[JointPMF, ...] = (self.model_,)
         if self.draws > 1:
             seed = self._draw_seed(self.random_state)
-            block = weigh_samples(DenseBlock(codes), sample_weight, None, self.model_.schema)
+            block = weigh_samples(DenseBlock(codes), sample_weight, self.model_.schema)
             self.draw_models_ = tuple(fit_resampled(self.model_, block, self.draws, seed))
         return self
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -54,7 +54,26 @@ OnPass = Callable[[str, Any], None]
 
 
 class Passes(NamedTuple):
-    """When EM stops, how it steps, and what is saved and reported: as in `pmflib.em.latent_classes.Runs`."""
+    """When EM stops, how it steps, and what is saved and reported.
+
+    Parameters
+    ----------
+    max_passes
+        Limit of the passes of each run, at least 0.
+    tol
+        Share of the objective, at least 0: EM has converged when the estimated gain of further passes is below it. With
+        held-out samples, the share by which their log-likelihood must rise within ``patience`` passes.
+    patience
+        Passes without a rise of the held-out log-likelihood before stopping, at least 1.
+    accelerate
+        Whether to extrapolate from every two passes (SQUAREM), which pays where EM is to converge.
+    checkpoint
+        Folder for the states of the runs of a fit: the same call continues from them, to the same bits, also with other
+        limits of passes. States of other samples or options are refused. None saves nothing.
+    on_pass
+        Called with the name of a run, such as "random-0.3", and its `State` after each pass; None reports passes to
+        `pmflib.progress`.
+    """
 
     max_passes: int = LIMITS.max_passes
     tol: float = LIMITS.tol
@@ -62,6 +81,17 @@ class Passes(NamedTuple):
     accelerate: bool = False
     checkpoint: Path | None = None
     on_pass: OnPass | None = None
+
+
+class PassOptions(TypedDict, total=False):
+    """The fields of `Passes` as keyword arguments of a fit."""
+
+    max_passes: int
+    tol: float
+    patience: int
+    accelerate: bool
+    checkpoint: Path | None
+    on_pass: OnPass | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 import numpy as np
 
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.arrays import check_model_type, check_whole, name_type
 from pmflib.core.blocks import DenseBlock
-from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, LIMITS, Limits
+from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, Limits
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.methods import MEMBER_START_METHODS
-from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.weights import note_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.counting.pair_counts import PairCounts
@@ -30,12 +28,12 @@ from pmflib.fitting.dependence import (
     plan_forest_passes,
     refine_forests,
 )
-from pmflib.fitting.em_fit import EMFit, OnPass, Passes
+from pmflib.fitting.em_fit import EMFit, Passes, PassOptions
 from pmflib.fitting.fit_result import FitResult, SettledRank, warn_if_stopped
 from pmflib.fitting.item_responses import fit_item_responses
 from pmflib.fitting.ranks.in_memory import choose_fit_kind, settle_rank
 from pmflib.fitting.ranks.kinds import KindChoice
-from pmflib.fitting.starts import StoredCounts, load_counts
+from pmflib.fitting.starts import PreparedStart, StoredCounts, load_counts
 from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -54,109 +52,63 @@ def fit_em(
     rank: int | Literal["auto"] | None = None,
     schema: Schema | None = None,
     validation: object | None = None,
-    start: str = "auto",
-    start_model: JointPMF | None = None,
-    counts: PairCounts | StoredCounts | None = None,
+    start: str | PreparedStart = "auto",
     pseudo_count: float | Literal["auto"] = "auto",
     members: int = 1,
-    max_passes: int = LIMITS.max_passes,
-    tol: float = LIMITS.tol,
-    patience: int = LIMITS.patience,
-    accelerate: bool = False,
     target: str | int | None = None,
     dependence: Literal["auto", "none", "tree"] | None = None,
-    rng: np.random.Generator | int = 0,
-    checkpoint: Path | None = None,
-    on_pass: OnPass | None = None,
     weight: object | None = None,
-    design: SurveyDesign | None = None,
+    rng: np.random.Generator | int = 0,
+    **passes: Unpack[PassOptions],
 ) -> FitResult:
     """Refine a model by EM on samples, in memory or in a store, or fit one of a given rank.
 
-    Of a rank, what is left to "auto", and with members the number of passes, is chosen on held-out samples: those
-    given, or else a fifth of the samples in memory, after which all of them are fitted in the way that was best. Stored
-    samples are fitted without a choice where no other samples are given. The notes say what was compared.
+    "auto" means: held-out samples choose. They are ``validation``, or else a fifth of the samples in memory, after
+    which all samples are fitted with the chosen options. Of candidates within one standard error of the best, the
+    simplest is taken: the lowest rank, the largest pseudo-count. Stored samples without ``validation`` are fitted
+    without a choice; ``select_rank`` chooses their rank from pairs. The notes of the result say what was compared.
 
     Parameters
     ----------
     samples
         A frame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or `StoredSamples`.
     model
-        Start; or give a rank. Without held-out samples it is refined until the objective has converged. One with
-        forests keeps them, found anew from time to time, and the options that it was fitted with.
+        Model to refine; or give a rank. Without held-out samples it is refined until the objective has converged. A
+        model with forests keeps its options, and its forests are found again from time to time.
     rank
-        Number of latent states, where no model is given. "auto" doubles it until held-out samples have not become more
-        likely twice, takes the least that cannot be distinguished from the best, and fills in the ranks below it; in a
-        small fit for a target it doubles until the target is not predicted better, and takes the best. For stored
-        samples without ``validation`` `pmflib.select_rank` chooses it by the pairs of held-out folds. The result's
-        comparisons and notes say how.
+        Number of latent states, where no model is given. "auto" doubles it until held-out samples do not become more
+        likely twice in a row, then fills in the ranks below the best.
     schema
-        Variables, where neither a model nor stored samples are given; by default inferred from the samples, of a table
-        by `Schema.infer`: the model of the result has it.
+        Variables, where neither a model nor stored samples are given. None infers them from the samples.
     validation
         Held-out samples, in memory or stored: their log-likelihood chooses the number of passes, and what is left to
-        "auto". Stored ones may be none, and then nothing is chosen.
+        "auto".
     start
-        Where no model is given: a method of `fit`; "auto" compares its methods "auto" and "random" or, for members,
-        "pairs" and "random". Small fits search for the best optimum, from starts of pairs, random and merged ones, and
-        from starts made of the best fits, until it was found again.
-    start_model
-        For stored samples: a model of that rank that `fit` has made of the counts already, by the first method of
-        ``start``; with rank "auto" it is one whose rank was chosen. What it rules out is opened, unlike a ``model``,
-        and it is compared with other starts.
-    counts
-        For stored samples: their co-occurrence counts; by default they are counted.
+        Where no model is given, a method of `pmflib.fit`; "auto" compares starts made from pairs with random ones. For
+        stored samples also a `pmflib.fitting.starts.PreparedStart`, with counts or a model made from them.
     pseudo_count
-        Mean pseudo-count per level and latent state, in proportion to the marginals; "auto" compares
-        ``PSEUDO_COUNTS`` where it can, and else is ``DEFAULT_PSEUDO_COUNT``. Small fits, which do not stop early, take
-        the largest that is within one standard error of the best. A state itself gets as many as it has, on average,
-        for a variable.
+        Mean pseudo-count per level and latent state, in proportion to the marginals; "auto" compares some.
     members
-        Number of fits from independent starts to average: their probabilities, which are better than those of any
-        single fit. The result is one model of ``members * rank`` states, and final: EM would take it apart. `distil`
-        makes it a smaller one.
-    max_passes
-        Limit of the passes of each run, at least 0.
-    tol
-        Share of the objective, at least 0: EM has converged when what passes may still gain is estimated to be below
-        it. With held-out samples, the share by which their log-likelihood must rise within ``patience`` passes.
-    patience
-        Passes without a rise of the held-out log-likelihood before stopping, at least 1.
-    accelerate
-        Whether to extrapolate from every two passes (SQUAREM): pays where EM is to converge.
+        Number of fits from independent starts whose probabilities are averaged. The result is one model of ``members *
+        rank`` states, which EM cannot refine; `distil` makes a smaller one.
     target
         Variable, by name or position, that the model is to predict: held-out samples are scored by its log-likelihood
-        given their other variables, in place of that of all. None is a model of all variables alike. A small fit with
-        start "auto", one member, and a rank of at least the target's cardinality has states of the target's levels, and
-        raises that log-likelihood on the training samples as well; held-out samples choose how much the other
-        variables count, the pseudo-count, of `pmflib.core.defaults.FIT_TARGET`, and the steps. With rank
-        "auto" and no ``validation`` the best of these are evaluated on every fold in turn.
+        given their other variables. None models all variables alike. With start "auto", one member and a rank of at
+        least the target's cardinality, latent states are assigned to the levels of the target.
     dependence
-        Whether variables may depend on each other within a state, along a forest that is found: "tree" fits such a
-        `pmflib.model.forests.tree_pmf.TreePMF`, whose forest may turn out without edges; "auto" does where the pairs
-        depart clearly from the model without, and takes it where held-out samples become more likely by more than
-        two standard errors; "none" is independence within a state. Of many stored samples some are searched for
-        the forests, and passes over all of them follow. Where the rank is "auto", too, both are one choice: few latent
-        classes and few states with forests are compared, and of those that held-out samples cannot distinguish from
-        the best the one of the fewest free parameters is taken. None is "auto" where the rank is "auto" and there is no
-        target, and one member compares one to three traits as well, which `pmflib.fit_item_responses` then fits, under
-        these limits of passes; else None is "none".
-    rng
-        Generator, or a seed for one; only starts use it. Stored samples take a seed as the seed of the starts itself.
-    checkpoint
-        Folder for the states of the runs of this fit: the same call continues from them, to the same bits, also with
-        other limits of passes. One that holds states of other samples or options is refused. None saves nothing.
-    on_pass
-        Called with the name of a run, such as "random-0.3", and its `State` after each pass; None reports them to
-        `pmflib.progress`.
+        Whether variables may depend on each other within a state: "tree" fits a forest within each state
+        (`pmflib.model.forests.tree_pmf.TreePMF`), "none" assumes independence, and "auto" takes forests where they make
+        held-out samples more likely by more than two standard errors. With rank "auto" both are chosen together. None
+        is "auto" with rank "auto" and no target, where one to three traits are compared as well; else None is "none".
     weight
-        Weights of samples in memory, numbers above 0 of shape (n_rows,), for a survey that was not drawn evenly: the
-        weighted log-likelihood is raised. Only their ratios count: they are scaled to add up to Kish's effective number
-        of samples, (sum w)^2 / sum w^2, in which pseudo-counts, held-out scores and criteria are. Equal weights give
-        the fit without any, bit for bit.
-    design
-        How samples in memory were drawn, in place of ``weight``: its weights, and its sampling units, of which none is
-        both fitted and held out.
+        Weights of samples in memory, numbers above 0 of shape (n_rows,), or a `pmflib.SurveyDesign`, whose sampling
+        units are never split between fitted and held-out samples. Only ratios count: weights are scaled to add up to
+        Kish's effective number of samples, (sum w)^2 / sum w^2. Equal weights give the unweighted fit, bit for bit.
+    rng
+        Generator, or a seed for one; only starts use it.
+    **passes
+        Fields of `pmflib.fitting.em_fit.Passes`: ``max_passes`` (200), ``tol`` (1e-6), ``patience`` (10),
+        ``accelerate`` (False), ``checkpoint`` and ``on_pass``.
 
     Returns
     -------
@@ -165,9 +117,9 @@ def fit_em(
     Raises
     ------
     PmfError
-        If neither or both of model and rank are given, the model is an average, there are no samples in memory, start
-        model or counts are given for samples in memory, an option is out of range, or the checkpoint is of another fit;
-        if a weight is no finite number above 0, or weights are given for stored samples, or with others to validate on.
+        If neither or both of model and rank are given, the model is an average, there are no samples in memory, a
+        prepared start is given for samples in memory, an option is out of range, or the checkpoint is of another fit;
+        if a weight is no finite number above 0, or weights are given for stored samples or with ``validation``.
     SchemaError
         If samples do not fit the schema, or it has no such target.
     StoreError
@@ -180,27 +132,27 @@ def fit_em(
     RankWarning
         If the rank is above the number of samples in memory, before anything is computed.
     """
-    _check_options(model, rank, start, members, max_passes, dependence)
+    steps = Passes(**passes)
+    method, counts, start_model = start if isinstance(start, PreparedStart) else (start, None, None)
+    _check_options(model, rank, method, members, steps.max_passes, dependence)
     # here, for runs that are to choose have limits of their own
-    Limits(max_passes, tol, patience).check()
-    _check_samples(samples, schema, start_model, counts)
+    Limits(*steps[:3]).check()
+    _check_samples(samples, schema, start)
     variables = _find_schema(samples, schema, model)
     seed = _read_seed(rng, isinstance(samples, StoredSamples))
     training = _read_samples(samples, variables)
-    if weight is not None or design is not None:
+    if weight is not None:
         if validation is not None:
-            name = "weight" if design is None else "design"
             raise PmfError(
-                f"{name} and validation are given; leave validation out: a fold of the samples is held out"
+                "weight and validation are given; leave validation out: a fold of the samples is held out"
             )
-        training = weigh_samples(training, weight, design, variables)
+        training = weigh_samples(training, weight, variables)
     position = None if target is None else variables.position(target)
-    passes = Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass)
 
     def make_fit(rank: int) -> EMFit:
         # independent variables have one fit
-        options = Options.make(start, pseudo_count, 1 if rank == 1 else members, rank)
-        return EMFit(variables, rank, options, seed, passes, position)
+        options = Options.make(method, pseudo_count, 1 if rank == 1 else members, rank)
+        return EMFit(variables, rank, options, seed, steps, position)
 
     is_kind_open = dependence is None and rank == "auto" and start_model is None and target is None
     if dependence is None:
@@ -218,11 +170,11 @@ def fit_em(
             schema=variables,
             validation=validation,
             pseudo_count=DEFAULT_PSEUDO_COUNT if pseudo_count == "auto" else float(pseudo_count),
-            max_passes=max_passes,
-            tol=tol,
+            max_passes=steps.max_passes,
+            tol=steps.tol,
             seed=seed,
-            checkpoint=checkpoint,
-            on_pass=on_pass,
+            checkpoint=steps.checkpoint,
+            on_pass=steps.on_pass,
         )
         settled = SettledRank(result.model.rank, kind.comparisons, kind.reasons)
         return _note_weights(settled.explain(result), training)
@@ -247,7 +199,7 @@ def fit_em(
         dependence,
     )
     result = _note_weights(settled.explain(result), training)
-    warn_if_stopped(result, max_passes)
+    warn_if_stopped(result, steps.max_passes)
     return result
 
 
@@ -303,14 +255,9 @@ def distil(
     validation: object | None = None,
     n_samples: int = DRAWN_SAMPLES,
     pseudo_count: float | Literal["auto"] = "auto",
-    max_passes: int = LIMITS.max_passes,
-    tol: float = LIMITS.tol,
-    patience: int = LIMITS.patience,
-    accelerate: bool = False,
     target: str | int | None = None,
     seed: int = 0,
-    checkpoint: Path | None = None,
-    on_pass: OnPass | None = None,
+    **passes: Unpack[PassOptions],
 ) -> FitResult:
     """Fit one model by EM to samples drawn from an average, which loses little of what averaging has gained.
 
@@ -325,7 +272,7 @@ def distil(
         None chooses nothing.
     n_samples
         Number of samples to draw, at least 1.
-    pseudo_count, max_passes, tol, patience, accelerate, target, checkpoint, on_pass
+    pseudo_count, target, **passes
         As for `fit_em`.
     seed
         Seed of the samples and of the starts.
@@ -346,14 +293,14 @@ def distil(
     """
     check_model_type("average", average, JointPMF)
     check_rank(rank)
-    schema = average.schema
+    schema, steps = average.schema, Passes(**passes)
     drawn = DenseBlock(average.sample(n_samples, seed))
     fit = EMFit(
         schema=schema,
         rank=rank,
         options=Options.make("auto", pseudo_count, 1, rank),
         seed=seed,
-        passes=Passes(max_passes, tol, patience, accelerate, checkpoint, on_pass),
+        passes=steps,
         target=None if target is None else schema.position(target),
     )
     training = BlocksInMemory.cut(drawn, schema.offsets, rank)
@@ -361,7 +308,7 @@ def distil(
     result = fit.choose(training, fit.open_held_out(validation), starts, drawn)[1]
     n_members = average.origin.get("average", 1)
     note = f"fitted to {len(drawn)} samples drawn from an average of {n_members} fits"
-    warn_if_stopped(result, max_passes)
+    warn_if_stopped(result, steps.max_passes)
     return replace(result, notes=(note, *result.notes))
 
 
@@ -451,8 +398,7 @@ def _check_options(
 def _check_samples(
     samples: object,
     schema: Schema | None,
-    start_model: JointPMF | None,
-    counts: PairCounts | StoredCounts | None,
+    start: str | PreparedStart,
 ) -> None:
     """Refuse what cannot be samples or a schema, and what only stored samples take."""
     if isinstance(samples, PairCounts):
@@ -464,8 +410,8 @@ def _check_samples(
             f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
             "pmflib.Schema.from_cardinalities([2, 3])"
         )
-    if not isinstance(samples, StoredSamples) and (start_model is not None or counts is not None):
-        raise PmfError("start_model and counts are for stored samples; leave them out")
+    if not isinstance(samples, StoredSamples) and isinstance(start, PreparedStart):
+        raise PmfError("start is prepared, which is for stored samples; give the name of a method")
 
 
 def _find_schema(samples: object, schema: Schema | None, model: JointPMF | None) -> Schema:

@@ -105,7 +105,7 @@ def fit_groups(
     kept, n_rows = members >= 0, len(codes)
     if weight is not None:
         weight = np.asarray(weight)[kept]
-    block = weigh_samples(DenseBlock(codes[kept]), weight, None, schema)
+    block = weigh_samples(DenseBlock(codes[kept]), weight, schema)
     members = members[kept]
     table = _GroupTable(block.codes, members, groups, schema, rank, seed, block.weights)
     equal = table.fit_equal()

@@ -162,14 +162,14 @@ def _open_samples(
     """Variables, samples to fit to, at least one, and their co-occurrence counts."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
-            weigh_samples(samples, weight, None, samples.schema)
+            weigh_samples(samples, weight, samples.schema)
         _refuse_nothing(samples.n_rows)
         return samples.schema, samples, samples.count_pairs().to_samples()
     schema = infer_schema(samples) if schema is None else schema
     if not isinstance(schema, Schema):
         raise SchemaError(f"schema is {type(schema).__name__}; give a pmflib.Schema")
     given = samples if isinstance(samples, DenseBlock) else DenseBlock(schema.encode(samples))
-    block = weigh_samples(given, weight, None, schema)
+    block = weigh_samples(given, weight, schema)
     _refuse_nothing(len(block))
     training = BlocksInMemory.cut(block, schema.offsets, _count_points(n_traits))
     return schema, training, count_block(block, schema, n_folds=1)

@@ -168,7 +168,7 @@ def likelihood_ratio_test(
         )
     if schema is None:
         schema = infer_schema(samples)
-    block = weigh_samples(DenseBlock(schema.encode(samples)), weight, None, schema)
+    block = weigh_samples(DenseBlock(schema.encode(samples)), weight, schema)
     small, large = _fit_both(block, rank, schema, seed)
     first, second = (_measure(each, block) for each in (small, large))
     statistic = max(0.0, 2 * (second.log_likelihood - first.log_likelihood))

@@ -237,7 +237,7 @@ def open_source(model: JointPMF, samples: object, weight: object | None = None) 
     """Blocks of the samples, with weights where any are given."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
-            weigh_samples(samples, weight, None, model.schema)
+            weigh_samples(samples, weight, model.schema)
         if samples.schema.digest != model.schema.digest:
             raise SchemaError(
                 "model and samples have different schemas; take both from one pipeline"
@@ -246,7 +246,7 @@ def open_source(model: JointPMF, samples: object, weight: object | None = None) 
     codes = model.schema.encode(samples)
     if not len(codes):
         raise PmfError("samples has no rows; give those that the model was fitted to")
-    block = weigh_samples(DenseBlock(codes), weight, None, model.schema)
+    block = weigh_samples(DenseBlock(codes), weight, model.schema)
     return BlocksInMemory.cut(block, model.schema.offsets, model.rank)
 
 

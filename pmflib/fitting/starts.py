@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -339,6 +339,25 @@ class SampleCounts:
 
 AnyCounts: TypeAlias = PairCounts | StoredCounts | SampleCounts
 """Co-occurrence counts that starts are made from, at hand or not."""
+
+
+class PreparedStart(NamedTuple):
+    """What a fit of stored samples starts from, where some of it has been made already.
+
+    Parameters
+    ----------
+    method
+        Start method, as for `pmflib.fit_em`.
+    counts
+        Co-occurrence counts of the samples; None counts them.
+    model
+        A model that `pmflib.fit` has made of the counts by the first method. What it rules out is opened, and it is
+        compared with other starts. With rank "auto" it is one whose rank was chosen.
+    """
+
+    method: str = "auto"
+    counts: PairCounts | StoredCounts | None = None
+    model: JointPMF | None = None
 
 
 def load_counts(

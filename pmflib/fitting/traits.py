@@ -315,7 +315,7 @@ def _open_samples(samples: object, schema: Schema | None, weight: object | None)
         )
     if isinstance(samples, StoredSamples):
         if weight is not None:
-            weigh_samples(samples, weight, None, samples.schema)
+            weigh_samples(samples, weight, samples.schema)
         n_rows = samples.n_rows
         found = TraitSamples(samples, samples.schema, n_rows=n_rows)
     else:
@@ -328,7 +328,7 @@ def _open_samples(samples: object, schema: Schema | None, weight: object | None)
                 block = replace(block, weights=weights.scale())
         else:
             schema = infer_schema(samples) if schema is None else schema
-            given = weigh_samples(DenseBlock(schema.encode(samples)), weight, None, schema)
+            given = weigh_samples(DenseBlock(schema.encode(samples)), weight, schema)
             block = given.to_sparse(schema.offsets)
         n_rows, found = block.n_rows, TraitSamples.load(block, schema)
     if not n_rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pmflib.core.arrays import IntArray, name_type
+from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import SurveyDesign
@@ -12,29 +12,21 @@ from pmflib.schema import Schema
 
 
 def weigh_samples(
-    samples: StoredSamples | DenseBlock,
-    weight: object | None,
-    design: SurveyDesign | None,
-    schema: Schema,
+    samples: StoredSamples | DenseBlock, weight: object | SurveyDesign | None, schema: Schema
 ) -> DenseBlock:
     """Samples in memory with their weights, and with the order in which a design deals them to folds.
 
     Raises
     ------
     PmfError
-        If samples are stored, weights and a design are given, or either is none or of another number of rows.
+        If samples are stored, or the weights are of another number of rows.
     """
-    if weight is not None and design is not None:
-        raise PmfError("weight and design are given; a design has the weights, leave weight out")
-    if design is not None and not isinstance(design, SurveyDesign):
-        raise PmfError(f"design is {name_type(design)}; give a pmflib.SurveyDesign")
     if isinstance(samples, StoredSamples):
-        name = "weight" if design is None else "design"
-        raise PmfError(f"{name} is given and samples are stored; give samples in memory")
-    if design is not None:
-        return weigh_block(samples.codes, design)
+        raise PmfError("weight is given and samples are stored; give samples in memory")
     if weight is None:
         return samples
+    if isinstance(weight, SurveyDesign):
+        return weigh_block(samples.codes, weight)
     weights = read_weights(weight, len(samples), decimals=schema.weight_decimals)
     return DenseBlock(samples.codes, weights.scale())
 

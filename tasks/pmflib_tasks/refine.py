@@ -17,7 +17,7 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em
 from pmflib.fitting.recorded_errors import record_errors
-from pmflib.fitting.starts import StoredCounts
+from pmflib.fitting.starts import PreparedStart, StoredCounts
 from pmflib.fitting.stored_designs import StoredDesign
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model import JointPMF
@@ -65,12 +65,13 @@ def refine(
         start_model = JointPMF.load(store.locate(start) / "model")
         schema, method, pseudo_count = start_model.schema, config.class_method, em.pseudo_count
         is_warm = start.kind == "model"
-        begin: dict[str, Any] = {"start_model": start_model, "rank": start_model.rank}
-        dependence = config.model.dependence
+        pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
+        begin: dict[str, Any] = {"rank": start_model.rank}
+        prepared, dependence = PreparedStart(method, pairs, start_model), config.model.dependence
         if is_warm:
             method, pseudo_count = "given", start_model.origin["pseudo_count"]
-            begin, dependence = {"model": start_model}, start_model.origin.get("dependence", "none")
-        pairs = StoredCounts(store.locate(counts) / "pairs", folds.train)
+            begin, prepared = {"model": start_model}, PreparedStart(method, pairs)
+            dependence = start_model.origin.get("dependence", "none")
         progress = PassReporter(partial(report_progress, "refine"), em.max_passes)
         with open_workers(config, address) as (client, memory), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it
@@ -90,7 +91,7 @@ def refine(
                 options["patience"] = limit_patience(em.patience, training, start_model.rank)
             options["validation"] = held_out.with_spare(held_kept)
             report_progress("refine", 0, em.max_passes)
-            begin |= {**sizes, "counts": pairs, "rng": config.seed, "checkpoint": work}
+            begin |= {**sizes, "start": prepared, "rng": config.seed, "checkpoint": work}
             result = fit_em(training.with_spare(kept), **begin, **options)
             if em.distil:
                 options |= {"seed": config.seed, "checkpoint": work / "distilled"}

@@ -41,7 +41,7 @@ def survey():
     schema = pmf.Schema.from_cardinalities(SIZES)
     design = pmf.SurveyDesign(weight, stratum=stratum, psu=unit)
     options: dict[str, Any] = {"pseudo_count": 0.5, "tol": 1e-13, "max_passes": 3000}
-    model = pmf.fit_em(codes, plant_start(schema), design=design, **options).model
+    model = pmf.fit_em(codes, plant_start(schema), weight=design, **options).model
     return codes, design, model
 
 
@@ -151,7 +151,7 @@ def test_fit_replicates__what_is_at_an_edge_stays_and_what_is_open_has_no_error(
     design = pmf.SurveyDesign(weight, stratum=stratum, psu=unit)
     schema = pmf.Schema.from_cardinalities(SIZES)
     options: dict[str, Any] = {"pseudo_count": 0.0, "tol": 1e-12, "max_passes": 3000}
-    three = pmf.fit_em(codes, plant_start(schema, 3), design=design, **options).model
+    three = pmf.fit_em(codes, plant_start(schema, 3), weight=design, **options).model
     found = pmf.fit_replicates(three, codes, design)
     assert any("at 0 or 1" in note for note in found.notes)
     edges = np.concatenate([each.ravel() for each in found.is_edge])
@@ -177,7 +177,7 @@ def test_standard_errors__of_one_state_are_those_of_weighted_shares(survey):
     codes, design, _ = survey
     codes = np.abs(codes)
     schema = pmf.Schema.from_cardinalities(SIZES)
-    model = pmf.fit_em(codes, rank=1, schema=schema, design=design, pseudo_count=0.0).model
+    model = pmf.fit_em(codes, rank=1, schema=schema, weight=design, pseudo_count=0.0).model
     found = pmf.standard_errors(model, codes, design)
     weights, held = design.weights.units.astype(float), (codes[:, 0] == 1).astype(float)
     share = weights @ held / weights.sum()
@@ -191,7 +191,7 @@ def test_standard_errors__of_one_state_are_those_of_weighted_shares(survey):
 def test_standard_errors__where_all_answer_alike_nothing_moves(survey):
     codes, design, model = survey
     alike = np.zeros_like(codes)
-    one = pmf.fit_em(alike, rank=1, schema=model.schema, design=design, pseudo_count=0.0).model
+    one = pmf.fit_em(alike, rank=1, schema=model.schema, weight=design, pseudo_count=0.0).model
     found = pmf.standard_errors(one, alike, design)
     assert not found["factors"].errors.any()
     assert any(f"{sum(SIZES)} probabilities are at 0 or 1" in note for note in found.notes)

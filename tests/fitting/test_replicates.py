@@ -19,7 +19,7 @@ def draw(n_strata=4, n_units=8, n_each=15, seed=0):
 def fitted():
     codes, weight, stratum, psu = draw()
     design = pmf.SurveyDesign(weight, stratum=stratum, psu=psu)
-    result = pmf.fit_em(codes, rank=2, design=design, pseudo_count=0.0)
+    result = pmf.fit_em(codes, rank=2, weight=design, pseudo_count=0.0)
     return codes, design, result
 
 
@@ -122,7 +122,7 @@ def test_fit_em__no_unit_is_both_fitted_and_held_out_where_a_design_is_given():
     # rows of a unit are copies: by a hash of rows they would be held out from their own copies
     codes = np.repeat(np.random.default_rng(5).integers(0, 4, (60, 6)).astype(np.int8), 20, axis=0)
     design = pmf.SurveyDesign(psu=np.repeat(np.arange(60), 20))
-    with_design = pmf.fit_em(codes, rank=8, design=design)
+    with_design = pmf.fit_em(codes, rank=8, weight=design)
     without = pmf.fit_em(codes, rank=8)
     assert with_design.held_out_score.per_row < -6 * np.log(4)
     assert without.held_out_score.per_row > with_design.held_out_score.per_row + 1
@@ -134,8 +134,6 @@ def test_fit_replicates__refuses_what_has_no_errors_by_design(fitted):
         pmf.fit_replicates(result.model, codes[:10], design)
     with pytest.raises(pmf.PmfError, match="of latent classes of one fit"):
         pmf.fit_replicates(pmf.fit_item_responses(codes, 1).model, codes, design)
-    with pytest.raises(pmf.PmfError, match="leave weight out"):
-        pmf.fit_em(codes, rank=2, weight=np.ones(480), design=design)
     counts = pmf.count_pairs(codes, result.model.schema)
     with pytest.raises(pmf.PmfError, match="data are counts"):
         result.model.ask("P(v0)", counts, design=design)

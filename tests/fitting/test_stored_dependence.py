@@ -6,6 +6,7 @@ import pytest
 import pmflib as pmf
 from pmflib.core.errors import MemoryPlanError
 from pmflib.fitting import dependence
+from pmflib.fitting.starts import PreparedStart
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.score_tables import digest_model
 from pmflib.store import sample_blocks
@@ -142,8 +143,9 @@ def test_fit_em__auto_leaves_large_tables_alone_and_tree_refuses_them(split, mon
     assert "counts of pairs of 2.5 KiB are more than is tried" in kept.notes[-1]
     counts = training.count_pairs()
     monkeypatch.setattr("pmflib.cluster.memory.find_memory_limit", lambda: 1000)
+    options = OPTIONS | {"start": PreparedStart(OPTIONS["start"], counts)}
     with pytest.raises(MemoryPlanError, match="EM with forests would need"):
-        pmf.fit_em(training, validation=held_out, counts=counts, dependence="tree", **OPTIONS)
+        pmf.fit_em(training, validation=held_out, dependence="tree", **options)
 
 
 def test_fit_em__auto_finds_no_forest_in_stored_samples_without_one(tmp_path):

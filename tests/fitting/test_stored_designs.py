@@ -50,7 +50,7 @@ def survey():
     design = pmf.SurveyDesign(weights, stratum=stratum, psu=unit)
     options: dict[str, Any] = {"pseudo_count": 0.5, "tol": 1e-13, "max_passes": 3000}
     model = pmf.fit_em(
-        codes, pmf.JointPMF(np.full(2, 0.5), start, SCHEMA), design=design, **options
+        codes, pmf.JointPMF(np.full(2, 0.5), start, SCHEMA), weight=design, **options
     )
     return model.model, codes, weights, stratum, unit, replicates
 

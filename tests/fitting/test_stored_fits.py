@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.fitting.starts import StoredCounts
+from pmflib.fitting.starts import PreparedStart, StoredCounts
 from pmflib.store import sample_blocks
 from pmflib.store.sample_blocks import iterate_blocks
 from tests.stored_samples import write_partition
@@ -73,13 +73,13 @@ def test_fit_em__starts_from_what_fit_made_of_stored_counts(split, truth, tmp_pa
     }
     given = pmf.fit_em(
         training,
-        start_model=start.model,
-        counts=StoredCounts(tmp_path / "pairs"),
+        start=PreparedStart("auto", StoredCounts(tmp_path / "pairs"), start.model),
         **options,
     )
     assert given.method == f"{start.method}/merged/random+em"
     # a seed gives stored samples the same starts, be they handed over or not
-    assert same_fit(given, pmf.fit_em(training, start_model=start.model, **options))
+    prepared = PreparedStart(model=start.model)
+    assert same_fit(given, pmf.fit_em(training, start=prepared, **options))
 
 
 def test_fit_em__no_stored_samples_to_score_on_choose_nothing(split, truth):
@@ -152,10 +152,10 @@ def test_fit_em__refuses_the_checkpoint_of_a_fit_from_other_counts(split, tmp_pa
     counts = [pmf.count_pairs(part, schema) for part in (codes[:150], codes[150:])]
     options: dict[str, Any] = {"rank": 2, "pseudo_count": 0.5, "max_passes": 3}
     options |= {"validation": held_out, "checkpoint": tmp_path / "work"}
-    pmf.fit_em(training, counts=counts[0], **options)
-    pmf.fit_em(training, counts=counts[0], **options)
+    pmf.fit_em(training, start=PreparedStart(counts=counts[0]), **options)
+    pmf.fit_em(training, start=PreparedStart(counts=counts[0]), **options)
     with pytest.raises(pmf.PmfError, match="holds states of another fit"):
-        pmf.fit_em(training, counts=counts[1], **options)
+        pmf.fit_em(training, start=PreparedStart(counts=counts[1]), **options)
 
 
 @pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
@@ -170,11 +170,9 @@ def test_fit_em__refuses_the_checkpoint_of_a_fit_with_other_shrinkage_of_forests
         pmf.fit_em(training, start, **options)
 
 
-@pytest.mark.parametrize("name", ["start_model", "counts"])
-def test_fit_em__refuses_starts_of_samples_in_memory(codes, truth, name):
-    given = {"start_model": truth, "counts": pmf.count_pairs(codes, truth.schema)}
-    with pytest.raises(pmf.PmfError, match="start_model and counts are for stored samples"):
-        pmf.fit_em(codes, rank=2, **{name: given[name]})
+def test_fit_em__refuses_a_prepared_start_of_samples_in_memory(codes, truth):
+    with pytest.raises(pmf.PmfError, match="start is prepared"):
+        pmf.fit_em(codes, rank=2, start=PreparedStart(model=truth))
 
 
 @pytest.mark.parametrize("stored", [False, True])
