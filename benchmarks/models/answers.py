@@ -25,7 +25,7 @@ from scipy.stats import betabinom
 import pmflib as pmf
 from benchmarks.data import DATA
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.counting.table_requests import TableRequest
+from pmflib.counting.conditional_tables import TableRequest
 from pmflib.fitting.weighing import weigh_model
 from pmflib.model.questions.evidence import Evidence, count_codes
 

@@ -1,36 +1,260 @@
-"""Tables of some variables among the samples that meet conditions, counted in one pass over blocks of samples.
+"""Tables of some variables among the samples that meet conditions, in memory and over stored blocks.
 
-Many tables are counted at once, from bit sets that they share: a bit for each sample, 64 to a word. A condition is the
-OR of the sets of its codes, conditions together are the AND of theirs, and a cell of a table is the number of ones of
-the AND of these and of the sets of its levels. Where a table has many cells, or few samples meet the conditions, those
-samples are taken out and their cells are added up instead: the same integers.
+All tables are counted in one pass. A condition is met once for all tables that share it, and sums of weights have an
+axis of weights: ones, the weights of the samples, their squares, or the weights of replicates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TypeAlias
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from pmflib.cluster.clients import find_memory
-from pmflib.core.arrays import IntArray
+from pmflib.cluster.clients import Client, count_threads, find_memory
+from pmflib.cluster.maps import run_blocks
+from pmflib.cluster.memory import ClusterMemory, MemoryPlan
+from pmflib.cluster.task_plans import plan_tasks
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import Block, DenseBlock
-from pmflib.counting.table_requests import (
-    BIT_CELLS,
-    BIT_LEVELS,
-    FOUND_NS,
-    UNPACK_NS,
-    WORD_NS,
-    WORD_ROWS,
-    CodeSets,
-    TablePlan,
-    TableRequest,
-)
+from pmflib.core.errors import ConfigError, SchemaError
+from pmflib.core.hashing import mix_hashes
+from pmflib.core.machine import count_processors
+from pmflib.core.weights import WeightSums
+from pmflib.counting.stored_pairs import merge_tables
 from pmflib.schema import Schema
+from pmflib.store.sample_blocks import (
+    BLOCK_BYTES,
+    MAX_BLOCK_ROWS,
+    BlockReference,
+    add_sums,
+    read_blocks,
+    restore_units,
+)
 
-BitArray: TypeAlias = npt.NDArray[np.uint64]
+CodeSets: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
+"""Conditions: position of each variable, and the codes that it may have."""
+
+SQUARES_BITS = 61
+"""Bits of the sums of squared weights."""
+CELL_NS = 2.0
+"""Time of a sample for each variable of a table and of its conditions, and once more, nanoseconds of one core."""
+READ_BYTES = 650e6
+"""Bytes in memory that a core decompresses in a second."""
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """A table to count: equal requests are equal objects, however their conditions were ordered.
+
+    Parameters
+    ----------
+    targets
+        Positions of the variables that the table has an axis for, in the order of the axes; none asks for one number.
+    given
+        Position of each variable of a condition, and the codes that it may have, at least one; kept in order, each code
+        once. A sample that lacks the variable does not meet the condition.
+
+    Raises
+    ------
+    SchemaError
+        If a position occurs twice among the targets or among the conditions, or a condition has no code.
+    """
+
+    targets: tuple[int, ...]
+    given: CodeSets = ()
+
+    def __post_init__(self) -> None:
+        targets = tuple(map(int, self.targets))
+        given = tuple(
+            sorted((int(j), tuple(sorted({*map(int, codes)}))) for j, codes in self.given)
+        )
+        if len(set(targets)) < len(targets):
+            raise SchemaError(f"targets is {targets}: a position occurs twice; give each once")
+        if len({position for position, _ in given}) < len(given):
+            raise SchemaError(
+                f"given is {given}: a position occurs twice; give the codes that both conditions allow"
+            )
+        if empty := [position for position, codes in given if not codes]:
+            raise SchemaError(
+                f"given[{empty[0]}] is empty; give at least one code, or leave it out"
+            )
+        object.__setattr__(self, "targets", targets)
+        object.__setattr__(self, "given", given)
+
+    @property
+    def positions(self) -> set[int]:
+        """Positions of all variables that the table depends on."""
+        return {*self.targets, *(position for position, _ in self.given)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Targets and conditions as plain JSON types."""
+        given = [[position, list(codes)] for position, codes in self.given]
+        return {"targets": list(self.targets), "given": given}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the JSON form, in hexadecimal: equal requests, equal digests, in any version and process."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """The shape of a table, and the position of its first cell among those of all tables, end to end."""
+
+    targets: tuple[int, ...]
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def cells(self) -> slice:
+        """Positions of its cells among those of all tables."""
+        return slice(self.start, self.start + self.n_cells)
+
+
+@dataclass(frozen=True, eq=False)
+class TablePlan:
+    """Distinct requests, and the positions of their cells.
+
+    Parameters
+    ----------
+    schema
+        Variables of the samples.
+    tables
+        The table of each distinct request.
+    n_cells
+        Cells of all tables together.
+    """
+
+    schema: Schema
+    tables: dict[TableRequest, PlannedTable]
+    n_cells: int
+
+    @classmethod
+    def make(cls, schema: Schema, requests: Iterable[TableRequest]) -> TablePlan:
+        """Check requests against a schema, and assign cells to them.
+
+        Raises
+        ------
+        SchemaError
+            If a position or a code is not in the schema.
+        """
+        sizes = schema.cardinalities.tolist()
+        tables: dict[TableRequest, PlannedTable] = {}
+        n_cells = 0
+        for request in dict.fromkeys(requests):
+            _check_request(request, schema)
+            shape = tuple(sizes[position] for position in request.targets)
+            tables[request] = PlannedTable(request.targets, shape, n_cells)
+            n_cells += tables[request].n_cells
+        return cls(schema, tables, n_cells)
+
+    @cached_property
+    def used(self) -> IntArray:
+        """Positions of the variables that any table depends on, sorted: int64 of shape (n_used,)."""
+        return np.array(sorted(set().union(*(each.positions for each in self.tables))), np.int64)
+
+    @cached_property
+    def by_conditions(self) -> dict[CodeSets, list[PlannedTable]]:
+        """Tables by their conditions."""
+        groups: dict[CodeSets, list[PlannedTable]] = {}
+        for request, table in self.tables.items():
+            groups.setdefault(request.given, []).append(table)
+        return groups
+
+    def find_cells(self, block: Block) -> Iterator[tuple[PlannedTable, IntArray, IntArray]]:
+        """Rows of a block that each table counts, at least one, and the cell of each in the flat table."""
+        columns = self._read_columns(block)
+        place = {position: k for k, position in enumerate(self.used.tolist())}
+        for conditions, tables in self.by_conditions.items():
+            is_met = np.ones(block.n_rows, np.bool_)
+            for position, codes in conditions:
+                # the last entry is of -1, missing
+                is_allowed = np.zeros(self.schema[position].cardinality + 1, np.bool_)
+                is_allowed[list(codes)] = True
+                is_met &= is_allowed.take(columns[place[position]], mode="wrap")
+            met = np.flatnonzero(is_met)
+            for table in tables:
+                taken = columns[[place[position] for position in table.targets]]
+                if met.size < block.n_rows:
+                    taken = taken[:, met]
+                rows, is_observed = met, (taken >= 0).all(axis=0)
+                if not is_observed.all():
+                    rows, taken = met[is_observed], taken[:, is_observed]
+                if rows.size:
+                    cells = np.zeros(rows.size, np.int64)
+                    for size, codes_of_axis in zip(table.shape, taken, strict=True):
+                        cells *= size
+                        cells += codes_of_axis
+                    yield table, rows, cells
+
+    def _read_columns(self, block: Block) -> IntArray:
+        """Codes of the variables in use, -1 missing: shape (n_used, n_rows)."""
+        if isinstance(block, DenseBlock):
+            return np.ascontiguousarray(block.codes[:, self.used].T)
+        offsets = self.schema.offsets
+        columns = np.full((self.used.size, block.n_rows), -1, self.schema.code_dtype)
+        owners = np.full(self.schema.n_variables, -1, np.int64)
+        owners[self.used] = np.arange(self.used.size)
+        variables = np.searchsorted(offsets, block.indices, side="right") - 1
+        kept = np.flatnonzero(owners[variables] >= 0)
+        rows = np.repeat(np.arange(block.n_rows), np.diff(block.indptr))[kept]
+        variables = variables[kept]
+        columns[owners[variables], rows] = block.indices[kept] - offsets[variables]
+        return columns
+
+    def split(self, total: IntArray, requests: Iterable[TableRequest]) -> list[IntArray]:
+        """Tables of requests, which need not be distinct, from the cells of all: arrays of their own."""
+        tables = [self.tables[request] for request in requests]
+        return [total[table.cells].reshape(table.shape).copy() for table in tables]
+
+    def plan_seconds(self, block: BlockReference) -> float:
+        """Seconds that reading and counting a block takes one core, about, if all samples met the conditions."""
+        n_steps = sum(1 + len(each.targets) + len(each.given) for each in self.tables)
+        return block.nbytes / READ_BYTES + 1e-9 * CELL_NS * n_steps * block.n_rows
+
+    def plan_memory(self, n_threads: int) -> MemoryPlan:
+        """Memory of counting: independent of the number of samples."""
+        table, n_waiting = 8 * self.n_cells, plan_tasks([1] * n_threads, n_threads).n_waiting
+        return MemoryPlan(
+            "counting tables under conditions",
+            {
+                f"cells of {len(self.tables)} tables, for each thread and as they are merged": table
+                * (n_threads + n_waiting),
+                "sample blocks and cells of samples": n_threads
+                * (4 * BLOCK_BYTES + 64 * MAX_BLOCK_ROWS),
+            },
+            "Ask for fewer tables at a time, or for tables of fewer variables.",
+            {"cells of all tables": 2 * table},
+        )
+
+
+def _check_request(request: TableRequest, schema: Schema) -> None:
+    n_variables = schema.n_variables
+    for position in sorted(request.positions):
+        if not 0 <= position < n_variables:
+            raise SchemaError(
+                f"a request names position {position}; the schema has {n_variables} variables, 0 to {n_variables - 1}"
+            )
+    for position, codes in request.given:
+        variable = schema[position]
+        if codes[0] < 0 or codes[-1] >= variable.cardinality:
+            raise SchemaError(
+                f"given[{position}] has codes {codes}; those of variable {variable.name!r} are 0 to "
+                f"{variable.cardinality - 1}, and missing is none"
+            )
 
 
 def count_tables(
@@ -41,7 +265,7 @@ def count_tables(
     Parameters
     ----------
     blocks
-        Valid samples, taken one at a time; of any size, dense or sparse. Rows count once each, whatever their weights.
+        Valid samples, taken one at a time; of any size, dense or sparse. Each row counts once, whatever its weight.
     schema
         Variables of the samples.
     requests
@@ -49,8 +273,8 @@ def count_tables(
 
     Returns
     -------
-    A table of its own for each request, int64 of shape (cardinalities of the targets): the samples that meet all
-    conditions and in which all targets are observed, by the levels of the targets.
+    A table of its own for each request, int64 of shape (cardinalities of the targets): the number of samples at each
+    combination of levels, among those that meet all conditions and in which all targets are observed.
 
     Raises
     ------
@@ -61,173 +285,271 @@ def count_tables(
     """
     plan = TablePlan.make(schema, requests)
     find_memory(None).check(plan.plan_memory)
-    return plan.split(count_cells(blocks, plan), requests)
-
-
-def count_cells(blocks: Iterable[Block], plan: TablePlan) -> IntArray:
-    """Cells of all tables of a plan, end to end: int64 of shape (n_cells,)."""
-    total = np.zeros(plan.n_cells, np.int64)
-    waiting = _WaitingColumns(plan)
+    total = np.zeros((1, plan.n_cells), np.int64)
     for block in blocks:
-        for tile in waiting.add(block):
-            _add_tile(tile, plan, total)
-    _add_tile(waiting.take(), plan, total)
-    return total
+        for start in range(0, block.n_rows, MAX_BLOCK_ROWS):
+            part = block.cut(start, min(start + MAX_BLOCK_ROWS, block.n_rows))
+            add_cells(part, plan, None, total)
+    return plan.split(total[0], requests)
 
 
-class _Tile:
-    """Codes of some samples, a row for each variable that is used, and the bit sets made of them so far.
+def add_cells(block: Block, plan: TablePlan, weights: IntArray | None, total: IntArray) -> None:
+    """Add the weights of samples to the cells of all tables, in place.
 
     Parameters
     ----------
+    block
+        Samples, at most `MAX_BLOCK_ROWS`.
     plan
-        What is to be counted.
-    columns
-        Codes of shape (n_used, n_padded), -1 missing; n_padded is a multiple of 64, and all is missing from n_rows on.
-    n_rows
-        Number of samples.
+        Tables to count.
+    weights
+        int64 of shape (n_weights, n_rows); None counts each sample once.
+    total
+        int64 of shape (n_weights, n_cells); (1, n_cells) without weights.
     """
-
-    def __init__(self, plan: TablePlan, columns: IntArray, n_rows: int) -> None:
-        self.n_padded = columns.shape[1]
-        self._columns = dict(zip(plan.used.tolist(), columns, strict=True))
-        self._sizes = np.diff(plan.offsets)
-        self._n_rows = n_rows
-        self._levels: dict[int, BitArray] = {}
-        self._sets: dict[tuple[int, Collection[int] | None], BitArray] = {}
-
-    def find_levels(self, position: int) -> BitArray:
-        """Bit sets of all levels of a variable: uint64 of shape (cardinality, n_words)."""
-        if position not in self._levels:
-            column = self._columns[position]
-            codes = np.arange(self._sizes[position], dtype=column.dtype)
-            self._levels[position] = _pack(column == codes[:, None])
-        return self._levels[position]
-
-    def find_observed(self, position: int) -> BitArray:
-        """Bit set of the samples that have a variable: uint64 of shape (n_words,)."""
-        key = (position, None)
-        if key not in self._sets:
-            self._sets[key] = _pack(self._columns[position] >= 0)
-        return self._sets[key]
-
-    def find_condition(self, position: int, codes: tuple[int, ...]) -> BitArray:
-        """Bit set of the samples in which a variable has one of some codes."""
-        key = (position, codes)
-        if key not in self._sets:
-            if self._sizes[position] <= BIT_LEVELS:
-                levels = self.find_levels(position)
-                self._sets[key] = np.bitwise_or.reduce(levels[list(codes)], axis=0)
-            else:
-                # missing, -1, is looked up in the last entry
-                is_one = np.zeros(self._sizes[position] + 1, np.bool_)
-                is_one[list(codes)] = True
-                self._sets[key] = _pack(is_one.take(self._columns[position], mode="wrap"))
-        return self._sets[key]
-
-    def find_all(self, given: CodeSets) -> BitArray:
-        """Bit set of the samples that meet all conditions; of all samples without any."""
-        sets = [self.find_condition(*condition) for condition in given]
-        if not sets:
-            return _pack(np.arange(self.n_padded) < self._n_rows)
-        return np.bitwise_and.reduce(sets, axis=0) if len(sets) > 1 else sets[0]
-
-    def find_cells(self, targets: Sequence[int], shape: Sequence[int], among: BitArray) -> IntArray:
-        """Cells, in the flat table, of the samples of a bit set that have all targets: int64, one each."""
-        for target in targets:
-            among = among & self.find_observed(target)
-        rows = np.flatnonzero(np.unpackbits(among.view(np.uint8)).view(np.bool_))
-        cells = np.zeros(rows.size, np.int64)
-        for target, size in zip(targets, shape, strict=True):
-            cells *= size
-            cells += self._columns[target][rows]
-        return cells
-
-
-def _pack(is_in: npt.NDArray[np.bool_]) -> BitArray:
-    """Bit sets along the last axis, whose length is a multiple of 64."""
-    return np.packbits(is_in, axis=-1).view(np.uint64)
-
-
-def _count_ones(sets: BitArray) -> IntArray:
-    """Number of ones along the last axis, of at most `TILE_ROWS` bits: int64."""
-    # uint32 is enough, and added up twice as fast
-    ones: IntArray = np.bitwise_count(sets).sum(axis=-1, dtype=np.uint32).astype(np.int64)
-    return ones
-
-
-def _add_tile(tile: _Tile, plan: TablePlan, total: IntArray) -> None:
-    """Add the samples of a tile to the cells of all tables, in place."""
-    for given, tables in plan.by_given.items():
-        met = tile.find_all(given)
-        n_met = int(_count_ones(met))
-        if not n_met:
+    for table, rows, cells in plan.find_cells(block):
+        sums = total[:, table.cells]
+        if weights is None:
+            np.add.at(sums[0], cells, 1)
             continue
-        for table in tables:
-            cells = total[table.start : table.stop]
-            if not table.targets:
-                cells += n_met
-            elif _choose_bits(tile.n_padded, n_met, cells.size, len(table.targets)):
-                sets = met[None]
-                for target in table.targets:
-                    levels = tile.find_levels(target)
-                    sets = (sets[:, None] & levels).reshape(-1, met.size)
-                cells += _count_ones(sets)
-            else:
-                np.add.at(cells, tile.find_cells(table.targets, table.shape, met), 1)
+        for each, own in zip(sums, weights, strict=True):
+            np.add.at(each, cells, own[rows])
 
 
-def _choose_bits(n_padded: int, n_met: int, n_cells: int, n_targets: int) -> bool:
-    """Whether the cells of a table are counted by bit sets, rather than by taking out the samples that count."""
-    by_bits = WORD_NS * n_cells * n_padded / WORD_ROWS
-    by_samples = UNPACK_NS * n_padded + FOUND_NS * n_met * (1 + n_targets)
-    return n_cells <= BIT_CELLS and by_bits <= by_samples
+@dataclass(frozen=True, eq=False)
+class WeightedTables:
+    """Tables of sums of weights and of their squares, beside those of the numbers of samples.
 
-
-class _WaitingColumns:
-    """Gathers the codes of used variables from blocks until there are enough of them for a tile.
-
-    Blocks of wide data have few rows each, and every table takes some microseconds of each tile, however few they are.
+    Parameters
+    ----------
+    sums
+        int64 tables: weights of the samples of each cell, in units.
+    squares
+        int64 tables: squares of these weights, times 2 ** shift, each rounded.
+    shift
+        Such that squares of all samples fit into 62 bits: their sums are the same in any order.
+    totals
+        What the weights of all samples counted add up to.
+    sizes
+        Independent samples that each table is worth by its sampling units or replicates, infinite where their totals do
+        not vary; None where these are not known.
     """
 
-    def __init__(self, plan: TablePlan) -> None:
-        self._plan = plan
-        self._columns = np.empty((plan.used.size, plan.tile_rows), plan.code_dtype)
-        self._n_rows = 0
-        n_levels, sizes = int(plan.offsets[-1]), np.diff(plan.offsets)
-        first = plan.offsets[plan.used]
-        self._column_of_level = np.full(n_levels, -1, np.int32)
-        self._code_of_level = np.zeros(n_levels, plan.code_dtype)
-        for column, (start, size) in enumerate(zip(first, sizes[plan.used], strict=True)):
-            self._column_of_level[start : start + size] = column
-            self._code_of_level[start : start + size] = np.arange(size)
+    sums: list[IntArray]
+    squares: list[IntArray]
+    shift: int
+    totals: WeightSums
+    sizes: list[float] | None = None
 
-    def add(self, block: Block) -> Iterable[_Tile]:
-        """Add samples; give each tile that is full, to be counted before the next is asked for."""
-        start = 0
-        while start < block.n_rows:
-            stop = min(block.n_rows, start + self._columns.shape[1] - self._n_rows)
-            self._write(block.cut(start, stop))
-            start = stop
-            if self._n_rows == self._columns.shape[1]:
-                yield self.take()
+    def to_samples(self, tables: Sequence[IntArray], n_rows: int) -> tuple[list[Any], int]:
+        """Tables in effective samples, and the effective number of all so many rows.
 
-    def take(self) -> _Tile:
-        """Give what is there, however little, and begin anew."""
-        n_rows, self._n_rows = self._n_rows, 0
-        n_padded = -(-n_rows // WORD_ROWS) * WORD_ROWS
-        self._columns[:, n_rows:n_padded] = -1
-        return _Tile(self._plan, self._columns[:, :n_padded], n_rows)
+        A table has the shares of the weights, and the number of independent samples whose shares would vary as much:
+        by the linearised variance of a ratio, added up over the cells; of units, where these are known. It is another
+        one for every table, and never above the number of samples in it. Equal weights, without units, give the tables
+        of samples, int64.
 
-    def _write(self, block: Block) -> None:
-        """Write the codes of samples for which there is room."""
-        columns = self._columns[:, self._n_rows : self._n_rows + block.n_rows]
-        self._n_rows += block.n_rows
-        if isinstance(block, DenseBlock):
-            columns[...] = block.codes[:, self._plan.used].T
-            return
-        columns[...] = -1
-        owners = self._column_of_level[block.indices]
-        kept = np.flatnonzero(owners >= 0)
-        rows = np.repeat(np.arange(block.n_rows), np.diff(block.indptr))[kept]
-        columns[owners[kept], rows] = self._code_of_level[block.indices[kept]]
+        References
+        ----------
+        Kish (1965), Survey Sampling, for design effects; Wolter (2007), Introduction to Variance Estimation, chapter 6.
+        """
+        if self.sizes is None and self.totals.are_equal(n_rows):
+            return list(tables), n_rows
+        worth = self._find_worth(tables)
+        found = [
+            each * (n / max(int(each.sum()), 1)) for each, n in zip(self.sums, worth, strict=True)
+        ]
+        return found, round(self.totals.n_effective)
+
+    def find_effects(self, tables: Sequence[IntArray]) -> list[float]:
+        """Samples that each table is worth, for each that its rows are worth by weights alone (Kish); 1 of no rows."""
+        found = []
+        for sums, squares, n in zip(self.sums, self.squares, self._find_worth(tables), strict=True):
+            squared = math.ldexp(float(squares.sum()), -self.shift)
+            found.append(n * squared / float(sums.sum()) ** 2 if n else 1.0)
+        return found
+
+    def _find_worth(self, tables: Sequence[IntArray]) -> list[float]:
+        sizes = [None] * len(self.sums) if self.sizes is None else self.sizes
+        each = zip(tables, self.sums, self.squares, sizes, strict=True)
+        return [_find_worth(*one, self.shift) for one in each]
+
+
+def _find_worth(
+    rows: IntArray, sums: IntArray, squares: IntArray, size: float | None, shift: int
+) -> float:
+    """Number of samples that a table is worth: see `WeightedTables.to_samples`."""
+    total = float(sums.sum())
+    if not total:
+        return 0.0
+    shares, squared = sums / total, np.ldexp(squares.astype(np.float64), -shift)
+    spread = float((shares * (1 - shares)).sum())
+    variance = float((squared * (1 - 2 * shares) + shares**2 * squared.sum()).sum()) / total**2
+    # where all are in one cell, their number is Kish's
+    n = spread / variance if spread > 0 < variance else total**2 / float(squared.sum())
+    if size is not None and math.isfinite(size):
+        n = size
+    return min(n, float(rows.sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTableCounts:
+    """Tables counted over stored blocks, and over how many of them.
+
+    Parameters
+    ----------
+    tables
+        int64 tables in the order of the requests, of shapes (cardinalities of the targets).
+    n_rows
+        Samples of the blocks that were counted.
+    n_rows_of_all
+        Samples of all blocks: more than ``n_rows`` where the budget was too small for them.
+    n_blocks
+        Blocks that were counted.
+    seconds
+        What the plan says that counting them takes one core, seconds.
+    weighted
+        What the weights of the samples counted add up to, where they have any: tables are then sums of weights, in its
+        unit.
+    """
+
+    tables: list[IntArray]
+    n_rows: int
+    n_rows_of_all: int
+    n_blocks: int
+    seconds: float
+    weighted: WeightedTables | None = None
+
+    def to_samples(self) -> tuple[list[IntArray], int]:
+        """Tables in samples, and the number of all: those of `WeightedTables` where samples have weights."""
+        if self.weighted is None:
+            return self.tables, self.n_rows
+        return self.weighted.to_samples(self.tables, self.n_rows)
+
+
+def count_stored_tables(
+    references: Sequence[BlockReference],
+    schema: Schema,
+    requests: Sequence[TableRequest],
+    *,
+    client: Client = None,
+    budget: float | None = None,
+    digest: str = "",
+) -> StoredTableCounts:
+    """Count tables among stored samples, or among those of some blocks where all would take too long.
+
+    Parameters
+    ----------
+    references
+        Blocks in the order of the dataset.
+    schema, requests
+        As for `count_tables`.
+    client
+        Dask client whose workers see the store; None to work in threads of this process, one for each processor.
+    budget
+        Time that counting may take, seconds of one core, as planned from the sizes of blocks and requests; None counts
+        all blocks. It is no time of the clock, and no share of it is given to workers: the same blocks are counted
+        with any number of them.
+    digest
+        Digest of the dataset: it decides on the order in which blocks are drawn. The blocks of a small budget are among
+        those of a larger one, and every block is as likely to be drawn as any other.
+
+    Returns
+    -------
+    The counts, of the same bits for any number of workers. At least one block is counted where there are samples.
+
+    Raises
+    ------
+    SchemaError
+        If a position or a code of a request is not in the schema.
+    ConfigError
+        If the budget is not above 0.
+    MemoryPlanError
+        If the tables would not fit in memory.
+    StoreError
+        If a partition is gone or damaged.
+
+    Notes
+    -----
+    Counts of drawn blocks are of a sample of clusters: rows of a block often come from one file, and are more alike
+    than rows drawn one by one, so that standard errors that take them for independent are too small.
+    """
+    if budget is not None and not budget > 0:
+        raise ConfigError(f"budget is {budget}; give seconds above 0, or None to count all blocks")
+    plan = TablePlan.make(schema, requests)
+    n_threads = count_processors() if client is None else count_threads(client)
+    memory = ClusterMemory.here(n_threads=n_threads) if client is None else find_memory(client)
+    memory.check(plan.plan_memory)
+    filled, costs, chosen = _choose_blocks(references, plan, budget, digest)
+    sums = add_sums(filled[position] for position in chosen)
+    shift = None if sums is None else SQUARES_BITS - sums.squares[0].bit_length()
+    total = np.zeros((1 if shift is None else 3, plan.n_cells), np.int64)
+    if chosen.size:
+        runs = [
+            [filled[position] for position in chosen[start:stop]]
+            for start, stop in plan_tasks(costs[chosen], n_threads).runs
+        ]
+        if client is None:
+            count = partial(_count_group, plan=plan, shift=shift)
+            with ThreadPoolExecutor(n_threads, "tables") as pool:
+                total = merge_tables(list(pool.map(count, runs)))
+        else:
+            options: dict[str, Any] = {"result_bytes": total.nbytes, "name": "tables"}
+            total = run_blocks(client, _count_group, runs, merge_tables, plan, shift, **options)
+    parts = [plan.split(part, requests) for part in total]
+    weighted = None
+    if sums is not None and shift is not None:
+        weighted = WeightedTables(parts[1], parts[2], shift, sums)
+    return StoredTableCounts(
+        parts[0],
+        sum(filled[position].n_rows for position in chosen),
+        sum(block.n_rows for block in filled),
+        chosen.size,
+        float(costs[chosen].sum()),
+        weighted,
+    )
+
+
+def plan_stored_tables(
+    references: Sequence[BlockReference],
+    schema: Schema,
+    requests: Sequence[TableRequest],
+    *,
+    budget: float | None = None,
+    digest: str = "",
+) -> float:
+    """Seconds that `count_stored_tables` of the same arguments takes one core, about; nothing is read."""
+    _, costs, chosen = _choose_blocks(references, TablePlan.make(schema, requests), budget, digest)
+    return float(costs[chosen].sum())
+
+
+def _choose_blocks(
+    references: Sequence[BlockReference], plan: TablePlan, budget: float | None, digest: str
+) -> tuple[list[BlockReference], FloatArray, IntArray]:
+    """Blocks that hold samples, the seconds of each, and the positions of those that a budget is enough for."""
+    filled = [block for block in references if block.n_rows]
+    costs = np.array([plan.plan_seconds(block) for block in filled])
+    chosen = np.arange(len(filled)) if budget is None else _draw_blocks(costs, budget, digest)
+    return filled, costs, chosen
+
+
+def _draw_blocks(costs: FloatArray, budget: float, digest: str) -> IntArray:
+    """Positions of the blocks that a budget is enough for, sorted: the first of a random order, at least one."""
+    seed = int.from_bytes(hashlib.sha256(digest.encode()).digest()[:8], "little")
+    order = np.argsort(mix_hashes(np.arange(costs.size), seed))
+    n_drawn = max(1, int(np.searchsorted(np.cumsum(costs[order]), budget, side="right")))
+    return np.sort(order[:n_drawn])
+
+
+def _count_group(group: Sequence[BlockReference], plan: TablePlan, shift: int | None) -> IntArray:
+    """Cells of samples, int64 of shape (1, n_cells); with a shift, (3, n_cells): those of weights and squares too."""
+    total = np.zeros((1 if shift is None else 3, plan.n_cells), np.int64)
+    # weights are added up exactly, as whole numbers of units
+    for block in read_blocks(restore_units(group)):
+        weights = None
+        if shift is not None:
+            assert block.weights is not None
+            squares = np.rint(np.ldexp(block.weights**2, shift))
+            weights = np.array([np.ones(block.n_rows), block.weights, squares]).astype(np.int64)
+        add_cells(block, plan, weights, total)
+    return total

@@ -6,7 +6,7 @@ are smaller numbers. They are sums of integers: those of nights add up, and what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +17,9 @@ from pmflib.cluster.maps import run_blocks
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.cluster.task_plans import plan_tasks
 from pmflib.core.arrays import IntArray
-from pmflib.core.errors import StoreError
+from pmflib.core.errors import SourceError, StoreError
 from pmflib.core.weights import check_total
 from pmflib.counting.increments import DatasetChange, Increment
-from pmflib.counting.pair_counts import PairCounts
-from pmflib.counting.stored_tables import PAIRS, StoredTables
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,
@@ -99,18 +97,6 @@ class ReplicateCounts:
             found: IntArray = read_array_rows(group, "differences", first, stop)
         return found
 
-    def iterate_tables(self) -> Iterator[IntArray]:
-        """Counts of each replicate: sums of its weights, in units, int64 (n_levels, n_levels), upper triangle.
-
-        Raises
-        ------
-        StoreError
-            If they, or those of the whole, are lost or damaged.
-        """
-        whole = PairCounts.add_up(StoredTables(self.folder / PAIRS)).tables[0]
-        for replicate in range(self.n_replicates):
-            yield whole + self.read_differences(replicate, replicate + 1)[0]
-
 
 def choose_at_once(n_levels: int, n_replicates: int) -> int:
     """Replicates that are counted in one pass over the samples: as many as `TABLE_BYTES` hold, or `LANES`."""
@@ -147,6 +133,8 @@ def count_replicates(
     ------
     PmfError
         If the weights of a replicate add up to 2**63 units or more.
+    SourceError
+        If all weights of a replicate are 0: no estimate can be made from it.
     StoreError
         If the samples or the counts to start from cannot be read.
     """
@@ -185,6 +173,13 @@ def count_replicates(
         if base is not None:
             tables = tables + base.read_differences(first, stop)
         written[first:stop] = tables
+    empty = [place for place, more in enumerate(totals, 1) if total and total + more == 0]
+    if empty:
+        raise SourceError(
+            f"source.replicates: {len(empty)} of {n_replicates} replicates weigh every sample 0, first number "
+            f"{empty[0]}, and no estimate can be made from them; deliver these columns again, or take them out of "
+            "source.replicates"
+        )
     attributes = {"kind": KIND, "triangle": "upper", "units": f"1e-{decimals}"}
     set_attributes(group, {**attributes, "totals": totals, "schema": schema.to_json()})
 

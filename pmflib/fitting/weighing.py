@@ -12,8 +12,7 @@ import numpy as np
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import SurveyDesign
-from pmflib.counting.stored_conditionals import count_stored_tables
-from pmflib.counting.table_requests import TableRequest
+from pmflib.counting.conditional_tables import TableRequest, count_stored_tables
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.weighted_samples import weigh_block
 from pmflib.model import JointPMF

@@ -9,15 +9,21 @@ from typing import Any
 
 from pmflib.cluster.clients import Client, count_threads
 from pmflib.cluster.memory import ClusterMemory
-from pmflib.counting.dataset_counts import count_dataset
-from pmflib.counting.increments import Increment, find_counts, needs_workers, plan_increment
-from pmflib.counting.replicate_counts import plan_replicates
-from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
+from pmflib.counting.increments import (
+    Increment,
+    count_stored_changes,
+    find_counts,
+    needs_workers,
+    plan_increment,
+)
+from pmflib.counting.replicate_counts import count_replicates, plan_replicates
+from pmflib.counting.stored_pairs import choose_n_runs, count_stored_pairs, plan_counting
+from pmflib.counting.stored_tables import PAIRS, CountsWriter
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.sample_weights import name_unit
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.dataset import read_source
+from pmflib.store.dataset import list_dataset_blocks, read_source
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import (
     build_artefact,
@@ -109,6 +115,15 @@ def _write(
         def on_fold(done: int, n_rows: int) -> None:
             report_progress("count", done, n_folds, f"{n_rows:,} samples")
 
-        counted = store, dataset, schema, n_folds, increment, n_replicates
-        facts = count_dataset(client, *counted, folder, work, on_fold)
+        facts: dict[str, object]
+        if increment is not None:
+            facts = count_stored_changes(client, increment, folder / PAIRS, work, on_fold)
+        else:
+            blocks = {fold: list_dataset_blocks(store, dataset, [fold]) for fold in range(n_folds)}
+            writer = CountsWriter(folder / PAIRS, schema, n_folds)
+            facts = {"samples": count_stored_pairs(client, blocks, writer, work, on_fold)}
+            writer.close()
+        if n_replicates:
+            every = list_dataset_blocks(store, dataset, None)
+            count_replicates(client, every, increment, n_replicates, folder, schema)
     return {**facts, "levels": schema.n_levels, "variables": schema.n_variables}

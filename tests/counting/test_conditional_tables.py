@@ -9,18 +9,19 @@ from hypothesis import given
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, MemoryPlanError, SchemaError
-from pmflib.counting import conditional_tables, stored_conditionals, table_requests
-from pmflib.counting.conditional_tables import count_tables
-from pmflib.counting.stored_conditionals import count_stored_tables, plan_stored_tables
-from pmflib.counting.table_requests import TableRequest
+from pmflib.counting import conditional_tables
+from pmflib.counting.conditional_tables import (
+    TableRequest,
+    count_stored_tables,
+    count_tables,
+    plan_stored_tables,
+)
 from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 1, 4, 20, 5]
-"""One level; few and many levels, by which conditions are met in two ways."""
 SCHEMA = pmf.Schema.from_cardinalities(CARDINALITIES)
 POSITIONS = range(len(CARDINALITIES))
 LARGE = TableRequest((3, 2), ())
-"""More cells than are counted by bit sets."""
 MANY = [
     TableRequest(()),
     TableRequest((), ((1, (0,)),)),
@@ -91,26 +92,10 @@ def test_count_tables__every_table_equals_a_loop_over_the_rows(
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_count_tables__large_blocks_are_counted_in_parts(monkeypatch, sparse):
-    monkeypatch.setattr(table_requests, "TILE_ROWS", 128)
+    monkeypatch.setattr(conditional_tables, "MAX_BLOCK_ROWS", 128)
     codes = draw_codes(1000)
     for ends in ([], [127, 128, 129], [500, 500, 640]):
         check(count_tables(split(codes, ends, sparse), SCHEMA, MANY), codes, MANY)
-
-
-def test_count_tables__all_rows_of_a_tile_are_counted():
-    codes = np.zeros((table_requests.TILE_ROWS + 3, 1), np.int8)
-    schema = pmf.Schema.from_cardinalities([2])
-    requests = [TableRequest(()), TableRequest((0,)), TableRequest((), ((0, (0,)),))]
-    everything, table, met = count_tables([DenseBlock(codes)], schema, requests)
-    assert int(everything) == int(met) == len(codes)
-    assert table.tolist() == [len(codes), 0]
-
-
-@pytest.mark.parametrize("always", [False, True])
-def test_count_tables__bit_sets_and_samples_taken_out_give_the_same(monkeypatch, always):
-    monkeypatch.setattr(conditional_tables, "_choose_bits", lambda *sizes: always)
-    codes = draw_codes(300)
-    check(count_tables([DenseBlock(codes)], SCHEMA, MANY), codes, MANY)
 
 
 def test_count_tables__codes_of_16_bits():
@@ -121,16 +106,6 @@ def test_count_tables__codes_of_16_bits():
         TableRequest((0,), ((1, (1,)),)),
         TableRequest((1,), ((0, tuple(range(100, 290))),)),
     ]
-    check(count_tables([DenseBlock(codes)], schema, requests), codes, requests, schema)
-
-
-def test_count_tables__many_variables_leave_few_rows_a_tile(monkeypatch):
-    monkeypatch.setattr(table_requests, "TILE_BYTES", 1 << 13)
-    rng = np.random.default_rng(0)
-    size = 200
-    schema = pmf.Schema.from_cardinalities([2] * size)
-    codes = rng.integers(-1, 2, (130, size)).astype(np.int8)
-    requests = [TableRequest((j,), (((j + 1) % size, (0,)),)) for j in range(size)]
     check(count_tables([DenseBlock(codes)], schema, requests), codes, requests, schema)
 
 
@@ -194,7 +169,7 @@ def blocks(request, tmp_path):
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
 def test_count_stored_tables__the_same_for_any_number_of_threads(blocks, monkeypatch, n_threads):
-    monkeypatch.setattr(stored_conditionals, "count_processors", lambda: n_threads)
+    monkeypatch.setattr(conditional_tables, "count_processors", lambda: n_threads)
     counted = count_stored_tables(blocks, SCHEMA, MANY)
     check(counted.tables, CODES, MANY)
     assert counted.n_rows == counted.n_rows_of_all == len(CODES)

@@ -1,7 +1,6 @@
 """Which kernel counts a block."""
 
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -43,22 +42,6 @@ def make_block(n_rows: int, n_variables: int, share: float) -> tuple[DenseBlock,
     codes = rng.integers(0, 5, (n_rows, n_variables)).astype(np.int8)
     codes[rng.random(codes.shape) >= share] = -1
     return DenseBlock(codes), np.arange(n_variables + 1, dtype=np.int64) * 5
-
-
-def test_measure_work__dense_sample_equals_sparse_whole() -> None:
-    block, offsets = make_block(500, 20, 0.5)
-    dense, sparse = measure_work(block, offsets), measure_work(block.to_sparse(offsets), offsets)
-    observed = block.codes >= 0
-    lengths = observed.sum(axis=1)
-    assert dense.n_observed == sparse.n_observed == lengths.mean()
-    assert dense.n_pairs == sparse.n_pairs == pytest.approx((lengths * (lengths + 1) / 2).mean())
-    assert (dense.n_planes, sparse.n_planes) == (100, None)
-
-
-def test_measure_work__complete_variables_spare_a_plane() -> None:
-    block, offsets = make_block(500, 20, 1.0)
-    block.codes[0, 3] = -1
-    assert measure_work(block, offsets).n_planes == 81
 
 
 def test_measure_work__wide_codes_have_no_planes() -> None:
@@ -114,10 +97,6 @@ def test_add_blocks__mixed_blocks(monkeypatch: pytest.MonkeyPatch, joined_bytes:
     np.testing.assert_array_equal(table, expected)
 
 
-def test_choose_method__no_rows() -> None:
-    assert choose_method(*make_block(0, 30, 1.0)) == "scatter"
-
-
 def test_choose_method__compiles_beside_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
@@ -134,30 +113,10 @@ def test_choose_method__compiles_beside_the_work(monkeypatch: pytest.MonkeyPatch
     assert methods == ["scatter"] * (n_small + 3) + ["planes"] * 3
 
 
-def test_compile_in_background__once(monkeypatch: pytest.MonkeyPatch) -> None:
-    # a process compiles in the background once: other tests may have had that
-    called = []
-    monkeypatch.setattr(readiness, "_compiling", {})
-    monkeypatch.setattr(readiness, "_call_once", called.append)
-    readiness.compile_in_background("tiles")
-    while not readiness.compile_in_background("tiles"):
-        time.sleep(0.001)
-    assert called == ["tiles"]
-
-
 @pytest.mark.parametrize("method", ["planes", "fold planes", "tiles"])
 def test_call_once__every_method(method: readiness.Compiled) -> None:
     # what the thread does, whose errors nobody would see
     readiness._call_once(method)
-
-
-def test_choose_method__compiled_code_is_used_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_counting, "is_compiled", lambda method: True)
-    block, offsets = make_block(60_000, 30, 1.0)
-    costs = estimate_costs(measure_work(block, offsets))
-    n_plain = int(block_counting.LOAD_NS / (costs["scatter"] - costs["planes"]))
-    methods = [choose_method(block, offsets) for _ in range(n_plain + 2)]
-    assert methods == ["scatter"] * n_plain + ["planes"] * 2
 
 
 def test_choose_method__large_block_compiles_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

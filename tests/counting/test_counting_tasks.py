@@ -6,8 +6,6 @@ from pmflib.counting.stored_pairs import (
     choose_n_runs,
     count_folds_ahead,
     count_small_tables,
-    plan_fold_merges,
-    plan_fold_runs,
     split_fold_blocks,
 )
 from pmflib.store.sample_blocks import COUNTING_COARSENESS, BlockReference
@@ -34,30 +32,9 @@ def test_count_folds_ahead__all_where_tables_are_small():
     assert count_small_tables(5000) == 0
 
 
-def test_choose_n_runs__as_few_as_can_be():
-    assert [choose_n_runs(20, n) for n in (1, 2, 8, 1000)] == [1, 1, 2, 50]
-
-
-def test_plan_fold_runs__no_more_than_there_are_groups():
-    assert plan_fold_runs([5] * 30, 3, 20, 1000).n_runs == 3
-    assert plan_fold_runs([1] * 224, 224, 20, 1000).n_runs == 50
-
-
-def test_plan_fold_runs__are_alike_though_groups_are_few():
-    plan = plan_fold_runs([1000] * 9500, 251, 16, 1000)
-    assert plan.n_runs == 62
-    assert plan.balance < 1.01
-
-
 @pytest.mark.parametrize("n_threads", [1, 2, 7, 100])
 def test_split_fold_blocks__every_block_is_in_one_run(n_threads):
     blocks = [BlockReference("a", n, n + 1, 0, 1 << 24, 1) for n in range(50)]
     runs = split_fold_blocks(blocks, 2, n_threads)
     assert [block for run in runs for block in run] == blocks
     assert len(runs) == min(choose_n_runs(2, n_threads), 50 // COUNTING_COARSENESS + 1)
-
-
-def test_plan_fold_merges__large_tables_are_merged_few_at_a_time():
-    assert plan_fold_merges(1, 150).n_merges == 0
-    assert plan_fold_merges(50, 150).n_merges == 1
-    assert plan_fold_merges(50, 5000).n_waiting <= 10

@@ -36,14 +36,6 @@ def test_from_counts__pair_below_the_support_asked_for_is_zero():
     assert np.diagonal(marginals.pairs)[4:].tolist() == [0.0, 1.0]
 
 
-def test_from_counts__nothing_where_a_variable_was_never_observed():
-    codes = np.array([[0, -1], [0, -1], [1, -1]])
-    marginals = pmf.Marginals.from_counts(pmf.count_pairs(codes, [2, 4]))
-    assert np.diagonal(marginals.pairs).tolist() == [2 / 3, 1 / 3, 0, 0, 0, 0]
-    assert not marginals.pairs[2:].any()
-    assert not marginals.observed.any()
-
-
 def test_estimate_singles__half_a_pseudo_count_per_level():
     counts = pmf.count_pairs(np.array([[0, -1], [0, -1], [1, -1]]), [2, 2])
     assert estimate_singles(counts).tolist() == [2.5 / 4, 1.5 / 4, 0.5, 0.5]

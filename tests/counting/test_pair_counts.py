@@ -87,14 +87,6 @@ def test_add__refuses_other_schemas_and_folds(codes):
         counts - pmf.PairCounts.zero(counts.schema, 4)
 
 
-def test_to_dense__symmetric_with_single_counts_on_the_diagonal(codes):
-    dense = pmf.count_pairs(codes, CARDINALITIES).to_dense()
-    assert np.array_equal(dense, dense.T)
-    singles = [np.sum(codes[:, j] == a) for j, n in enumerate(CARDINALITIES) for a in range(n)]
-    assert np.diagonal(dense).tolist() == singles
-    assert not np.any(dense[:3, :3] - np.diag(singles[:3]))
-
-
 def test_save__and_load(tmp_path, codes):
     counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=5)
     counts.save(tmp_path / "pairs")
@@ -139,12 +131,6 @@ def test_load_singles__are_the_diagonal_of_the_counts(tmp_path, codes, folds):
     assert np.array_equal(singles, chosen.count_levels())
 
 
-def test_drop_folds__keeps_all_others(codes):
-    counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=5)
-    assert np.array_equal(counts.drop_folds([4, 1]).tables, counts.tables[[0, 2, 3]])
-    assert counts.drop_folds(range(5)).n_folds == 0
-
-
 def test_select_folds__refuses_what_is_no_fold(tmp_path, codes):
     counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=2)
     counts.save(tmp_path / "pairs")
@@ -181,10 +167,3 @@ def test_count_pairs__refuses_bad_input():
         pmf.PairCounts(
             pmf.Schema.from_cardinalities([3]), np.zeros((1, 2, 2), int), np.zeros(1, int)
         )
-
-
-def test_count_pairs__keeps_the_schema_it_was_given():
-    schema = pmf.Schema.infer({"a": ["x", "y"], "b": [1, 2]})
-    counts = pmf.count_pairs(schema.encode({"a": ["x"], "b": [2]}), schema)
-    assert counts.schema is schema
-    assert counts.nbytes == 16 * 4 * 4 * 8

@@ -2,10 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.blocks import DenseBlock
 from pmflib.counting import stored_pairs
-from pmflib.counting import stored_pairs as counting_tasks
-from pmflib.counting.stored_pairs import count_group_pairs, count_stored_pairs, merge_tables
+from pmflib.counting.stored_pairs import count_stored_pairs
 from pmflib.counting.stored_tables import CountsWriter
 from tests.reference import make_codes, offsets_of, pair_table
 from tests.stored_samples import write_partition
@@ -102,41 +100,8 @@ def test_count_stored_pairs__few_large_tables_are_under_way_at_a_time(
         under_way -= 1
 
     monkeypatch.setattr(stored_pairs, "start_maps", start)
-    monkeypatch.setattr(counting_tasks, "count_small_tables", lambda n_levels: n_small)
+    monkeypatch.setattr(stored_pairs, "count_small_tables", lambda n_levels: n_small)
     count(tmp_path, blocks, thread_client, on_fold)
     n_filled = N_FOLDS - 1
-    assert most == min(n_filled, counting_tasks.FOLDS_AHEAD + n_small)
+    assert most == min(n_filled, stored_pairs.FOLDS_AHEAD + n_small)
     assert calls == n_calls
-
-
-def test_count_stored_pairs__without_workers_a_fold_is_saved_before_the_next_is_counted(
-    tmp_path, blocks, monkeypatch
-):
-    log = []
-    original_save = stored_pairs.save_table  # type: ignore[attr-defined]
-    original_start = stored_pairs.start_maps  # type: ignore[attr-defined]
-
-    def save(path, table):
-        log.append(path.stem)
-        original_save(path, table)
-
-    def start(client, function, items, *arguments, **options):
-        log.extend(f"count {name}" for name in items)
-        return original_start(client, function, items, *arguments, **options)
-
-    monkeypatch.setattr(stored_pairs, "save_table", save)
-    monkeypatch.setattr(stored_pairs, "start_maps", start)
-    count(tmp_path, blocks)
-    assert log[:4] == ["count fold-00", "fold-0", "count fold-01", "fold-1"]
-
-
-def test_count_group_pairs__references_and_loaded_blocks_alike(blocks):
-    expected = pair_table(CODES, CARDINALITIES)
-    assert np.array_equal(count_group_pairs(blocks, OFFSETS), expected)
-    assert np.array_equal(count_group_pairs([DenseBlock(CODES)], OFFSETS), expected)
-
-
-def test_merge_tables__parts_stay_as_they_are():
-    parts = [np.ones((2, 2), np.int64), np.full((2, 2), 3)]
-    assert merge_tables(parts).tolist() == [[4, 4], [4, 4]]
-    assert parts[0].tolist() == [[1, 1], [1, 1]]

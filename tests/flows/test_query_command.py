@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.counting import stored_conditionals, table_requests
+from pmflib.counting import conditional_tables
 from pmflib.model.questions import evidence
 from pmflib.store.run_records import find_live, find_record
 from tests.factories import call_command
@@ -96,7 +96,7 @@ def test_query__all_questions_are_counted_in_one_pass(pipeline, call, tmp_path, 
         "P(v0)",
     ]
     passes = []
-    count = stored_conditionals.count_stored_tables
+    count = conditional_tables.count_stored_tables
 
     def watch(*arguments, **options):
         passes.append(len(arguments[2]))
@@ -122,14 +122,14 @@ def test_query__all_questions_are_counted_in_one_pass(pipeline, call, tmp_path, 
 def test_query__the_cluster_counts_what_takes_long_and_says_so_before(
     pipeline, call, monkeypatch, thread_client, seconds
 ):
-    count, clients = stored_conditionals.count_stored_tables, []
+    count, clients = conditional_tables.count_stored_tables, []
 
     def watch(*arguments, client, **options):
         clients.append(client)
         return count(*arguments, client=client, **options)
 
     monkeypatch.setattr(evidence, "count_stored_tables", watch)
-    monkeypatch.setattr(table_requests.TablePlan, "plan_seconds", lambda plan, block: seconds)
+    monkeypatch.setattr(conditional_tables.TablePlan, "plan_seconds", lambda plan, block: seconds)
     monkeypatch.setenv("PMF_DASK_ADDRESS", thread_client.scheduler.address)
     question = f"P(v2 | v0=4, v1=1, v3={2 if seconds > 1 else 3})"
     code, out, said = call(question, "--run", "1", "--json")
@@ -146,7 +146,7 @@ def test_query__the_cluster_counts_what_takes_long_and_says_so_before(
 def test_query__a_budget_counts_a_part_and_says_so(pipeline, call, monkeypatch):
     question = "P(v3 | v0=4, v1=1, v2=2)"
     # every block takes a second
-    monkeypatch.setattr(table_requests.TablePlan, "plan_seconds", lambda plan, block: 1.0)
+    monkeypatch.setattr(conditional_tables.TablePlan, "plan_seconds", lambda plan, block: 1.0)
     code, out, _ = call(question, "--run", "1", "--budget", "3s")
     assert code == 0
     n_rows = len(read_codes(pipeline, 1))

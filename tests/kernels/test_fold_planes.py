@@ -9,7 +9,7 @@ from pmflib.core.errors import SchemaError
 from pmflib.core.hashing import assign_folds
 from pmflib.counting import pair_counts
 from pmflib.kernels import fold_planes
-from pmflib.kernels.fold_planes import count_folds, find_folds
+from pmflib.kernels.fold_planes import count_folds
 from pmflib.kernels.planes import GROUP_ROWS
 from pmflib.kernels.scatter import add_dense
 from tests.reference import make_codes, offsets_of
@@ -45,13 +45,6 @@ def count(
     tables = np.zeros((n_folds, offsets[-1], offsets[-1]), np.int64)
     n_rows = np.zeros(n_folds, np.int64)
     return (tables, n_rows) if count_folds(codes, offsets, tables, n_rows) else None
-
-
-@pytest.mark.parametrize("n_folds", [1, 2, 16, 7, 1000])
-def test_find_folds__as_assign_folds(n_folds: int) -> None:
-    folds = np.empty(5000, np.int64)
-    find_folds(123_456, n_folds, folds)
-    assert folds.tolist() == assign_folds(np.arange(123_456, 128_456), n_folds).tolist()
 
 
 @pytest.mark.parametrize(("n_rows", "cardinalities", "n_folds"), SHAPES)

@@ -82,11 +82,6 @@ def test_all_kernels__several_chunks_with_ragged_ends(n_rows: int, share: float)
     check_all(*draw_codes(n_rows, [2, 3, 1, 5, 4, 2, 7, 3, 2], share, n_rows))
 
 
-@pytest.mark.parametrize("n_variables", [*range(1, 41), 63, 64, 65, 127, 129])
-def test_all_kernels__any_number_of_variables(n_variables: int) -> None:
-    check_all(*draw_codes(90, [2 + k % 3 for k in range(n_variables)], 0.8, n_variables))
-
-
 @pytest.mark.parametrize("n_levels", [1, 2, 3, 4, 5, 16, 64, 126, 127, 128, 129, 200])
 @pytest.mark.parametrize("share", [0.7, 1.0])
 def test_all_kernels__any_cardinality(n_levels: int, share: float) -> None:
@@ -113,18 +108,6 @@ def test_all_kernels__codes_that_are_not_contiguous() -> None:
     check_all(np.asfortranarray(codes), offsets)
     reordered = codes[::2]
     check_all(reordered, offsets)
-
-
-def test_all_kernels__codes_that_cannot_be_written() -> None:
-    codes, offsets = draw_codes(600, [3, 2, 4], 0.9, 4)
-    codes.flags.writeable = False
-    check_all(codes, offsets)
-
-
-def test_add_planes__more_planes_than_are_visited_together() -> None:
-    codes, offsets = draw_codes(200, [40] * 9, 0.9, 5)
-    assert offsets[-1] > planes.CACHED_PLANES
-    check_all(codes, offsets)
 
 
 def test_add_planes__full_chunks() -> None:

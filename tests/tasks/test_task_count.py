@@ -3,7 +3,6 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import MemoryPlanError
-from pmflib.counting import dataset_counts
 from pmflib.store.artefacts import Store
 from pmflib_tasks.count import count
 from pmflib_tasks.ingest import ingest
@@ -38,7 +37,7 @@ def test_count__equals_a_loop_over_the_rows(counted, workers):
 def test_count__second_call_counts_nothing(counted, workers, monkeypatch):
     config, dataset, _ = counted
     first = count.fn(config, dataset, workers)
-    monkeypatch.setattr(dataset_counts, "count_stored_pairs", None)
+    monkeypatch.setattr("pmflib_tasks.count.count_stored_pairs", None)
     assert count.fn(config, dataset, workers) == first
 
 
@@ -56,7 +55,7 @@ def test_count__from_a_base_counts_the_difference(counted, workers, tmp_path, mo
     (tmp_path / "data" / "b.csv").write_text(as_wide(more))
     grown = ingest.fn(config, workers)
     full = count.fn(config, grown, workers)
-    monkeypatch.setattr(dataset_counts, "count_stored_pairs", None)
+    monkeypatch.setattr("pmflib_tasks.count.count_stored_pairs", None)
     # so little is counted without workers
     changed = count.fn(config, grown, "", (dataset, base))
     loaded = load(config, changed)

@@ -8,8 +8,8 @@ import pytest
 import pmflib as pmf
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import ConfigError, SchemaError
-from pmflib.counting.table_requests import TableRequest
-from pmflib.counting.weighted_tables import find_unit_sizes
+from pmflib.counting.conditional_tables import TableRequest
+from pmflib.counting.table_sizes import find_unit_sizes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.log_names import LogNames, make_label_schema

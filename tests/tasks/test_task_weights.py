@@ -9,10 +9,9 @@ from rich.console import Console
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, PmfError, SchemaError
+from pmflib.counting.conditional_tables import TableRequest, count_stored_tables
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.counting.stored_conditionals import count_stored_tables
-from pmflib.counting.table_requests import TableRequest
-from pmflib.counting.weighted_tables import find_unit_sizes
+from pmflib.counting.table_sizes import find_unit_sizes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.quarantine import read_quarantine

@@ -11,7 +11,7 @@ from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.errors import MemoryPlanError, PmfError
 from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.texts import list_near
-from pmflib.counting.table_requests import TableRequest
+from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model.conditions import Conditions, describe_conditions
 from pmflib.model.mixture import Mixture
 from pmflib.model.questions.answers import Answer, AnswerRows, Source

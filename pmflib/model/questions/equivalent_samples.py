@@ -12,7 +12,7 @@ import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError
-from pmflib.counting.table_requests import TableRequest
+from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model.conditions import Conditions
 from pmflib.model.mixture import Mixture
 

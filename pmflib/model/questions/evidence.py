@@ -18,20 +18,18 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError, StoreError
 from pmflib.core.survey_design import SurveyDesign, count_degrees, find_factors
 from pmflib.core.weights import WeightSums
-from pmflib.counting.conditional_tables import count_tables
-from pmflib.counting.pair_counts import PairCounts
-from pmflib.counting.stored_conditionals import (
+from pmflib.counting.conditional_tables import (
     StoredTableCounts,
+    TablePlan,
+    TableRequest,
+    WeightedTables,
     count_stored_tables,
+    count_tables,
     plan_stored_tables,
 )
+from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
-from pmflib.counting.table_requests import TableRequest
-from pmflib.counting.weighted_tables import (
-    WeightedTables,
-    find_replicate_sizes,
-    find_unit_sizes,
-)
+from pmflib.counting.table_sizes import find_replicate_sizes, find_unit_sizes
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store, identify
@@ -219,8 +217,9 @@ def _find_cells(
     """Cell of the table of a request that each row is in, -1 where in none, and the sizes of the table."""
     sizes = [int(schema.cardinalities[position]) for position in request.targets]
     cells = np.full(len(codes), -1, np.int64)
-    rows, found = request.find_cells(codes, sizes)
-    cells[rows] = found
+    plan = TablePlan.make(schema, [request])
+    for _, rows, found in plan.find_cells(DenseBlock(codes)):
+        cells[rows] = found
     return cells, sizes
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
-from pmflib.counting.table_requests import TableRequest
+from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model.conditions import Conditions
 from pmflib.model.information import (
     iterate_scores,

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
-from pmflib.counting.table_requests import TableRequest
+from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model.conditions import Conditions, describe_conditions, list_few
 from pmflib.model.questions.binding import BoundQuestion
 from pmflib.model.questions.evidence import Evidence

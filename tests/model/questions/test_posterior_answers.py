@@ -8,7 +8,7 @@ from scipy import stats
 
 import pmflib as pmf
 from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
-from pmflib.counting.table_requests import TableRequest
+from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model import questions
 from pmflib.model.questions import answering, evidence
 from pmflib.model.questions.equivalent_samples import EquivalentSamples

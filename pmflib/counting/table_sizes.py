@@ -1,28 +1,19 @@
-"""Tables of samples with weights: shares of the weights, and how many independent samples they are worth.
-
-A table is counted with an axis of weights: ones, the samples' own weights and their squares, or the own weights and
-those of replicates. Sums are of whole units, and are the same in any order.
-"""
+"""Numbers of independent samples behind tables of weighted samples, by replicate weights or by sampling units."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import Block
 from pmflib.core.errors import StoreError
 from pmflib.core.machine import count_processors
 from pmflib.core.survey_design import join_lone_strata, vary_replicates, vary_totals
-from pmflib.core.weights import WeightSums
+from pmflib.counting.conditional_tables import TablePlan, TableRequest, add_cells
 from pmflib.counting.stored_pairs import merge_tables
-from pmflib.counting.table_requests import TablePlan, TableRequest
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     NO_REPLICATES,
@@ -32,118 +23,6 @@ from pmflib.store.sample_blocks import (
     read_sampling_units,
     restore_units,
 )
-
-SQUARES_BITS = 61
-"""Bits that sums of squared weights are kept with."""
-FEW_WEIGHTS = 40
-"""Weights of a sample up to which they are added one by one; rows with more are sorted by cell first."""
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedTables:
-    """Tables of sums of weights and of their squares, beside those of the numbers of samples.
-
-    Parameters
-    ----------
-    sums
-        int64 tables: weights of the samples of each cell, in units.
-    squares
-        int64 tables: squares of these weights, times 2 ** shift, each rounded.
-    shift
-        Such that squares of all samples fit into 62 bits: their sums are the same in any order.
-    totals
-        What the weights of all samples counted add up to.
-    sizes
-        Independent samples that each table is worth by its sampling units or replicates, infinite where their totals do
-        not vary; None where these are not known.
-    """
-
-    sums: list[IntArray]
-    squares: list[IntArray]
-    shift: int
-    totals: WeightSums
-    sizes: list[float] | None = None
-
-    def to_samples(self, tables: Sequence[IntArray], n_rows: int) -> tuple[list[Any], int]:
-        """Tables in effective samples, and the effective number of all so many rows.
-
-        A table has the shares of the weights, and the number of independent samples whose shares would vary as much:
-        by the linearised variance of a ratio, added up over the cells; of units, where these are known. It is another
-        one for every table, and never above the number of samples in it. Equal weights, without units, give the tables
-        of samples, int64.
-
-        References
-        ----------
-        Kish (1965), Survey Sampling, for design effects; Wolter (2007), Introduction to Variance Estimation, chapter 6.
-        """
-        if self.sizes is None and self.totals.are_equal(n_rows):
-            return list(tables), n_rows
-        worth = self._find_worth(tables)
-        found = [
-            each * (n / max(int(each.sum()), 1)) for each, n in zip(self.sums, worth, strict=True)
-        ]
-        return found, round(self.totals.n_effective)
-
-    def find_effects(self, tables: Sequence[IntArray]) -> list[float]:
-        """Samples that each table is worth, for each that its rows are worth by weights alone (Kish); 1 of no rows."""
-        found = []
-        for sums, squares, n in zip(self.sums, self.squares, self._find_worth(tables), strict=True):
-            squared = math.ldexp(float(squares.sum()), -self.shift)
-            found.append(n * squared / float(sums.sum()) ** 2 if n else 1.0)
-        return found
-
-    def _find_worth(self, tables: Sequence[IntArray]) -> list[float]:
-        sizes = [None] * len(self.sums) if self.sizes is None else self.sizes
-        each = zip(tables, self.sums, self.squares, sizes, strict=True)
-        return [_find_worth(*one, self.shift) for one in each]
-
-
-def _find_worth(
-    rows: IntArray, sums: IntArray, squares: IntArray, size: float | None, shift: int
-) -> float:
-    """Number of samples that a table is worth: see `WeightedTables.to_samples`."""
-    total = float(sums.sum())
-    if not total:
-        return 0.0
-    shares, squared = sums / total, np.ldexp(squares.astype(np.float64), -shift)
-    spread = float((shares * (1 - shares)).sum())
-    variance = float((squared * (1 - 2 * shares) + shares**2 * squared.sum()).sum()) / total**2
-    # where all are in one cell, their number is Kish's
-    n = spread / variance if spread > 0 < variance else total**2 / float(squared.sum())
-    if size is not None and math.isfinite(size):
-        n = size
-    return min(n, float(rows.sum()))
-
-
-def square_weights(weights: FloatArray, shift: int) -> IntArray:
-    """Ones, weights in units, and their squares times 2 ** shift: int64 of shape (n_rows, 3), for `add_weights`."""
-    squares = np.rint(np.ldexp(weights**2, shift))
-    return np.stack([np.ones(len(weights)), weights, squares], axis=1).astype(np.int64)
-
-
-def add_weights(block: Block, plan: TablePlan, weights: IntArray, total: IntArray) -> None:
-    """Add weights of samples to the cells of all tables, in place.
-
-    Parameters
-    ----------
-    block
-        Samples.
-    plan
-        What is counted.
-    weights
-        int64 of shape (n_rows, n_weights).
-    total
-        int64 of shape (n_weights, n_cells).
-    """
-    for table, rows, cells in plan.find_cells(block):
-        sums = total[:, table.cells]
-        if len(sums) <= FEW_WEIGHTS:
-            for each, column in zip(sums, weights.T, strict=True):
-                np.add.at(each, cells, column[rows])
-            continue
-        order = np.argsort(cells, kind="stable")
-        edges = np.flatnonzero(np.diff(cells[order], prepend=-1))
-        sums[:, cells[order][edges]] += np.add.reduceat(weights[rows[order]], edges, axis=0).T
 
 
 def find_replicate_sizes(
@@ -200,7 +79,8 @@ def _add_replicates(block: BlockReference, plan: TablePlan, n_replicates: int) -
         raise StoreError(NO_REPLICATES)
     assert read.weights is not None
     total = np.zeros((1 + n_replicates, plan.n_cells), np.int64)
-    add_weights(read, plan, np.column_stack([read.weights.astype(np.int64), replicates]), total)
+    weights = np.concatenate([read.weights.astype(np.int64)[None], replicates.T])
+    add_cells(read, plan, weights, total)
     return total
 
 
@@ -244,8 +124,8 @@ def find_unit_sizes(
     found = []
     for request in requests:
         table = plan.tables[request]
-        mine = np.flatnonzero((cells >= table.start) & (cells < table.stop))
-        by_unit = np.zeros((len(drawn), table.stop - table.start), np.int64)
+        mine = np.flatnonzero((cells >= table.start) & (cells < table.cells.stop))
+        by_unit = np.zeros((len(drawn), table.n_cells), np.int64)
         np.add.at(by_unit, (places[mine], cells[mine] - table.start), sums[mine])
         totals = by_unit.astype(np.float64)
         found.append(_find_size(totals.sum(axis=0), partial(vary_totals, totals, of_units=strata)))
@@ -267,7 +147,7 @@ def _add_units(block: BlockReference, plan: TablePlan) -> tuple[IntArray, IntArr
     units, of_row = np.unique(drawn[:, 1], return_inverse=True)
     tables = [np.empty((3, 0), np.int64)]
     for table, rows, cells in plan.find_cells(read):
-        n_cells = table.stop - table.start
+        n_cells = table.n_cells
         by_unit = np.zeros(units.size * n_cells, np.int64)
         np.add.at(by_unit, of_row[rows] * n_cells + cells, weights[rows])
         filled = np.flatnonzero(by_unit)
