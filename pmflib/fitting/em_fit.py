@@ -246,7 +246,8 @@ class EMFit:
     def follow(self, specification: FitSpecification, block: DenseBlock) -> FitResult:
         """Fit all samples in memory by a specification, found when a fold of them was held out."""
         training = BlocksInMemory.cut(block, self.schema.offsets, self.rank)
-        starts = self.make_starts(self.fit_to(training.n_observed).count(block))
+        fit = self.fit_to(training.n_observed)
+        starts = fit.make_starts(fit.count(block))
         if specification.share is not None:
             return self.for_target.follow(specification, block, starts)
         runs = self._make_runs(training, None, starts)
@@ -390,7 +391,7 @@ class EMFit:
         (statistics,) = evaluate_models(runs.training, [model])
         training = measure_statistics(joint, statistics)
         history = state.log_likelihoods[: state.best_pass]
-        held_out = state.held_out[: state.best_pass + 1]
+        held_out = tuple(each for each in state.held_out[: state.best_pass + 1] if each > -np.inf)
         if not held_out and specification.score is not None and runs.held_out is not None:
             held_out = (runs.held_out.score([model]),)
         score = None

@@ -320,20 +320,23 @@ def follow_specification(
     last = runs
     if specification.passes is not None:
         last = replace(runs, max_passes=specification.passes, tol=0.0)
+    elif specification.score is not None:
+        # held-out samples do not stop it, and acceleration pays where EM is to converge
+        last = replace(runs, accelerate=True)
     if specification.members > 1:
         models = starts(method, specification.members)
         state = last.run("all", models, pseudo_count, stop_early=False)
-        made = ((method, specification.members),)
-        return replace(specification, starts=made), state.parameters, state
+        averaged = replace(specification, starts=((method, specification.members),))
+        return averaged, state.parameters, state
     found = find_start(runs, starts, method, pseudo_count, known=specification.models)
     state = _run_on(last, found, pseudo_count, "all", stop_early=False)
-    notes = specification.notes + ((found.note,) if found.note else ())
-    made = found.starts
+    made = dict(found.starts)
     if specification.models:
         # starts that draw nothing are not made again
-        before = {name: n for name, n in specification.starts if name not in DRAWN}
-        made = tuple((before | {name: n for name, n in made if name in DRAWN}).items())
-    followed = replace(specification, starts=made or found.starts, notes=notes, models=found.models)
+        once = {name: n for name, n in specification.starts if name not in DRAWN}
+        made = once | {name: n for name, n in made.items() if name in DRAWN or not once}
+    notes = specification.notes + ((found.note,) if found.note else ())
+    followed = replace(specification, starts=tuple(made.items()), notes=notes, models=found.models)
     return followed, state.parameters, state
 
 
@@ -343,7 +346,11 @@ def _run_on(
     """Run EM from a start; an optimum is only refined, with acceleration, and not stopped early."""
     if found.has_converged:
         runs, stop_early = replace(runs, accelerate=True), False
-    return runs.run(name, found.models[:1], pseudo_count, stop_early=stop_early)
+    # a start that was made is no model, other than one that somebody gave
+    ((method, _), *_) = found.starts
+    keeps = method == "given"
+    models = found.models[:1]
+    return runs.run(name, models, pseudo_count, stop_early=stop_early, keeps_start=keeps)
 
 
 def _find_members(
@@ -435,10 +442,10 @@ def _take_best(state: ClassState) -> Parameters:
 
 
 def _choose_passes(state: ClassState) -> tuple[int | None, Comparison]:
-    """Stop at the pass that is best, unless the runs have converged and are as good at their end."""
+    """Stop at the pass that is best, unless the runs have converged and are as good at their end, or it is the last."""
     best, last = state.best_pass, state.n_passes
     fallen = max(state.held_out) - state.held_out[-1] > FALLEN * abs(max(state.held_out))
-    stop = fallen or not state.converged
+    stop = best < last and (fallen or not state.converged)
     passes = [best] if best == last else [best, last]
     comparison = compare_candidates(
         "sample",

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pmflib.core.comparison import Comparison
-from pmflib.counting.pair_counts import PairCounts, load_shape
+from pmflib.counting.groups import load_groups, pick_variables
+from pmflib.counting.pair_counts import PairCounts, load_shape, load_singles
 from pmflib.display.progress import report_progress
 from pmflib.display.summary import draw_markdown
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.fit_specifications import Options
+from pmflib.fitting.ranks.by_pairs import MAX_LEVELS
 from pmflib.fitting.ranks.choice import report_ranks
 from pmflib.fitting.ranks.sample_fits import MOST_SAMPLES
 from pmflib.fitting.ranks.selection import select as select_fit
 from pmflib.fitting.ranks.selection import split_for_choice
+from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.config import PipelineConfig
@@ -78,7 +81,7 @@ def select(
             choice = select_fit(
                 fit,
                 split_for_choice(fit, training, validation),
-                lambda: PairCounts.load(path).select_folds(folds.train),
+                partial(_load_counts, path, schema, folds.train),
                 dependence=config.model.dependence,
                 client=client,
                 budget=config.model.rank_seconds,
@@ -113,6 +116,12 @@ def select(
     comparisons = map(Comparison.from_json, entry.summary["comparisons"])
     show_markdown("rank-curve", f"{entry.summary['verdict']}\n\n{draw_markdown(comparisons)}")
     return entry.reference
+
+
+def _load_counts(path: Path, schema: Schema, folds: Sequence[int]) -> PairCounts:
+    """Counts by fold; of large tables those of the variables that are observed most."""
+    kept = pick_variables(schema, load_singles(path, folds=folds), MAX_LEVELS)
+    return load_groups(path, [(fold,) for fold in folds], kept)
 
 
 def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:

@@ -322,6 +322,7 @@ class SampleSearch:
             self._fits[rank, fit.pseudo_count] = [fit]
             self._runs.budget.spend(fits.estimate(rank, fit.n_steps))
             rank *= 2
+        self._left_out = f"ranks above {rank // 2} were not tried: {max_rank} is the largest"
 
     def conclude(self) -> RankChoice:
         """Report all fits, and the least rank that cannot be distinguished from the best; for a target the best."""
