@@ -224,7 +224,7 @@ def test_fit_em__pseudo_counts_are_chosen_on_the_validation_samples(codes):
     }
     (compared,) = (each for each in given.comparisons if "pseudo_count" in each.points[0].settings)
     for point in compared.points:
-        assert point.score == pytest.approx(fixed[point.settings["pseudo_count"]], rel=1e-12)
+        assert point.score == pytest.approx(fixed[float(point.settings["pseudo_count"])], rel=1e-12)
     # the largest within a standard error of the best
     near = [each for each in compared.points if each.below_best <= (each.error or 0)]
     largest = max(each.settings["pseudo_count"] for each in near)
