@@ -22,11 +22,15 @@ import numpy as np
 import pmflib as pmf
 from benchmarks.models.optima import list_tables
 from benchmarks.ranks.kinds import name_model
+from pmflib.counting.pair_counts import load_shape
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.ranks.by_pairs import select_rank
 from pmflib.fitting.ranks.by_samples import select_rank_by_samples
 from pmflib.fitting.ranks.choice import RankProgress
 from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET
-from pmflib.fitting.ranks.stored_selection import select_stored_rank
+from pmflib.fitting.ranks.selection import select, split_for_choice
 from pmflib.model.sampling import sample_codes
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
@@ -77,17 +81,15 @@ def choose_stored(path: Path, budget: float) -> None:
     assert run is not None
     folds, dataset = config.fold_split, run.stages["dataset"]
     gaps, started = Gaps(), time.process_time()
-    choice = select_stored_rank(
-        store.locate(run.stages["counts"]) / "pairs",
-        folds.train,
-        list_dataset_blocks(store, dataset, folds.train),
-        list_dataset_blocks(store, dataset, folds.validation),
-        seed=config.seed,
-        budget=budget,
-        on_progress=gaps,
+    schema = load_shape(store.locate(run.stages["counts"]) / "pairs")[0]
+    fit = EMFit(schema, 2, Options.make("auto", "auto", 1, 2), config.seed, Passes())
+    training, validation = (
+        StoredSamples(list_dataset_blocks(store, dataset, part), schema)
+        for part in (folds.train, folds.validation)
     )
-    assert choice.by_pairs is not None
-    show(str(path), choice.by_pairs.rank, choice.rank, time.process_time() - started, gaps)
+    splits = split_for_choice(fit, training, validation)
+    choice = select(fit, splits, budget=budget, on_progress=gaps)
+    show(str(path), 0, choice.rank, time.process_time() - started, gaps)
     print("\n".join(f"  {each}" for each in (choice.decision, *choice.reasons)))
 
 

@@ -9,14 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from pmflib.core.arrays import IntArray
-from pmflib.core.blocks import Block, DenseBlock
 from pmflib.core.weights import WeightSums
-from pmflib.counting.block_counting import add_blocks
 from pmflib.counting.folds import check_folds
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import StoredTables
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import BlockReference, add_sums, read_block, restore_units
 
 
 def load_groups(
@@ -64,56 +61,6 @@ def list_levels(schema: Schema, variables: IntArray) -> IntArray:
     """Rows of the levels of some variables, int64, in order."""
     owners = np.repeat(np.arange(schema.n_variables), np.diff(schema.offsets))
     return np.flatnonzero(np.isin(owners, variables))
-
-
-def count_some(
-    blocks: Sequence[BlockReference], folds: Sequence[int], schema: Schema, variables: IntArray
-) -> PairCounts:
-    """Count the pairs of some variables in stored samples, by fold: where tables of all would take longer to read.
-
-    Parameters
-    ----------
-    blocks
-        Blocks of the samples, each of one of the folds.
-    folds
-        Folds, in the order that they are to have.
-    schema
-        All variables.
-    variables
-        int64, indices of the variables to count, in order.
-
-    Returns
-    -------
-    What `load_groups` reads of the counts of these samples, a fold a group.
-
-    Raises
-    ------
-    StoreError
-        If a block is lost or damaged.
-    """
-    counts = PairCounts.zero(Schema(tuple(schema[int(index)] for index in variables)), len(folds))
-    parts = []
-    for number, fold in enumerate(folds):
-        mine = restore_units(block for block in blocks if block.fold == fold)
-        add_blocks(
-            (_narrow(read_block(each), schema, variables) for each in mine),
-            counts.schema.offsets,
-            counts.tables[number],
-        )
-        counts.n_rows[number] = sum(block.n_rows for block in mine)
-        parts.append(add_sums(mine))
-    known = [each for each in parts if each is not None]
-    if not known:
-        return counts
-    nothing = WeightSums(known[0].decimals, (0,), (0,))
-    weights = WeightSums.stack([nothing if each is None else each for each in parts])
-    return replace(counts, weights=weights)
-
-
-def _narrow(block: Block, schema: Schema, variables: IntArray) -> DenseBlock:
-    """Samples of a block with some of their variables."""
-    codes = np.ascontiguousarray(block.to_codes(schema.offsets)[:, variables])
-    return DenseBlock(codes, block.weights)
 
 
 def pick_variables(schema: Schema, level_counts: IntArray, max_levels: int) -> IntArray:

@@ -230,6 +230,7 @@ class Runs:
         pseudo_count: float,
         *,
         stop_early: bool = True,
+        keeps_start: bool = True,
     ) -> ClassState:
         """Run EM from starts of one rank, each on its own, one pass of all at a time.
 
@@ -244,6 +245,8 @@ class Runs:
         stop_early
             Whether held-out samples, if there are any, choose the pass at which the average of all is best; else passes
             are made until the objective has converged.
+        keeps_start
+            Whether the start may be the best model; else one pass is made at least, where any may be made.
 
         Returns
         -------
@@ -273,6 +276,7 @@ class Runs:
             self.training,
             family.begin(starts),
             held_out=held_out,
+            keeps_start=keeps_start or not self.max_passes,
             limits=Limits(self.max_passes, self.tol, self.patience),
             checkpoint=family.open_checkpoint(path, self.training, *inputs),
             on_pass=report,

@@ -24,6 +24,7 @@ from pmflib.em.block_source import BlocksInMemory, StoredBlocks
 from pmflib.em.memory import SharedPassPlan, plan_pass
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
+from pmflib.store.dataset import take_block
 from pmflib.store.sample_blocks import (
     BlockReference,
     add_sums,
@@ -165,6 +166,14 @@ class StoredSamples(StoredBlocks):
         read = concatenate_blocks([nothing, *read_blocks(self.blocks)], self.schema.offsets)
         assert isinstance(read, DenseBlock)
         return read
+
+    def read_some(self, number: int) -> DenseBlock:
+        """Read so many samples, spread over the blocks, or all, with the weights that they have."""
+        if number >= self.n_rows:
+            return self.read_block()
+        # as many blocks as hold them, were blocks equal, and as many again
+        n_blocks = 2 * number * len(self.blocks) // self.n_rows
+        return take_block(self.blocks, self.schema, number, n_blocks)
 
     def read_codes(self) -> IntArray:
         """Read all samples: codes of shape (n_rows, n_variables), -1 missing."""

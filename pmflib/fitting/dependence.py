@@ -36,7 +36,6 @@ from pmflib.fitting.starts import StoredCounts, digest_counts
 from pmflib.fitting.tree_fit import START_ROWS
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.store.dataset import take_block
 
 DEPENDENCES = ("auto", "none", "tree")
 """Values of ``dependence`` of `pmflib.fit_em`."""
@@ -67,7 +66,7 @@ class HeldOutSamples(NamedTuple):
                 return None
             stored = validation.with_target(fit.target)
             samples = stored
-            return cls(stored.n_rows, samples, partial(take_stored, stored), stored.digest())
+            return cls(stored.n_rows, samples, stored.read_some, stored.digest())
         codes = fit.schema.encode(validation)
         rank = fit.rank * fit.options.members
         loaded = load_samples(codes, fit.schema.offsets, rank, fit.target)
@@ -275,15 +274,6 @@ def keep_plain(plain: FitResult, *notes: str, comparison: Comparison | None = No
     return replace(plain, notes=(*plain.notes, *notes), comparisons=(*plain.comparisons, *more))
 
 
-def take_stored(samples: StoredSamples, number: int) -> DenseBlock:
-    """So many stored samples, or all, with their weights."""
-    if number >= samples.n_rows:
-        return samples.read_block()
-    # as many blocks as hold them, were blocks equal, and as many again
-    n_blocks = 2 * number * len(samples.blocks) // samples.n_rows
-    return take_block(samples.blocks, samples.schema, number, n_blocks)
-
-
 def _fit_in_memory(
     fit: EMFit, plain: JointPMF, block: DenseBlock, held_out: DenseBlock | None
 ) -> Found:
@@ -312,7 +302,7 @@ def _fit_stored(
     """Search on some of the stored samples, in memory, and pass over all of them from what was found."""
     offsets = fit.schema.offsets
     n_search = count_searched(training.n_rows, fit.schema.n_variables, fit.rank)
-    some = take_stored(training, n_search)
+    some = training.read_some(n_search)
     if held_out is None:
         n_held_out = 0
         some, judges = hold_out(some)

@@ -24,20 +24,19 @@ from pmflib.em.driver import PassReporter
 from pmflib.em.latent_classes import ClassState, Runs, evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.bivariate_residuals import measure_residuals
-from pmflib.fitting.candidates import FitSpecification, Options, is_plenty
 from pmflib.fitting.criteria import measure_statistics
 from pmflib.fitting.fit_result import STILL, FitResult
-from pmflib.fitting.fit_specifications import fit_options, follow_specification
+from pmflib.fitting.fit_specifications import (
+    FitSpecification,
+    Options,
+    find_specification,
+    follow_specification,
+    is_plenty,
+)
 from pmflib.fitting.fit_statistics import HeldOutScore
 from pmflib.fitting.standard_errors import note_undetermined
 from pmflib.fitting.starts import AnyCounts, SampleCounts, Starts, StoredCounts, open_for_em
-from pmflib.fitting.target_fit import (
-    TARGET_CELLS,
-    TARGET_WORK,
-    TargetFit,
-    note_target,
-    settle_target,
-)
+from pmflib.fitting.target_fit import TargetFit, note_target, settle_target
 from pmflib.model import JointPMF
 from pmflib.model.statistics import EMStatistics, m_step
 from pmflib.schema import Schema
@@ -45,6 +44,12 @@ from pmflib.solvers import PseudoCounts
 
 N_FOLDS = 5
 """Folds that samples are assigned to where a choice is to be made and no other samples are given; one is held out."""
+
+TARGET_CELLS = 100_000_000
+"""Samples times variables of stored samples that are read for a fit for a target; of more, some are."""
+
+LOCAL_WORK = 4_000_000
+"""Observed cells times rank of stored samples up to which passes are made in this process, to the same bits."""
 
 MIN_SAMPLES = 50
 """Samples below which none are held out by default."""
@@ -128,17 +133,11 @@ class EMFit:
     methods: Mapping[str, str] = field(default_factory=dict)
     given: str = ""
 
-    def sized_for(self, training: BlockSource) -> EMFit:
-        """The same fit, with several starts where the training samples are few enough."""
-        return replace(self, options=self._size_options(training.n_observed))
-
-    def _size_options(self, n_observed: int) -> Options:
-        """Options for so many observed cells."""
+    def fit_to(self, n_observed: int) -> EMFit:
+        """The same fit, whose options are `Options.fit_to` so many observed cells."""
         # a start from pairs that is made already costs nothing
         n_levels = 0 if self.made else self.schema.n_levels
-        options = self.options.fit_to(n_observed, self.rank, n_levels)
-        # without passes nothing leads to an optimum
-        return options if self.passes.max_passes else replace(options, small=False)
+        return replace(self, options=self.options.fit_to(n_observed, n_levels, self.rank))
 
     def refining(self, model: JointPMF) -> EMFit:
         """The same fit, with a model as its only start, as it is."""
@@ -204,37 +203,35 @@ class EMFit:
         counts: PairCounts | StoredCounts,
     ) -> FitResult:
         """Fit stored samples in the way that is best on held-out ones, if there are any."""
-        fit = self.sized_for(training)
-        cells = training.n_rows * self.schema.n_variables
-        if fit.has_target_states and cells <= TARGET_CELLS:
-            held_out = fit.open_held_out(validation)
+        fit = self.fit_to(training.n_observed)
+        held_out = fit.open_held_out(validation)
+        starts = fit.make_starts(counts)
+        if fit.has_target_states and held_out is not None:
             if isinstance(held_out, StoredSamples):
                 held_out = held_out.load(self.rank)
-            if isinstance(held_out, BlocksInMemory):
-                starts = fit.make_starts(counts)
-                return fit.for_target.choose(training.read_block(), held_out, starts)[1]
+            assert isinstance(held_out, BlocksInMemory)
+            most = max(1, TARGET_CELLS // self.schema.n_variables)
+            return fit.for_target.choose(training.read_some(most), held_out, starts)[1]
         found: BlockSource = training
-        if fit.options.small:
+        if training.n_observed * self.rank <= LOCAL_WORK:
             # a pass over little is done here in less time than a message to a worker takes, or than it takes to read it
-            found = training.with_client(None)
-            if training.n_rows * self.schema.n_variables <= TARGET_CELLS:
-                found = training.load(self.rank)
-            if isinstance(validation, StoredSamples):
-                validation = validation.with_client(None)
-        held_out = fit.open_held_out(validation)
-        return fit.choose(found, held_out, fit.make_starts(counts))[1]
+            found = training.load(self.rank)
+            held_out = (
+                held_out.with_client(None) if isinstance(held_out, StoredSamples) else held_out
+            )
+        return fit.choose(found, held_out, starts)[1]
 
     def fit_block(
         self, block: DenseBlock, held_out: BlockSource
     ) -> tuple[FitSpecification, FitResult]:
         """Fit samples in memory in the way that is best on held-out ones."""
         training = BlocksInMemory.cut(block, self.schema.offsets, self.rank)
-        fit = self.sized_for(training)
+        fit = self.fit_to(training.n_observed)
         return fit.choose(training, held_out, fit.make_starts(fit.count(block)), block)
 
     def count(self, block: DenseBlock) -> SampleCounts:
-        """Counts for starts: of folds where a method may compare by them."""
-        return SampleCounts(block, self.schema, DEFAULT_FOLDS if self.options.from_pairs else 1)
+        """Counts for starts: of folds, which a method may compare by."""
+        return SampleCounts(block, self.schema, DEFAULT_FOLDS)
 
     def fit_all(self, block: DenseBlock) -> FitResult:
         """Fit all samples in memory in the way that was best when a fold of them was held out."""
@@ -249,7 +246,8 @@ class EMFit:
     def follow(self, specification: FitSpecification, block: DenseBlock) -> FitResult:
         """Fit all samples in memory by a specification, found when a fold of them was held out."""
         training = BlocksInMemory.cut(block, self.schema.offsets, self.rank)
-        starts = self.make_starts(self.sized_for(training).count(block))
+        fit = self.fit_to(training.n_observed)
+        starts = fit.make_starts(fit.count(block))
         if specification.share is not None:
             return self.for_target.follow(specification, block, starts)
         runs = self._make_runs(training, None, starts)
@@ -270,13 +268,10 @@ class EMFit:
         if block is not None and self.has_target_states and isinstance(held_out, BlocksInMemory):
             return self.for_target.choose(block, held_out, starts)
         by_em = self._make_runs(training, held_out, starts)
-        specification, model, state = fit_options(by_em, starts, self.options)
-        if specification.combination != "average":
-            # other samples go on from its fits: no start of theirs says what "auto" has chosen
-            named = tuple(
-                (starts.name_methods([each]), number) for each, number in specification.starts
-            )
-            specification = replace(specification, starts=named)
+        specification, model, state = find_specification(by_em, starts, self.options)
+        # starts of other samples do not know what "auto" has chosen
+        named = tuple((starts.name_methods([each]), n) for each, n in specification.starts)
+        specification = replace(specification, starts=named)
         if held_out is not None and self.target is not None:
             note = note_target(self.schema, self.target)
             specification = replace(specification, notes=(note, *specification.notes))
@@ -284,17 +279,12 @@ class EMFit:
 
     @property
     def has_target_states(self) -> bool:
-        """Whether states are assigned to the levels of a target: nothing else is wished for."""
+        """Whether states are assigned to the levels of a target: no other option rules it out."""
         return (
             self.target is not None
-            and len(self.options.start_methods) > 1
-            and self.options.members == 1
+            and self.options.searches
             and self.rank >= self.schema[self.target].cardinality
         )
-
-    def is_for_target(self, n_observed: int) -> bool:
-        """Whether that is so, and there is the time to compare ways to fit all of so many observed cells."""
-        return self.has_target_states and n_observed * self.rank <= TARGET_WORK
 
     @property
     def for_target(self) -> TargetFit:
@@ -308,7 +298,7 @@ class EMFit:
         if self.made or not self.passes.max_passes:
             return self.options.settle(), None
         n_observed = block.n_observed
-        options = self.options if self.has_target_states else self._size_options(n_observed)
+        options = self.fit_to(n_observed).options
         settled = options.settle()
         if not options.is_open:
             return settled, None
@@ -343,7 +333,9 @@ class EMFit:
     def make_starts(self, counts: AnyCounts) -> Starts:
         """Starts from the counts of the training samples."""
         singles, offsets = self.estimate_singles(counts), self.schema.offsets
-        return Starts(counts, singles, offsets, self.rank, self.seed, self.made, self.methods)
+        starts = Starts(counts, singles, offsets, self.rank, self.seed, self.made, self.methods)
+        starts.has_pairs = bool({"auto", "pairs"} & {*self.options.start_methods, *self.made})
+        return starts
 
     def _make_runs(
         self, training: BlockSource, held_out: BlockSource | None, starts: Starts
@@ -388,29 +380,31 @@ class EMFit:
             "passes": state.best_pass,
             "pseudo_count": specification.pseudo_count,
         }
-        if specification.n_models > 1 or specification.combination != "average":
-            origin |= {specification.combination: specification.n_models}
-        if specification.is_final:
-            origin["final"] = True
+        n_starts = sum(number for _, number in specification.starts)
+        is_average = specification.members > 1
+        if is_average:
+            origin |= {"average": specification.members, "final": True}
+        elif n_starts > 1:
+            origin["best"] = n_starts
         joint = JointPMF(*model, self.schema, origin)
         # one pass says how likely the samples are, and how far the next one would move the model
         (statistics,) = evaluate_models(runs.training, [model])
         training = measure_statistics(joint, statistics)
         history = state.log_likelihoods[: state.best_pass]
-        held_out = state.held_out[: state.best_pass + 1]
+        held_out = tuple(each for each in state.held_out[: state.best_pass + 1] if each > -np.inf)
         if not held_out and specification.score is not None and runs.held_out is not None:
             held_out = (runs.held_out.score([model]),)
         score = None
         if held_out and runs.held_out is not None:
             score = HeldOutScore(held_out[-1], runs.held_out.n_samples)
         residuals, undetermined = None, ""
-        is_single = not (specification.is_final or self.options.trial)
+        is_single = not (is_average or self.options.trial)
         if is_single and (measured := measure_residuals(joint, runs.training)):
             residuals, information = measured
             if information is not None:
                 undetermined = note_undetermined(joint, information)
         change = None
-        if not specification.is_final:
+        if not is_average:
             change = find_change(runs, model, statistics, specification)
         has_ended = state.converged or specification.passes is not None
         is_early = bool(state.held_out) or specification.passes is not None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pmflib.core.comparison import Comparison
 from pmflib.core.errors import ConvergenceWarning, PmfError
@@ -277,23 +277,6 @@ class FitResult(Summarised):
                 "the result has no residuals; pmflib.bivariate_residuals(result.model, samples).plot() draws them"
             )
         return self.residuals.plot(**options)
-
-
-class SettledRank(NamedTuple):
-    """The rank of a fit, what was compared to choose it, and the result where the choice has made the fit already."""
-
-    rank: int
-    comparisons: tuple[Comparison, ...] = ()
-    notes: tuple[str, ...] = ()
-    result: FitResult | None = None
-
-    def explain(self, result: FitResult) -> FitResult:
-        """Put how the rank was chosen before what is said of a fit of that rank."""
-        return replace(
-            result,
-            comparisons=(*self.comparisons, *result.comparisons),
-            notes=(*self.notes, *result.notes),
-        )
 
 
 _NAMED = ("pseudo_count", "n_traits")

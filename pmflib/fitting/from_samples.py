@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal, Unpack
 
 import numpy as np
@@ -21,7 +22,6 @@ from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.forests.samples import are_modest
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.candidates import Options
 from pmflib.fitting.dependence import (
     DEPENDENCES,
     fit_dependence,
@@ -29,16 +29,20 @@ from pmflib.fitting.dependence import (
     refine_forests,
 )
 from pmflib.fitting.em_fit import EMFit, Passes, PassOptions
-from pmflib.fitting.fit_result import FitResult, SettledRank, warn_if_stopped
+from pmflib.fitting.fit_result import FitResult, warn_if_stopped
+from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.item_responses import fit_item_responses
-from pmflib.fitting.ranks.in_memory import choose_fit_kind, settle_rank
-from pmflib.fitting.ranks.kinds import KindChoice
+from pmflib.fitting.ranks.selection import select, split_for_choice
 from pmflib.fitting.starts import PreparedStart, StoredCounts, load_counts
 from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.schema import Schema
 from pmflib.solvers import check_rank, warn_of_rank
+
+BUDGET = 60.0
+"""Seconds of processor time that a choice of the rank may take, by the model of costs of
+`pmflib.fitting.ranks.fit_runs`."""
 
 DRAWN_SAMPLES = 100_000
 """Samples drawn from an average to distil it, where no other number is given."""
@@ -157,16 +161,32 @@ def fit_em(
     is_kind_open = dependence is None and rank == "auto" and start_model is None and target is None
     if dependence is None:
         dependence = "auto" if is_kind_open else "none"
-    kind = None
-    if rank == "auto" and dependence != "none" and start_model is None:
-        is_forced = dependence == "tree"
-        kind = choose_fit_kind(
-            make_fit(2), training, validation, is_forced=is_forced, with_traits=is_kind_open
+    chosen = None
+    if rank == "auto" and start_model is None:
+        fit = make_fit(2)
+        load = (
+            partial(_load_folds, training, counts) if isinstance(training, StoredSamples) else None
         )
-    if kind is not None and kind.kind == "traits":
+        chosen = select(
+            fit,
+            split_for_choice(fit, training, validation),
+            load,
+            dependence=dependence,
+            with_traits=is_kind_open,
+            budget=BUDGET,
+        )
+        dependence = "tree" if chosen.kind == "forests" else "none"
+        rank = chosen.rank
+    elif not isinstance(rank, int):
+        model_of_rank = start_model if model is None else model
+        assert model_of_rank is not None
+        rank = model_of_rank.rank
+    if chosen is None and model is None and not isinstance(training, StoredSamples):
+        warn_of_rank(rank, round(training.n_samples))
+    if chosen is not None and chosen.kind == "traits":
         result = fit_item_responses(
             training,
-            kind.rank,
+            rank,
             schema=variables,
             validation=validation,
             pseudo_count=DEFAULT_PSEUDO_COUNT if pseudo_count == "auto" else float(pseudo_count),
@@ -176,53 +196,30 @@ def fit_em(
             checkpoint=steps.checkpoint,
             on_pass=steps.on_pass,
         )
-        settled = SettledRank(result.model.rank, kind.comparisons, kind.reasons)
-        return _note_weights(settled.explain(result), training)
-    if kind is not None:
-        dependence = "tree" if kind.kind == "forests" else "none"
-    if rank == "auto" and start_model is None:
-        settled = _settle_rank(make_fit(2), kind, training, validation, counts)
     else:
-        settled = SettledRank(_read_rank(rank, start_model if model is None else model))
-        if model is None and not isinstance(training, StoredSamples):
-            warn_of_rank(settled.rank, round(training.n_samples))
-    if settled.result is not None and dependence == "none":
-        return _note_weights(settled.explain(settled.result), training)
-    result = _fit_settled(
-        make_fit(settled.rank),
-        settled,
-        training,
-        validation,
-        counts,
-        model,
-        start_model,
-        dependence,
-    )
-    result = _note_weights(settled.explain(result), training)
-    warn_if_stopped(result, steps.max_passes)
-    return result
+        fit = make_fit(rank)
+        result = _fit_rank(fit, training, validation, counts, model, start_model, dependence)
+        warn_if_stopped(result, steps.max_passes)
+    if chosen is not None:
+        result = replace(
+            result,
+            comparisons=(*chosen.comparisons, *result.comparisons),
+            notes=(*chosen.reasons, *result.notes),
+        )
+    return _note_weights(result, training)
 
 
-def _settle_rank(
+def _load_folds(training: StoredSamples, counts: PairCounts | StoredCounts | None) -> PairCounts:
+    """Counts of stored samples by fold."""
+    found = load_counts(training, counts)
+    if isinstance(found, PairCounts):
+        return found
+    stored = PairCounts.load(found.path)
+    return stored if found.folds is None else stored.select_folds(found.folds)
+
+
+def _fit_rank(
     fit: EMFit,
-    kind: KindChoice | None,
-    training: StoredSamples | DenseBlock,
-    validation: object | None,
-    counts: PairCounts | StoredCounts | None,
-) -> SettledRank:
-    """Choose the rank on held-out samples, unless the choice of a kind of model has chosen it."""
-    if kind is not None and kind.is_final:
-        return SettledRank(kind.rank, kind.comparisons, kind.reasons)
-    settled = settle_rank(fit, training, validation, counts)
-    if kind is None:
-        return settled
-    compared = (*kind.comparisons, *settled.comparisons)
-    return settled._replace(comparisons=compared, notes=(*kind.reasons, *settled.notes))
-
-
-def _fit_settled(
-    fit: EMFit,
-    settled: SettledRank,
     training: StoredSamples | DenseBlock,
     validation: object | None,
     counts: PairCounts | StoredCounts | None,
@@ -230,7 +227,7 @@ def _fit_settled(
     start_model: JointPMF | None,
     dependence: Literal["auto", "none", "tree"],
 ) -> FitResult:
-    """Fit at the rank that is settled: from a model, from one to start from, or from starts that are compared."""
+    """Fit at the rank of a fit: from a model, from one to start from, or from starts that are compared."""
     if model is not None:
         fit = fit.refining(model)
     if isinstance(training, StoredSamples):
@@ -240,7 +237,7 @@ def _fit_settled(
     if start_model is not None:
         assert counts is not None
         fit = fit.started_from(start_model, counts)
-    result = settled.result or fit.fit_samples(training, validation, counts)
+    result = fit.fit_samples(training, validation, counts)
     if dependence == "none":
         return result
     is_forced = dependence == "tree"
@@ -334,9 +331,9 @@ def plan_fit_em(
         Threads of the worker.
     """
     options = Options.make(start, pseudo_count, members, rank)
-    options = options.fit_to(samples.n_observed, rank, samples.schema.n_levels)
-    n_waiting = samples.plan_pass(rank, options.n_models).tasks.n_waiting
-    sizes = samples.schema.n_levels, rank, n_threads, options.n_models
+    n_models = options.count_models(samples.n_observed, rank)
+    n_waiting = samples.plan_pass(rank, n_models).tasks.n_waiting
+    sizes = samples.schema.n_levels, rank, n_threads, n_models
     plan = plan_em(*sizes, n_waiting=n_waiting)
     if dependence == "tree" or (dependence == "auto" and are_modest(samples.schema.offsets, rank)):
         plan = plan.take_larger(plan_forest_passes(samples, rank, members, n_threads))
@@ -444,14 +441,6 @@ def _note_weights(result: FitResult, samples: StoredSamples | DenseBlock) -> Fit
     else:
         note = note_weights(len(samples), samples.n_samples)
     return replace(result, notes=(note, *result.notes))
-
-
-def _read_rank(rank: int | Literal["auto"] | None, model: JointPMF | None) -> int:
-    """Number of latent states that is given, or else that of the model to start from."""
-    if rank is None or rank == "auto":
-        assert model is not None
-        return model.rank
-    return rank
 
 
 def _read_seed(rng: np.random.Generator | int, is_stored: bool) -> int:

@@ -22,9 +22,9 @@ from pmflib.display.progress import report_step, reports_progress
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs, evaluate_models
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.fit_statistics import Criteria
 from pmflib.fitting.group_results import GroupComparison, GroupFit, RatioTest, VariableDifference
 from pmflib.fitting.weighted_samples import weigh_samples

@@ -15,7 +15,6 @@ import numpy as np
 
 from pmflib.core.arrays import Parameters, normalise_blocks
 from pmflib.em.latent_classes import ClassState, Runs, join_members
-from pmflib.fitting.candidates import DRAWN, MAX_KEPT
 from pmflib.fitting.starts import (
     FIRST_PASSES,
     MERGE_PASSES,
@@ -27,6 +26,9 @@ from pmflib.fitting.starts import (
 )
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.pairs.pair_matrix import open_start
+
+DRAWN = ("merged", "random")
+"""Starts that are others every time: those of `merge_alike_states`, and random ones."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,16 @@ class SearchParameters:
         Passes in which the states of two optima, together, are made as many as are requested.
     opened
         Share of the variables' own PMFs in a start that is made of optima: EM never leaves a zero.
-    most_work, most_passes, fewest_passes
-        The search ends in any case after so much work, observed cells times states times passes: a second or two. That
-        is bounded to so many passes, for those of few samples have a cost of their own, and those of many are needed.
+    most_work, most_passes
+        The search ends in any case after so much work, observed cells times states times passes: a second or two; and
+        after so many passes, for those of few samples have a cost of their own.
+    share
+        Share of the passes left that a run may take after its short passes, so that of few passes no start takes all.
     loose
         Times the tolerance of convergence at which its runs end.
     """
 
-    n_kept: int = MAX_KEPT
+    n_kept: int = 8
     n_first: int = 4
     n_common: int = 4
     n_found: int = 5
@@ -75,12 +79,24 @@ class SearchParameters:
     join_passes: int = 2
     opened: float = 1e-3
     most_passes: int = 10_000
-    fewest_passes: int = 1500
     most_work: float = 2.5e9
+    share: float = 0.25
     loose: float = 3.0
 
 
 SEARCH = SearchParameters()
+
+
+def count_kept(work: float) -> int:
+    """Number of optima that a search keeps at most: no more than it has passes for.
+
+    Parameters
+    ----------
+    work
+        Observed cells times states.
+    """
+    n_runs = 1 + int(SEARCH.most_work / max(work, 1)) // SEARCH.short_passes
+    return min(SEARCH.n_kept, n_runs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,21 +154,13 @@ class Found:
         """The optima themselves."""
         return tuple(each.model for each in self.optima)
 
-    def after(self, before: Found) -> Found:
-        """The same optima, found with the work of an earlier search as well."""
-        starts = dict(before.starts)
-        for method, number in self.starts:
-            starts[method] = starts.get(method, 0) + number
-        return replace(
-            self,
-            starts=tuple(starts.items()),
-            n_made=self.n_made + before.n_made,
-            n_passes=self.n_passes + before.n_passes,
-        )
-
     def describe(self) -> str:
         """Say how the optimum was found: a note."""
         n_starts = sum(number for _, number in self.starts)
+        if not self.optima[0].state.converged:
+            return (
+                f"the best of {n_starts + self.n_made} starts after {self.n_passes} passes in all"
+            )
         times = "once" if self.n_top == 1 else f"{self.n_top} times"
         return (
             f"the best optimum of {n_starts} starts, and of {self.n_made} made of their fits, was found {times} in "
@@ -171,7 +179,7 @@ class OptimumSearch:
         Starts by their method.
     methods
         Start methods, each a kind of its own, with one of `DRAWN` at least; the others, which draw next to nothing, are
-        run once. None at all is to go on from models that are known.
+        run once.
     pseudo_count
         Mean pseudo-count per level and state.
     share
@@ -198,8 +206,9 @@ class OptimumSearch:
         self._starts, self._pseudo_count = starts, pseudo_count
         self._shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, pseudo_count)
         work = runs.training.n_observed * starts.rank
-        most = np.clip(SEARCH.most_work / max(work, 1), SEARCH.fewest_passes, SEARCH.most_passes)
-        self._max_passes = share * float(most)
+        most = share * min(SEARCH.most_work / max(work, 1), SEARCH.most_passes)
+        self._max_passes = float(most)
+        self._n_kept = count_kept(work)
         self._optima: list[Optimum] = []
         self._n_starts = dict.fromkeys(methods, 0)
         self._spent = dict.fromkeys((*methods, "join", "split"), 0.0)
@@ -215,11 +224,11 @@ class OptimumSearch:
 
     def run(self, models: Sequence[Parameters] = ()) -> Found:
         """Search, after going on from models that are known already, such as fits of some of the samples."""
-        for model in models:
-            state = self._runs.run("known", [model], self._pseudo_count)
-            self._n_known_passes += state.n_passes
-            self._note(state, counts=False)
-        while self._n_starts and not self._is_over():
+        for model in models[: self._n_kept]:
+            known = self._run_limited("known", model, self._limit_run())
+            self._n_known_passes += known.n_passes
+            self._note(known, counts=False)
+        while not self._is_over():
             self._try_next()
         return Found(
             tuple(self._optima),
@@ -231,13 +240,17 @@ class OptimumSearch:
 
     def _is_over(self) -> bool:
         """Whether there were passes enough, or the top was found by most runs; or again and again, by few of many."""
-        if not self._optima or not self._n_made:
+        if not self._optima:
+            return False
+        if self.n_passes >= self._max_passes:
+            return True
+        if not self._n_made:
             # a single fit has nothing to be joined with
-            return bool(self._optima) and len(self._optima) == 1 and self._is_common()
+            return len(self._optima) == 1 and self._is_common()
         is_found = self._n_top >= SEARCH.n_found and self.n_passes >= max(
             SEARCH.longer * self._top_at, SEARCH.least_passes
         )
-        return is_found or self._is_common() or self.n_passes >= self._max_passes
+        return is_found or self._is_common()
 
     def _is_common(self) -> bool:
         """Whether half of the runs that did not start from the top have ended there."""
@@ -269,7 +282,10 @@ class OptimumSearch:
             each for each in self._n_starts if each not in DRAWN and not self._n_starts[each]
         ]:
             return once
+        left = self._max_passes - self.n_passes
         drawn = [each for each in self._n_starts if each in DRAWN]
+        if left < WIDENED * (FIRST_PASSES + MERGE_PASSES) and len(drawn) > 1:
+            drawn.remove("merged")
         if sum(self._n_starts.values()) < SEARCH.n_first or not self._optima:
             return drawn
         made = ["join"] if self._list_pairs() else []
@@ -338,20 +354,29 @@ class OptimumSearch:
 
     def _run_hopeful(self, kind: str, start: Parameters) -> ClassState | None:
         """Run a start until it has converged; None where a few passes show that it will not come among the kept."""
-        n_short = min(SEARCH.short_passes, self._runs.max_passes)
-        short = replace(self._runs, max_passes=n_short)
-        state = short.run(f"{kind}-{self._n_runs}", [start], self._pseudo_count)
+        left = max(1, int(self._max_passes - self.n_passes))
+        state = self._run_limited(f"{kind}-{self._n_runs}", start, min(SEARCH.short_passes, left))
         self._spent[kind] += state.n_passes
         self._n_runs += 1
-        if state.converged or n_short == self._runs.max_passes:
+        limit = self._limit_run()
+        if state.converged or state.n_passes == self._runs.max_passes or limit < 1:
             return state
         losses = state.loss_history
-        reached = -losses[-1] + SEARCH.hope * (losses[-3] - losses[-1])
-        if len(self._optima) == SEARCH.n_kept and reached < self._optima[-1].objective:
+        reached = -losses[-1] + SEARCH.hope * (losses[-min(3, len(losses))] - losses[-1])
+        if len(self._optima) == self._n_kept and reached < self._optima[-1].objective:
             return None
-        state = self._runs.run(f"{kind}-{self._n_runs}", [state.parameters], self._pseudo_count)
+        state = self._run_limited(f"{kind}-{self._n_runs}", state.parameters, limit)
         self._spent[kind] += state.n_passes
         return state
+
+    def _limit_run(self) -> int:
+        """Passes that a run may take, of those that are left."""
+        return int(SEARCH.share * (self._max_passes - self.n_passes))
+
+    def _run_limited(self, name: str, start: Parameters, limit: int) -> ClassState:
+        """Run EM for at most so many passes, and one at least."""
+        limit = max(1, min(limit, self._runs.max_passes))
+        return replace(self._runs, max_passes=limit).run(name, [start], self._pseudo_count)
 
     def _note(self, state: ClassState, *, counts: bool) -> None:
         """Keep an optimum that is among the best and different from them; count where it is the top again."""
@@ -367,4 +392,4 @@ class OptimumSearch:
         if any(each.objective >= new.objective for each in alike):
             return
         kept = [each for each in self._optima if each not in alike] + [new]
-        self._optima = sorted(kept, key=lambda each: -each.objective)[: SEARCH.n_kept]
+        self._optima = sorted(kept, key=lambda each: -each.objective)[: self._n_kept]

@@ -16,9 +16,9 @@ from pmflib.display.summary import Summarised, Summary, decimal, format_count
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import count_parameters, measure_fit
 from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.fit_statistics import Criteria
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
 from pmflib.fitting.standard_errors import invert_information

@@ -13,9 +13,9 @@ from pmflib.core.defaults import LIMITS
 from pmflib.core.errors import PmfError
 from pmflib.em.latent_classes import split_members
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.candidates import Options
 from pmflib.fitting.dependence import refine_forests
 from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.item_responses import fit_item_responses
 from pmflib.fitting.traits import fit_traits
 from pmflib.model import JointPMF

@@ -404,6 +404,7 @@ class Starts:
     ) -> None:
         self.singles = singles
         self.notes: tuple[str, ...] = ()
+        self.has_pairs = True
         self._methods = dict(methods or {})
         self._counts = counts
         self._load_counts = cache(

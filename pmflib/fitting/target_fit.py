@@ -17,9 +17,9 @@ from pmflib.core.hashing import mix_hashes
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.conditional import ConditionalObjective, raise_conditional
 from pmflib.em.latent_classes import ClassState
-from pmflib.fitting.candidates import FitSpecification
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.fit_result import FitResult
+from pmflib.fitting.fit_specifications import FitSpecification
 from pmflib.fitting.fit_statistics import HeldOutScore
 from pmflib.fitting.starts import Starts
 from pmflib.model import JointPMF
@@ -215,8 +215,9 @@ def make_specification(
 ) -> FitSpecification:
     """Give the specification of a candidate that a comparison has chosen."""
     return FitSpecification(
-        (("classes", 1),),
+        "classes",
         candidate.pseudo_count,
+        (("classes", 1),),
         passes=n_steps,
         notes=(compared.reason, *([SPOILT] if candidate.share else [])),
         score=score,
@@ -234,7 +235,7 @@ def settle_target(pseudo_counts: Sequence[float]) -> FitSpecification:
         As for `find_target_specification`.
     """
     pseudo_count = pseudo_counts[0] if len(pseudo_counts) == 1 else DEFAULT_PSEUDO_COUNT
-    return FitSpecification((("classes", 1),), float(pseudo_count), passes=SETTLED_STEPS, share=0.0)
+    return FitSpecification("classes", float(pseudo_count), passes=SETTLED_STEPS, share=0.0)
 
 
 @dataclass(frozen=True, eq=False)

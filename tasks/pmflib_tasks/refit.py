@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pmflib.core.errors import StoreError
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.candidates import is_plenty
+from pmflib.fitting.fit_specifications import is_plenty
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.model import JointPMF
 from pmflib.schema import Schema

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pmflib.core.comparison import Comparison
+from pmflib.counting.groups import load_groups, pick_variables
+from pmflib.counting.pair_counts import PairCounts, load_shape, load_singles
 from pmflib.display.progress import report_progress
 from pmflib.display.summary import draw_markdown
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.fit_specifications import Options
+from pmflib.fitting.ranks.by_pairs import MAX_LEVELS
 from pmflib.fitting.ranks.choice import report_ranks
 from pmflib.fitting.ranks.sample_fits import MOST_SAMPLES
-from pmflib.fitting.ranks.stored_selection import select_stored_rank
+from pmflib.fitting.ranks.selection import select as select_fit
+from pmflib.fitting.ranks.selection import split_for_choice
+from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib_tasks.config import PipelineConfig
@@ -22,7 +30,8 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers_late, st
 
 # 10: forests are scored on samples that chose neither among their starts nor their passes
 # 11: more states with forests are given up after the folds that show that they are behind
-VERSION = 11
+# 12: ranks are doubled from two, without a search by pairs before
+VERSION = 12
 
 COMPARISONS = "comparisons.json"
 """What was compared, with all scores, in the folder of the choice."""
@@ -32,7 +41,7 @@ COMPARISONS = "comparisons.json"
 def select(
     config: PipelineConfig, dataset: Reference, counts: Reference, address: str = ""
 ) -> Reference:
-    """Choose the rank on held-out folds of the training counts, then on samples of the validation folds.
+    """Choose the family and the rank on samples of the validation folds, or without any on folds of the counts.
 
     Parameters
     ----------
@@ -58,19 +67,22 @@ def select(
     folds = config.fold_split
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        path = store.locate(counts) / "pairs"
+        schema = load_shape(path)[0]
+        target = None if config.em.target is None else schema.position(config.em.target)
+        options = Options.make(config.model.method, config.em.pseudo_count, config.em.members, 2)
+        fit = EMFit(schema, 2, options, config.seed, Passes(), target)
+        training, validation = (
+            StoredSamples(list_dataset_blocks(store, dataset, part), schema)
+            for part in (folds.train, folds.validation)
+        )
         # small tables are compared in less time than workers take to start
         with open_workers_late(config, address) as client:
-            choice = select_stored_rank(
-                store.locate(counts) / "pairs",
-                folds.train,
-                list_dataset_blocks(store, dataset, folds.train),
-                list_dataset_blocks(store, dataset, folds.validation),
-                method=config.model.method,
-                pseudo_count=config.em.pseudo_count,
-                members=config.em.members,
-                target=config.em.target,
+            choice = select_fit(
+                fit,
+                split_for_choice(fit, training, validation),
+                partial(_load_counts, path, schema, folds.train),
                 dependence=config.model.dependence,
-                seed=config.seed,
                 client=client,
                 budget=config.model.rank_seconds,
                 checkpoint=work,
@@ -104,6 +116,12 @@ def select(
     comparisons = map(Comparison.from_json, entry.summary["comparisons"])
     show_markdown("rank-curve", f"{entry.summary['verdict']}\n\n{draw_markdown(comparisons)}")
     return entry.reference
+
+
+def _load_counts(path: Path, schema: Schema, folds: Sequence[int]) -> PairCounts:
+    """Counts by fold; of large tables those of the variables that are observed most."""
+    kept = pick_variables(schema, load_singles(path, folds=folds), MAX_LEVELS)
+    return load_groups(path, [(fold,) for fold in folds], kept)
 
 
 def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:

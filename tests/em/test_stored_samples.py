@@ -188,6 +188,7 @@ def test_evaluate_group__same_bits_on_any_workers(groups, alone, workers, proces
     assert same_bits(found, alone)
 
 
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 @pytest.mark.usefixtures("_a_group_per_block")
 def test_fit__each_worker_keeps_a_part_of_the_training_samples(tmp_path, monkeypatch):
     def score_slowly(*given):
@@ -196,6 +197,7 @@ def test_fit__each_worker_keeps_a_part_of_the_training_samples(tmp_path, monkeyp
 
     # a worker that scores the start takes longer than one that reads: it would get none of the groups
     monkeypatch.setattr("pmflib.em.block_source.score_block_group", score_slowly)
+    monkeypatch.setattr("pmflib.fitting.em_fit.LOCAL_WORK", 0)
     codes = make_codes(np.random.default_rng(0), 40, CARDINALITIES)
     parts = [write_partition(tmp_path / name, codes, SCHEMA) for name in ("fit", "held")]
     parts[1] = parts[1][:1]

@@ -8,15 +8,14 @@ from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
 from pmflib.counting.marginals import estimate_singles
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs
-from pmflib.fitting.candidates import FitSpecification, Options
 from pmflib.fitting.fit_specifications import (
-    _compare_starts,
+    START_METHODS,
+    FitSpecification,
+    Options,
     climb,
     find_specification,
-    fit_options,
     follow_specification,
 )
-from pmflib.fitting.small_fits import find_objectives
 from pmflib.fitting.starts import Starts
 from tests.reference import make_model
 
@@ -54,53 +53,19 @@ def test_climb__one_value_is_scored_once():
 
 def test_find_specification__takes_the_start_and_pseudo_count_of_the_best_score(drawn):
     runs, starts = prepare(drawn[:100], drawn[100:], max_passes=60)
-    specification, model, state = find_specification(
+    specification, model, _ = find_specification(
         runs, starts, Options(("auto", "random"), (0.1, 1.0))
     )
-    assert runs.held_out.score([model]) == specification.score == max(state.held_out)
+    assert runs.held_out.score([model]) == specification.score
+    by_start, by_value = specification.comparisons[:2]
     scores = {
-        (method, pseudo_count): max(runs.run("x", starts(method, 1), pseudo_count).held_out)
+        method: max(runs.run("x", starts(method, 1), 1.0, keeps_start=False).held_out)
         for method in ("auto", "random")
-        for pseudo_count in (0.1, 1.0)
     }
-    assert scores[specification.starts[0][0], specification.pseudo_count] == specification.score
-    assert specification.score >= max(scores["auto", 0.1], scores["auto", 1.0])
-    assert [note.split(":")[0] for note in specification.notes][:2] == [
-        f"pseudo-count {specification.pseudo_count:g}",
-        f"start {specification.starts[0][0]}",
-    ]
+    assert {each.settings["start"]: each.score for each in by_start.points} == scores
+    assert specification.method == max(scores, key=scores.__getitem__)
+    assert by_value.chosen.settings["pseudo_count"] == specification.pseudo_count
     assert [each.reason for each in specification.comparisons] == list(specification.notes)
-
-
-def test_compare_starts__within_the_error_the_training_samples_decide(drawn):
-    runs, starts = prepare(drawn[:600], drawn[600:620], max_passes=60)
-    ends = {name: runs.run(name, starts(name, 1), 1.0) for name in ("auto", "random")}
-    models = {name: end.best for name, end in ends.items()}
-    objectives = find_objectives(runs, list(models.values()), 1.0)
-    best = list(ends)[int(objectives.argmax())]
-    other = next(name for name in ends if name != best)
-
-    class Scores:
-        """Finds the other start better, by one with a standard error that is given."""
-
-        error = 0.0
-
-        def compare(self, first, second):
-            return (0.0, 0.0) if first is second else (1.0, self.error)
-
-    scored = replace(runs, held_out=Scores())
-    scores = {best: -6.0, other: -5.0}
-    ends = {name: replace(end, held_out=(scores[name],)) for name, end in ends.items()}
-
-    def choose(error, *, by_objective):
-        Scores.error = error
-        return _compare_starts(scored, ends, 1.0, by_objective=by_objective)
-
-    near = choose(1.5, by_objective=True)
-    assert (near.chosen.settings["start"], near.best.settings["start"]) == (best, other)
-    assert near.reason.startswith(f"start {best}: the best fit of the training samples, 1 +- 1.5 ")
-    assert choose(0.5, by_objective=True).chosen.settings["start"] == other
-    assert choose(1.5, by_objective=False).chosen.settings["start"] == other
 
 
 def test_find_specification__passes_are_counted_where_more_would_harm(drawn):
@@ -119,83 +84,61 @@ def test_find_specification__passes_are_counted_where_more_would_harm(drawn):
     assert np.array_equal(again[1], model[1])
 
 
-def test_find_specification__small_fits_search_for_the_best_optimum(drawn):
+def test_find_specification__an_optimum_of_a_search_is_not_stopped_early(drawn):
     runs, starts = prepare(drawn[:300], drawn[300:], max_passes=2000)
-    options = Options(("auto", "random"), (1.0,)).fit_to(300 * 4, 3, 12)
-    assert options.small
-    specification, model, _ = find_specification(runs, starts, options)
-    assert specification.combination == "best"
+    specification, model, state = find_specification(runs, starts, Options(("search",), (1.0,)))
     assert [method for method, _ in specification.starts] == ["auto", "merged", "random"]
     assert (specification.starts[0][1], specification.passes) == (1, None)
+    assert state.converged
     assert runs.held_out.score([model]) == specification.score
     _, again, _ = follow_specification(specification, runs, starts)
     # it goes on from what had converged
     np.testing.assert_allclose(again[1], model[1], atol=1e-2)
 
 
-def test_fit_options__without_held_out_samples_the_first_method_until_it_has_converged(drawn):
+def test_find_specification__no_start_is_a_model_without_a_pass(drawn):
+    """Held-out samples that the start fits best, and every pass worse."""
+    runs, starts = prepare(drawn[:30], drawn[100:], rank=6, max_passes=50)
+    specification, _, state = find_specification(runs, starts, Options(("random",), (0.01,)))
+    assert state.best_pass >= 1
+    assert specification.passes is None or specification.passes >= 1
+
+
+def test_find_specification__without_held_out_samples_all_is_settled(drawn):
     runs, starts = prepare(drawn, max_passes=2000)
     options = Options.make("auto", "auto", 1, 3)
-    specification, model, state = fit_options(runs, starts, options)
-    assert specification == FitSpecification(
-        (("auto", 1),), DEFAULT_PSEUDO_COUNT, notes=specification.notes, n_random=4
-    )
+    specification, model, state = find_specification(runs, starts, options)
+    assert (specification.method, specification.pseudo_count) == ("search", DEFAULT_PSEUDO_COUNT)
+    assert specification.comparisons == ()
     assert state.converged
     assert np.array_equal(model[1], state.parameters[1])
-    # what was tried beside it changes nothing of it
-    alone, _, state_alone = follow_specification(
-        replace(specification, n_random=0, notes=()), runs, starts
+    one, other = (
+        runs.run("x", starts(method, 1), DEFAULT_PSEUDO_COUNT).loss_history[-1]
+        for method in ("auto", "random")
     )
-    assert alone.notes == ()
-    assert state_alone.loss_history == state.loss_history
-    (note,) = specification.notes
-    assert note.startswith("start auto: its fit of the samples is no worse than 4 random starts")
+    assert state.loss_history[-1] <= min(one, other) + 1e-6
 
 
-def test_follow_specification__goes_on_from_a_random_start_that_is_ahead(drawn):
-    runs, starts = prepare(drawn, max_passes=500, tol=1e-9)
-    # two states are the same: EM does not leave that
+def test_follow_specification__starts_where_the_fit_that_was_compared_has(drawn):
+    runs, starts = prepare(drawn, max_passes=500)
     ((prior, factors),) = starts("random", 1)
-    alike = prior, factors[:, [0, 1, 1]]
-    counts = pmf.count_pairs(drawn, SCHEMA)
-    starts = Starts(counts, starts.singles, SCHEMA.offsets, 3, 0, {"auto": alike})
-    specification, model, state = follow_specification(
-        FitSpecification((("auto", 1),), 0.1, n_random=2), runs, starts
-    )
-    assert specification.starts == (("random", 1),)
-    assert specification.notes[-1].startswith(
-        "start random: a better fit of the samples than that of auto"
-    )
-    assert state.converged
-    assert np.array_equal(model[1], state.parameters[1])
-    ends = [runs.run("x", [start], 0.1).loss_history[-1] for start in starts("random", 2)]
-    n_rows = len(drawn)
-    assert state.loss_history[-1] * n_rows < min(ends) * n_rows + 2
-    # passes of the single run and of random starts are limited as others are
-    specification, _, state = follow_specification(
-        FitSpecification((("auto", 1),), 0.1, n_random=2), replace(runs, max_passes=0), starts
-    )
-    assert (specification.notes, state.n_passes) == ((), 0)
+    given = FitSpecification("auto", 0.1, (("spa+opt", 1),), 3, models=((prior, factors),))
+    followed, model, state = follow_specification(given, runs, starts)
+    assert (followed.starts, state.n_passes) == ((("spa+opt", 1),), 3)
+    alone = replace(runs, max_passes=3, tol=0.0).run("x", [(prior, factors)], 0.1)
+    assert np.array_equal(model[1], alone.parameters[1])
 
 
 def test_options__table_of_pairs_far_larger_than_the_samples_is_no_start():
     options = Options.make("auto", "auto", 1, 3)
-    assert options.fit_to(1000, 3, 100).methods_of_small == ("auto", "merged", "random")
-    assert options.fit_to(1000, 3, 101).methods_of_small == ("merged", "random")
+    assert options.start_methods == START_METHODS
+    assert options.fit_to(1000, 100, 3).start_methods == START_METHODS
+    assert options.fit_to(1000, 101, 3).start_methods == ("random", "search")
     members = Options.make("auto", "auto", 4, 3)
-    assert members.fit_to(1000, 3, 100).methods == ("pairs", "random")
-    assert members.fit_to(1000, 3, 101).methods == ("random",)
-    # large fits, and independent variables, as well
-    assert options.fit_to(10**7, 3, 10**4).methods == ("auto", "random")
-    assert options.fit_to(10**7, 3, 10**4 + 1).methods == ("pairs", "random")
-    assert Options.make("auto", "auto", 1, 1).fit_to(1000, 1, 101).methods == ("random",)
+    assert members.fit_to(1000, 100, 3).start_methods == ("pairs", "random")
+    assert members.fit_to(1000, 101, 3).start_methods == ("random",)
+    assert Options.make("auto", "auto", 1, 1).fit_to(1000, 101, 1).start_methods == ("random",)
     # what is asked for is done
-    assert Options.make("pairs", "auto", 1, 3).fit_to(1000, 3, 101).methods == ("pairs",)
-
-
-def test_options__large_fits_members_and_fixed_starts_are_not_small():
-    assert Options.make("auto", "auto", 1, 3).fit_to(1000, 3, 12).small
-    assert not Options.make("auto", "auto", 1, 3).fit_to(10**7, 3, 12).small
-    assert not Options.make("auto", "auto", 2, 3).fit_to(1000, 3, 12).small
-    assert not Options.make("spa", "auto", 1, 3).fit_to(1000, 3, 12).small
-    assert Options.make("auto", 0.5, 1, 1) == Options(("auto",), (0.5,))
+    assert Options.make("pairs", "auto", 1, 3).fit_to(1000, 101, 3).start_methods == ("pairs",)
+    # a pass is as much as a search may take
+    assert options.fit_to(10**10, 100, 3).start_methods == ("auto", "random")

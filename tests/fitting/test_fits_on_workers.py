@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceW
 @pytest.fixture
 def _large_fits_of_many_groups(monkeypatch):
     monkeypatch.setattr(sample_blocks, "MIN_GROUP", 1)
-    monkeypatch.setattr("pmflib.fitting.candidates.SMALL_WORK", 0)
+    monkeypatch.setattr("pmflib.fitting.em_fit.LOCAL_WORK", 0)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,7 @@ def test_fit_em__the_next_pass_is_made_while_a_model_is_scored(
     thread_client, split, monkeypatch, accelerate
 ):
     options = {"pseudo_count": 0.5, "accelerate": accelerate, "max_passes": 40, "tol": 1e-4}
+    options["start"] = "random"
     options["patience"] = 3
     states = {}
     alone = fit_on(None, split, **options, on_pass=lambda *pass_: states.update([pass_]))

@@ -121,7 +121,6 @@ def test_fit_em__some_of_many_samples_say_how_all_are_fitted_for_the_target(
     tmp_path, monkeypatch, stored
 ):
     monkeypatch.setattr(target_fit, "TARGET_WORK", 4 * 4 * 400)
-    monkeypatch.setattr("pmflib.fitting.em_fit.TARGET_WORK", 4 * 4 * 400)
     train, held_out, test = draw(900, 0), draw(200, 1), draw(1000, 2)
     given: Any = train
     if stored:

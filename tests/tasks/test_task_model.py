@@ -1,4 +1,3 @@
-import re
 from contextlib import nullcontext
 from functools import partial
 
@@ -203,25 +202,17 @@ def refine_again(config, stages, workers):
     return refine.fn(config, stages["dataset"], stages["counts"], stages["start"], workers)
 
 
-def test_refine__few_samples_get_the_best_optimum_of_several_starts(fitted):
+def test_refine__start_and_pseudo_count_are_chosen(fitted, workers, monkeypatch):
     config, stages = fitted
-    summary = summary_of(config, stages["model"])
-    assert summary["notes"][0].startswith(f"pseudo-count {summary['pseudo_count']:g}: ")
-    assert "0.1: -" in summary["notes"][0]
-    assert [each["reason"] for each in summary["comparisons"]] == summary["notes"][:-1]
-    assert re.fullmatch(r"the best optimum of \d+ starts, and of .*", summary["notes"][-1])
-    assert summary["method"] == f"{summary_of(config, stages['start'])['method']}/merged/random+em"
-    assert load_model(config, stages["model"]).rank == config.model.rank
-
-
-def test_refine__start_and_pseudo_count_of_many_samples_are_chosen(fitted, workers, monkeypatch):
-    config, stages = fitted
-    monkeypatch.setattr("pmflib.fitting.candidates.SMALL_WORK", 0)
+    monkeypatch.setattr("pmflib.fitting.em_fit.LOCAL_WORK", 0)
     long = change(config, em={"max_passes": 30})
-    notes = summary_of(config, refine_again(long, stages, workers))["notes"]
-    assert "1: -" in notes[0]
-    assert "0.3: -" in notes[0]
-    assert notes[1].startswith("start ")
+    summary = summary_of(config, refine_again(long, stages, workers))
+    notes = summary["notes"]
+    assert notes[0].startswith("start ")
+    assert notes[1].startswith(f"pseudo-count {summary['pseudo_count']:g}: ")
+    assert "0.3: -" in notes[1]
+    reasons = [each["reason"] for each in summary["comparisons"]]
+    assert reasons == notes[: len(reasons)]
     # on workers and in this process alike
     monkeypatch.setattr("pmflib_tasks.refine.VERSION", 0)
     monkeypatch.setattr("pmflib_tasks.refine.open_workers", open_nothing)

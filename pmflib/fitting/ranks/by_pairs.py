@@ -12,8 +12,7 @@ import json
 import math
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -24,8 +23,8 @@ from pmflib.counting.groups import narrow_counts, pick_variables
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import find_report, reports_progress
 from pmflib.fitting.composite_likelihood import hold_out_rounds
-from pmflib.fitting.ranks.choice import OnRankProgress, RankChoice, report_ranks
-from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET, FitRuns, WorkBudget, limit_levels
+from pmflib.fitting.ranks.choice import RankChoice, report_ranks
+from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET, FitRuns, RunOptions, limit_levels
 from pmflib.fitting.ranks.folds import RankFold
 from pmflib.fitting.ranks.pair_search import RankSearch, make_rank_grid
 
@@ -47,10 +46,7 @@ def select_rank(
     pseudo_counts: Sequence[float] = RANKS_BY_PAIRS,
     max_rank: int | None = None,
     rng: np.random.Generator | int = 0,
-    client: Any = None,
-    budget: float = DEFAULT_BUDGET,
-    checkpoint: Path | None = None,
-    on_progress: OnRankProgress | None = None,
+    **run: Unpack[RunOptions],
 ) -> RankChoice:
     """Choose the number of latent states, and the pseudo-counts, by the pairs of held-out folds.
 
@@ -68,17 +64,10 @@ def select_rank(
         Limit of the search; None is what pairs can distinguish, `Schema.max_pairs_rank`.
     rng
         Generator, or a seed for one; the same seed gives the same choice.
-    client
-        Dask client for the fits of a step, which do not depend on each other; None does them one after
-        another in this thread, to the same bits.
-    budget
-        Seconds of processor time that fits may take, by a model of what they cost (`pmflib.fitting.ranks.fit_runs`),
-        and not by a clock: what is compared does not depend on the machine. What is left out for it is among the notes.
-    checkpoint
-        Folder for the fits: the same call goes on from those that it finds there, to the same bits. None keeps none.
-    on_progress
-        Called with a `RankProgress` after every fit, and every other second meanwhile, then from another thread; None
-        reports to `pmflib.progress`.
+    **run
+        Fields of `pmflib.fitting.ranks.fit_runs.RunOptions`: ``client`` (Dask client; None fits in this thread, to the
+        same bits), ``budget`` (600 seconds of processor time, by a model of costs), ``checkpoint`` (folder from which
+        the same call continues) and ``on_progress``.
 
     Returns
     -------
@@ -117,7 +106,7 @@ def select_rank(
     counts = counts.to_samples()
     _check(ranks, pseudo_counts, max_rank)
     seed = int(np.random.default_rng(rng).integers(2**31))
-    allowed = WorkBudget(budget)
+    budget = run.get("budget", DEFAULT_BUDGET)
     notes: tuple[str, ...] = ()
     most = limit_levels(budget, MAX_LEVELS)
     if counts.schema.n_levels > most:
@@ -136,11 +125,11 @@ def select_rank(
     limit = max_rank or schema.max_pairs_rank
     grid = make_rank_grid(limit) if ranks is None else sorted(set(ranks))
     choice = ""
-    if checkpoint is not None:
+    if run.get("checkpoint") is not None:
         choice = _digest(counts, [VERSION, grid, ranks is None, list(pseudo_counts), seed, budget])
-    if on_progress is None and (report := find_report()) is not None:
-        on_progress = partial(report_ranks, report)
-    runs = FitRuns(allowed, client, checkpoint, choice, on_progress)
+    if run.get("on_progress") is None and (report := find_report()) is not None:
+        run["on_progress"] = partial(report_ranks, report)
+    runs = FitRuns(choice, **run)
     search = RankSearch(folds, grid, float(pseudo_counts[0]), seed, runs)
     if ranks is None:
         search.start(sorted(fold.guess for fold in folds)[len(folds) // 2])

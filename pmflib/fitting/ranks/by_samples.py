@@ -14,8 +14,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
@@ -26,8 +25,8 @@ from pmflib.core.defaults import RANKS_BY_SAMPLES
 from pmflib.core.errors import PmfError, RankError
 from pmflib.counting.marginals import estimate_singles
 from pmflib.counting.pair_counts import PairCounts
-from pmflib.fitting.ranks.choice import OnRankProgress, RankChoice
-from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET, USUAL_PASSES, FitRuns, RankFit, WorkBudget
+from pmflib.fitting.ranks.choice import RankChoice
+from pmflib.fitting.ranks.fit_runs import USUAL_PASSES, FitRuns, RankFit, RunOptions
 from pmflib.fitting.ranks.sample_fits import (
     SAVED_SECONDS,
     RankSamples,
@@ -69,10 +68,7 @@ def select_rank_by_samples(
     members: int = 1,
     target: str | int | None = None,
     rng: np.random.Generator | int = 0,
-    client: Any = None,
-    budget: float = DEFAULT_BUDGET,
-    checkpoint: Path | None = None,
-    on_progress: OnRankProgress | None = None,
+    **run: Unpack[RunOptions],
 ) -> RankChoice:
     """Double the rank until held-out samples have not become more likely, by more than the standard error, twice.
 
@@ -96,8 +92,9 @@ def select_rank_by_samples(
         others. None compares the log-likelihood of all variables.
     rng
         Generator, or a seed for one.
-    client, budget, checkpoint, on_progress
-        As for `select_rank`.
+    **run
+        Fields of `pmflib.fitting.ranks.fit_runs.RunOptions`: ``client``, ``budget``, ``checkpoint`` and
+        ``on_progress``, as for `select_rank`.
 
     Returns
     -------
@@ -118,7 +115,6 @@ def select_rank_by_samples(
         DenseBlock(schema.encode(codes)),
         DenseBlock(schema.encode(held_out)),
         counts,
-        np.arange(schema.n_variables),
         estimate_singles(counts),
         None if target is None else schema.position(target),
     )
@@ -129,10 +125,7 @@ def select_rank_by_samples(
         max_rank=max_rank,
         members=members,
         seed=int(np.random.default_rng(rng).integers(2**31)),
-        client=client,
-        budget=budget,
-        checkpoint=checkpoint,
-        on_progress=on_progress,
+        **run,
     )
 
 
@@ -145,32 +138,19 @@ def compare_on_samples(
     max_rank: int = MAX_RANK,
     members: int = 1,
     seed: int = 0,
-    client: Any = None,
-    budget: float = DEFAULT_BUDGET,
-    checkpoint: Path | None = None,
-    on_progress: OnRankProgress | None = None,
     for_target: TargetFits | None = None,
+    **run: Unpack[RunOptions],
 ) -> RankChoice:
-    """Do `select_rank_by_samples` with samples that are encoded, and counts of some of the variables alone.
+    """Do `select_rank_by_samples` with samples that are encoded.
 
     Of several splits of the same samples into training and held-out ones each rank is fitted to each, and all that they
     hold out is compared. Ranks of ``lower``, each below first, are compared as well. With ``for_target``, which takes a
-    single split, ranks are doubled first from the number of the target's levels, as they are fitted for it; those of EM
-    follow only where these have not settled the choice, and the best of all is taken, as in
-    `pmflib.fitting.ranks.by_target`.
+    single split, ranks are doubled from the number of the target's levels, each fitted for the target.
     """
     for samples in splits:
         _check(samples, first, max_rank, pseudo_counts, members)
     search = SampleSearch.open(
-        splits,
-        pseudo_counts,
-        members=members,
-        seed=seed,
-        client=client,
-        budget=budget,
-        checkpoint=checkpoint,
-        on_progress=on_progress,
-        for_target=for_target,
+        splits, pseudo_counts, members=members, seed=seed, for_target=for_target, **run
     )
     search.run(first, lower, max_rank)
     search.fill_in()
@@ -207,7 +187,6 @@ def _digest(
     first = splits[0]
     options = [VERSION, first.schema.digest, first.target, members, seed]
     options += [] if for_target is None else [list(for_target.pseudo_counts)]
-    options += first.variables.tolist()
     total = hashlib.sha256(json.dumps(options).encode())
     for samples in splits:
         tables = () if samples.counts is None else (samples.counts.tables,)
@@ -257,15 +236,13 @@ class SampleSearch:
         *,
         members: int = 1,
         seed: int = 0,
-        client: Any = None,
-        budget: float = DEFAULT_BUDGET,
-        checkpoint: Path | None = None,
-        on_progress: OnRankProgress | None = None,
         for_target: TargetFits | None = None,
+        **run: Unpack[RunOptions],
     ) -> SampleSearch:
         """Begin a search, with the arguments of `compare_on_samples`."""
+        checkpoint = run.get("checkpoint")
         choice = "" if checkpoint is None else _digest(splits, members, seed, for_target)
-        runs = FitRuns(WorkBudget(budget), client, checkpoint, choice, on_progress)
+        runs = FitRuns(choice, **run)
         shared = SampleJob(1, 1.0, min(members, MAX_MEMBERS), seed, checkpoint, choice)
         return cls(splits, tuple(pseudo_counts), shared, runs, for_target)
 
@@ -273,15 +250,7 @@ class SampleSearch:
         """Double the rank until it has not gained ``PATIENCE`` times, or may not grow."""
         if self._for_target is not None:
             self._double_for_target(self._for_target, max_rank)
-            if self.has_settled or self._left_out:
-                return
-            # what is not fitted for the target is fitted by EM, and has to be better than what is
-            most = max(self.ranks)
-            lower = [each for each in lower if each > most]
-            first = max(first, min(2 * most, max_rank))
-            if first == most:
-                self._left_out = f"ranks above {most} were not tried: {max_rank} is the largest"
-                return
+            return
         self._first = first
         # so many are needed in any case: their fits do not wait for each other
         doubled = [first]
@@ -317,7 +286,7 @@ class SampleSearch:
             if not self._runs.budget.affords(cost):
                 self._not_filled_in = (
                     f"ranks between {below} and {least} were not tried: rank {rank} would take about {cost:,.0f} s of "
-                    "processor time, more than the budget has left; set model.rank_budget"
+                    "processor time, more than the budget has left; raise budget"
                 )
                 return
             self._fit([rank], least)
@@ -334,7 +303,7 @@ class SampleSearch:
     def _double_for_target(self, fits: TargetFits, max_rank: int) -> None:
         """Fit ranks for the target, each twice the one before, from the number of its levels."""
         self._first = rank = fits.least
-        while rank <= min(fits.most, max_rank) and not self.has_settled:
+        while rank <= max_rank and not self.has_settled:
             cost = fits.estimate(rank)
             if self._fits and not self._runs.budget.affords(cost):
                 self._left_out = self._describe_cost(rank // 2, rank, cost)
@@ -353,6 +322,7 @@ class SampleSearch:
             self._fits[rank, fit.pseudo_count] = [fit]
             self._runs.budget.spend(fits.estimate(rank, fit.n_steps))
             rank *= 2
+        self._left_out = f"ranks above {rank // 2} were not tried: {max_rank} is the largest"
 
     def conclude(self) -> RankChoice:
         """Report all fits, and the least rank that cannot be distinguished from the best; for a target the best."""
@@ -395,7 +365,7 @@ class SampleSearch:
         """Say that the budget has ended the doubling."""
         return (
             f"ranks above {last} were not tried: rank {rank} would take about {cost:,.0f} s of processor time, more "
-            "than the budget has left; set model.rank_budget"
+            "than the budget has left; raise budget"
         )
 
     def _fit(self, ranks: Sequence[int], merged_from: int | None = None) -> None:

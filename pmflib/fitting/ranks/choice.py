@@ -89,35 +89,32 @@ class RankChoice(Summarised):
         return (self.ranks,) if self.pseudo_counts is None else (self.ranks, self.pseudo_counts)
 
 
-def describe_decision(by_pairs: RankChoice, by_samples: RankChoice | None) -> str:
+def describe_decision(choice: RankChoice, *, by_samples: bool) -> str:
     """Say whether the rank that was chosen is fine.
 
     Parameters
     ----------
-    by_pairs
-        What pairs chose.
+    choice
+        What was chosen.
     by_samples
-        What held-out samples chose, beginning there; None where there were none.
+        Whether held-out samples chose it, and not pairs.
     """
-    if by_samples is None:
+    rank = choice.rank
+    if not by_samples:
         return (
-            f"rank {by_pairs.rank} is what the pairs of variables show; no samples were held out, and these might want "
+            f"rank {rank} is what the pairs of variables show; no samples were held out, and these might want "
             "more: set evaluate.validation_folds to at least 1"
         )
-    rank, ranks = by_samples.rank, sorted({int(p.settings["rank"]) for p in by_samples.curve})
-    above = [each for each in ranks if each > rank]
+    above = [each for p in choice.curve if (each := int(p.settings["rank"])) > rank]
     if not above:
         return (
             f"rank {rank} is the largest that was tried, and larger ones may be better: the reason below says what "
             "stopped at it"
         )
-    if len(above) == 1:
+    if len(set(above)) == 1:
         tried = f"one rank above it, {above[0]}, was no better on held-out samples, and no other was tried"
         return f"rank {rank} is fine as far as was looked: {tried}"
-    decision = f"rank {rank} is fine: ranks up to {above[-1]} were no better on held-out samples"
-    if rank > by_pairs.rank:
-        decision += f"; pairs alone show {by_pairs.rank}, and the rest is in more variables at once"
-    return decision
+    return f"rank {rank} is fine: ranks up to {max(above)} were no better on held-out samples"
 
 
 RankCriterion = Literal["pairs", "samples"]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -156,34 +156,51 @@ Fit = Callable[[Any], RankFit]
 """A fit: called with one item, which can be pickled."""
 
 
+class RunOptions(TypedDict, total=False):
+    """Where the fits of a choice are made, how much they may cost, where they are kept, and who is told.
+
+    Parameters
+    ----------
+    client
+        Dask client for the fits of a step, which do not depend on each other; None does them one after another in this
+        thread, to the same bits.
+    budget
+        Seconds of processor time that fits may take, by a model of what they cost, and not by a clock: what is compared
+        does not depend on the machine. What is left out for it is among the notes.
+    checkpoint
+        Folder for the fits: the same call continues from those that it finds there, to the same bits. None keeps none.
+    on_progress
+        Called with a `RankProgress` after every fit, and every other second meanwhile, then from another thread; None
+        reports to `pmflib.progress`.
+    """
+
+    client: Any
+    budget: float
+    checkpoint: Path | None
+    on_progress: OnRankProgress | None
+
+
 class FitRuns:
     """Runs the fits of a choice, which do not depend on each other within a step.
 
     Parameters
     ----------
-    budget
-        What the fits take their cost from.
-    client
-        Dask client, or None to do all fits in this thread: the same bits.
-    folder
-        Where fits are kept, so that a choice that was killed goes on from them; None keeps none.
     choice
         Digest of the choice: fits of another one are not gone on from.
-    on_progress
-        Called when a fit is done, and every ``REPORT_SECONDS`` meanwhile.
+    **run
+        As `RunOptions`.
+
+    Raises
+    ------
+    PmfError
+        If the budget is not above 0.
     """
 
-    def __init__(
-        self,
-        budget: WorkBudget,
-        client: Any = None,
-        folder: Path | None = None,
-        choice: str = "",
-        on_progress: OnRankProgress | None = None,
-    ) -> None:
-        self.budget = budget
-        self._client, self._folder, self._choice = client, folder, choice
-        self._reporter = ProgressReporter(on_progress)
+    def __init__(self, choice: str = "", **run: Unpack[RunOptions]) -> None:
+        self.budget = WorkBudget(run.get("budget", DEFAULT_BUDGET))
+        self._client, self._folder = run.get("client"), run.get("checkpoint")
+        self._choice = choice
+        self._reporter = ProgressReporter(run.get("on_progress"))
         self._sent: dict[int, tuple[Any, list[Any]]] = {}
 
     def do(

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias, Unpack
 
 import numpy as np
 
@@ -27,13 +26,13 @@ from pmflib.em.forests.em import TreeOptions
 from pmflib.em.forests.samples import are_modest, load_samples
 from pmflib.em.forests.structure import find_residuals
 from pmflib.em.traits.quadrature import GRIDS, ItemDesign
-from pmflib.fitting.candidates import Options
 from pmflib.fitting.criteria import count_parameters
 from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.item_responses import fit_items
 from pmflib.fitting.ranks.by_samples import MAX_RANK, SampleSearch
 from pmflib.fitting.ranks.choice import OnRankProgress, RankProgress
-from pmflib.fitting.ranks.fit_runs import DEFAULT_BUDGET
+from pmflib.fitting.ranks.fit_runs import RunOptions
 from pmflib.fitting.ranks.sample_fits import RankSamples
 from pmflib.fitting.tree_fit import MOST_STARTS, TreeFit
 from pmflib.model import JointPMF
@@ -142,10 +141,7 @@ def choose_kind(
     with_traits: bool = False,
     members: int = 1,
     seed: int = 0,
-    client: Any = None,
-    budget: float = DEFAULT_BUDGET,
-    checkpoint: Path | None = None,
-    on_progress: OnRankProgress | None = None,
+    **run: Unpack[RunOptions],
 ) -> KindChoice | None:
     """Compare latent classes, forests and traits, and choose the least that is as good as the best.
 
@@ -163,7 +159,7 @@ def choose_kind(
         Models that will be averaged: single ones are compared, and how many classes to average is left to others.
     seed
         Seed of the starts.
-    client, budget, checkpoint, on_progress
+    **run
         As for `pmflib.fitting.ranks.by_samples.select_rank_by_samples`; forests are fitted here, within sizes that
         take seconds, and have no part in the budget.
 
@@ -177,18 +173,11 @@ def choose_kind(
     schema = splits[0].schema
     if schema.n_variables < 2 or not are_modest(schema.offsets, 2):
         return None
+    on_progress = run.get("on_progress")
     forests = _ForestFits(splits, seed, on_progress)
     classes: SampleSearch | None = None
     if not is_forced and splits[0].target is None:
-        classes = SampleSearch.open(
-            splits,
-            RANKS_BY_SAMPLES,
-            seed=seed,
-            client=client,
-            budget=budget,
-            checkpoint=checkpoint,
-            on_progress=on_progress,
-        )
+        classes = SampleSearch.open(splits, RANKS_BY_SAMPLES, seed=seed, **run)
         classes.run(2, [1], FEW)
         classes.fill_in()
     forests.double(MAX_FORESTS if classes is None else _limit_forests(forests, classes))
@@ -363,7 +352,7 @@ def _fit_traits(samples: RankSamples, design: ItemDesign, seed: int) -> FloatArr
     fitted, _ = fit_items(
         BlocksInMemory.cut(samples.block, schema.offsets, len(design.grid[0])),
         design,
-        samples.counts if samples.variables.size == schema.n_variables else None,
+        samples.counts,
         pseudo_count=PSEUDO_COUNT,
         max_passes=TRAIT_PASSES,
         tol=TRAIT_TOL,

@@ -9,21 +9,20 @@ from pathlib import Path
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray, IntArray, Parameters
+from pmflib.core.arrays import FloatArray, Parameters
 from pmflib.core.blocks import DenseBlock, join_weights
-from pmflib.counting.groups import list_levels
 from pmflib.counting.marginals import estimate_block_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.display.progress import working
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs
-from pmflib.fitting.candidates import LARGEST_PAIRS, START_METHODS, Options
 from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.fit_specifications import LARGEST_PAIRS, Options
 from pmflib.fitting.pair_fits import fit_by_method
 from pmflib.fitting.ranks import fit_runs
 from pmflib.fitting.ranks.fit_runs import RankFit
 from pmflib.fitting.starts import open_for_em
-from pmflib.fitting.target_fit import MAX_STEPS, TARGET_CELLS, TARGET_WORK
+from pmflib.fitting.target_fit import MAX_STEPS
 from pmflib.model import JointPMF
 from pmflib.schema import Schema
 from pmflib.solvers.pairs.pair_matrix import start_random
@@ -66,9 +65,7 @@ class RankSamples:
     block, held_out
         Training samples, and those to evaluate on.
     counts
-        Co-occurrence counts that starts are made of, of all variables or some; None makes random ones.
-    variables
-        int64, positions of the variables of the counts, in order.
+        Co-occurrence counts that starts are made of; None makes random ones.
     singles
         float64 of shape (n_levels,), PMF of each variable.
     target
@@ -79,7 +76,6 @@ class RankSamples:
     block: DenseBlock
     held_out: DenseBlock
     counts: PairCounts | None
-    variables: IntArray
     singles: FloatArray
     target: int | None = None
 
@@ -104,16 +100,14 @@ class RankSamples:
         return BlocksInMemory.cut(self.held_out, self.schema.offsets, BLOCK_RANK, self.target)
 
     def start(self, rank: int, seed: int, number: int) -> Parameters:
-        """Start of EM number so many; variables that are not counted have their own PMFs."""
+        """Start of EM number so many."""
         rng = np.random.default_rng([seed, number])
         if self.counts is None:
             drawn = start_random(self.singles, self.schema.offsets, rank=rank, rng=rng)
             return open_for_em(drawn, self.singles)
         with working("fit"):
             model = fit_by_method(self.counts, rank, "pairs", rng).model
-        factors = np.repeat(self.singles[:, None], rank, axis=1)
-        factors[list_levels(self.schema, self.variables)] = model.factors
-        return open_for_em((model.prior, factors), self.singles)
+        return open_for_em((model.prior, model.factors), self.singles)
 
     def score(self, model: JointPMF) -> FloatArray:
         """Log-likelihood of each held-out sample, or of its target given the rest where that was observed, nats.
@@ -185,7 +179,6 @@ def split_samples(
         folds = block.assign_folds(N_FOLDS)
         n_splits = N_FOLDS if block.codes.size <= CROSSED_CELLS and target is None else 1
         pairs = [(block[folds != fold], block[folds == fold]) for fold in range(n_splits)]
-    positions = np.arange(schema.n_variables)
     splits = []
     for each, rest in pairs:
         if not len(each) or not len(rest) or schema.n_variables < 2:
@@ -199,7 +192,6 @@ def split_samples(
                 some,
                 _spread(rest, MOST_HELD_OUT),
                 count_block(some, schema, n_folds=1) if from_pairs else None,
-                positions,
                 estimate_block_singles(some, schema.offsets),
                 target if is_asked else None,
             )
@@ -292,9 +284,6 @@ def fit_samples(work: tuple[Sequence[RankSamples], SampleJob]) -> RankFit:
     return RankFit(kept, -max(state.held_out), samples.score(model), state.n_passes)
 
 
-MAX_TABLE_LEVELS = 2000
-"""Levels up to which ranks are fitted for their target: starts are made of all pairs, some seconds of counting."""
-
 USUAL_STEPS = 600
 """Steps of all candidates of a rank, mostly: shares and pseudo-counts."""
 
@@ -310,48 +299,19 @@ class TargetFits:
     Parameters
     ----------
     samples
-        Training samples, and those to evaluate on.
+        Training samples, and those to evaluate on, with a target.
     pseudo_counts
         Mean pseudo-counts per level and state, as the options of the fit list them.
-    least, most
-        Ranks that are fitted for the target: the number of its levels at least.
     """
 
     samples: RankSamples
     pseudo_counts: tuple[float, ...]
-    least: int
-    most: int
 
-    @classmethod
-    def plan(
-        cls,
-        samples: RankSamples,
-        n_rows: int,
-        n_observed: int,
-        pseudo_counts: tuple[float, ...],
-    ) -> TargetFits | None:
-        """Plan fits for a target of as many samples and observed cells as the model will be fitted to.
-
-        Parameters
-        ----------
-        samples
-            Some of these samples, and those to evaluate on, with a target.
-        n_rows, n_observed
-            All training samples and their observed cells.
-        pseudo_counts
-            Those to compare, or the one that is given.
-
-        Returns
-        -------
-        None where the model will be fitted by EM alone.
-        """
-        schema, target = samples.schema, samples.target
-        assert target is not None
-        least, most = schema[target].cardinality, TARGET_WORK // max(n_observed, 1)
-        is_large = n_rows * schema.n_variables > TARGET_CELLS or schema.n_levels > MAX_TABLE_LEVELS
-        if is_large or not 1 < least <= most:
-            return None
-        return cls(samples, pseudo_counts, least, most)
+    @property
+    def least(self) -> int:
+        """The least rank: the number of the target's levels."""
+        assert self.samples.target is not None
+        return self.samples.schema[self.samples.target].cardinality
 
     def __getstate__(self) -> dict[str, object]:
         """What is sent to workers: threads are not."""
@@ -402,7 +362,7 @@ def fit_for_target(work: tuple[TargetFits, TargetJob]) -> RankFit:
     fit = EMFit(
         samples.schema,
         job.rank,
-        Options(START_METHODS, given.pseudo_counts),
+        Options(("auto",), given.pseudo_counts),
         job.seed,
         Passes(MAX_STEPS, 0.0, 1),
         samples.target,

@@ -19,7 +19,7 @@ from pmflib.counting.replicate_counts import plan_replicates
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
 from pmflib.em.forests.samples import are_modest, plan_trees
 from pmflib.em.memory import plan_em, plan_pass
-from pmflib.fitting.candidates import Options
+from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.traits import plan_trait_memory
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.sample_weights import name_replicates
@@ -346,11 +346,12 @@ def _plan_classes(
     """Plan passes of EM, and those with forests where they are tried."""
     members, dependence = config.em.members, config.model.dependence
     options = Options.make(config.class_method, config.em.pseudo_count, members, rank)
+    n_models = options.count_models(sum(costs), rank)
 
     def plan_worker(n: int) -> MemoryPlan:
         sizes = schema.n_levels, rank
-        passes = plan_pass(costs, n_threads, *sizes, options.n_models)
-        plan = plan_em(*sizes, n, options.n_models, n_waiting=passes.tasks.n_waiting)
+        passes = plan_pass(costs, n_threads, *sizes, n_models)
+        plan = plan_em(*sizes, n, n_models, n_waiting=passes.tasks.n_waiting)
         if dependence == "tree" or (dependence == "auto" and are_modest(schema.offsets, rank)):
             n_waiting = plan_pass(costs, n_threads, *sizes).tasks.n_waiting
             trees = plan_trees(schema.offsets, rank, n, members, n_waiting=n_waiting)

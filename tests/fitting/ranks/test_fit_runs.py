@@ -98,7 +98,7 @@ def test_select_rank_by_samples__a_small_budget_leaves_ranks_out_and_names_the_o
     choice = select_rank_by_samples(codes, held_out, counts, first=1, budget=1e-6)
     assert choice.rank == 1
     assert "; ranks above 1 were not tried: rank 2 would take about " in choice.reason
-    assert choice.reason.endswith("set model.rank_budget")
+    assert choice.reason.endswith("raise budget")
 
 
 @pytest.mark.parametrize("limit", [0, -1.0, float("nan")])

@@ -12,21 +12,15 @@ def make_choice(chosen, ranks):
 
 
 @pytest.mark.parametrize(
-    ("by_pairs", "by_samples", "start"),
+    ("chosen", "ranks", "by_samples", "start"),
     [
-        (
-            20,
-            (160, [20, 40, 80, 160, 320, 640]),
-            "rank 160 is fine: ranks up to 640 were no better",
-        ),
-        (4, (4, [4, 8]), "rank 4 is fine as far as was looked: one rank above it, 8,"),
-        (4, (8, [4, 8]), "rank 8 is the largest that was tried"),
-        (4, None, "rank 4 is what the pairs of variables show; no samples were held out"),
+        (160, [80, 160, 320, 640], True, "rank 160 is fine: ranks up to 640 were no better"),
+        (4, [4, 8], True, "rank 4 is fine as far as was looked: one rank above it, 8,"),
+        (8, [4, 8], True, "rank 8 is the largest that was tried"),
+        (4, [4], False, "rank 4 is what the pairs of variables show; no samples were held out"),
     ],
 )
-def test_describe_decision__one_sentence(by_pairs, by_samples, start):
-    samples = None if by_samples is None else make_choice(*by_samples)
-    decision = describe_decision(make_choice(by_pairs, [by_pairs]), samples)
+def test_describe_decision__one_sentence(chosen, ranks, by_samples, start):
+    decision = describe_decision(make_choice(chosen, ranks), by_samples=by_samples)
     assert decision.startswith(start)
     assert "\n" not in decision
-    assert ("pairs alone show" in decision) == (by_samples is not None and by_samples[0] == 160)

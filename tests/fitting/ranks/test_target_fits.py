@@ -8,9 +8,7 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import FIT_SAMPLES, FIT_TARGET
 from pmflib.counting.marginals import estimate_singles
 from pmflib.fitting.ranks.by_samples import compare_on_samples
-from pmflib.fitting.ranks.choice import RankProgress
 from pmflib.fitting.ranks.sample_fits import RankSamples, TargetFits
-from pmflib.fitting.target_fit import TARGET_WORK
 
 SCHEMA = pmf.Schema.from_cardinalities([2, 3, 3, 2])
 
@@ -22,13 +20,11 @@ def samples():
     codes = np.stack([rng.integers(0, n, 800) for n in (2, 3, 3, 2)], axis=1).astype(np.int8)
     codes[:, 0] = codes[:, 1] == codes[:, 2]
     counts = pmf.count_pairs(codes[:600], SCHEMA)
-    positions = np.arange(4)
     return RankSamples(
         SCHEMA,
         DenseBlock(codes[:600]),
         DenseBlock(codes[600:]),
         counts,
-        positions,
         estimate_singles(counts),
         target=0,
     )
@@ -41,9 +37,8 @@ def choose(samples, fits, **options):
 
 
 def test_compare_on_samples__a_rank_above_that_of_pairs_for_a_target(samples):
-    fits = TargetFits.plan(samples, 600, samples.n_observed, FIT_SAMPLES)
-    assert fits is not None
-    assert (fits.least, fits.most) == (2, TARGET_WORK // 2400)
+    fits = TargetFits(samples, FIT_SAMPLES)
+    assert fits.least == 2
     choice = choose(samples, fits)
     assert [point.settings["rank"] for point in choice.curve][:3] == [2, 4, 8]
     assert choice.rank >= 4
@@ -56,19 +51,8 @@ def test_compare_on_samples__a_rank_above_that_of_pairs_for_a_target(samples):
     assert choice == choose(samples, fits)
 
 
-def test_compare_on_samples__em_follows_where_fits_for_the_target_are_too_large(samples):
-    fits = TargetFits(samples, (1.0,), least=2, most=3)
-    heard: list[RankProgress] = []
-    choice = choose(samples, fits, on_progress=heard.append)
-    ranks = [point.settings["rank"] for point in choice.curve]
-    assert ranks[:4] == [2, 4, 8, 16]
-    assert choice.rank == choice.ranks.best.settings["rank"]
-    assert heard[0].doing == "rank 2, for its target"
-    assert heard[-1].ranks == tuple(ranks)
-
-
 def test_compare_on_samples__a_budget_ends_the_doubling_for_a_target(samples):
-    fits = TargetFits(samples, (1.0,), least=2, most=1000)
+    fits = TargetFits(samples, (1.0,))
     choice = choose(samples, fits, budget=1e-6)
     assert choice.rank == 2
     assert "ranks above 2 were not tried: rank 4 would take" in choice.reason
@@ -80,7 +64,7 @@ def test_compare_on_samples__a_budget_ends_the_doubling_for_a_target(samples):
 
 def test_fit_for_target__kept_fits_are_gone_on_from(samples, tmp_path, monkeypatch):
     monkeypatch.setattr("pmflib.fitting.ranks.fit_runs.KEPT_SECONDS", 0.0)
-    fits = TargetFits(samples, (1.0,), least=2, most=1000)
+    fits = TargetFits(samples, (1.0,))
     first = choose(samples, fits, checkpoint=tmp_path)
     assert (tmp_path / "target-2.npz").exists()
 
@@ -89,8 +73,3 @@ def test_fit_for_target__kept_fits_are_gone_on_from(samples, tmp_path, monkeypat
 
     monkeypatch.setattr("pmflib.fitting.ranks.by_samples.fit_for_target", refuse)
     assert choose(samples, fits, checkpoint=tmp_path) == first
-
-
-def test_plan__large_fits_are_not_for_the_target(samples):
-    assert TargetFits.plan(samples, 10**9, 4 * 10**9, FIT_SAMPLES) is None
-    assert TargetFits.plan(samples, 600, TARGET_WORK, FIT_SAMPLES) is None

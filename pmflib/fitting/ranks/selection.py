@@ -1,0 +1,194 @@
+"""The choice of a model's family and number of states: by held-out samples, or by pairs where none are held out.
+
+Families are compared first (`pmflib.fitting.ranks.kinds`): latent classes, states with forests, continuous traits.
+Where that does not settle the number of states, they are doubled (`pmflib.fitting.ranks.by_samples`), each fitted as
+the model will be: by EM, or for its target. Samples in memory and in a store differ only in how they are split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Unpack
+
+from pmflib.core.blocks import DenseBlock
+from pmflib.core.comparison import Comparison
+from pmflib.core.defaults import RANKS_BY_SAMPLES
+from pmflib.counting.pair_counts import PairCounts
+from pmflib.em.stored_samples import StoredSamples
+from pmflib.fitting.em_fit import EMFit
+from pmflib.fitting.ranks.by_pairs import select_rank
+from pmflib.fitting.ranks.by_samples import compare_on_samples
+from pmflib.fitting.ranks.choice import RankChoice, describe_decision
+from pmflib.fitting.ranks.fit_runs import RunOptions
+from pmflib.fitting.ranks.kinds import Kind, KindChoice, choose_kind
+from pmflib.fitting.ranks.sample_fits import (
+    MOST_HELD_OUT,
+    MOST_SAMPLES,
+    RankSamples,
+    TargetFits,
+    split_samples,
+)
+from pmflib.store.dataset import take_block
+
+FIRST = 2
+"""Rank from which ranks are doubled; independent variables, rank 1, are compared as well."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A family of models and a number of latent states, and why.
+
+    Parameters
+    ----------
+    rank, kind
+        The choice.
+    kinds
+        What was compared between families; None where there is one.
+    choice
+        What was compared between numbers of states; None where the comparison of families settled it.
+    by_samples
+        Whether held-out samples decided.
+    """
+
+    rank: int
+    kind: Kind = "classes"
+    kinds: KindChoice | None = None
+    choice: RankChoice | None = None
+    by_samples: bool = True
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """All that was compared, in that order."""
+        made = (self.kinds, self.choice)
+        return tuple(each for choice in made if choice is not None for each in choice.comparisons)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Sentences that say why."""
+        found = () if self.kinds is None else self.kinds.reasons
+        if self.choice is not None:
+            return (*found, self.choice.reason, *self.choice.notes)
+        return found or ("rank 1: too few samples or variables to choose another",)
+
+    @property
+    def decision(self) -> str:
+        """A sentence on whether the rank is fine, and what to do if it is not."""
+        if self.choice is not None:
+            return describe_decision(self.choice, by_samples=self.by_samples)
+        within = (
+            "depend on each other along forests" if self.kind == "forests" else "are independent"
+        )
+        return (
+            f"{self.rank} latent states, within which variables {within}, have the fewest parameters of all that "
+            "held-out samples cannot distinguish from the best"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """The choice, how it was made and all that was compared, plain JSON types."""
+        return {
+            "rank": self.rank,
+            "dependence": "tree" if self.kind == "forests" else "none",
+            "judged_by_samples": self.by_samples,
+            "verdict": self.decision,
+            "reasons": list(self.reasons),
+            "comparisons": [each.to_json() for each in self.comparisons],
+        }
+
+
+def select(
+    fit: EMFit,
+    splits: Sequence[RankSamples],
+    load_counts: Callable[[], PairCounts] | None = None,
+    *,
+    dependence: Literal["auto", "none", "tree"] = "none",
+    with_traits: bool = False,
+    **run: Unpack[RunOptions],
+) -> Selection:
+    """Choose the family and the number of latent states of a fit.
+
+    Parameters
+    ----------
+    fit
+        The fit with two states, whose options are those of any larger number.
+    splits
+        Training and held-out samples, from `split_for_choice`; empty where none can be held out.
+    load_counts
+        Reads the counts of the training samples by fold, which choose where no samples are held out; None leaves one
+        state there.
+    dependence
+        "tree" takes forests within states in any case, "none" takes none, and "auto" compares.
+    with_traits
+        Whether continuous traits are compared as well.
+    **run
+        Fields of `RunOptions`: client, budget, checkpoint and on_progress.
+
+    Raises
+    ------
+    PmfError
+        If counts have too few pairs to fit some and hold out others, or no held-out sample has the target.
+    """
+    options, kinds = fit.options, None
+    kind: Kind = "forests" if dependence == "tree" else "classes"
+    if dependence != "none" and splits:
+        kinds = choose_kind(
+            splits,
+            is_forced=dependence == "tree",
+            with_traits=with_traits,
+            members=options.members,
+            seed=fit.seed,
+            **run,
+        )
+        if kinds is not None:
+            kind = kinds.kind
+            if kinds.is_final:
+                return Selection(kinds.rank, kind, kinds)
+    if splits:
+        for_target = None
+        target = splits[0].target
+        if target is not None and options.searches and fit.schema[target].cardinality > 1:
+            for_target = TargetFits(splits[0], options.pseudo_counts)
+        given = options.pseudo_counts
+        choice = compare_on_samples(
+            splits,
+            first=FIRST,
+            lower=[1],
+            pseudo_counts=given if len(given) == 1 else RANKS_BY_SAMPLES,
+            members=options.members,
+            seed=fit.seed,
+            for_target=for_target,
+            **run,
+        )
+        return Selection(choice.rank, kind, kinds, choice)
+    if load_counts is None:
+        return Selection(1, kind, kinds)
+    choice = select_rank(load_counts(), rng=fit.seed, **run)
+    return Selection(choice.rank, kind, kinds, choice, by_samples=False)
+
+
+def split_for_choice(
+    fit: EMFit, samples: StoredSamples | DenseBlock, validation: object | None
+) -> list[RankSamples]:
+    """Split samples into those that ranks are fitted to and those that they are evaluated on.
+
+    Parameters
+    ----------
+    fit
+        The fit, of any rank.
+    samples
+        Training samples, stored or in memory; of stored ones some are read.
+    validation
+        Held-out samples, stored or in memory. None holds out some of those in memory, and none of stored ones.
+    """
+    schema, target = fit.schema, fit.target
+    held_out = None
+    if isinstance(validation, StoredSamples):
+        held_out = take_block(validation.blocks, schema, MOST_HELD_OUT)
+    elif validation is not None:
+        held_out = DenseBlock(schema.encode(validation))
+    if not isinstance(samples, StoredSamples):
+        return split_samples(samples, held_out, schema, target)
+    if held_out is None or not samples.n_rows:
+        return []
+    block = take_block(samples.blocks, schema, MOST_SAMPLES)
+    return split_samples(block, held_out, schema, target, pools=True)

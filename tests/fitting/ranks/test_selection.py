@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+
+import pmflib as pmf
+from pmflib.core.blocks import DenseBlock
+from pmflib.fitting.em_fit import EMFit, Passes
+from pmflib.fitting.fit_specifications import Options
+from pmflib.fitting.ranks.selection import select, split_for_choice
+from tests.reference import make_model
+from tests.stored_samples import write_partition
+
+SIZES = [3, 2, 4, 3]
+SCHEMA = pmf.Schema.from_cardinalities(SIZES)
+
+
+@pytest.fixture(scope="module")
+def codes():
+    truth = pmf.JointPMF(*make_model(np.random.default_rng(0), SIZES, 2), SCHEMA)
+    return truth.sample(2000, rng=1).astype(np.int8)
+
+
+def make_fit(members=1, pseudo_count="auto"):
+    options = Options.make("auto", pseudo_count, members, 2)
+    return EMFit(SCHEMA, 2, options, 3, Passes())
+
+
+def test_select__without_held_out_samples_it_is_select_rank(codes):
+    counts = pmf.count_pairs(codes, SCHEMA, n_folds=6)
+    heard = []
+    found = select(make_fit(), [], lambda: counts, on_progress=heard.append)
+    alone = pmf.select_rank(counts, rng=3)
+    assert (found.rank, found.choice) == (alone.rank, alone)
+    assert not found.by_samples
+    assert {each.criterion for each in heard} == {"pairs"}
+    assert found.reasons == (alone.reason,)
+    assert select(make_fit(), []).rank == 1
+
+
+def test_select__refuses_counts_of_a_single_fold(codes):
+    counts = pmf.count_pairs(codes, SCHEMA, n_folds=1)
+    with pytest.raises(pmf.PmfError, match="n_folds"):
+        select(make_fit(), [], lambda: counts)
+
+
+def test_select__stored_samples_as_those_in_memory(codes, tmp_path):
+    blocks = write_partition(tmp_path, codes, SCHEMA, block_rows=300, n_folds=5)
+    parts = [block for block in blocks if block.fold], [b for b in blocks if not b.fold]
+    training, held_out = (pmf.StoredSamples(part, SCHEMA) for part in parts)
+    stored = split_for_choice(make_fit(), training, held_out)
+    read = [DenseBlock(each.read_codes()) for each in (training, held_out)]
+    loaded = split_for_choice(make_fit(), read[0], read[1].codes)
+    # few rows are split in turns where they are read from a store, for all of them may be fitted there
+    assert (len(stored), len(loaded)) == (5, 1)
+    chosen = select(make_fit(), stored)
+    assert chosen.rank == select(make_fit(), loaded).rank == 2
+    assert chosen.by_samples
+    assert split_for_choice(make_fit(), training, None) == []
+
+
+def test_select__a_given_pseudo_count_and_members_are_those_of_the_fit(codes):
+    splits = split_for_choice(make_fit(), DenseBlock(codes[:400]), None)
+    found = select(make_fit(members=2, pseudo_count=0.5), splits)
+    assert found.choice is not None
+    assert {point.settings["pseudo_count"] for point in found.choice.curve} == {0.5}
+    assert found.to_json()["dependence"] == "none"
