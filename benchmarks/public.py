@@ -164,8 +164,9 @@ def prepare_aggregate(n_labels: int, n_workers: int) -> Case:
     from pmflib import crowd
     from pmflib.core.defaults import LABEL_LIMITS
     from pmflib.crowd.aggregation import fit_crowd_model
-    from pmflib.crowd.held_out_labels import choose_model, space_tasks
-    from pmflib.crowd.passes import plan_passes
+    from pmflib.crowd.dawid_skene import plan_passes
+    from pmflib.crowd.held_out_labels import choose_model
+    from pmflib.crowd.label_source import LabelsInMemory
 
     workers, codes = draw_labels(n_labels, n_workers, N_LEVELS)
     order = np.random.default_rng(0).permutation(n_labels)
@@ -176,12 +177,11 @@ def prepare_aggregate(n_labels: int, n_workers: int) -> Case:
         crowd.read_labels(table),
         plan_passes("auto", LABEL_LIMITS.max_passes, LABEL_LIMITS.tol),
     )
-    compared = np.arange(0, log.n_tasks, space_tasks(log.block.n_observed))
-    most, tol, sizes = plan.max_passes, plan.tol, (log.n_workers, log.n_classes)
+    most, tol = plan.max_passes, plan.tol
 
     def kernel() -> None:
-        taken = log.block.take(compared)
-        choice = choose_model(taken, *sizes, plan.annotator_model, max_passes=most, tol=tol)
+        source = LabelsInMemory.from_log(log)
+        choice = choose_model(source, plan.annotator_model, plan.limits)
         fit_crowd_model(log, choice.annotator_model, max_passes=most, tol=tol)
 
     return lambda: crowd.aggregate(table), kernel

@@ -33,8 +33,9 @@ from benchmarks.crowd.tables import read_log
 from pmflib.core.defaults import LABEL_LIMITS
 from pmflib.crowd import LabelLog, aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.held_out_labels import choose_model, list_models, space_tasks
-from pmflib.crowd.passes import plan_passes
+from pmflib.crowd.dawid_skene import plan_passes
+from pmflib.crowd.held_out_labels import choose_model, list_models
+from pmflib.crowd.label_source import LabelsInMemory
 
 REAL = ("bluebird", "dog", "labelme", "jn-product", "tweet", "fact-eval", "zencrowd-us")
 METHODS = ("majority", "one_coin", "dawid_skene", "balanced", "auto")
@@ -201,10 +202,7 @@ def compare_models(data: Path, name: str) -> Row:
     """Errors of the models that the default chooses from on a public log, and which it takes by 0, 1 and 2 errors."""
     log, truth = _read_judged(data, name)
     plan = plan_passes("auto", LABEL_LIMITS.max_passes, LABEL_LIMITS.tol)
-    choice = choose_model(
-        log.block.take(np.arange(0, log.n_tasks, space_tasks(log.block.n_observed))),
-        *(log.n_workers, log.n_classes, plan.annotator_model),
-    )
+    choice = choose_model(LabelsInMemory.from_log(log), plan.annotator_model)
     assert choice.comparison is not None
     points, judged = choice.comparison.points, truth > -2
     errors = []

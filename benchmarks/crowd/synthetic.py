@@ -44,7 +44,7 @@ def measure_methods(crowd: Crowd, log: LabelLog) -> dict[str, float]:
         found = aggregate(log, how, **options)
         errors[name] = crowd.measure(found.prior, found.confusion)
     start = CrowdModel.from_probabilities(crowd.prior, crowd.confusion)
-    best = fit_crowd_model(log, start, **SETTLED)[0].model
+    best = fit_crowd_model(log, start, **SETTLED)[0].parameters
     return errors | {TRUTH: crowd.measure(best.prior, best.confusion)}
 
 

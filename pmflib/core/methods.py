@@ -146,7 +146,7 @@ CROWD_METHODS = _tabulate(
     Method(
         "auto",
         "passes",
-        "pmflib.crowd.passes:plan_shrunk",
+        "pmflib.crowd.dawid_skene:plan_shrunk",
         "Dawid-Skene with confusion matrices shrunk toward those of all workers who are right as often, and two "
         "subclasses of tasks in every class",
         "workers who are right more often than not",
@@ -154,27 +154,27 @@ CROWD_METHODS = _tabulate(
     Method(
         "balanced",
         "passes",
-        "pmflib.crowd.passes:plan_balanced",
+        "pmflib.crowd.dawid_skene:plan_balanced",
         "shrunk Dawid-Skene with one subclass and equally probable classes",
         "workers who are right more often than not",
     ),
     Method(
         "one_coin",
         "passes",
-        "pmflib.crowd.passes:plan_one_coin",
+        "pmflib.crowd.dawid_skene:plan_one_coin",
         "shrunk Dawid-Skene with one subclass and one probability of being right per worker",
         "workers who are right more often than not",
     ),
     Method(
         "dawid_skene",
         "passes",
-        "pmflib.crowd.passes:plan_dawid_skene",
+        "pmflib.crowd.dawid_skene:plan_dawid_skene",
         "Dawid-Skene by maximum likelihood, from the votes on",
     ),
     Method(
         "mv_em",
         "passes",
-        "pmflib.crowd.passes:plan_mv_em",
+        "pmflib.crowd.dawid_skene:plan_mv_em",
         "Dawid-Skene by maximum likelihood with equally probable classes and ten passes, as published",
     ),
     Method(

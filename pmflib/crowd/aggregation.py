@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,22 +11,24 @@ from typing import Any
 import numpy as np
 
 from pmflib.core.arrays import FloatArray
-from pmflib.core.defaults import LABEL_LIMITS
+from pmflib.core.defaults import LABEL_LIMITS, Limits
 from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, SchemaError
 from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.classifiers import read_classifier
 from pmflib.crowd.co_occurrence import fit_worker_pairs
-from pmflib.crowd.e_step import LogWeights, make_scorer
+from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass, fit_crowd, plan_passes
+from pmflib.crowd.e_step import LogWeights
+from pmflib.crowd.held_out_labels import choose_model
 from pmflib.crowd.known_labels import find_known
 from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_order, read_labels
 from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.crowd.left_out_labels import LEAST_LABELS
-from pmflib.crowd.passes import CrowdFit, CrowdPassPlan, plan_passes
 from pmflib.crowd.starts import find_likeliest_start
 from pmflib.crowd.true_labels import Aggregation
 from pmflib.display.progress import Report, find_report, reports_progress
-from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel, CrowdModel
+from pmflib.em.family import State
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
 
 @document_methods(CROWD_METHODS)
@@ -76,7 +78,7 @@ def aggregate(
     classes, on_repeated, on_unknown
         As for `read_labels`.
     max_passes, tol
-        Limit of passes, and the share of labels that a pass may still move between classes; see `run_passes`.
+        Limit of passes, and the share of labels that a pass may still move between classes; see `fit_crowd`.
 
     Returns
     -------
@@ -126,24 +128,26 @@ def aggregate(
     if chosen.family == "votes":
         shares: Aggregation = chosen.load()(log)
         return replace(shares, predictions=predictions)
-    start: AnnotatorModel | CrowdFit = plan.annotator_model
-    source = LabelsInMemory(log)
-    choice = source.choose_model(plan) if plan.compares_models else None
-    if choice is not None:
-        start = choice.annotator_model
+    start: AnnotatorModel | CrowdState = plan.annotator_model
+    source, reason = LabelsInMemory.from_log(log), ""
+    if plan.compares_models:
+        choice = choose_model(source, plan.annotator_model, plan.limits)
+        start, reason = choice.annotator_model, choice.reason
     if chosen.family == "pairs":
         start = _start_from_pairs(source, plan, method, np.random.default_rng(rng), em)
-    fit, posterior = _pass_over(source, start, plan)
+    is_fitted = isinstance(start, State) and start.converged and not em
+    fit = start if is_fitted and isinstance(start, State) else _pass_over(source, start, plan)
+    model = fit.parameters
     return Aggregation(
         log,
-        posterior,
-        fit.model.prior,
-        fit.model.confusion,
+        source.find_posteriors(LogWeights.from_model(model, with_votes=False)),
+        model.prior,
+        model.confusion,
         method,
         fit.n_passes,
         fit.converged,
-        "" if choice is None else choice.reason,
-        fit.model.annotator_model.copied_groups,
+        reason,
+        model.annotator_model.copied_groups,
         predictions,
     )
 
@@ -166,25 +170,25 @@ def _check_log(log: LabelLog, known: object, *, is_ordered: bool, ordinal: bool)
 
 
 def _pass_over(
-    source: LabelsInMemory, start: AnnotatorModel | CrowdFit, plan: CrowdPassPlan
-) -> tuple[CrowdFit, FloatArray]:
+    source: LabelsInMemory, start: AnnotatorModel | CrowdState, plan: CrowdPassPlan
+) -> CrowdState:
     """Make the passes of a plan, with reports and a warning where they do not settle."""
     report = find_report()
     most_passes = plan.count_most(with_known=source.with_known)
-    fit = source.fit(
+    fit = fit_crowd(
+        source,
         start,
-        max_passes=plan.max_passes,
-        tol=plan.tol,
+        limits=plan.limits,
         on_pass=None if report is None else partial(_report_pass, report, most_passes),
     )
     if not fit.converged and plan.tol > 0:
         warnings.warn(
-            f"the passes moved {fit.moved[-1]:.2g} of the labels at last, above tol = {plan.tol}, after max_passes = "
+            f"the last pass moved {fit.numbers['moved']:.2g} of the labels, above tol = {plan.tol}, after max_passes = "
             f"{plan.max_passes}; raise one of the two",
             ConvergenceWarning,
             stacklevel=4,
         )
-    return fit, source.score(LogWeights.from_model(fit.model, with_votes=False))
+    return fit
 
 
 def _warn_of_single_labels(log: LabelLog) -> None:
@@ -220,12 +224,12 @@ def _refuse_strange_labels(log: LabelLog) -> None:
 
 def fit_crowd_model(
     log: LabelLog,
-    start: AnnotatorModel | CrowdModel | CrowdFit,
+    start: AnnotatorModel | CrowdModel | CrowdState,
     *,
     max_passes: int = LABEL_LIMITS.max_passes,
     tol: float = LABEL_LIMITS.tol,
-    on_pass: Callable[[CrowdFit], None] | None = None,
-) -> tuple[CrowdFit, FloatArray]:
+    on_pass: OnPass | None = None,
+) -> tuple[CrowdState, FloatArray]:
     """Estimate a crowd model by passes in memory, and the posterior of every task under it.
 
     Parameters
@@ -235,21 +239,22 @@ def fit_crowd_model(
     start
         Crowd model, or passes made before, to continue from; an annotator model starts from the votes.
     max_passes, tol, on_pass
-        As for `run_passes`, and `run_from_votes` where an annotator model is given.
+        As for `pmflib.crowd.dawid_skene.fit_crowd`.
 
     Returns
     -------
     The passes, whose model has intercepts if labels are known and passes were made, and float64 of shape (n_tasks,
     n_classes).
     """
-    source = LabelsInMemory(log)
-    begun = CrowdFit.from_model(start) if isinstance(start, CrowdModel) else start
-    fit = source.fit(begun, max_passes=max_passes, tol=tol, on_pass=on_pass)
-    return fit, source.score(LogWeights.from_model(fit.model, with_votes=False))
+    source = LabelsInMemory.from_log(log)
+    begun = State(start) if isinstance(start, CrowdModel) else start
+    fit = fit_crowd(source, begun, limits=Limits(max_passes, tol), on_pass=on_pass)
+    weights = LogWeights.from_model(fit.parameters, with_votes=False)
+    return fit, source.find_posteriors(weights)
 
 
-def _report_pass(report: Report, max_passes: int, fit: CrowdFit) -> None:
-    moved = f"the last pass moved {fit.moved[-1]:.2g} of the labels" if fit.moved else ""
+def _report_pass(report: Report, max_passes: int, fit: CrowdState) -> None:
+    moved = f"the last pass moved {fit.numbers['moved']:.2g} of the labels"
     report(fit.n_passes, max_passes, moved)
 
 
@@ -259,21 +264,23 @@ def _start_from_pairs(
     method: str,
     rng: np.random.Generator,
     em: bool,
-) -> CrowdFit:
+) -> CrowdState:
     """Find a crowd model from co-occurrences, and where passes start then; without passes it is the result."""
-    counts = count_worker_pairs(source.log.block, source.n_workers, source.n_classes)
+
+    def score(model: CrowdModel) -> float:
+        return source.evaluate(LogWeights.from_model(model, with_votes=True)).log_likelihood
+
+    counts = count_worker_pairs(source.labels, source.n_workers, source.n_classes)
     model = fit_worker_pairs(
         counts.normalise(),
         counts.n_labels,
         method,
-        score=make_scorer(source.evaluate),
+        score=score,
         rng=rng,
     )
     if not em:
-        return CrowdFit.from_model(model, converged=True)
-    return find_likeliest_start(
-        source.evaluate, model, rng, max_passes=plan.max_passes, tol=plan.tol
-    )
+        return State(model, converged=True)
+    return find_likeliest_start(source, model, rng, limits=plan.limits)
 
 
 def take_majority(log: LabelLog) -> Aggregation:
@@ -285,11 +292,33 @@ def take_majority(log: LabelLog) -> Aggregation:
         Labels as codes.
     """
     weights = LogWeights.from_votes(log.n_workers, log.n_classes)
-    posterior = LabelsInMemory(log).score(weights)
+    return count_by_posterior(
+        log, LabelsInMemory.from_log(log).find_posteriors(weights), "majority"
+    )
+
+
+def count_by_posterior(
+    log: LabelLog,
+    posterior: FloatArray,
+    method: str,
+    *,
+    n_passes: int = 0,
+    converged: bool = True,
+) -> Aggregation:
+    """Count each worker's labels by posterior class: the result of a method that estimates no confusion matrices.
+
+    Parameters
+    ----------
+    log
+        Labels as codes.
+    posterior
+        float64 of shape (n_tasks, n_classes).
+    method, n_passes, converged
+        As in `Aggregation`.
+    """
     n_labels = np.diff(log.block.indptr)
     counted = np.zeros((log.n_workers * log.n_classes, log.n_classes))
     np.add.at(counted, log.block.indices, posterior[np.repeat(np.arange(log.n_tasks), n_labels)])
     states = posterior[n_labels > 0].sum(axis=0) + 1.0
-    mass = counted.reshape(-1, log.n_classes, log.n_classes)
-    model = CrowdModel(states, mass, 0.0, MAXIMUM_LIKELIHOOD)
-    return Aggregation(log, posterior, model.prior, model.confusion, "majority")
+    model = CrowdModel.from_probabilities(states, counted.reshape(-1, log.n_classes, log.n_classes))
+    return Aggregation(log, posterior, model.prior, model.confusion, method, n_passes, converged)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from scipy.special import gammainc
@@ -25,14 +24,11 @@ from scipy.special import gammainc
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.comparison import PairedDifference, compare_samples
+from pmflib.crowd.dawid_skene import fit_crowd
 from pmflib.crowd.e_step import (
-    BLOCK_ROWS,
     LogWeights,
-    add_votes,
-    evaluate_blocks,
-    split_sparse_block,
 )
-from pmflib.crowd.passes import run_passes, start_from_votes
+from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.model.row_tables import score_block
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
@@ -210,9 +206,7 @@ def _measure_agreement(
 
 def _score_tasks(labels: SparseBlock, n_workers: int, n_classes: int) -> FloatArray:
     """Log-probability of each task's labels if all workers label independently given the truth, (n_tasks,), nats."""
-    blocks = [add_votes(block, n_classes) for block in split_sparse_block(labels, BLOCK_ROWS)]
-    evaluate = partial(evaluate_blocks, blocks)
-    model = run_passes(evaluate, start_from_votes(evaluate, n_workers, n_classes, COMPARED)).model
+    model = fit_crowd(LabelsInMemory(labels, n_workers, n_classes), COMPARED).parameters
     weights = LogWeights.from_model(model, with_votes=False)
     offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
     log_probs = np.empty(labels.n_rows)

@@ -10,9 +10,8 @@ import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, StrataArray
 from pmflib.core.blocks import SparseBlock
-from pmflib.crowd.label_log import LabelLog
 from pmflib.model.row_tables import find_maxima, score_block
-from pmflib.model.statistics import Assessor, EMStatistics, Evaluate, em_statistics, sum_fields
+from pmflib.model.statistics import EMStatistics, em_statistics, sum_fields
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 MOST_VOTES = 127
@@ -236,11 +235,6 @@ class LogWeights:
         return self.states.nbytes + self.labels.nbytes + self.votes.nbytes
 
 
-def make_scorer(evaluate: Evaluate[LogWeights]) -> Assessor[CrowdModel]:
-    """Score crowd models by their log-likelihood, from the statistics of all tasks: a pass each time."""
-    return lambda model: evaluate(LogWeights.from_model(model, with_votes=True)).log_likelihood
-
-
 def evaluate_blocks(blocks: Iterable[VotedBlock], weights: LogWeights) -> EMStatistics:
     """Sufficient statistics of blocks, added up in order."""
     parts = [_evaluate_block(block, weights) for block in blocks]
@@ -282,19 +276,15 @@ def score_states(block: VotedBlock, weights: LogWeights) -> FloatArray:
     return posteriors
 
 
-def score_blocks(blocks: Sequence[VotedBlock], weights: LogWeights, n_classes: int) -> FloatArray:
-    """Do `score_tasks` for all tasks of several blocks, in order; no block is legal."""
-    parts = [score_tasks(block, weights) for block in blocks]
-    return np.concatenate(parts) if parts else np.empty((0, n_classes))
-
-
-def split_log(log: LabelLog) -> list[VotedBlock]:
-    """Split the tasks of a label log into blocks, with their votes and what is known of them."""
-    known = np.full(log.n_tasks, -1) if log.known is None else log.known.codes
-    starts = range(0, log.n_tasks, BLOCK_ROWS)
+def split_labels(
+    labels: SparseBlock, n_classes: int, known: IntArray | None = None
+) -> list[VotedBlock]:
+    """Split tasks into blocks in memory, at least one, with their votes; arguments are as for `add_votes`."""
+    starts = range(0, max(labels.n_rows, 1), BLOCK_ROWS)
+    parts = split_sparse_block(labels, BLOCK_ROWS) or [labels]
     return [
-        add_votes(block, log.n_classes, known[first : first + BLOCK_ROWS])
-        for first, block in zip(starts, split_sparse_block(log.block, BLOCK_ROWS), strict=True)
+        add_votes(part, n_classes, None if known is None else known[start : start + part.n_rows])
+        for start, part in zip(starts, parts, strict=True)
     ]
 
 

@@ -13,32 +13,24 @@ passes: copies are easy to predict, and a second subclass would be used for that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
-from pmflib.core.defaults import LABEL_LIMITS
+from pmflib.core.defaults import LABEL_LIMITS, Limits
 from pmflib.crowd.copied_labels import (
     CopiedGroup,
     drop_repeated,
     find_copied_groups,
     weigh_group,
 )
-from pmflib.crowd.e_step import (
-    BLOCK_ROWS,
-    LogWeights,
-    VotedBlock,
-    add_votes,
-    evaluate_blocks,
-    score_states,
-    split_sparse_block,
-)
-from pmflib.crowd.passes import run_passes, start_from_votes
+from pmflib.crowd.dawid_skene import fit_crowd
+from pmflib.crowd.e_step import LogWeights, score_states
+from pmflib.crowd.label_source import LabelsInMemory, LabelSource
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel, CrowdModel
 
 N_FOLDS = 5
@@ -91,28 +83,20 @@ class ModelChoice:
 
 
 def choose_model(
-    labels: SparseBlock,
-    n_workers: int,
-    n_classes: int,
-    annotator_model: AnnotatorModel,
-    *,
-    max_passes: int = LABEL_LIMITS.max_passes,
-    tol: float = LABEL_LIMITS.tol,
+    source: LabelSource, annotator_model: AnnotatorModel, limits: Limits = LABEL_LIMITS
 ) -> ModelChoice:
     """Choose between maximum likelihood, and shrunk matrices with one or two subclasses of every class.
 
     Parameters
     ----------
-    labels
-        Tasks as rows, labels as levels ``worker * n_classes + class``; of a large log one task of so many as
-        `space_tasks` says. In which order they are is of no account but for rounding.
-    n_workers, n_classes
-        Number of workers and of classes.
+    source
+        Tasks with their labels; of a large log about ``MOST_COMPARED`` labels are used. Known labels are not used, and
+        the order of tasks does not matter but for rounding.
     annotator_model
         The largest model that may be chosen. Where its classes are in order, maximum likelihood, which has no use for
         that, is none of the others.
-    max_passes, tol
-        As for `run_passes`.
+    limits
+        Limit of passes and tolerance of each fit.
 
     Returns
     -------
@@ -124,6 +108,8 @@ def choose_model(
     Breiman, Friedman, Olshen and Stone (1984), Classification and Regression Trees, section 3.4.3, for the simplest
     within a standard error of the best.
     """
+    n_workers, n_classes = source.n_workers, source.n_classes
+    labels = source.sample(max(1, source.n_observed // MOST_COMPARED))
     groups = find_copied_groups(labels, n_workers, n_classes)
     copiers = tuple(weigh_group(labels, group.workers, n_classes) for group in groups)
     labels = drop_repeated(labels, [group.workers for group in groups], n_classes)
@@ -138,12 +124,10 @@ def choose_model(
     folds = _assign_folds(labels)
     for fold in range(N_FOLDS):
         held_out = labels.keep(folds == fold)
-        blocks = _vote(labels.keep(folds != fold), n_classes)
+        others = LabelsInMemory(labels.keep(folds != fold), n_workers, n_classes)
         for total, candidate in zip(log_probs, named.values(), strict=True):
-            evaluate = partial(evaluate_blocks, blocks)
-            start = start_from_votes(evaluate, n_workers, n_classes, candidate)
-            model = run_passes(evaluate, start, max_passes=max_passes, tol=tol).model
-            total += _predict(blocks, held_out, model)
+            model = fit_crowd(others, candidate, limits=limits).parameters
+            total += _predict(others, held_out, model)
     of_tasks = [total[several] for total in log_probs]
     comparison = compare_candidates(
         "task",
@@ -163,11 +147,6 @@ def list_models(largest: AnnotatorModel) -> dict[str, AnnotatorModel]:
         "two subclasses": largest,
     }
     return shrunk if largest.ordinal else {"maximum likelihood": MAXIMUM_LIKELIHOOD, **shrunk}
-
-
-def space_tasks(n_labels: int) -> int:
-    """One task of how many is compared, in a log of so many labels."""
-    return max(1, n_labels // MOST_COMPARED)
 
 
 def _assign_folds(labels: SparseBlock) -> IntArray:
@@ -194,13 +173,10 @@ def _mix(numbers: np.ndarray) -> np.ndarray:
     return np.asarray((mixed * np.uint64(MIX)) >> np.uint64(32))
 
 
-def _vote(labels: SparseBlock, n_classes: int) -> list[VotedBlock]:
-    return [add_votes(block, n_classes) for block in split_sparse_block(labels, BLOCK_ROWS)]
-
-
-def _predict(blocks: Sequence[VotedBlock], held_out: SparseBlock, model: CrowdModel) -> FloatArray:
+def _predict(source: LabelsInMemory, held_out: SparseBlock, model: CrowdModel) -> FloatArray:
     """Log-probability of the held-out labels of each task by its others, (n_tasks,), nats."""
     weights = LogWeights.from_model(model, with_votes=False)
+    blocks: Any = source.blocks
     posterior = np.concatenate([score_states(block, weights) for block in blocks])
     mass = model.mass
     if not model.pseudo_count:

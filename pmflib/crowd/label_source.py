@@ -1,36 +1,35 @@
-"""Tasks with their labels, in memory or in a store: the passes of every method go over these."""
+"""Tasks with their labels, in memory or in a store: the source of blocks that passes over a label log map over."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 
-from pmflib.core.arrays import FloatArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
-from pmflib.core.defaults import LABEL_LIMITS
-from pmflib.crowd.e_step import LogWeights, VotedBlock, evaluate_blocks, score_blocks, split_log
-from pmflib.crowd.held_out_labels import ModelChoice, choose_model, space_tasks
-from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, add_intercepts, score_known
+from pmflib.crowd.e_step import (
+    LogWeights,
+    VotedBlock,
+    evaluate_blocks,
+    score_tasks,
+    split_labels,
+)
 from pmflib.crowd.label_log import LabelLog
-from pmflib.crowd.passes import STATE, CrowdFit, CrowdPassPlan, run_from_votes, run_passes
-from pmflib.em.checkpoint import Checkpoint
+from pmflib.em.block_source import BlocksInMemory, BlockSource
+from pmflib.em.checkpoint import digest_fit
 from pmflib.model.statistics import EMStatistics, sum_fields
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel
-
-R = TypeVar("R")
 
 
-class LabelSource(ABC):
-    """Tasks with their labels.
+class LabelSource(BlockSource):
+    """Tasks with their labels; functions are mapped over lists of `VotedBlock`, which may be empty.
 
     Attributes
     ----------
-    n_workers, n_classes, n_tasks, n_labels
-        Number of workers, of classes, of tasks and of labels.
+    n_workers, n_classes, n_tasks
+        Number of workers, of classes and of tasks.
     with_known
         Whether the labels of some tasks are known.
     """
@@ -38,146 +37,65 @@ class LabelSource(ABC):
     n_workers: int
     n_classes: int
     n_tasks: int
-    n_labels: int
     with_known: bool
 
-    @abstractmethod
-    def map_blocks(
-        self,
-        function: Callable[..., R],
-        merge: Callable[[Sequence[R]], R],
-        *shared: Any,
-        name: str = "",
-    ) -> R:
-        """Map a function over groups of blocks, and merge the results.
-
-        Parameters
-        ----------
-        function
-            Called as ``function(blocks, *shared)`` with a list of `VotedBlock`, which may be empty; workers import it
-            by its name.
-        merge
-            Joins results in order, at least one.
-        shared
-            Further arguments.
-        name
-            What the tasks of a client are called.
-        """
+    @property
+    def n_samples(self) -> int:
+        """Number of tasks, those without a label among them."""
+        return self.n_tasks
 
     @abstractmethod
     def sample(self, every: int) -> SparseBlock:
-        """Labels of one task of so many."""
+        """Labels of one task in ``every``."""
 
     def evaluate(self, weights: LogWeights) -> EMStatistics:
-        """Sufficient statistics of all tasks: the E-step of a pass.
-
-        Parameters
-        ----------
-        weights
-            What tasks are scored under.
-        """
+        """Sufficient statistics of all tasks, scored under the given weights."""
         return self.map_blocks(evaluate_blocks, sum_fields, weights, name="pass")
 
-    def choose_model(self, plan: CrowdPassPlan) -> ModelChoice:
-        """Choose the model that the log has, by held-out labels; known labels have no part in it.
 
-        Parameters
-        ----------
-        plan
-            What passes estimate otherwise, and their limits.
-        """
-        return choose_model(
-            self.sample(space_tasks(self.n_labels)),
-            self.n_workers,
-            self.n_classes,
-            plan.annotator_model,
-            max_passes=plan.max_passes,
-            tol=plan.tol,
-        )
-
-    def fit(
-        self,
-        start: AnnotatorModel | CrowdFit | Callable[[], CrowdFit],
-        *,
-        max_passes: int = LABEL_LIMITS.max_passes,
-        tol: float = LABEL_LIMITS.tol,
-        open_checkpoint: Callable[[str], Checkpoint[CrowdFit]] | None = None,
-        on_pass: Callable[[CrowdFit], None] | None = None,
-    ) -> CrowdFit:
-        """Estimate a crowd model by passes.
-
-        Parameters
-        ----------
-        start
-            As for `run_passes`; an annotator model starts from the votes.
-        max_passes, tol, open_checkpoint, on_pass
-            As for `run_from_votes`.
-
-        Returns
-        -------
-        The state at the end. Where labels are known and passes were made, its model has intercepts: see
-        `pmflib.crowd.known_intercepts`.
-
-        Raises
-        ------
-        PmfError
-            If a limit is out of range, or a checkpoint is of another fit.
-        """
-        limits: dict[str, Any] = {"max_passes": max_passes, "tol": tol, "on_pass": on_pass}
-        if isinstance(start, AnnotatorModel):
-            fit = run_from_votes(
-                self.evaluate,
-                self.n_workers,
-                self.n_classes,
-                start,
-                with_known=self.with_known,
-                open_checkpoint=open_checkpoint,
-                **limits,
-            )
-        else:
-            checkpoint = None if open_checkpoint is None else open_checkpoint(STATE)
-            fit = run_passes(self.evaluate, start, checkpoint=checkpoint, **limits)
-        # without passes, confusion matrices are no counts that a task has a share in
-        if not self.with_known or not fit.n_passes:
-            return fit
-        every = max(1, self.n_tasks // MOST_SCORED)
-        known = self.map_blocks(score_known, KnownScores.merge, fit.model, every, name="known")
-        return replace(fit, model=add_intercepts(fit.model, known))
-
-
-class LabelsInMemory(LabelSource):
-    """Tasks of a label log in memory.
+class LabelsInMemory(LabelSource, BlocksInMemory):
+    """Tasks in memory.
 
     Parameters
     ----------
-    log
-        Labels as codes.
+    labels
+        Tasks as rows, labels as levels ``worker * n_classes + class``.
+    n_workers, n_classes
+        Number of workers and of classes.
+    known
+        int64 of shape (n_tasks,): class of each task, -1 where it is not known; None where it is of no task.
     """
 
-    def __init__(self, log: LabelLog) -> None:
-        self.log, self.blocks = log, split_log(log)
-        self.n_workers, self.n_classes, self.n_tasks = log.n_workers, log.n_classes, log.n_tasks
-        self.n_labels, self.with_known = log.block.n_observed, bool(log.is_known.any())
+    def __init__(
+        self, labels: SparseBlock, n_workers: int, n_classes: int, known: IntArray | None = None
+    ) -> None:
+        blocks: Any = split_labels(labels, n_classes, known)
+        offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
+        super().__init__(blocks, offsets, rows=labels, n_observed=labels.n_observed)
+        self.labels, self.n_workers, self.n_classes = labels, n_workers, n_classes
+        self.n_tasks = labels.n_rows
+        self.with_known = known is not None and bool((known >= 0).any())
 
-    def map_blocks(
-        self,
-        function: Callable[..., R],
-        merge: Callable[[Sequence[R]], R],
-        *shared: Any,
-        name: str = "",
-    ) -> R:
-        """Call the function with all blocks."""
-        return function(self.blocks, *shared)
+    @classmethod
+    def from_log(cls, log: LabelLog) -> Self:
+        """Tasks of a label log, with what is known of them."""
+        known = None if log.known is None else log.known.codes
+        return cls(log.block, log.n_workers, log.n_classes, known)
+
+    def digest(self) -> str:
+        """Digest the labels."""
+        return digest_fit(self.labels.indptr, self.labels.indices, self.n_classes)
 
     def sample(self, every: int) -> SparseBlock:
-        """Labels of one task of so many, from the first on."""
-        return self.log.block.take(np.arange(0, self.n_tasks, every))
+        """Labels of one task in ``every``, from the first on."""
+        return self.labels.take(np.arange(0, self.n_tasks, every))
 
-    def score(self, weights: LogWeights) -> FloatArray:
+    def find_posteriors(self, weights: LogWeights) -> FloatArray:
         """Posterior of the class of every task, float64 of shape (n_tasks, n_classes)."""
-        return score_blocks(self.blocks, weights, self.n_classes)
+        blocks: Any = self.blocks
+        return np.concatenate([score_tasks(block, weights) for block in blocks])
 
 
 def take_labels(blocks: Iterable[VotedBlock], every: int) -> list[SparseBlock]:
-    """Labels of one task of so many of each block."""
+    """Labels of one task in ``every`` of each block."""
     return [one.labels.take(np.arange(0, one.labels.n_rows, every)) for one in blocks]

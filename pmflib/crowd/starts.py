@@ -5,7 +5,7 @@ Short runs of passes from several starts are compared, and the likeliest goes on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, count
@@ -14,11 +14,11 @@ import numpy as np
 from scipy.special import xlogy
 
 from pmflib.core.arrays import FloatArray
-from pmflib.core.defaults import LABEL_LIMITS
-from pmflib.crowd.e_step import LogWeights
-from pmflib.crowd.passes import CrowdFit, run_passes, start_from_votes
-from pmflib.em.checkpoint import Checkpoint
-from pmflib.model.statistics import Evaluate
+from pmflib.core.defaults import LABEL_LIMITS, Limits
+from pmflib.crowd.dawid_skene import CrowdState, DawidSkene, OnPass, OpenCheckpoint
+from pmflib.crowd.label_source import LabelSource
+from pmflib.em.driver import run_em
+from pmflib.em.family import State
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.class_matching import match_columns
 
@@ -52,15 +52,14 @@ SCREENING = Screening()
 
 
 def find_likeliest_start(
-    evaluate: Evaluate[LogWeights],
+    source: LabelSource,
     model: CrowdModel,
     rng: np.random.Generator,
     *,
-    max_passes: int = LABEL_LIMITS.max_passes,
-    tol: float = LABEL_LIMITS.tol,
-    open_checkpoint: Callable[[int], Checkpoint[CrowdFit]] | None = None,
-    on_pass: Callable[[CrowdFit], None] | None = None,
-) -> CrowdFit:
+    limits: Limits = LABEL_LIMITS,
+    open_checkpoint: OpenCheckpoint | None = None,
+    on_pass: OnPass | None = None,
+) -> CrowdState:
     """Make the first passes, from where they make the labels likeliest.
 
     50 passes are made from the model, and 50 from the shares of the votes. From where the likelier of them end, each
@@ -70,16 +69,16 @@ def find_likeliest_start(
 
     Parameters
     ----------
-    evaluate
-        Statistics of all tasks.
+    source
+        Tasks with their labels.
     model
         Crowd model, such as from `fit_worker_pairs`.
     rng
         Draws how the halves of a class differ.
-    max_passes, tol
-        Limits of the passes that these begin; as for `run_passes`.
+    limits
+        Limits of the passes that these begin.
     open_checkpoint
-        Gives the checkpoint of each run, by its number in the order in which they are made; None keeps none.
+        As for `pmflib.crowd.dawid_skene.fit_crowd`; runs are numbered in the order in which they are made.
     on_pass
         Called after each pass of each run: progress.
 
@@ -101,28 +100,27 @@ def find_likeliest_start(
     Biernacki, Celeux, Govaert (2003), Computational Statistics & Data Analysis 41, for short runs from several starts;
     Ueda, Nakano, Ghahramani, Hinton (2000), Neural Computation 12, for splitting and merging.
     """
-    numbers = count(1)
+    numbers, family = count(1), DawidSkene(model.annotator_model)
 
-    def run(start: CrowdFit | None, n_passes: int) -> CrowdFit:
+    def run(start: CrowdState | None, n_passes: int) -> CrowdState:
         """Make passes from a start, or from the votes."""
-        number = next(numbers)
-        sizes = model.n_workers, model.n_classes
-        return run_passes(
-            evaluate,
-            start or partial(start_from_votes, evaluate, *sizes, model.annotator_model),
-            max_passes=min(n_passes, max_passes),
-            tol=tol,
-            checkpoint=None if open_checkpoint is None else open_checkpoint(number),
+        name = f"start-{next(numbers)}.npz"
+        return run_em(
+            family,
+            source,
+            start or partial(family.begin, source),
+            limits=limits._replace(max_passes=min(n_passes, limits.max_passes)),
+            checkpoint=None if open_checkpoint is None else open_checkpoint(family, name),
             on_pass=on_pass,
         )
 
     first = SCREENING.n_passes
-    best = _take_likeliest([run(CrowdFit.from_model(model), first), run(None, first)])
+    best = _take_likeliest([run(State(model), first), run(None, first)])
     for _ in range(SCREENING.max_rounds):
         longer = run(best, best.n_passes + first)
         changed = [
-            _match_classes(run(CrowdFit.from_model(start), first))
-            for start in _split_and_merge(longer.model, rng)
+            _match_classes(run(State(start), first))
+            for start in _split_and_merge(longer.parameters, rng)
         ]
         best = _take_likeliest([longer, *changed])
         if best is longer:
@@ -130,16 +128,16 @@ def find_likeliest_start(
     return best
 
 
-def _take_likeliest(fits: Sequence[CrowdFit]) -> CrowdFit:
+def _take_likeliest(fits: Sequence[CrowdState]) -> CrowdState:
     """The fit that makes the labels likeliest; the first if no other does by a margin."""
     best = max(fits, key=_total_log_likelihood)
     ahead = _total_log_likelihood(best) > _total_log_likelihood(fits[0]) + SCREENING.margin
     return best if ahead else fits[0]
 
 
-def _total_log_likelihood(fit: CrowdFit) -> float:
+def _total_log_likelihood(fit: CrowdState) -> float:
     """Log-likelihood of all tasks before the last pass, nats."""
-    return fit.log_likelihoods[-1] * float(fit.model.states.sum())
+    return fit.log_likelihoods[-1] * float(fit.parameters.states.sum())
 
 
 def _split_and_merge(model: CrowdModel, rng: np.random.Generator) -> Iterator[CrowdModel]:
@@ -157,7 +155,7 @@ def _split_and_merge(model: CrowdModel, rng: np.random.Generator) -> Iterator[Cr
         new[:, :, split] = _tilt(mass[:, :, split] / 2, drawn)
         new[:, :, freed] = _tilt(mass[:, :, split] / 2, -drawn)
         sizes[[split, freed]] = states[split] / 2
-        yield replace(model, mass=new, states=sizes)
+        yield replace(model, mass=new, states=sizes, label_mass=None)
 
 
 def _cost_merging(mass: FloatArray, states: FloatArray, one: int, other: int) -> float:
@@ -180,12 +178,15 @@ def _tilt(labels: FloatArray, logs: FloatArray) -> FloatArray:
     return np.asarray(tilted * ratio)
 
 
-def _match_classes(fit: CrowdFit) -> CrowdFit:
+def _match_classes(fit: CrowdState) -> CrowdState:
     """Put the classes in the order in which workers are best on the whole: halves of a class have no name yet."""
-    # loading it takes longer than most label logs
-
-    model = fit.model
+    model = fit.parameters
     gains = np.einsum("mac,m->ac", model.confusion, model.mass.sum(axis=(1, 2)))
     columns = match_columns(gains)
-    ordered = replace(model, mass=model.mass[:, :, columns], states=model.states[columns])
-    return replace(fit, model=ordered, label_mass=fit.label_mass[:, columns])
+    ordered = replace(
+        model,
+        mass=model.mass[:, :, columns],
+        states=model.states[columns],
+        label_mass=model.find_label_mass()[:, columns],
+    )
+    return replace(fit, parameters=ordered)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 def run_em(
     family: Family[P, T],
     source: BlockSource,
-    start: State[P],
+    start: State[P] | Callable[[], State[P]],
     *,
     held_out: BlockSource | None = None,
     keeps_start: bool = True,
@@ -37,7 +37,7 @@ def run_em(
     source
         Training samples.
     start
-        State before the first pass; ignored where the checkpoint has a state.
+        State before the first pass, or a function that makes it; ignored where the checkpoint has a state.
     held_out
         Held-out samples. With them the model with the best held-out log-likelihood is kept in ``best``.
     keeps_start
@@ -81,7 +81,7 @@ def run_em(
 
     state = None if checkpoint is None else checkpoint.load()
     if state is None:
-        state = start
+        state = start() if callable(start) else start
         if held_out is not None and not state.held_out:
             kept = replace(state, held_out=(-float("inf"),), best=state.parameters)
             state = score(state) if keeps_start else kept

@@ -1,6 +1,7 @@
 """Families of models that EM fits: what a family defines, and the state of a run.
 
-A family of models (latent classes, forests within states, traits, item responses) is one class derived from `Family`.
+A family of models (latent classes, forests within states, traits, item responses, crowds) is one class derived from
+`Family`.
 It says four things, as an aggregation of flox does (chunk, combine, finalize), and `pmflib.em.driver.run_em` is the
 loop for all of them:
 
@@ -28,7 +29,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from pmflib.core.arrays import Arrays
-from pmflib.core.blocks import Block
 from pmflib.core.defaults import Limits
 from pmflib.em.block_source import BlockSource, ScoreUnder, iterate_distinct
 from pmflib.em.checkpoint import Checkpoint, digest_fit
@@ -124,8 +124,8 @@ class Family(ABC, Generic[P, T]):
     """
 
     @abstractmethod
-    def add(self, parameters: P, blocks: Iterable[Block]) -> T:
-        """Sufficient statistics of blocks of samples under a model."""
+    def add(self, parameters: P, blocks: Iterable[Any]) -> T:
+        """Sufficient statistics of blocks of samples under a model: of a `Block`, or what the source holds instead."""
 
     @staticmethod
     def merge(parts: Sequence[Any]) -> Any:

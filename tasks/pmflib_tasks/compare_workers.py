@@ -33,7 +33,7 @@ def compare_worker_models(
         both = [WorkerModel.load(store.locate(each) / MODEL) for each in (new, live)]
         with open_workers(config, address) as (client, memory):
             labels = StoredLabels(client, store, dataset, schema, memory=memory)
-            found = labels.compare(*both).to_json()
+            found = labels.compare_models(*both).to_json()
         (folder / "gain.json").write_text(json.dumps(found, indent=1), "utf-8")
         return found
 

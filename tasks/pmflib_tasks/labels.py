@@ -66,9 +66,7 @@ def find_labels(
             plan_worker = partial(labels.plan_passes, model.model.annotator_model.n_subclasses)
             labels.memory.check(plan_worker)
             labels.keep_in_memory(plan_worker)
-            summary = write_labels(
-                labels, model.as_fit(), folder, partial(report_progress, "labels")
-            )
+            summary = write_labels(labels, model, folder, partial(report_progress, "labels"))
         return replace(
             summary, method=said.get("method"), em=said.get("em"), known=n_known
         ).to_json()

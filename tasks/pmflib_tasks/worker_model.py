@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pmflib.crowd.dawid_skene import CrowdState, plan_passes
 from pmflib.crowd.label_log import check_class_order
-from pmflib.crowd.passes import CrowdFit, plan_passes
 from pmflib.crowd.pipeline.fitting import fit_stored_labels, write_worker_model
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
@@ -108,5 +108,5 @@ def worker_model(
     ).reference
 
 
-def _show(fit: CrowdFit) -> str:
-    return f"{fit.moved[-1]:.2g} of the labels moved"
+def _show(fit: CrowdState) -> str:
+    return f"{fit.numbers['moved']:.2g} of the labels moved"

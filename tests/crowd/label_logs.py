@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pmflib.crowd.label_source import LabelsInMemory
+
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 
@@ -53,3 +55,14 @@ def draw_log(rng, *, n_tasks, n_workers, n_classes, n_labels, accuracy=(0.5, 0.9
     wrong = (truth[task] + rng.integers(1, n_classes, task.size)) % n_classes
     label = np.where(rng.random(task.size) < right[worker], truth[task], wrong)
     return {"task": task, "worker": worker, "label": label}, truth
+
+
+class CountedLabels(LabelsInMemory):
+    """Labels in memory that count the passes over them."""
+
+    n_passes = 0
+
+    def map_each(self, *arguments, **options):
+        """Do it, and count it."""
+        self.n_passes += 1
+        return super().map_each(*arguments, **options)

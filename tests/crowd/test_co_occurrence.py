@@ -96,7 +96,7 @@ def test_co_occurrences__passes_end_where_those_from_the_truth_do(method, versio
     start = CrowdModel.from_probabilities(crowd.prior, crowd.confusion)
     best, _ = fit_crowd_model(log, start, max_passes=2000, tol=1e-6)
     found = pmf.crowd.aggregate(log, method, max_passes=2000, tol=1e-6)
-    gap = crowd.measure(best.model.prior, best.model.confusion)
+    gap = crowd.measure(best.parameters.prior, best.parameters.confusion)
     assert crowd.measure(found.prior, found.confusion) <= 1.05 * gap
     alone = pmf.crowd.aggregate(log, method, em=False)
     assert crowd.measure(alone.prior, alone.confusion) <= 5 * gap
@@ -142,7 +142,7 @@ def test_aggregate__passes_leave_a_local_maximum_for_the_votes():
     alone, _ = fit_crowd_model(log, start, max_passes=300, tol=1e-5)
     error = crowd.measure(found.prior, found.confusion)
     assert error <= 1.05 * crowd.measure(votes.prior, votes.confusion)
-    assert error < 0.5 * crowd.measure(alone.model.prior, alone.model.confusion)
+    assert error < 0.5 * crowd.measure(alone.parameters.prior, alone.parameters.confusion)
 
 
 def fit_co_occurrences_alone(log):

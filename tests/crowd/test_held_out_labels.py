@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.crowd.held_out_labels import N_FOLDS, _assign_folds, choose_model, space_tasks
+from pmflib.crowd.held_out_labels import N_FOLDS, _assign_folds, choose_model
+from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
 from pmflib.solvers.crowd.shrinkage import measure_agreement
 from tests.crowd.label_logs import draw_log
@@ -13,7 +14,7 @@ from tests.crowd.label_logs import draw_log
 def choose(table, *, ordinal=False):
     log = pmf.crowd.read_labels(table)
     largest = AnnotatorModel(n_subclasses=2, ordinal=ordinal)
-    return choose_model(log.block, log.n_workers, log.n_classes, largest)
+    return choose_model(LabelsInMemory.from_log(log), largest)
 
 
 def plant_hard_tasks(rng, n_tasks=1500):
@@ -81,11 +82,6 @@ def test_assign_folds__equal_tasks_do_not_hold_out_the_same_label():
         counts = np.bincount(folds[log.block.indices // 2 == worker], minlength=N_FOLDS)
         # a fifth of 500: four standard errors
         assert np.abs(counts - 100).max() < 36
-
-
-def test_space_tasks__takes_all_of_a_log_of_few_labels():
-    assert space_tasks(0) == space_tasks(60_000) == 1
-    assert space_tasks(600_000) == 10
 
 
 def test_measure_agreement__of_one_constant_label_is_none():

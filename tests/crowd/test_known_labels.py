@@ -9,9 +9,9 @@ from benchmarks.crowd.scenarios import draw_crowd
 from pmflib.core.errors import SchemaError
 from pmflib.crowd import aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.e_step import RULED_OUT, LogWeights, evaluate_blocks, split_log
+from pmflib.crowd.e_step import RULED_OUT, LogWeights
 from pmflib.crowd.known_labels import check_known_rows, find_known
-from pmflib.crowd.passes import ignore_known
+from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
 TASKS, CLASSES = pa.array([3, 5, 7]), pa.array(["cat", "dog"])
@@ -162,19 +162,19 @@ def test_fit_crowd_model__of_a_known_task_the_subclass_is_free():
     object.__setattr__(read, "known", known)
     fit, posterior = fit_crowd_model(read, AnnotatorModel(n_subclasses=2), max_passes=30, tol=0)
     np.testing.assert_allclose(posterior[tasks, truth[tasks]], 1)
-    assert fit.model.states.size == 6
+    assert fit.parameters.states.size == 6
 
 
-def test_ignore_known__tasks_are_scored_as_others():
+def test_evaluate__ignored_known_tasks_are_scored_as_others():
     log, truth, tasks = draw(3)
     read = read_labels(log)
     known = find_known({int(t): int(truth[t]) for t in tasks}, read.tasks, read.classes)
-    model = fit_crowd_model(read, AnnotatorModel(n_subclasses=2), max_passes=3)[0].model
+    model = fit_crowd_model(read, AnnotatorModel(n_subclasses=2), max_passes=3)[0].parameters
     weights = LogWeights.from_model(model, with_votes=True)
-    plain = evaluate_blocks(split_log(read), weights)
-    blocks = split_log(replace(read, known=known))
-    certain = evaluate_blocks(blocks, weights)
-    ignored = ignore_known(lambda each: evaluate_blocks(blocks, each))(weights)
+    plain = LabelsInMemory.from_log(read).evaluate(weights)
+    source = LabelsInMemory.from_log(replace(read, known=known))
+    certain = source.evaluate(weights)
+    ignored = source.evaluate(replace(weights, with_known=False))
     np.testing.assert_allclose(ignored.level_mass, plain.level_mass, atol=1e-9)
     assert ignored.log_likelihood == pytest.approx(plain.log_likelihood)
     assert np.abs(certain.level_mass - plain.level_mass).max() > 0.1

@@ -1,27 +1,18 @@
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
 import pmflib as pmf
+from pmflib.core.defaults import Limits
 from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.e_step import add_votes, evaluate_blocks
-from pmflib.crowd.passes import CrowdFit, run_passes, start_from_votes
+from pmflib.crowd.dawid_skene import fit_crowd
 from pmflib.crowd.starts import find_likeliest_start
+from pmflib.em.family import State
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, CrowdModel
 from pmflib.synthetic.planted_models import draw_published_crowd
+from tests.crowd.label_logs import CountedLabels
 
-
-def evaluate_on(log):
-    """Statistics of all tasks, and a list that grows by one with each time that they are taken."""
-    block, seen = add_votes(log.block, log.n_classes), []
-
-    def evaluate(weights):
-        seen.append(1)
-        return evaluate_blocks([block], weights)
-
-    return evaluate, seen
+TEN = Limits(10, 0.0)
 
 
 def draw_rare(seed, n_tasks=1000):
@@ -53,16 +44,16 @@ def test_find_likeliest_start__splitting_and_merging_leaves_where_the_frequent_c
 def test_find_likeliest_start__a_start_that_climbs_late_is_found(seed):
     # a class of 5 %: after ten passes, the split that ends highest is not yet ahead; at least 10 of 12 runs missed it
     crowd, log = draw_rare(seed)
-    evaluate, _ = evaluate_on(log)
+    source = CountedLabels.from_log(log)
     alone = pmf.crowd.aggregate(log, "robust", em=False)
     ends = {
         name: CrowdModel.from_probabilities(one.prior, one.confusion)
         for name, one in (("truth", crowd), ("pairs", alone))
     }
-    limits: dict[str, Any] = {"max_passes": 1000, "tol": 1e-6}
+    limits = Limits(1000, 1e-6)
     highest = climb(log, ends["truth"])
     found = [
-        find_likeliest_start(evaluate, ends["pairs"], np.random.default_rng(draw), **limits)
+        find_likeliest_start(source, ends["pairs"], np.random.default_rng(draw), limits=limits)
         for draw in range(12)
     ]
     reached = np.array([climb(log, start) for start in found])
@@ -77,22 +68,21 @@ def climb(log, start):
 
 def estimate(log, start):
     fit, _ = fit_crowd_model(log, start, max_passes=1000, tol=1e-6)
-    return fit.model.prior, fit.model.confusion
+    return fit.parameters.prior, fit.parameters.confusion
 
 
 def test_find_likeliest_start__start_is_kept_unless_others_are_clearly_likelier():
     crowd, log = draw_rare(100, 2000)
-    evaluate, _ = evaluate_on(log)
+    source = CountedLabels.from_log(log)
     start = CrowdModel.from_probabilities(crowd.prior, crowd.confusion)
-    found = find_likeliest_start(evaluate, start, np.random.default_rng(0), max_passes=10, tol=0)
-    plain = run_passes(evaluate, CrowdFit.from_model(start), max_passes=10, tol=0)
-    np.testing.assert_array_equal(found.model.mass, plain.model.mass)
-    assert found.moved == plain.moved
+    found = find_likeliest_start(source, start, np.random.default_rng(0), limits=TEN)
+    plain = fit_crowd(source, State(start), limits=TEN)
+    np.testing.assert_array_equal(found.parameters.mass, plain.parameters.mass)
+    assert found.log_likelihoods == plain.log_likelihoods
     # workers who are all alike say nothing of the classes: the votes are likelier
     even = CrowdModel.from_probabilities(np.ones(3), np.full((25, 3, 3), 1 / 3))
-    found = find_likeliest_start(evaluate, even, np.random.default_rng(0), max_passes=10, tol=0)
-    votes = start_from_votes(evaluate, 25, 3, MAXIMUM_LIKELIHOOD)
-    votes = run_passes(evaluate, votes, max_passes=10, tol=0)
+    found = find_likeliest_start(source, even, np.random.default_rng(0), limits=TEN)
+    votes = fit_crowd(source, MAXIMUM_LIKELIHOOD, limits=TEN)
     assert found.log_likelihoods[-1] >= votes.log_likelihoods[-1]
 
 
@@ -100,11 +90,11 @@ def test_find_likeliest_start__classes_split_and_merged_are_named_by_the_labels(
     # a start that hardly distinguishes classes: the halves of the one that is split may be any two, but for their names
     for seed in (105, 158):
         _, log = draw_rare(seed)
-        evaluate, _ = evaluate_on(log)
+        source = CountedLabels.from_log(log)
         start = CrowdModel.from_probabilities(
             np.ones(3), np.tile(0.3 + 0.1 * np.eye(3), (25, 1, 1))
         )
-        known = find_likeliest_start(evaluate, start, np.random.default_rng(0)).model
+        known = find_likeliest_start(source, start, np.random.default_rng(0)).parameters
         gains = np.einsum("mac,m->ac", known.confusion, known.mass.sum(axis=(1, 2)))
         np.testing.assert_array_equal(linear_sum_assignment(-gains)[1], range(3))
 
@@ -115,25 +105,25 @@ def test_find_likeliest_start__two_classes_cannot_be_split():
     log = pmf.crowd.read_labels(
         {"task": task, "worker": worker, "label": rng.integers(2, size=400)}, classes=range(2)
     )
-    evaluate, seen = evaluate_on(log)
+    source = CountedLabels.from_log(log)
     start = CrowdModel.from_probabilities(np.ones(2), rng.random((4, 2, 2)))
-    found = find_likeliest_start(evaluate, start, rng, max_passes=10, tol=0)
+    found = find_likeliest_start(source, start, rng, limits=TEN)
     assert found.n_passes == 10
     # ten passes from each of two starts, and one for the shares of the votes
-    assert len(seen) == 21
+    assert source.n_passes == 21
 
 
 def test_find_likeliest_start__no_task_one_class_one_pass():
     log = pmf.crowd.read_labels({"task": [], "worker": [], "label": []}, classes=range(3))
-    evaluate, _ = evaluate_on(log)
+    source = CountedLabels.from_log(log)
     start = CrowdModel.from_probabilities(np.ones(3), np.ones((0, 3, 3)))
-    assert find_likeliest_start(evaluate, start, np.random.default_rng(0)).converged
+    assert find_likeliest_start(source, start, np.random.default_rng(0)).converged
     log = pmf.crowd.read_labels({"task": [1, 1], "worker": [1, 2], "label": ["x", "x"]})
-    evaluate, _ = evaluate_on(log)
+    source = CountedLabels.from_log(log)
     start = CrowdModel.from_probabilities(np.ones(1), np.ones((2, 1, 1)))
-    assert find_likeliest_start(evaluate, start, np.random.default_rng(0)).model.prior == [1.0]
+    assert find_likeliest_start(source, start, np.random.default_rng(0)).parameters.prior == [1.0]
     crowd, log = draw_rare(101)
-    evaluate, _ = evaluate_on(log)
+    source = CountedLabels.from_log(log)
     start = CrowdModel.from_probabilities(crowd.prior, crowd.confusion)
-    found = find_likeliest_start(evaluate, start, np.random.default_rng(0), max_passes=1)
+    found = find_likeliest_start(source, start, np.random.default_rng(0), limits=Limits(1))
     assert found.n_passes == 1

@@ -150,7 +150,7 @@ def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers,
     assert third["crowd_model"] == first["crowd_model"]
     assert third["labels"] != first["labels"]
     monkeypatch.setattr(fitting, "fit_worker_pairs", None)
-    monkeypatch.setattr("pmflib.crowd.label_source.run_passes", None)
+    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_crowd", None)
     assert run(choose(crowd, "symnmf"), workers) == first
 
 
@@ -214,14 +214,15 @@ def run_interrupted(monkeypatch, work, config, stop_at):
 
     The pipeline after the whole run, what it made, what the second made, and the passes that were left and were made.
     """
-    evaluate = StoredLabels.evaluate
+    map_each = StoredLabels.map_each
     passes = []
 
-    def evaluate_counted(self, weights):
-        passes.append(1)
-        if len(passes) == limit:
-            raise KeyboardInterrupt
-        return evaluate(self, weights)
+    def map_counted(self, function, *rest, name, **options):
+        if name == "pass":
+            passes.append(1)
+            if len(passes) == limit:
+                raise KeyboardInterrupt
+        return map_each(self, function, *rest, name=name, **options)
 
     first = config.resolve(config.store.path)
     stores = [f"{first}-{stop_at}-{which}" for which in ("whole", "broken")]
@@ -232,7 +233,7 @@ def run_interrupted(monkeypatch, work, config, stop_at):
     for store in stores:
         shutil.copytree(first, store)
     with monkeypatch.context() as patch:
-        patch.setattr(StoredLabels, "evaluate", evaluate_counted)
+        patch.setattr(StoredLabels, "map_each", map_counted)
         limit = 0
         expected = work(whole)
         n_whole = len(passes)

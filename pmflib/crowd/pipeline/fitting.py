@@ -14,8 +14,15 @@ import pyarrow.parquet as pq
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.co_occurrence import fit_worker_pairs
-from pmflib.crowd.e_step import make_scorer
-from pmflib.crowd.passes import CrowdFit, CrowdPassPlan
+from pmflib.crowd.dawid_skene import (
+    CrowdPassPlan,
+    CrowdState,
+    DawidSkene,
+    OnPass,
+    fit_crowd,
+)
+from pmflib.crowd.e_step import LogWeights
+from pmflib.crowd.held_out_labels import choose_model
 from pmflib.crowd.pipeline.block_groups import plan_pair_method
 from pmflib.crowd.pipeline.label_tables import (
     choose_asked_workers,
@@ -28,6 +35,7 @@ from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.crowd.starts import find_likeliest_start
 from pmflib.crowd.workers import find_suspicious, make_worker_table
 from pmflib.em.checkpoint import Checkpoint, digest_fit
+from pmflib.em.family import State
 from pmflib.model.statistics import Assessor
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
@@ -121,7 +129,11 @@ def write_crowd_model(
         lambda found: {"log_likelihoods": np.array(found)},
         lambda arrays: arrays["log_likelihoods"].tolist(),
     )
-    score = remember_log_likelihoods(make_scorer(labels.evaluate), kept, on_scored)
+
+    def take_log_likelihood(model: CrowdModel) -> float:
+        return labels.evaluate(LogWeights.from_model(model, with_votes=True)).log_likelihood
+
+    score = remember_log_likelihoods(take_log_likelihood, kept, on_scored)
     n_labels, n_pairs, marginals = counts.n_labels, counts.n_pairs, counts.normalise()
     # as many bytes as the marginals themselves
     del counts
@@ -139,9 +151,9 @@ def fit_stored_labels(
     warm: CrowdModel | None = None,
     em: bool = True,
     work: Path,
-    on_pass: Callable[[CrowdFit], None],
-    on_first_pass: Callable[[CrowdFit], None],
-) -> CrowdFit:
+    on_pass: OnPass,
+    on_first_pass: OnPass,
+) -> CrowdState:
     """Estimate a crowd model by passes over a stored label log.
 
     Parameters
@@ -183,36 +195,36 @@ def fit_stored_labels(
     labels.memory.check(plan_worker)
     found = None if start is None else load_crowd_model(start / CROWD_MODEL)
     if found is not None and not em:
-        return CrowdFit.from_model(found[0], converged=True)
+        return State(found[0], converged=True)
     labels.keep_in_memory(plan_worker)
     if plan.compares_models:
-        plan = replace(plan, annotator_model=labels.choose_model(plan).annotator_model)
+        choice = choose_model(labels, plan.annotator_model, plan.limits)
+        plan = replace(plan, annotator_model=choice.annotator_model)
     of_start = () if found is None else (found[0].states, found[0].mass)
     if warm is not None:
         of_start = warm.states, warm.mass
     fit_digest = digest_fit(labels.digest(), plan.annotator_model, plan.tol, *of_start)
 
-    def open_checkpoint(name: str) -> Checkpoint[CrowdFit]:
-        unpack = partial(CrowdFit.from_arrays, plan.annotator_model)
-        return Checkpoint(work / name, fit_digest, CrowdFit.to_arrays, unpack)
+    def open_checkpoint(family: DawidSkene, name: str) -> Checkpoint[CrowdState]:
+        return Checkpoint(work / name, fit_digest, family.pack_state, family.unpack_state)
 
-    begin: AnnotatorModel | Callable[[], CrowdFit] = plan.annotator_model
+    begin: AnnotatorModel | CrowdState | Callable[[], CrowdState] = plan.annotator_model
     if warm is not None:
-        begin = partial(CrowdFit.from_model, replace(warm, intercepts=None))
+        begin = State(replace(warm, intercepts=None))
     elif found is not None:
         begin = partial(
             find_likeliest_start,
-            labels.evaluate,
+            labels,
             *found,
-            max_passes=plan.max_passes,
-            tol=plan.tol,
-            open_checkpoint=lambda number: open_checkpoint(f"start-{number}.npz"),
+            limits=plan.limits,
+            open_checkpoint=open_checkpoint,
             on_pass=on_first_pass,
         )
-    return labels.fit(
+    return fit_crowd(
+        labels,
         begin,
-        max_passes=plan.max_passes,
-        tol=plan.tol,
+        plan.annotator_model,
+        limits=plan.limits,
         open_checkpoint=open_checkpoint,
         on_pass=on_pass,
     )
@@ -248,7 +260,7 @@ def remember_log_likelihoods(
 
 
 def write_worker_model(
-    labels: StoredLabels, fit: CrowdFit, folder: Path, *, least_folds: int, n_folds: int
+    labels: StoredLabels, fit: CrowdState, folder: Path, *, least_folds: int, n_folds: int
 ) -> dict[str, object]:
     """Write what passes have found of the workers, as a model that can be live.
 
@@ -267,16 +279,16 @@ def write_worker_model(
     -------
     What the model is, plain JSON types.
     """
-    held_out = labels.hold_out(fit.model, least_folds, n_folds)
+    model = fit.parameters
+    held_out = labels.hold_out(model, least_folds, n_folds)
     names = labels.workers, labels.classes
-    model = WorkerModel(fit.model, *names, fit.n_passes, fit.converged, held_out)
-    model.save(folder / MODEL)
+    WorkerModel(model, *names, fit.n_passes, fit.converged, held_out).save(folder / MODEL)
     return {
         "workers": labels.n_workers,
         "classes": list(labels.classes),
-        "prior": fit.model.prior.tolist(),
-        "pseudo_count": fit.model.pseudo_count,
-        "subclasses": fit.model.annotator_model.n_subclasses,
+        "prior": model.prior.tolist(),
+        "pseudo_count": model.pseudo_count,
+        "subclasses": model.annotator_model.n_subclasses,
         "passes": fit.n_passes,
         "converged": fit.converged,
         "held_out_folds": len(held_out),
@@ -284,7 +296,7 @@ def write_worker_model(
 
 
 def write_labels(
-    labels: StoredLabels, fit: CrowdFit, folder: Path, on_fold: Callable[[int, int], None]
+    labels: StoredLabels, found: WorkerModel, folder: Path, on_fold: Callable[[int, int], None]
 ) -> LabelSummary:
     """Write the true labels of all tasks, and what is known of the workers.
 
@@ -292,8 +304,8 @@ def write_labels(
     ----------
     labels
         The label log.
-    fit
-        Crowd model, and how it was found.
+    found
+        Model of these workers.
     folder
         Existing folder.
     on_fold
@@ -304,15 +316,16 @@ def write_labels(
     What was found; neither its method nor how many labels were known.
     """
     (folder / LABELS).mkdir()
-    calibration = labels.calibrate(fit.model)
-    rule = labels.make_rule(fit.model, calibration)
+    model = found.model
+    calibration = labels.calibrate(model)
+    rule = labels.make_rule(model, calibration)
     counts, uncertain = labels.label(rule, folder / LABELS, on_fold)
-    copies = labels.find_copies(fit.model, calibration)
+    copies = labels.find_copies(model, calibration)
     n_labels = counts.given.sum(axis=1)
     table = make_worker_table(
         pa.array(list(labels.workers)),
-        fit.model.prior,
-        fit.model.confusion,
+        model.prior,
+        model.confusion,
         n_labels,
         calibration,
         labels.classes,
@@ -323,11 +336,11 @@ def write_labels(
         labels=int(n_labels.sum()),
         workers=labels.n_workers,
         classes=list(labels.classes),
-        prior=fit.model.prior.tolist(),
-        pseudo_count=fit.model.pseudo_count,
-        subclasses=fit.model.annotator_model.n_subclasses,
-        passes=fit.n_passes,
-        converged=fit.converged,
+        prior=model.prior.tolist(),
+        pseudo_count=model.pseudo_count,
+        subclasses=model.annotator_model.n_subclasses,
+        passes=found.passes,
+        converged=found.converged,
         power=calibration.power,
         left_out_power=calibration.left_out_power,
         shared_error=calibration.shared_error,
@@ -337,6 +350,6 @@ def write_labels(
         majority_agreement=counts.majority_agreement,
         ask_again=choose_asked_workers(uncertain, calibration, labels.workers, labels.classes),
         suspicious_workers=find_suspicious(
-            counts, labels.workers, labels.classes, fit.model.prior, copies
+            counts, labels.workers, labels.classes, model.prior, copies
         ),
     )

@@ -80,16 +80,7 @@ Groups: TypeAlias = Sequence[Sequence[BlockReference]]
 """Blocks that are worked on together, a Dask task each."""
 
 
-class LabelBlocks(StoredBlocks):
-    """Blocks of a label log, in groups that do not depend on the partitions: see `group_folds`."""
-
-    @cached_property
-    def groups(self) -> Groups:
-        """Groups of whole folds."""
-        return group_folds([each for each in self.blocks if isinstance(each, LabelReference)])
-
-
-class StoredLabels(LabelSource):
+class StoredLabels(LabelSource, StoredBlocks):
     """A label log in a store, and the workers of a cluster that pass over it.
 
     Parameters
@@ -125,7 +116,7 @@ class StoredLabels(LabelSource):
         known: Reference | None = None,
         classifier: Reference | None = None,
     ) -> None:
-        self.client = client
+        super().__init__(list_label_blocks(store, dataset, schema), schema.offsets, client)
         self.workers = schema.names
         self.classes = schema[0].levels
         self.memory = memory
@@ -134,21 +125,18 @@ class StoredLabels(LabelSource):
             "" if classifier is None else f"{store.address_artefact(classifier)}/{PREDICTIONS}"
         )
         self._digests = schema.digest, "" if known is None else known.digest
-        self.blocks = list_label_blocks(store, dataset, schema)
-        self.source = LabelBlocks(self.blocks, schema.offsets, client)
         self.n_workers, self.n_classes = len(self.workers), len(self.classes)
         self.n_tasks = sum(block.n_rows for block in self.blocks)
-        self.n_labels = sum(block.n_observed for block in self.blocks)
         self.with_known = known is not None
 
     def digest(self) -> str:
         """SHA-256 that other labels do not have, in hexadecimal: states of passes are kept with it."""
-        return digest_fit(self.source.digest(), *self._digests)
+        return digest_fit(super().digest(), *self._digests)
 
-    @property
+    @cached_property
     def groups(self) -> Groups:
-        """Groups of blocks, in the order of the dataset."""
-        return self.source.groups
+        """Groups of whole folds, which do not depend on the partitions: see `group_folds`."""
+        return group_folds([each for each in self.blocks if isinstance(each, LabelReference)])
 
     def plan_passes(self, n_subclasses: int = 1, n_threads: int = 1) -> MemoryPlan:
         """Plan the memory of passes, and of labelling the tasks, in a worker of so many threads.
@@ -156,7 +144,7 @@ class StoredLabels(LabelSource):
         Labels are read again in each pass.
         """
         sizes = self.n_workers, self.n_classes
-        n_waiting = plan_tasks(self.source.costs, count_threads(self.client)).n_waiting
+        n_waiting = plan_tasks(self.costs, count_threads(self.client)).n_waiting
         return plan_label_passes(
             self.groups, *sizes, n_threads, n_subclasses=n_subclasses, n_waiting=n_waiting
         )
@@ -171,35 +159,54 @@ class StoredLabels(LabelSource):
         """
         # the stratum of every task, and at worst counts of its votes and a stratum of its own
         votes = (12 + 8 * self.n_classes) * self.n_tasks
-        needed = votes + sum(block.nbytes for block in self.source.blocks)
+        needed = votes + sum(block.nbytes for block in self.blocks)
         if needed > self.memory.find_spare(plan_worker) // 2:
             return
-        load = partial(
+        self._load = partial(
             load_voted, n_workers=self.n_workers, n_classes=self.n_classes, known=self.known
         )
-        self.source = LabelBlocks(
-            self.blocks, self.source.offsets, self.client, is_kept=True, load=load
-        )
+        self._is_kept = True
+        self._kept.clear()
 
-    def map_blocks(
+    def map_each(
         self,
         function: Callable[..., R],
         merge: Callable[[Sequence[R]], R],
-        *shared: Any,
+        each: Sequence[tuple[Any, ...]],
+        *,
+        result_bytes: int = 0,
         name: str = "",
-    ) -> R:
+        meanwhile: Callable[[], None] | None = None,
+    ) -> list[R]:
         """Map the function over groups of blocks, by the workers; without tasks it is called with no block."""
         if not self.groups:
-            return function([], *shared)
+            return [function([], *shared) for shared in each]
         own = self.n_workers, self.n_classes, self.known, function
-        found: R = self.source.map_blocks(work_on_blocks, merge, *own, *shared, name=name)
-        return found
+        options: dict[str, Any] = {
+            "result_bytes": result_bytes,
+            "name": name,
+            "meanwhile": meanwhile,
+        }
+        return super().map_each(work_on_blocks, merge, [(*own, *one) for one in each], **options)
+
+    def start_each(
+        self,
+        function: Callable[..., R],
+        merge: Callable[[Sequence[R]], R],
+        each: Sequence[tuple[Any, ...]],
+        *,
+        result_bytes: int = 0,
+        name: str = "",
+    ) -> Callable[[], list[R]]:
+        """Do `map_each` when the result is requested."""
+        options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
+        return partial(self.map_each, function, merge, each, **options)
 
     def sample(self, every: int) -> SparseBlock:
         """Labels of one task of so many of each group."""
         blocks = self.map_blocks(take_labels, _join_lists, every, name="held-out labels")
         nothing = SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32))
-        offsets = self.source.offsets
+        offsets = self.offsets
         return concatenate_blocks([nothing, *blocks], offsets).to_sparse(offsets)
 
     def count_pairs(self, on_tasks: Callable[[int], None]) -> WorkerPairCounts:
@@ -286,7 +293,7 @@ class StoredLabels(LabelSource):
         weights = LogWeights.from_model(model, with_votes=True)
         total, kind = self.evaluate(weights), model.annotator_model
         found = {}
-        first = n_folds - count_held_out_folds(self.n_labels, n_folds, least)
+        first = n_folds - count_held_out_folds(self.n_observed, n_folds, least)
         for fold, blocks in groupby(self.blocks, key=attrgetter("fold")):
             if fold < first:
                 continue
@@ -303,7 +310,7 @@ class StoredLabels(LabelSource):
             )
         return found
 
-    def compare(self, new: WorkerModel, live: WorkerModel) -> PairedGain:
+    def compare_models(self, new: WorkerModel, live: WorkerModel) -> PairedGain:
         """By how much one model predicts labels that both have held out better than another.
 
         Parameters
@@ -334,7 +341,7 @@ class StoredLabels(LabelSource):
         """
         if not self.groups:
             return []
-        blocks = self.source.blocks
+        blocks = self.blocks
         n_cells = self.n_tasks * self.n_classes
         n_pairs = sum(block.n_observed**2 / max(block.n_rows, 1) for block in blocks) / 2
         every = math.ceil(max(n_cells / MOST_CELLS, n_pairs / MOST_LABEL_PAIRS, 1.0))
@@ -372,7 +379,7 @@ class StoredLabels(LabelSource):
             predict_fold,
             parts,
             table,
-            self.source.offsets,
+            self.offsets,
             on_result=lambda n_done: on_fold(n_done, len(parts)),
         )
         drop_arrived(gather_in(folder))
@@ -444,7 +451,7 @@ class StoredLabels(LabelSource):
 
     def _name_files(
         self, folder: Path, name: Callable[[str, int], str]
-    ) -> list[tuple[list[LabelReference], str]]:
+    ) -> list[tuple[list[BlockReference], str]]:
         """Blocks of each fold, and the file of the fold in a folder."""
         address = name_for_workers(folder)
         return [

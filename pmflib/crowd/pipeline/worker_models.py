@@ -16,7 +16,6 @@ from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.blocks import SparseBlock
 from pmflib.core.comparison import N_SUMS, PairedGain, estimate_gain_per_cell
 from pmflib.crowd.e_step import LogWeights
-from pmflib.crowd.passes import CrowdFit
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
@@ -133,11 +132,6 @@ class WorkerModel:
 
         held_out = {fold: choose(model) for fold, model in self.held_out.items()}
         return replace(self, model=choose(self.model), workers=tuple(workers), held_out=held_out)
-
-    def as_fit(self) -> CrowdFit:
-        """The passes, as far as a summary of labels needs them."""
-        fit = CrowdFit.from_model(self.model, converged=self.converged)
-        return replace(fit, moved=(0.0,) * self.passes)
 
 
 def _name_copiers(kind: AnnotatorModel, workers: Sequence[str]) -> list[list[list[str | float]]]:

@@ -130,6 +130,9 @@ class CrowdModel:
     intercepts
         float64 of shape (n_classes,), added to the log-weights of the classes where tasks are scored: what known labels
         say of mistakes that all workers share, nats. None adds nothing.
+    label_mass
+        float64 of shape (n_workers * n_classes, n_states): expected labels that ``mass`` was estimated from, without
+        pseudo-labels. None takes ``mass`` for them.
     """
 
     states: FloatArray
@@ -138,6 +141,7 @@ class CrowdModel:
     annotator_model: AnnotatorModel
     vote_weight: float = 0.0
     intercepts: FloatArray | None = None
+    label_mass: FloatArray | None = None
 
     @classmethod
     def from_probabilities(cls, prior: FloatArray, confusion: FloatArray) -> CrowdModel:
@@ -194,6 +198,12 @@ class CrowdModel:
             np.where(totals > 0, mass / np.where(totals > 0, totals, 1.0), even)
         )
 
+    def find_label_mass(self) -> FloatArray:
+        """Expected labels that the model was estimated from, as in ``label_mass``."""
+        return (
+            self.mass.reshape(-1, self.states.size) if self.label_mass is None else self.label_mass
+        )
+
     def take_logs(self) -> tuple[FloatArray, FloatArray]:
         """Log-weights of the states, (n_states,), and of labels, (n_workers * n_classes, n_states); nats.
 
@@ -225,6 +235,7 @@ def split_subclasses(model: CrowdModel) -> CrowdModel:
         model,
         states=np.tile(model.states / 2, 2),
         mass=np.concatenate([model.mass, blurred], axis=2),
+        label_mass=None,
         annotator_model=replace(model.annotator_model, n_subclasses=2),
     )
 

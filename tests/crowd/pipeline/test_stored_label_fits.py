@@ -7,8 +7,9 @@ import pytest
 
 import pmflib as pmf
 from pmflib.cluster.memory import ClusterMemory
+from pmflib.crowd.dawid_skene import plan_passes
 from pmflib.crowd.held_out_labels import choose_model
-from pmflib.crowd.passes import plan_passes
+from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.crowd.pipeline.fitting import fit_stored_labels
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.store.artefacts import Store
@@ -57,11 +58,10 @@ def test_choose_model__of_a_stored_log_is_that_in_memory(open_labels):
     sample = 4, 900, 3
     stored, codes = open_labels(*sample), draw_codes(*sample)
     plan = plan_passes("auto", 50, 1e-3)
-    found = stored.choose_model(plan).annotator_model
+    found = choose_model(stored, plan.annotator_model, plan.limits).annotator_model
     task, worker = np.nonzero(codes >= 0)
     log = pmf.crowd.read_labels({"task": task, "worker": worker, "label": codes[task, worker]})
-    sizes = log.n_workers, log.n_classes
-    choice = choose_model(log.block, *sizes, plan.annotator_model, max_passes=50, tol=1e-3)
+    choice = choose_model(LabelsInMemory.from_log(log), plan.annotator_model, plan.limits)
     assert found.copied_groups == choice.annotator_model.copied_groups == ((0, 1, 2),)
     ours, theirs = (each.weigh_workers(8) for each in (found, choice.annotator_model))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
@@ -89,7 +89,7 @@ def test_fit_stored_labels__refuses_the_checkpoint_of_another_log_or_method(open
     resumed, passes = fit(labels, work, max_passes=6)
     assert passes == [5, 6]
     whole, _ = fit(labels, tmp_path / "other", max_passes=6)
-    assert resumed.model.mass.tobytes() == whole.model.mass.tobytes()
+    assert resumed.parameters.mass.tobytes() == whole.parameters.mass.tobytes()
     for samples, method in ((open_labels(1), "auto"), (labels, "dawid_skene")):
         with pytest.raises(pmf.PmfError, match="holds states of another fit"):
             fit(samples, work, method=method)

@@ -1,0 +1,318 @@
+"""Dawid and Skene's model of label logs and its relatives, as a family that EM fits.
+
+A latent state is the class of a task, or one of two subclasses of it; every worker has a confusion matrix. The E-step
+scores tasks under the current confusion matrices (`pmflib.crowd.e_step`), the M-step estimates these from the expected
+labels (`pmflib.solvers.crowd.shrinkage`). An `AnnotatorModel` says how confusion matrices are parametrised: that is
+all that the methods "auto", "balanced", "one_coin", "dawid_skene" and "mv_em" differ in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from pmflib.core.arrays import Arrays, FloatArray
+from pmflib.core.defaults import LABEL_LIMITS, Limits
+from pmflib.core.errors import PmfError
+from pmflib.core.methods import CROWD_METHODS, ORDINAL_METHODS, find_method
+from pmflib.crowd.e_step import LogWeights, VotedBlock, evaluate_blocks
+from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, add_intercepts, score_known
+from pmflib.crowd.label_source import LabelSource
+from pmflib.em.block_source import BlockSource
+from pmflib.em.checkpoint import Checkpoint
+from pmflib.em.driver import run_em
+from pmflib.em.family import Family, State
+from pmflib.model.statistics import EMStatistics, sum_fields
+from pmflib.solvers.crowd.annotator_model import (
+    MAXIMUM_LIKELIHOOD,
+    AnnotatorModel,
+    CrowdModel,
+    put_workers_last,
+    split_subclasses,
+)
+from pmflib.solvers.crowd.shrinkage import measure_agreement, update_crowd_model
+
+CrowdState: TypeAlias = State[CrowdModel]
+"""Crowd model after some passes; ``numbers["moved"]`` is the share of labels that the last pass has moved."""
+OpenCheckpoint: TypeAlias = Callable[["DawidSkene", str], Checkpoint[CrowdState]]
+"""Opens the checkpoint of a run by its family and a file name."""
+OnPass: TypeAlias = Callable[[CrowdState], None]
+
+STATE = "state.npz"
+"""Checkpoint of the passes, in the folder of work under way."""
+WITHOUT_KNOWN = "without-known.npz"
+"""Checkpoint of the passes that are made before known labels are used."""
+VOTE_WEIGHINGS = 3
+"""How often votes are weighed before passes begin: first by the shares of the votes, where a majority of one label
+hides how well the others agree. Chosen on the tuned half of benchmarks/crowd/regimes.py."""
+
+
+@dataclass(frozen=True, eq=False)
+class DawidSkene(Family[CrowdModel, EMStatistics]):
+    """Crowd models of one parametrisation.
+
+    Parameters
+    ----------
+    annotator_model
+        How confusion matrices are estimated.
+    with_known
+        Whether known labels are used; else their tasks are scored as all others.
+
+    References
+    ----------
+    Dawid, Skene (1979), Applied Statistics 28.
+    """
+
+    annotator_model: AnnotatorModel
+    with_known: bool = True
+
+    def begin(self, source: LabelSource) -> CrowdState:
+        """Estimate a crowd model from the votes, in one pass, or a few where votes are weighed.
+
+        Most models start from the shares of the votes. Those that weigh votes do so first: workers who agree with the
+        others by chance alone, such as those of one label, count for nothing, so that a majority of them leads
+        nowhere. Where workers repeat each other, their votes count as one.
+        """
+        kind, n_classes = self.annotator_model, source.n_classes
+        shares = kind.weigh_workers(source.n_workers)
+        weights = LogWeights.from_votes(source.n_workers, n_classes)
+        if kind.copiers:
+            # no worker has agreed with anybody yet: an agreement between none and full
+            weights = LogWeights.from_agreement(np.full(source.n_workers, 0.5), n_classes, shares)
+        statistics = self._evaluate(source, weights)
+        for _ in range(VOTE_WEIGHINGS if kind.weighs_votes and n_classes > 1 else 0):
+            by_worker = statistics.level_mass.reshape(-1, n_classes, n_classes)
+            agreement = measure_agreement(put_workers_last(by_worker))
+            weights = LogWeights.from_agreement(agreement, n_classes, shares)
+            statistics = self._evaluate(source, weights)
+        mass = statistics.level_mass
+        model = update_crowd_model(mass, statistics.state_mass, replace(kind, n_subclasses=1))
+        if kind.n_subclasses == 2:
+            return State(split_subclasses(model))
+        return State(replace(model, label_mass=mass))
+
+    def add(self, parameters: CrowdModel, blocks: Iterable[VotedBlock]) -> EMStatistics:
+        """E-step: expected labels of every worker by state, and expected tasks of every state."""
+        return evaluate_blocks(blocks, self._weigh(parameters))
+
+    def start(self, source: BlockSource, state: CrowdState) -> Callable[[], EMStatistics]:
+        """Start a pass; logarithms of the model are taken once, not once per group of blocks."""
+        weights = self._weigh(state.parameters)
+        return source.start(evaluate_blocks, sum_fields, weights, name="pass")
+
+    def update(self, state: CrowdState, statistics: EMStatistics) -> CrowdState:
+        """M-step: confusion matrices and class prior, and how much of the labels the pass has moved."""
+        before, mass = state.parameters, statistics.level_mass
+        model = update_crowd_model(
+            mass, statistics.state_mass, self.annotator_model, before.pseudo_count
+        )
+        return state.after(
+            replace(model, label_mass=mass),
+            statistics.log_likelihood / max(statistics.n_rows, 1),
+            moved=_measure_moved(before.find_label_mass(), mass, before.n_classes),
+        )
+
+    def has_converged(self, state: CrowdState, limits: Limits) -> bool:
+        """Whether the last pass has moved at most the share ``limits.tol`` of the labels between classes."""
+        return state.numbers.get("moved", np.inf) <= limits.tol
+
+    def pack(self, parameters: CrowdModel) -> Arrays:
+        """Arrays of a crowd model."""
+        return {
+            "states": parameters.states,
+            "mass": parameters.mass,
+            "pseudo_count": np.array(parameters.pseudo_count),
+            "vote_weight": np.array(parameters.vote_weight),
+            "label_mass": parameters.find_label_mass(),
+        }
+
+    def unpack(self, arrays: Arrays) -> CrowdModel:
+        """The crowd model that `pack` was called on."""
+        return CrowdModel(
+            arrays["states"],
+            arrays["mass"],
+            float(arrays["pseudo_count"]),
+            self.annotator_model,
+            float(arrays["vote_weight"]),
+            label_mass=arrays["label_mass"],
+        )
+
+    def _weigh(self, model: CrowdModel) -> LogWeights:
+        return replace(LogWeights.from_model(model, with_votes=True), with_known=self.with_known)
+
+    def _evaluate(self, source: LabelSource, weights: LogWeights) -> EMStatistics:
+        return source.evaluate(replace(weights, with_known=self.with_known))
+
+
+def _measure_moved(before: FloatArray, after: FloatArray, n_classes: int) -> float:
+    """Share of the labels' posterior mass that has changed its class; between subclasses it does not count."""
+    n_subclasses = after.shape[1] // n_classes
+    change = (after - before).reshape(-1, n_subclasses, n_classes).sum(axis=1)
+    return float(np.abs(change).sum() / 2 / max(after.sum(), 1.0))
+
+
+@dataclass(frozen=True)
+class CrowdPassPlan:
+    """What passes estimate, and when they end.
+
+    Parameters
+    ----------
+    annotator_model
+        How confusion matrices are estimated.
+    max_passes, tol
+        Limit of passes, and share of the labels that a pass may still move between classes.
+    compares_models
+        Whether held-out labels choose the annotator model: see `pmflib.crowd.held_out_labels`.
+    """
+
+    annotator_model: AnnotatorModel
+    max_passes: int
+    tol: float
+    compares_models: bool = False
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of the passes."""
+        return Limits(self.max_passes, self.tol)
+
+    def count_most(self, *, with_known: bool) -> int:
+        """Most passes that are made: where labels are known, as many may be made before."""
+        return self.max_passes * (1 + int(with_known and self.annotator_model.votes))
+
+
+def plan_passes(
+    method: str, max_passes: int, tol: float, *, ordinal: bool = False
+) -> CrowdPassPlan:
+    """Plan the passes of a method; those that follow a method of co-occurrences are Dawid and Skene's.
+
+    Parameters
+    ----------
+    method
+        A name of `pmflib.core.methods.CROWD_METHODS`.
+    max_passes, tol
+        As for `CrowdPassPlan`.
+    ordinal
+        Whether classes are in order; only of methods with a prior for mistakes.
+
+    Raises
+    ------
+    PmfError
+        If a limit is out of range, or the classes are in order and the method has no use for that.
+    """
+    if max_passes < 1 or not tol >= 0:
+        raise PmfError(f"max_passes is {max_passes}, tol {tol}; give at least 1 and at least 0")
+    chosen = find_method(CROWD_METHODS, method)
+    if ordinal and method not in ORDINAL_METHODS:
+        raise PmfError(
+            f"ordinal is true, and method {method!r} has no use for the order of classes; give one of {ORDINAL_METHODS}"
+        )
+    if chosen.family != "passes":
+        return plan_dawid_skene(max_passes, tol)
+    plan: CrowdPassPlan = chosen.load()(max_passes, tol)
+    return replace(plan, annotator_model=replace(plan.annotator_model, ordinal=ordinal))
+
+
+def plan_shrunk(max_passes: int, tol: float) -> CrowdPassPlan:
+    """Shrunk confusion matrices with two subclasses of every class, or a simpler model where held-out labels say so."""
+    return CrowdPassPlan(AnnotatorModel(n_subclasses=2), max_passes, tol, compares_models=True)
+
+
+def plan_balanced(max_passes: int, tol: float) -> CrowdPassPlan:
+    """Shrunk confusion matrices, with equally probable classes."""
+    return CrowdPassPlan(AnnotatorModel(balanced=True), max_passes, tol)
+
+
+def plan_one_coin(max_passes: int, tol: float) -> CrowdPassPlan:
+    """One probability of being right for each worker, shrunk."""
+    return CrowdPassPlan(AnnotatorModel(one_coin=True), max_passes, tol)
+
+
+def plan_dawid_skene(max_passes: int, tol: float) -> CrowdPassPlan:
+    """Confusion matrices of maximum likelihood."""
+    return CrowdPassPlan(MAXIMUM_LIKELIHOOD, max_passes, tol)
+
+
+def plan_mv_em(max_passes: int, tol: float) -> CrowdPassPlan:
+    """Confusion matrices of maximum likelihood with equally probable classes, and ten passes whatever the limits.
+
+    References
+    ----------
+    Ibrahim, Fu (2021), ICML, section 5.
+    """
+    free = AnnotatorModel(pseudo_count=0.0, variational=False, balanced=True, votes=False)
+    return CrowdPassPlan(free, 10, 0.0)
+
+
+def fit_crowd(
+    source: LabelSource,
+    start: AnnotatorModel | CrowdState | Callable[[], CrowdState],
+    annotator_model: AnnotatorModel | None = None,
+    *,
+    limits: Limits = LABEL_LIMITS,
+    open_checkpoint: OpenCheckpoint | None = None,
+    on_pass: OnPass | None = None,
+) -> CrowdState:
+    """Estimate a crowd model by passes over the tasks.
+
+    Models that weigh votes ignore known labels until the passes converge, then go on with them. They are near the truth
+    by then, and known labels correct them; with known labels from the first pass on, a few of them would decide what a
+    second subclass of the tasks stands for.
+
+    Parameters
+    ----------
+    source
+        Tasks with their labels.
+    start
+        State to go on from, or a function that makes it; an annotator model starts from the votes.
+    annotator_model
+        That of the start; only where the start is a function.
+    limits
+        Limit of passes and tolerance, for the passes without and with known labels separately; the result counts both.
+    open_checkpoint
+        Opens the checkpoint of a run of passes, ``WITHOUT_KNOWN`` or ``STATE``; None saves none.
+    on_pass
+        Called with the state after each pass, once it is saved.
+
+    Returns
+    -------
+    The state at the end. Where labels are known and passes were made, its model has intercepts: see
+    `pmflib.crowd.known_intercepts`.
+
+    Raises
+    ------
+    PmfError
+        If a checkpoint is of another fit.
+    """
+    kind = annotator_model
+    if isinstance(start, AnnotatorModel):
+        kind = start
+    elif isinstance(start, State):
+        kind = start.parameters.annotator_model
+    assert kind is not None
+    family = DawidSkene(kind)
+
+    def run(
+        family: DawidSkene, name: str, begin: CrowdState | Callable[[], CrowdState]
+    ) -> CrowdState:
+        checkpoint = None if open_checkpoint is None else open_checkpoint(family, name)
+        return run_em(family, source, begin, limits=limits, checkpoint=checkpoint, on_pass=on_pass)
+
+    if not isinstance(start, AnnotatorModel):
+        state = run(family, STATE, start)
+    elif source.with_known and kind.votes:
+        unknown = replace(family, with_known=False)
+        found = run(unknown, WITHOUT_KNOWN, partial(unknown.begin, source))
+        limits = limits._replace(max_passes=limits.max_passes + found.n_passes)
+        state = run(family, STATE, replace(found, numbers={}, converged=False))
+    else:
+        state = run(family, STATE, partial(family.begin, source))
+    # without passes, confusion matrices are no counts that a task has a share in
+    if not source.with_known or not state.n_passes:
+        return state
+    every = max(1, source.n_tasks // MOST_SCORED)
+    known = source.map_blocks(score_known, KnownScores.merge, state.parameters, every, name="known")
+    return replace(state, parameters=add_intercepts(state.parameters, known))
