@@ -92,6 +92,7 @@ def test_fit_em__no_stored_samples_to_score_on_choose_nothing(split, truth):
     assert same_fit(result, pmf.fit_em(training, **options))
 
 
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 @pytest.mark.parametrize("stored", [False, True])
 def test_fit_em__continues_from_its_checkpoint(split, stored, tmp_path):
     class Stop(Exception):

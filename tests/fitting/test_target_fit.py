@@ -70,6 +70,7 @@ def test_fit_em__stored_samples_are_fitted_to_the_same_bits(tmp_path, thread_cli
     assert measure(found[0], draw(1000, 2)) > 0.9
 
 
+@pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 @pytest.mark.parametrize("change", [{"rank": 1}, {"start": "random"}, {"members": 2}])
 def test_fit_em__other_wishes_are_fitted_by_em(change):
     result = pmf.fit_em(draw(200, 0), validation=draw(80, 1), max_passes=5, **(OPTIONS | change))

@@ -15,10 +15,10 @@ from pmflib.core.errors import ConfigError, SchemaError, StoreError
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib_flows import cli
-from pmflib_flows.commands.infer import _read_rank
 from pmflib_flows.console import MESSAGE_BYTES, cut_message
 from pmflib_flows.exit_codes import explain
 from pmflib_tasks.config import ClusterConfig
+from pmflib_tasks.drafting import read_rank
 
 
 @pytest.mark.parametrize("value", [10**400, -(10**400), "1" * 400, [1], {}])
@@ -40,15 +40,15 @@ def test_schema__a_number_of_more_digits_than_python_reads(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "0", "-1", "1" * 10, "two", "²", ""])
-def test_read_rank__no_rank(text):
+def testread_rank__no_rank(text):
     with pytest.raises(ConfigError, match=r"--rank is .* give a whole number") as caught:
-        _read_rank(text)
+        read_rank(text)
     assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize("text", ["1", "64", "999999999"])
-def test_read_rank__ranks(text):
-    assert _read_rank(text) == int(text)
+def testread_rank__ranks(text):
+    assert read_rank(text) == int(text)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
@@ -18,6 +19,7 @@ from pmflib_flows.console import (
     AsJson,
     load_pipeline,
     out,
+    parse_into,
     print_json,
     progress_shown,
     show_quarantine,
@@ -27,24 +29,30 @@ from pmflib_flows.label_summary import describe_agreement, describe_known
 if TYPE_CHECKING:
     from pmflib_tasks.config import PipelineConfig
 
-OPTIONS = {
-    "source.path": "PATH",
-    "source.sample": "--task",
-    "source.variable": "--worker",
-    "source.value": "--label",
-    "source.delimiter": "--delimiter",
-    "source.encoding": "--encoding",
-    "source.columns": "--columns",
-    "crowd.method": "--method",
-    "crowd.em": "--em/--no-em",
-    "crowd.classes": "--classes",
-    "crowd.ordinal": "--ordinal/--nominal",
-    "crowd.known": "--known",
-    "crowd.classifier": "--classifier",
-    "schema_.on_duplicate": "--on-repeated",
-    "seed": "--seed",
+SETTINGS = {
+    "path": "source.path",
+    "task": "source.sample",
+    "worker": "source.variable",
+    "label": "source.value",
+    "delimiter": "source.delimiter",
+    "encoding": "source.encoding",
+    "columns": "source.columns",
+    "known": "crowd.known",
+    "classifier": "crowd.classifier",
+    "ordinal": "crowd.ordinal",
+    "method": "crowd.method",
+    "em": "crowd.em",
+    "on_repeated": "schema_.on_duplicate",
+    "classes": "crowd.classes",
+    "seed": "seed",
 }
-"""Option of the command for each of the configuration."""
+"""Setting of the configuration for each option of the command that has one."""
+OPTIONS = {setting: "--" + name.replace("_", "-") for name, setting in SETTINGS.items()} | {
+    "source.path": "PATH",
+    "crowd.em": "--em/--no-em",
+    "crowd.ordinal": "--ordinal/--nominal",
+}
+"""Option of the command for each setting."""
 
 
 PATHS = ("source.path", "crowd.known", "crowd.classifier")
@@ -67,144 +75,184 @@ NOTE = (
 )
 
 
-def crowd(
+@dataclass(frozen=True)
+class CrowdOptions:
+    """Options of ``pmf crowd``; None where an option is not given."""
+
     path: Annotated[
         str | None,
         typer.Argument(
             help="Labels: file, folder, glob or URL; CSV or Parquet. Default: what pipeline.toml says."
         ),
-    ] = None,
+    ] = None
     output: Annotated[
         Path,
         typer.Option(
             help="Folder for labels, workers, pipeline.toml and the store; or one file for the labels, .csv or "
             ".parquet, with all else in a folder of that name."
         ),
-    ] = Path("crowd"),
+    ] = Path("crowd")
     task: Annotated[
-        str | None, typer.Option(help="Column that names the task.", show_default="task")
-    ] = None,
+        str | None,
+        typer.Option(
+            rich_help_panel="Files", help="Column that names the task.", show_default="task"
+        ),
+    ] = None
     worker: Annotated[
-        str | None, typer.Option(help="Column that names the worker.", show_default="worker")
-    ] = None,
+        str | None,
+        typer.Option(
+            rich_help_panel="Files", help="Column that names the worker.", show_default="worker"
+        ),
+    ] = None
     label: Annotated[
         str | None,
         typer.Option(
-            help="Column that holds the label that the worker gave.", show_default="label"
+            rich_help_panel="Files",
+            help="Column that holds the label that the worker gave.",
+            show_default="label",
         ),
-    ] = None,
+    ] = None
     classes: Annotated[
-        str | None, typer.Option(help="Labels that there are: a,b,c.", show_default="all")
-    ] = None,
+        str | None,
+        typer.Option(
+            rich_help_panel="Method", help="Labels that there are: a,b,c.", show_default="all"
+        ),
+    ] = None
     ordinal: Annotated[
         bool | None,
         typer.Option(
             "--ordinal/--nominal",
+            rich_help_panel="Method",
             help="Whether labels are in order, and mistakes likelier the nearer they are.",
             show_default="nominal",
         ),
-    ] = None,
+    ] = None
     known: Annotated[
         str | None,
         typer.Option(
+            rich_help_panel="Method",
             help="File of tasks whose true label is known, with the columns for tasks and labels.",
             show_default="none",
         ),
-    ] = None,
+    ] = None
     classifier: Annotated[
         str | None,
         typer.Option(
+            rich_help_panel="Method",
             help="File of class probabilities of a model, Parquet or CSV: the column for tasks, and one a class.",
             show_default="none",
         ),
-    ] = None,
+    ] = None
     method: Annotated[
         str | None,
         typer.Option(
+            rich_help_panel="Method",
             help=f"{', '.join(select_methods(CROWD_METHODS, 'passes'))} pass over the tasks; "
             f"{', '.join(select_methods(CROWD_METHODS, 'pairs'))} begin with pairs of workers.",
             show_default="auto",
         ),
-    ] = None,
+    ] = None
     on_repeated: Annotated[
         OnRepeated | None,
         typer.Option(
+            rich_help_panel="Method",
             help="Several answers of one worker to one task: which counts; the others go to quarantine. Or stop.",
             show_default="last",
         ),
-    ] = None,
+    ] = None
     em: Annotated[
         bool | None,
         typer.Option(
-            "--em/--no-em", help="Whether passes follow pairs of workers.", show_default="em"
+            "--em/--no-em",
+            rich_help_panel="Method",
+            help="Whether passes follow pairs of workers.",
+            show_default="em",
         ),
-    ] = None,
+    ] = None
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of what is drawn.", show_default="0")
-    ] = None,
+        int | None,
+        typer.Option(
+            rich_help_panel="Method", min=0, help="Seed of what is drawn.", show_default="0"
+        ),
+    ] = None
     delimiter: Annotated[
         str | None,
-        typer.Option(help="Delimiter of CSV files; \\t is a tab.", show_default="found out"),
-    ] = None,
+        typer.Option(
+            rich_help_panel="Files",
+            help="Delimiter of CSV files; \\t is a tab.",
+            show_default="found out",
+        ),
+    ] = None
     encoding: Annotated[
         str | None,
-        typer.Option(help="Encoding of CSV files, as utf-8 or cp1252.", show_default="found out"),
-    ] = None,
+        typer.Option(
+            rich_help_panel="Files",
+            help="Encoding of CSV files, as utf-8 or cp1252.",
+            show_default="found out",
+        ),
+    ] = None
     columns: Annotated[
-        str | None, typer.Option(help="Names of the columns of files without a header: a,b,c.")
-    ] = None,
+        str | None,
+        typer.Option(
+            rich_help_panel="Files", help="Names of the columns of files without a header: a,b,c."
+        ),
+    ] = None
     tags: Annotated[
         bool,
         typer.Option(
             "--tags",
             help="A task has several labels: a row for each tag that a worker gave. In one go, without a pipeline.",
         ),
-    ] = False,
+    ] = False
     accept_quality: Annotated[
         bool,
         typer.Option(
             "--accept-quality",
             help="Take the labels of this run as they are, whatever guards say.",
         ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+    ] = False
+    as_json: AsJson = False
+
+    def list_given(self) -> dict[str, Any]:
+        """Settings of the configuration that were given, by name; paths are absolute."""
+        from pmflib.ingest.source_paths import make_absolute
+
+        given: dict[str, Any] = {}
+        for name, setting in SETTINGS.items():
+            if (value := getattr(self, name)) is None:
+                continue
+            if setting in PATHS:
+                value = make_absolute(value)
+            elif name in ("columns", "classes"):
+                value = tuple(value.split(","))
+            elif name == "delimiter":
+                value = value.replace("\\t", "\t")
+            elif name == "on_repeated":
+                value = value.value
+            given[setting] = value
+        return given
+
+
+@parse_into(CrowdOptions)
+def crowd(options: CrowdOptions) -> None:
     """Find the true labels of tasks that many workers have labelled; Parquet, or CSV by the suffix of --output.
 
     Run it again with the same --output after labels have come in: files that were read before are not read again. A
     pipeline.toml that is there is used as it is.
     """
-    from pmflib.ingest.source_paths import make_absolute
-
+    path, output = options.path, options.output
     if path is not None and path.endswith(".toml"):
         folder = Path(path).parent
         raise ConfigError(
             f"PATH is {path!r}, a configuration; give a log of labels, or leave it out and name the folder that "
             f"holds the configuration: pmf crowd --output {str(folder)!r}"
         )
-    given: dict[str, Any] = {
-        "source.path": None if path is None else make_absolute(path),
-        "source.sample": task,
-        "source.variable": worker,
-        "source.value": label,
-        "source.delimiter": None if delimiter is None else delimiter.replace("\\t", "\t"),
-        "source.encoding": encoding,
-        "source.columns": None if columns is None else tuple(columns.split(",")),
-        "crowd.known": None if known is None else make_absolute(known),
-        "crowd.classifier": None if classifier is None else make_absolute(classifier),
-        "crowd.ordinal": ordinal,
-        "crowd.method": method,
-        "crowd.em": em,
-        "schema_.on_duplicate": None if on_repeated is None else on_repeated.value,
-        "crowd.classes": None if classes is None else tuple(classes.split(",")),
-        "seed": seed,
-    }
-    given = {field: value for field, value in given.items() if value is not None}
-    if tags:
-        if accept_quality:
+    given = options.list_given()
+    if options.tags:
+        if options.accept_quality:
             raise ConfigError("--tags has no guards, and no use for --accept-quality; leave it out")
         source = {"layout": "long", **COLUMNS, **_take(given, "source")}
-        label_tags(given, source, output, OPTIONS, as_json)
+        label_tags(given, source, output, OPTIONS, options.as_json)
         return
     from pmflib.store.table_files import SUFFIXES
 
@@ -214,7 +262,7 @@ def crowd(
         _check_agreement(load_pipeline(file), file, given)
     else:
         notes = _draft(file, given)
-        if not as_json:
+        if not options.as_json:
             for note in notes:
                 out.print(f"review: {note}")
     from pmflib.crowd.pipeline.summaries import KnownSummary, LabelSummary
@@ -223,13 +271,13 @@ def crowd(
     from pmflib_flows.crowd import crowd_flow
     from pmflib_tasks.stage import open_store
 
-    with progress_shown(as_json):
-        facts = crowd_flow(str(file), accept_quality=accept_quality)
+    with progress_shown(options.as_json):
+        facts = crowd_flow(str(file), accept_quality=options.accept_quality)
     written = hand_over(find_local_path(facts["path"]), output, folder)
     paths = sorted(written.glob("*.parquet")) if written.is_dir() else [written]
     store = open_store(load_pipeline(file))
     remember_export(store, "labels", output, [*paths, folder / "workers.parquet"])
-    if as_json:
+    if options.as_json:
         print_json(facts)
         return
     for key in ("tasks", "labels", "workers", "classes", "prior", "passes", "converged"):

@@ -16,7 +16,7 @@ from pmflib.core.comparison import Comparison
 from pmflib.core.defaults import RANKS_BY_SAMPLES
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.em_fit import EMFit
+from pmflib.fitting.em_fit import MIN_SAMPLES, EMFit
 from pmflib.fitting.ranks.by_pairs import select_rank
 from pmflib.fitting.ranks.by_samples import compare_on_samples
 from pmflib.fitting.ranks.choice import RankChoice, describe_decision
@@ -69,7 +69,7 @@ class Selection:
         found = () if self.kinds is None else self.kinds.reasons
         if self.choice is not None:
             return (*found, self.choice.reason, *self.choice.notes)
-        return found or ("rank 1: too few samples or variables to choose another",)
+        return found or (f"rank {self.rank}: too few samples or variables to choose another",)
 
     @property
     def decision(self) -> str:
@@ -115,7 +115,7 @@ def select(
         Training and held-out samples, from `split_for_choice`; empty where none can be held out.
     load_counts
         Reads the counts of the training samples by fold, which choose where no samples are held out; None leaves one
-        state there.
+        state there, or one for each level of a target.
     dependence
         "tree" takes forests within states in any case, "none" takes none, and "auto" compares.
     with_traits
@@ -161,7 +161,10 @@ def select(
         )
         return Selection(choice.rank, kind, kinds, choice)
     if load_counts is None:
-        return Selection(1, kind, kinds)
+        # a state for each level of a target
+        target = fit.target if options.searches else None
+        rank = 1 if target is None else fit.schema[target].cardinality
+        return Selection(rank, kind, kinds)
     choice = select_rank(load_counts(), rng=fit.seed, **run)
     return Selection(choice.rank, kind, kinds, choice, by_samples=False)
 
@@ -187,6 +190,8 @@ def split_for_choice(
     elif validation is not None:
         held_out = DenseBlock(schema.encode(validation))
     if not isinstance(samples, StoredSamples):
+        if target is not None and held_out is None and len(samples) < MIN_SAMPLES:
+            return []
         return split_samples(samples, held_out, schema, target)
     if held_out is None or not samples.n_rows:
         return []

@@ -1,0 +1,62 @@
+"""Options of a command that are the fields of a frozen dataclass, which the Python interface takes as well."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+
+def takes_options(kind: type, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each field of a dataclass; it is called with the object as ``options``.
+
+    Parameters
+    ----------
+    kind
+        Frozen dataclass. The metadata of a field hold what `typer.Option` takes: "help", and where they apply "min",
+        "show_default" and "flags", the names on the command line.
+    **more
+        Arguments of `typer.Option`, by field, that only the command line has, such as other flags.
+    """
+    hints = get_type_hints(kind)
+
+    def make(each: Field[Any]) -> inspect.Parameter:
+        given = {**each.metadata, **more.get(each.name, {})}
+        flags = given.pop("flags", ())
+        default = each.default if each.default is not MISSING else None
+        # a repeatable option is a list
+        hint = list[str] | None if hints[each.name] == tuple[str, ...] else hints[each.name]
+        return inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None if default == () else default,
+            annotation=Annotated[hint, typer.Option(*flags, **given)],
+        )
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        names = {each.name for each in fields(kind)}
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            own = {name: given.pop(name) for name in names}
+            own = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in own.items()
+                if value is not None
+            }
+            command(options=kind(**own), **given)
+
+        signature = inspect.signature(command, eval_str=True)
+        others = [each for each in signature.parameters.values() if each.name != "options"]
+        first = [each for each in others if each.kind is not inspect.Parameter.KEYWORD_ONLY]
+        last = [each for each in others if each.kind is inspect.Parameter.KEYWORD_ONLY]
+        made = [*first, *map(make, fields(kind)), *last]
+        run.__signature__ = signature.replace(parameters=made)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in made} | {"return": None}
+        return run
+
+    return decorate

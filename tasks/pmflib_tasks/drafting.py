@@ -1,0 +1,140 @@
+"""Draft a pipeline from data: schema.json, schema.md and pipeline.toml, for a person to review."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pmflib.cluster.memory import ClusterMemory
+from pmflib.core.errors import ConfigError
+from pmflib.ingest.draft_values import number_columns
+from pmflib.ingest.long_shape import find_long_log
+from pmflib.ingest.options import make_source
+from pmflib.ingest.schema_draft import draft_schema
+from pmflib.ingest.section import abridge
+from pmflib.ingest.sniffing import sniff_source
+from pmflib.ingest.source_paths import make_absolute
+from pmflib.ingest.sources import find_sources
+from pmflib.model.traits.level_scores import are_ratings
+from pmflib.schema import Schema
+from pmflib.schema.variable import DEFAULT_MISSING
+from pmflib_tasks.config.loading import draft_config, relate
+from pmflib_tasks.draft_options import DraftOptions
+from pmflib_tasks.operations.planning import check_width
+
+MOST_DIGITS = 9
+"""Digits of a rank, at most: that of any data is below."""
+
+
+@dataclass(frozen=True)
+class DraftedPipeline:
+    """A draft that was written.
+
+    Parameters
+    ----------
+    schema
+        Variables.
+    notes
+        What a person should review, one sentence each.
+    files
+        Schema, its description and the configuration.
+    long_flags
+        Options that read the table as a long log, where it looks like one; "" where it does not.
+    """
+
+    schema: Schema
+    notes: tuple[str, ...]
+    files: tuple[Path, Path, Path]
+    long_flags: str = ""
+
+
+def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPipeline:
+    """Draft a pipeline from data.
+
+    Parameters
+    ----------
+    path
+        File, folder, glob or URL.
+    output
+        Folder for schema.json, schema.md and pipeline.toml, none of which exists.
+    options
+        What is known of the data.
+
+    Raises
+    ------
+    ConfigError
+        If a file exists already, or options contradict each other or are out of range.
+    SourceError, SchemaError
+        If the data cannot be read, or lack a column that is named.
+    """
+    rank = read_rank(options.rank)
+    schema_path, config_path, about = (
+        output / name for name in ("schema.json", "pipeline.toml", "schema.md")
+    )
+    if existing := [str(each) for each in (schema_path, config_path, about) if each.exists()]:
+        raise ConfigError(f"{existing} exist already; give --output another folder, or delete them")
+    if options.header is not None and options.columns is not None:
+        raise ConfigError(
+            "--columns names the columns of files without a header, and --no-header names them itself; give one of them"
+        )
+    absolute = make_absolute(path)
+    fields = {"path": absolute, **options.list_fields()}
+    if options.missing:
+        fields["missing"] = tuple(dict.fromkeys([*DEFAULT_MISSING, *options.missing]))
+    sources = find_sources(absolute)
+    # whether there is a header is not looked for where it was said
+    given = {*fields, *(["columns"] if options.header is not None else [])}
+    source, found_out = sniff_source(sources, make_source(fields), given)
+    if options.header is False:
+        source = source.model_copy(update={"columns": number_columns(sources[0], source)})
+    sizes = {"max_levels": options.max_levels, "bins": options.bins, "min_count": options.min_count}
+    drafted = draft_schema(sources, source, **sizes, target=options.target)
+    is_plain = source.layout == "wide" and options.sample is None
+    shape = find_long_log(sources, source) if is_plain else None
+    if shape is not None:
+        found_out.insert(0, f"{shape.reason}; if a row is one answer: pmf infer ... {shape.flags}")
+    drafted = replace(drafted, notes=(*found_out, *drafted.notes))
+    schema = drafted.schema
+    check_width(schema, ClusterMemory.here())
+    output.mkdir(parents=True, exist_ok=True)
+    related = relate(source, output)
+    read = related.model_dump(mode="json", exclude_defaults=True)
+    readable = replace(drafted, source=read).save(schema_path)
+    # a target is predicted by latent classes alone
+    suits_traits = source.layout == "long" and options.target is None and are_ratings(schema)
+    # states of a target's levels predict it better than forests; of traits and classes, these have none
+    is_open = not suits_traits and options.target is None
+    text = draft_config(
+        related,
+        rank=rank,
+        method="compare" if suits_traits else "auto",
+        dependence="auto" if is_open else "none",
+        target=options.target,
+        likely_weight=drafted.likely_weight if options.weight is None else None,
+        likely_replicates=drafted.likely_replicates if options.replicates is None else None,
+        quick=options.quick,
+        notes=drafted.notes,
+    )
+    config_path.write_text(text, "utf-8")
+    files = schema_path, readable, config_path
+    return DraftedPipeline(schema, drafted.notes, files, "" if shape is None else shape.flags)
+
+
+def read_rank(text: str) -> int | Literal["auto"]:
+    """Rank that a text says.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither a whole number of at least 1 nor "auto".
+    """
+    if text == "auto":
+        return "auto"
+    # no rank has as many digits, and Python reads only so many
+    rank = int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0
+    if rank < 1:
+        raise ConfigError(
+            f"--rank is {abridge(text)}; give a whole number of at least 1 and at most {MOST_DIGITS} digits, or auto"
+        )
+    return rank
