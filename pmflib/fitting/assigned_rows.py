@@ -1,4 +1,4 @@
-"""Rows assigned to latent classes: how well, how the rows were drawn, and what that means for errors."""
+"""Assignment of rows to latent classes, with the sampling design and the errors that follow from both."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class RowDraws:
 
     @property
     def quantile(self) -> float:
-        """Standard errors to either side that an interval of 95 % reaches to."""
+        """Half-width of a 95 % interval, in standard errors."""
         return NORMAL_QUANTILE if self.design is None else self.design.find_quantile(0.95)
 
     def read_weights(self, n_rows: int) -> FloatArray:
-        """Weights of so many rows."""
+        """Read the weights of the rows."""
         sizes = {
             "design": n_rows if self.design is None else self.design.n_rows,
             "fitted": n_rows if self.fitted is None else self.fitted.size,
@@ -54,7 +54,7 @@ class RowDraws:
         return np.ones(n_rows) if scaled is None else scaled
 
     def find_fitted(self, rows: IntArray) -> BoolArray:
-        """Whether the model was fitted to each of some rows."""
+        """Whether each row was used to fit the model."""
         return np.ones(rows.size, np.bool_) if self.fitted is None else self.fitted[rows]
 
 
@@ -85,7 +85,7 @@ class AssignedRows:
     drawn: RowDraws
 
     def keep(self, columns: FloatArray, what: str) -> IntArray:
-        """Places among the rows that have all columns, which the third step needs."""
+        """Indices of the rows in which all columns of the third step are observed."""
         own = np.flatnonzero(np.isfinite(columns[self.rows]).all(axis=1))
         if own.size < 2:
             raise PmfError(f"{own.size} rows have {what} and an observed variable; give at least 2")
@@ -115,7 +115,7 @@ class AssignedRows:
     def find_covariances(
         self, solution: Solution, own: IntArray, jacobian: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Covariance of what follows from a solution, by all three steps and by the third alone."""
+        """Covariance of functions of a solution: of all three steps, and of the third alone."""
         moved = jacobian @ solution.bread
         third = np.zeros((len(self.rows), len(moved)))
         third[own] = solution.scores @ moved.T
@@ -128,7 +128,7 @@ class AssignedRows:
         return self._covary(whole), self._covary(third)
 
     def _covary(self, influences: FloatArray) -> FloatArray:
-        """Covariance of a sum of rows' influences; at the solution their mean is 0, but for edges of the model."""
+        """Covariance of the sum of the rows' influence functions, whose mean is 0 except at edges of the model."""
         design = self.drawn.design
         if design is None:
             apart = influences - influences.mean(axis=0)
@@ -136,7 +136,7 @@ class AssignedRows:
         return design.covary_totals(influences, self.rows)
 
     def _follow_model(self, per_class: FloatArray) -> FloatArray:
-        """How each row moves the results through the model: (n_rows, n_results)."""
+        """Influence of each row on the results through the model: (n_rows, n_results)."""
         parameters = self.model.parameters
         entries, starts = list_pmfs(parameters)
         none = np.zeros((len(self.rows), len(per_class)))
@@ -195,7 +195,7 @@ class AssignedRows:
         own: IntArray,
         notes: tuple[str, ...],
     ) -> dict[str, Any]:
-        """Fields that all results have."""
+        """Fields common to all results."""
         errors, third = (
             np.sqrt(np.maximum(np.diagonal(each), 0.0)).reshape(values.shape)
             for each in (covariance, alone)

@@ -1,4 +1,4 @@
-"""Method "auto": several starts and pseudo-counts, evaluated on counts that were held out.
+"""Method "auto": several starts and pseudo-counts, compared on held-out counts.
 
 Counts of folds subtract: training counts are the total minus a fold, so that candidates are compared
 without a pass over the samples, by the held-out log-likelihood per pair of observed cells.
@@ -81,7 +81,7 @@ class AutoSettings:
     rotations: int = 4
 
     def is_large(self, n_levels: int, rank: int) -> bool:
-        """Whether candidates would cost too much: then the first start is all there is."""
+        """Whether candidates would cost too much, so that only the first start is used."""
         return n_levels**2 * rank > self.work_of_one_round
 
     def limit_iterations(self, n_levels: int, rank: int) -> int:
@@ -168,7 +168,7 @@ def run_auto(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverR
 
 
 def run_pairs(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
-    """Bring perturbed marginals near the pairs by a few iterations: a start for EM, another for every seed.
+    """Make a start for EM from perturbed marginals and a few iterations on the pairs; each seed gives another.
 
     Where the rank is far above what pairs can distinguish, EM on the samples ends higher from here than from random
     starts, and higher than from a fit of the pairs that has converged. A single state is fitted by spa, and a single
@@ -207,7 +207,7 @@ def run_pairs(counts: PairCounts, rank: int, rng: np.random.Generator) -> Solver
 
 
 def _widen(counts: PairCounts, kept: IntArray, parameters: Parameters) -> FloatArray:
-    """Factors of all variables from those of some: one update of the others from their own PMFs.
+    """Extend factors of some variables to all, by one update of the others from their own PMFs.
 
     Each level of a kept variable has a posterior of the state; levels seen together with it are shared out by that.
     """
@@ -227,7 +227,7 @@ def _widen(counts: PairCounts, kept: IntArray, parameters: Parameters) -> FloatA
 
 
 def group_folds(folds: tuple[int, ...], n_levels: int, rank: int) -> list[tuple[int, ...]]:
-    """Assign folds to the groups that `run_auto` can make use of, at most ``max_groups``.
+    """Assign folds to at most ``max_groups`` groups, as many as `run_auto` uses.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def group_folds(folds: tuple[int, ...], n_levels: int, rank: int) -> list[tuple[
 
 
 def _fit_trivial(counts: PairCounts, rank: int, rng: np.random.Generator) -> SolverResult:
-    """Fit one variable or one state, where there is nothing to choose."""
+    """Fit one variable, or one state."""
     if counts.schema.n_variables == 1:
         lone = ("random start: a single variable has no pairs",)
         return run_random(counts, rank, rng).with_notes(lone, "random")
@@ -249,7 +249,7 @@ def _fit_trivial(counts: PairCounts, rank: int, rng: np.random.Generator) -> Sol
 
 
 def _list_starts(rank: int, seed: int) -> dict[str, Start]:
-    """Starts by name; each call has a stream of random numbers of its own."""
+    """Starts by name; each call has its own random stream."""
 
     def symnmf(marginals: Marginals, singles: FloatArray) -> Parameters:
         found = fit_symnmf(
@@ -284,7 +284,7 @@ def _list_starts(rank: int, seed: int) -> dict[str, Start]:
 
 
 def _plan_rounds(counts: PairCounts, rank: int) -> list[TrainingRound]:
-    """Rounds of evaluation, as many as the size of the fit allows."""
+    """Rounds of evaluation, fewer for larger fits."""
     work = counts.schema.n_levels**2 * rank
     if counts.n_folds == 1 or work > SETTINGS.work_of_one_round:
         return []
@@ -295,7 +295,7 @@ def _plan_rounds(counts: PairCounts, rank: int) -> list[TrainingRound]:
 def _choose_pseudo_count(
     start: Start, counts: PairCounts, rank: int
 ) -> tuple[float, str, tuple[Comparison, ...]]:
-    """Mean pseudo-count per level that does best on held-out folds, a sentence on why, and what was compared."""
+    """Best mean pseudo-count per level on held-out folds, the reason, and the comparison."""
     rounds = _plan_rounds(counts, rank)
     if not rounds:
         large = SETTINGS.is_large(counts.schema.n_levels, rank)
@@ -311,7 +311,7 @@ def _choose_pseudo_count(
 
 
 def _score(start: Start, rounds: list[TrainingRound]) -> dict[float, float]:
-    """Held-out log-likelihood per pair under each pseudo-count, the mean of the rounds."""
+    """Mean held-out log-likelihood per pair over the rounds, for each pseudo-count."""
     scores = dict.fromkeys(FIT_PAIRS, 0.0)
     for number, each in enumerate(rounds):
         report_step(number, len(rounds), "pseudo-counts on held-out folds")

@@ -1,4 +1,4 @@
-"""Bivariate residuals: pairs of variables that depend on each other within the latent states, and how surely."""
+"""Bivariate residuals: tests of dependence between pairs of variables within the latent states."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class PairResidual:
-    """What a model leaves of the dependence between two variables.
+    """The dependence between two variables that a model does not explain.
 
     Parameters
     ----------
@@ -79,18 +79,18 @@ class PairResidual:
 
     @property
     def is_large(self) -> bool:
-        """Whether it is beyond chance, all pairs taken together."""
+        """Whether the residual is significant after correction for all pairs."""
         return self.adjusted < LEVEL
 
     @property
     def per_degree(self) -> float:
-        """Statistic per degree of freedom: 1 is what chance leaves; NaN without any."""
+        """Statistic per degree of freedom; its expectation under the model is 1; NaN without degrees of freedom."""
         return self.statistic / self.degrees if self.degrees else float("nan")
 
 
 @dataclass(frozen=True)
 class BivariateResiduals(Summarised):
-    """Residuals of all pairs of variables of two levels at least that some sample holds.
+    """Residuals of all observed pairs of variables with at least two levels.
 
     Parameters
     ----------
@@ -105,12 +105,12 @@ class BivariateResiduals(Summarised):
 
     @property
     def large(self) -> tuple[PairResidual, ...]:
-        """Pairs that contradict the model."""
+        """Pairs with a significant residual."""
         return tuple(each for each in self.pairs if each.is_large)
 
     @cached_property
     def table(self) -> pa.Table:
-        """All pairs as an Arrow table, a row each."""
+        """All pairs as an Arrow table with one row per pair."""
         names = ("support", "statistic", "degrees", "p_value", "adjusted", "excess")
         columns: dict[str, list[object]] = {
             "variable": [each.variables[0] for each in self.pairs],
@@ -122,7 +122,7 @@ class BivariateResiduals(Summarised):
         return pa.table(columns)
 
     def describe(self) -> str:
-        """How many pairs depend within states, in one line."""
+        """One line with the number of dependent pairs."""
         n_tested = sum(each.degrees > 0 for each in self.pairs)
         if not n_tested:
             return "the parameters leave no pair to test"
@@ -166,13 +166,13 @@ class BivariateResiduals(Summarised):
         return plot_residuals(names, per_degree, is_large, ax=ax)
 
     def _list_names(self) -> list[str]:
-        """Variables by how many others they stand before in their pairs, which is the order of the schema."""
+        """Variable names in schema order, recovered from the pairs."""
         befores = Counter(each.variables[0] for each in self.pairs)
         names = dict.fromkeys(name for each in self.pairs for name in each.variables)
         return sorted(names, key=lambda name: -befores[name])
 
     def tabulate(self) -> SummaryTable:
-        """Table of the pairs, the most surely dependent first."""
+        """Table of the pairs by rising p-value."""
         columns = ("pair", ">samples", ">statistic (df)", ">p", ">p of all", "furthest off")
         rows = [
             (
@@ -189,14 +189,14 @@ class BivariateResiduals(Summarised):
         return SummaryTable("Bivariate residuals", columns, rows, len(rows), "residuals.table")
 
     def summary(self) -> Summary:
-        """The pairs, the most surely dependent first: text in a terminal, HTML in a notebook."""
+        """Summary of the pairs by rising p-value."""
         return Summary(f"Bivariate residuals: {self.describe()}", tables=(self.tabulate(),))
 
 
 def bivariate_residuals(
     model: JointPMF, samples: object, *, weight: object | None = None
 ) -> BivariateResiduals:
-    """Test for each pair of variables whether they are independent within the latent states, as the model has it.
+    """Test each pair of variables for independence within the latent states.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def bivariate_residuals(
 def measure_residuals(
     model: JointPMF, source: BlockSource
 ) -> tuple[BivariateResiduals, PMFInformation | None] | None:
-    """Residuals that every fit has: of so many of its samples as take a moment; None where these would be few.
+    """Residuals reported with every fit, from a subset of its samples that takes a moment; None if that is too small.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ def measure_residuals(
 
 
 def _conclude(sums: ResidualSums, model: JointPMF) -> BivariateResiduals:
-    """Statistics of all pairs that some sample holds, from the sums."""
+    """Test statistics of all observed pairs, from the sums."""
     from scipy.special import chdtrc
 
     schema, known = model.schema, find_directions(sums, model)
@@ -338,7 +338,7 @@ def _conclude(sums: ResidualSums, model: JointPMF) -> BivariateResiduals:
 
 
 def _test(residual: FloatArray, spread: FloatArray, left: FloatArray) -> tuple[float, int]:
-    """Statistic and degrees of freedom of a residual, from its spread and what the parameters leave of that."""
+    """Test statistic and degrees of freedom of a residual, from its covariance after estimating the parameters."""
     scale = np.sqrt(np.diagonal(spread))
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(left / scale / scale[:, None])
@@ -350,7 +350,7 @@ def _test(residual: FloatArray, spread: FloatArray, left: FloatArray) -> tuple[f
 def _find_furthest(
     residual: FloatArray, rows: IntArray, columns: IntArray, n_rows: int, n_columns: int
 ) -> tuple[tuple[int, int], float]:
-    """The two levels whose residual is furthest from 0, and that; what is not free has what the others leave."""
+    """The pair of levels with the largest absolute residual, and that residual."""
     whole = np.zeros((n_rows, n_columns))
     whole[np.ix_(rows, columns)] = residual.reshape(rows.size, columns.size)
     (row,) = np.setdiff1d(np.arange(n_rows), rows)

@@ -1,4 +1,4 @@
-"""How surely rows belong to latent classes: the classification table, and the errors of assignment."""
+"""Classification of rows into latent classes: the classification table and its expected errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pmflib.model import JointPMF
 
 @dataclass(frozen=True, eq=False)
 class Classification(Summarised):
-    """Classes that rows are assigned to, and how sure that is.
+    """Class assignments with their certainty.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Classification(Summarised):
 
 
 def classify(model: JointPMF, samples: object, *, weight: object | None = None) -> Classification:
-    """Assign rows to their likeliest latent classes, and say how sure that is.
+    """Assign rows to their most probable latent classes, and measure the certainty of the assignment.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def classify(model: JointPMF, samples: object, *, weight: object | None = None) 
 
 
 def check_classes(model: JointPMF) -> None:
-    """Refuse a model whose states are no latent classes of one likelihood.
+    """Check that the states of a model are latent classes of a single likelihood.
 
     Raises
     ------

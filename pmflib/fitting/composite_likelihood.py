@@ -1,4 +1,4 @@
-"""Composite likelihood of pairs: raised under pseudo-counts, and taken on pairs of folds that were held out."""
+"""Composite likelihood of pairs: maximised with pseudo-counts, and evaluated on held-out folds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def raise_likelihood(
     max_iter: int,
     tol: float,
 ) -> SolverResult:
-    """Raise the composite likelihood from a start, pairs weighing as their support, under shaped pseudo-counts.
+    """Maximise the composite likelihood from a start; pairs are weighted by support, with shaped pseudo-counts.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def score_pairs(tables: IntArray, parameters: Parameters) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRound:
-    """Counts to fit, and pairs of other samples to evaluate the fit on.
+    """Training counts, and held-out pairs for evaluation.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class TrainingRound:
 
 
 def hold_out_rounds(counts: PairCounts, n_rounds: int) -> Iterator[TrainingRound]:
-    """Split the folds into rounds; each fold is held out in one of them.
+    """Split the folds into rounds; each fold is held out in one round.
 
     Parameters
     ----------

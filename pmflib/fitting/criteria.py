@@ -1,4 +1,4 @@
-"""Information criteria of fitted models: from samples, and from pairs alone."""
+"""Information criteria of fitted models, from samples or from pairs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EIGENVALUE_SHARE = 1e-9
 
 @dataclass(frozen=True)
 class CompositeCriteria(Summarised):
-    """Criteria of a model on the pairs it was fitted to; less is better.
+    """Information criteria of a model on the pairs that it was fitted to; lower is better.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def score_samples(model: JointPMF, samples: object) -> Criteria:
 
 
 def measure_fit(model: JointPMF, source: BlockSource) -> Criteria:
-    """Likelihood and criteria of a model on blocks of samples of its schema, in one pass over them."""
+    """Likelihood and criteria of a model on blocks of samples, in one pass."""
     if model.folding is None and not isinstance(model, TreePMF):
         n_bytes = 8 * (model.schema.n_levels + 1) * model.rank
         shared = model.schema.offsets, [(model.prior, model.factors)]
@@ -170,7 +170,7 @@ def measure_fit(model: JointPMF, source: BlockSource) -> Criteria:
 
 
 def measure_statistics(model: JointPMF, statistics: EMStatistics) -> Criteria:
-    """Likelihood and criteria of latent classes on samples, from the sufficient statistics of these under them.
+    """Likelihood and criteria of latent classes, from the sufficient statistics of the samples.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def _make_criteria(model: JointPMF, sums: _SampleSums) -> Criteria:
 
 @dataclass(frozen=True, eq=False)
 class _SampleSums:
-    """What the criteria of samples are made of: it adds up."""
+    """Additive sums from which the criteria of samples are computed."""
 
     n_rows: float
     n_empty: float
@@ -230,7 +230,7 @@ def _sum_group(group: BlockGroup, model: JointPMF) -> _SampleSums:
 
 
 def _sum_block(block: Block, model: JointPMF) -> _SampleSums:
-    """Sums of a block, whose rows may count for several."""
+    """Sums of a block, whose rows may have weights."""
     weights, sparse = weigh_rows(block), block.to_sparse(model.schema.offsets)
     lengths = np.diff(sparse.indptr)
     # the distinct rows that hold each level: all that counts is whether there are any
@@ -253,7 +253,7 @@ def _sum_block(block: Block, model: JointPMF) -> _SampleSums:
 
 
 def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
-    """Criteria of a model on co-occurrence counts.
+    """Composite criteria of a model on co-occurrence counts.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ def score_composite(model: JointPMF, counts: PairCounts) -> CompositeCriteria:
 
 
 def _find_free(model: JointPMF, level_counts: IntArray | None) -> BoolArray:
-    """Entries of the factors that are parameters."""
+    """Entries of the factors that are free parameters."""
     free = model.factors > 0
     if level_counts is not None:
         if level_counts.shape != (model.schema.n_levels,):

@@ -1,4 +1,4 @@
-"""Whether variables depend on each other within latent states: a fit with forests next to one without."""
+"""Dependence of variables within latent states: a fit with forests, compared with one without."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ second of a pass. Of more samples as many are taken, and all are passed over onc
 
 
 class HeldOutSamples(NamedTuple):
-    """Held-out samples: their number, all of them to evaluate on, so many of them in memory, and their digest."""
+    """Held-out samples: their number, a source of all of them, a reader of some of them, and their digest."""
 
     n_rows: int
     samples: BlockSource
@@ -81,7 +81,7 @@ class HeldOutSamples(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Fits with forests, to be compared with the one without.
+    """Fits with forests that are compared with the fit without.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def fit_dependence(
     *,
     is_forced: bool,
 ) -> FitResult:
-    """Fit latent classes with forests, where that is worth it, and take them where held-out samples say so.
+    """Fit latent classes with forests, and keep them if held-out samples are more likely.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def refine_forests(
     validation: object | None,
     counts: PairCounts | StoredCounts | None,
 ) -> FitResult:
-    """Make passes from a model with forests, which are found anew as they go, with the options that it was fitted with.
+    """Refine a model with forests by EM with its own options; the forests are re-estimated during the passes.
 
     Parameters
     ----------
@@ -242,18 +242,18 @@ def refine_forests(
 def plan_forest_passes(
     training: StoredSamples, rank: int, members: int, n_threads: int
 ) -> MemoryPlan:
-    """Plan the memory that passes with forests need on a worker of stored samples, and here."""
+    """Plan the memory of passes with forests, on workers and in this process."""
     n_waiting = training.plan_pass(rank).tasks.n_waiting
     return plan_trees(training.schema.offsets, rank, n_threads, members, n_waiting=n_waiting)
 
 
 def count_searched(n_rows: int, n_variables: int, rank: int) -> int:
-    """Number of training samples that forests are searched with, of so many, with models of a rank."""
+    """Number of training samples that the search for forests uses."""
     return min(n_rows, max(START_ROWS, SEARCH_WORK // (n_variables * rank)))
 
 
 def describe_residuals(model: JointPMF, counts: PairCounts) -> tuple[int, str]:
-    """Number of pairs whose bivariate residual is large, and a note on them."""
+    """Number of pairs with a large bivariate residual, and a note that names the largest."""
     residuals = find_residuals(model, counts)
     large = residuals.list_large()
     n_pairs = len(residuals.names) * (len(residuals.names) - 1) // 2
@@ -265,7 +265,7 @@ def describe_residuals(model: JointPMF, counts: PairCounts) -> tuple[int, str]:
 
 
 def hold_out(block: DenseBlock) -> tuple[DenseBlock, DenseBlock]:
-    """Training samples, and a fold that is held out; of few samples, all of them are both."""
+    """Split off a held-out fold; with few samples, all of them are used for both."""
     if len(block) < MIN_SAMPLES:
         return block, block
     is_held_out = block.assign_folds(N_FOLDS) == 0
@@ -276,7 +276,7 @@ def hold_out(block: DenseBlock) -> tuple[DenseBlock, DenseBlock]:
 
 
 def keep_plain(plain: FitResult, *notes: str, comparison: Comparison | None = None) -> FitResult:
-    """The result without forests, with notes on why it is kept."""
+    """The result without forests, with notes on the reason."""
     more = () if comparison is None else (comparison,)
     return replace(plain, notes=(*plain.notes, *notes), comparisons=(*plain.comparisons, *more))
 
@@ -284,7 +284,7 @@ def keep_plain(plain: FitResult, *notes: str, comparison: Comparison | None = No
 def _fit_in_memory(
     fit: EMFit, plain: JointPMF, block: DenseBlock, held_out: DenseBlock | None
 ) -> Found:
-    """Search on all samples in memory, but for a fold of them where none are held out."""
+    """Search with samples in memory; a fold is held out unless held-out samples are given."""
     if held_out is not None:
         return _find(ForestSearch(fit, block, held_out, plain))
     training, held_out = hold_out(block)
@@ -293,7 +293,7 @@ def _fit_in_memory(
 
 
 def _find(search: ForestSearch) -> Found:
-    """Fits of a search alone."""
+    """Run a search and collect its fits."""
     runs, comparisons = search.run()
     fitted = FittedForests(runs, search.training, search.singles, search.held_out)
     return Found(search, fitted, comparisons)
@@ -306,7 +306,7 @@ def _fit_stored(
     held_out: HeldOutSamples | None,
     counts: PairCounts | StoredCounts,
 ) -> Found:
-    """Search on some of the stored samples, in memory, and pass over all of them from what was found."""
+    """Search with a subset of stored samples in memory, then make passes over all of them."""
     offsets = fit.schema.offsets
     n_search = count_searched(training.n_rows, fit.schema.n_variables, fit.rank)
     some = training.read_some(n_search)
@@ -359,7 +359,7 @@ def _run(
     limits: Limits,
     *inputs: object,
 ) -> TreeRun:
-    """Make the passes of a run from its model, or from its checkpoint, of a fit that depends on some inputs."""
+    """Run EM from a model or from the run's checkpoint, whose identity includes the given inputs."""
     report = fit.on_pass
     title = "forests" if name == "given" else f"forests {name}"
     start, folder = first.parameters, fit.passes.checkpoint
@@ -379,13 +379,13 @@ def _run(
 
 
 def _take_codes(codes: IntArray, number: int) -> DenseBlock:
-    """So many rows, from all over."""
+    """Evenly spaced rows."""
     rows = np.linspace(0, len(codes) - 1, min(number, len(codes))).astype(np.int64)
     return DenseBlock(codes[rows])
 
 
 def _read_held_out(validation: object | None, fit: EMFit) -> DenseBlock | None:
-    """Held-out samples, which may be stored; None where there are none."""
+    """Read held-out samples, stored or in memory; None if there are none."""
     if isinstance(validation, StoredSamples):
         return validation.read_block() if validation.n_rows else None
     return None if validation is None else DenseBlock(fit.schema.encode(validation))

@@ -1,4 +1,4 @@
-"""How far pair counts carry a model: support, rank above the noise, conditioning, what pairs alone determine."""
+"""Diagnostics of pair counts for a model: support, rank above the noise, conditioning, identifiability."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_WORK = 1e10
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """How well counts support a model.
+    """Diagnostics of a model and the counts behind it.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Diagnosis:
 
     @property
     def coverage(self) -> float:
-        """Share of the pairs that some sample holds; 1 without pairs."""
+        """Share of the pairs of variables that are observed; 1 without pairs."""
         return self.n_observed / self.n_pairs if self.n_pairs else 1.0
 
     def to_json(self) -> dict[str, object]:
@@ -179,7 +179,7 @@ def diagnose(counts: PairCounts, model: JointPMF) -> Diagnosis:
 
 
 def count_moments(marginals: Marginals) -> int:
-    """Free numbers in the observed marginals: levels but one of each variable, and their products in each pair."""
+    """Number of independent moments in the observed marginals."""
     free = np.diff(marginals.offsets) - 1
     seen = np.diagonal(marginals.support) > 0
     pairs = np.triu(np.outer(free, free) * marginals.observed, 1)
@@ -189,7 +189,7 @@ def count_moments(marginals: Marginals) -> int:
 def _measure_rank(
     counts: PairCounts, marginals: Marginals, split: BoolArray
 ) -> tuple[FloatArray, float, int | None]:
-    """Singular values across the split, the noise's largest, and how many are above it."""
+    """Singular values across the split, the largest of the noise, and the number above it."""
     if not marginals.observed.any():
         return np.zeros(0), 0.0, 1
     singles = estimate_singles(counts)
@@ -212,7 +212,7 @@ def _measure_rank(
 
 
 def _scale(marginals: Marginals, singles: FloatArray, split: BoolArray) -> FloatArray:
-    """Marginals across the split over the roots of their margins: noise is alike in all cells of a pair."""
+    """Marginals across the split, divided by the roots of their margins so that the noise is homogeneous."""
     observed = spread_pairs(marginals.observed, marginals.offsets)
     rows = repeat_blocks(split, marginals.offsets)
     across = np.ix_(rows, ~rows)
@@ -224,7 +224,7 @@ def _scale(marginals: Marginals, singles: FloatArray, split: BoolArray) -> Float
 
 
 def _condition(matrix: FloatArray) -> float:
-    """Ratio of the largest to the smallest singular value; infinite with more columns than rows."""
+    """Condition number; infinite with more columns than rows."""
     if matrix.shape[0] < matrix.shape[1]:
         return np.inf
     values = np.linalg.svd(matrix, compute_uv=False)
@@ -232,14 +232,14 @@ def _condition(matrix: FloatArray) -> float:
 
 
 def _invert(model: JointPMF) -> FloatArray:
-    """Posterior of the states given each level: (n_levels, rank); the prior where the model rules a level out."""
+    """Posterior of the states given each level: (n_levels, rank); the prior for levels of probability 0."""
     joint = model.factors * model.prior
     totals = joint.sum(axis=1, keepdims=True)
     return np.where(totals > 0, joint / np.where(totals > 0, totals, 1.0), model.prior)
 
 
 def _warn_of_rank(model: JointPMF, effective_rank: int | None, n_moments: int) -> tuple[str, ...]:
-    """What speaks for fewer states, by the pairs alone."""
+    """Warnings that the pairs support fewer states."""
     warnings = []
     if effective_rank is not None and model.rank > effective_rank:
         warnings.append(
@@ -255,7 +255,7 @@ def _warn_of_rank(model: JointPMF, effective_rank: int | None, n_moments: int) -
 
 
 def _warn(marginals: Marginals, model: JointPMF) -> tuple[str, ...]:
-    """What a careful user should know of the data."""
+    """Warnings about the data."""
     warnings = []
     unseen = [
         name
@@ -276,7 +276,7 @@ def _warn(marginals: Marginals, model: JointPMF) -> tuple[str, ...]:
 
 
 def _warn_of_pairs(marginals: Marginals, model: JointPMF, n_ruled_out: IntArray) -> tuple[str, ...]:
-    """Which parameters the observed pairs leave open at the model, were they known exactly."""
+    """Parameters that exact observed pairs would not determine at the model."""
     is_plain = model.trait_model is None and not model.summarise_dependence()
     parameters = TreeParameters.plain(model.prior, model.factors, model.schema.offsets)
     entries, starts = list_pmfs(parameters)
@@ -300,7 +300,7 @@ def _warn_of_pairs(marginals: Marginals, model: JointPMF, n_ruled_out: IntArray)
 
 
 def _list_cells(marginals: Marginals, model: Mixture) -> DenseBlock:
-    """Cells of all observed pairs, as samples that hold two variables, weighted as the model has them."""
+    """Cells of all observed pairs, as weighted samples of two variables."""
     offsets, pairs = marginals.offsets, model.find_pairs()
     codes, weights = [], []
     for first, second in np.argwhere(np.triu(marginals.observed, 1)).tolist():

@@ -1,4 +1,4 @@
-"""One fit by EM: what it chooses on held-out samples, and the result of it."""
+"""One fit by EM: the choices on held-out samples, and the result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OnPass = Callable[[str, Any], None]
 
 
 class Passes(NamedTuple):
-    """When EM stops, how it steps, and what is saved and reported.
+    """When EM stops, whether it is accelerated, and what is saved and reported.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class PassOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class EMFit:
-    """What is given for a fit by EM.
+    """Settings of a fit by EM.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class EMFit:
         return replace(self, options=self.options.fit_to(n_observed, n_levels, self.rank))
 
     def refining(self, model: JointPMF) -> EMFit:
-        """The same fit, with a model as its only start, as it is."""
+        """The same fit, started from the given model only."""
         start = (model.prior, model.factors)
         options = replace(self.options, start_methods=("given",))
         return replace(self, options=options, made={"given": start}, given=digest_fit(*start))
@@ -154,7 +154,7 @@ class EMFit:
         return replace(self, made={method: opened}, methods={method: made_by}, given=given)
 
     def open_held_out(self, validation: object | None) -> BlockSource | None:
-        """Samples to evaluate on, stored or in memory; None where there are none.
+        """Held-out samples, stored or in memory; None if there are none.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class EMFit:
         validation: object | None,
         counts: PairCounts | StoredCounts | None,
     ) -> FitResult:
-        """Fit samples, stored or in memory, in the way that is best on held-out ones, or on a fold of those in memory.
+        """Fit samples, stored or in memory, with options chosen on held-out samples or on a fold.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class EMFit:
         validation: object | None,
         counts: PairCounts | StoredCounts,
     ) -> FitResult:
-        """Fit stored samples in the way that is best on held-out ones, if there are any."""
+        """Fit stored samples, with options chosen on held-out samples if there are any."""
         fit = self.fit_to(training.n_observed)
         held_out = fit.open_held_out(validation)
         starts = fit.make_starts(counts)
@@ -224,17 +224,17 @@ class EMFit:
     def fit_block(
         self, block: DenseBlock, held_out: BlockSource
     ) -> tuple[FitSpecification, FitResult]:
-        """Fit samples in memory in the way that is best on held-out ones."""
+        """Fit samples in memory, with options chosen on held-out samples."""
         training = BlocksInMemory.cut(block, self.schema.offsets, self.rank)
         fit = self.fit_to(training.n_observed)
         return fit.choose(training, held_out, fit.make_starts(fit.count(block)), block)
 
     def count(self, block: DenseBlock) -> SampleCounts:
-        """Counts for starts: of folds, which a method may compare by."""
+        """Co-occurrence counts for starts, by fold."""
         return SampleCounts(block, self.schema, DEFAULT_FOLDS)
 
     def fit_all(self, block: DenseBlock) -> FitResult:
-        """Fit all samples in memory in the way that was best when a fold of them was held out."""
+        """Choose options on a held-out fold, then fit all samples in memory."""
         specification, trial = self._try_on_fold(block)
         result = self.follow(specification, block)
         if trial is None:
@@ -244,7 +244,7 @@ class EMFit:
         return replace(result, held_out=trial.held_out, held_out_score=score)
 
     def follow(self, specification: FitSpecification, block: DenseBlock) -> FitResult:
-        """Fit all samples in memory by a specification, found when a fold of them was held out."""
+        """Fit all samples in memory by a specification that was found with a held-out fold."""
         training = BlocksInMemory.cut(block, self.schema.offsets, self.rank)
         fit = self.fit_to(training.n_observed)
         starts = fit.make_starts(fit.count(block))
@@ -261,7 +261,7 @@ class EMFit:
         starts: Starts,
         block: DenseBlock | None = None,
     ) -> tuple[FitSpecification, FitResult]:
-        """Fit in the way that is best on held-out samples, or, without any, as the options settle it.
+        """Fit with options chosen on held-out samples, or with defaults if there are none.
 
         Training samples whose ``block`` is given, and held-out ones in memory, may be fitted for a target.
         """
@@ -279,7 +279,7 @@ class EMFit:
 
     @property
     def has_target_states(self) -> bool:
-        """Whether states are assigned to the levels of a target: no other option rules it out."""
+        """Whether to assign latent states to the levels of the target (no other option rules it out)."""
         return (
             self.target is not None
             and self.options.searches
@@ -288,13 +288,13 @@ class EMFit:
 
     @property
     def for_target(self) -> TargetFit:
-        """The same fit with states that are assigned to the levels of its target."""
+        """The same fit, with latent states assigned to the levels of its target."""
         assert self.target is not None
         grid, max_passes = self.options.pseudo_counts, self.passes.max_passes
         return TargetFit(self.schema, self.target, self.rank, grid, max_passes, self.on_pass)
 
     def _try_on_fold(self, block: DenseBlock) -> tuple[FitSpecification, FitResult | None]:
-        """Specification for all samples, and the fit without a fold where one was held out to choose it."""
+        """Specification for all samples, and the fit without the held-out fold that chose it, if any."""
         if self.made or not self.passes.max_passes:
             return self.options.settle(), None
         n_observed = block.n_observed
@@ -315,12 +315,12 @@ class EMFit:
         return trial.fit_block(training, held_out)
 
     def hold_out(self, block: DenseBlock, fold: int = 0) -> tuple[DenseBlock, BlocksInMemory]:
-        """Training samples, and the fold that is held out."""
+        """Split off a held-out fold."""
         is_held_out = block.assign_folds(N_FOLDS) == fold
         return block[~is_held_out], self.load_held_out(block[is_held_out])
 
     def load_held_out(self, block: DenseBlock) -> BlocksInMemory:
-        """Samples in memory to evaluate on."""
+        """Held-out samples in memory."""
         rank = self.rank * self.options.members
         return BlocksInMemory.cut(block, self.schema.offsets, rank, self.target)
 
@@ -348,7 +348,7 @@ class EMFit:
 
     @property
     def on_pass(self) -> OnPass | None:
-        """What is called after each pass: what was given, or else whoever listens to the progress of this thread."""
+        """Callback after each pass: the given one, or the progress listener of this thread."""
         report, max_passes = find_report(), self.passes.max_passes
         if self.passes.on_pass is not None or report is None:
             return self.passes.on_pass
@@ -360,7 +360,7 @@ class EMFit:
         return Limits(self.passes.max_passes, self.passes.tol, self.passes.patience)
 
     def digest_options(self) -> str:
-        """SHA-256 of what states of EM depend on, other than the samples; limits of passes only end them."""
+        """SHA-256 of the options that states of EM depend on; limits of passes are not among them."""
         options = asdict(self.options)
         parts = [self.schema.digest, self.rank, options, self.seed, self.target, self.given]
         return digest_fit(json.dumps(parts))
@@ -373,7 +373,7 @@ class EMFit:
         runs: Runs,
         starts: Starts,
     ) -> FitResult:
-        """Result of a fit from the state at the end of its EM; what is said of the model is computed from the model."""
+        """Result of a fit from the final state of EM."""
         method = f"{starts.name_methods(each for each, _ in specification.starts)}+em"
         origin: dict[str, object] = {
             "method": method,
@@ -431,7 +431,7 @@ class EMFit:
 def find_change(
     runs: Runs, model: Parameters, statistics: EMStatistics, specification: FitSpecification
 ) -> float:
-    """Largest change of a probability by one more pass over the training samples, of which statistics are given."""
+    """Largest change of a probability in one more pass, from the sufficient statistics of the training samples."""
     shape = PseudoCounts.shaped_by(runs.singles, runs.offsets, specification.pseudo_count)
     updated = m_step(statistics, runs.offsets, shape, *model)
     return max(

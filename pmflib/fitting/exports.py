@@ -1,4 +1,4 @@
-"""Fits as tables for other programs: a data frame, CSV, a workbook of Excel."""
+"""Export fits as a data frame, CSV or an Excel workbook."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ response models ``intercept`` of a level, or ``slope`` of a trait, whose number 
 
 
 class ArrayErrors(Protocol):
-    """Standard errors of an array of parameters, and the ends of their intervals; NaN is none."""
+    """Standard errors of an array of parameters, and their intervals; NaN where there are none."""
 
     @property
     def errors(self) -> FloatArray:
@@ -45,7 +45,7 @@ Errors = Mapping[str, ArrayErrors]
 
 
 def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[tuple[Any, ...]]:
-    """Rows of all parameters, as `COLUMNS` has them: shares of the states first, then level by level.
+    """Rows of all parameters in the columns `COLUMNS`: state shares first, then levels.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def make_frame(model: JointPMF, errors: Errors | None = None) -> pd.DataFrame:
 
 
 def write_csv(model: JointPMF, path: Path, errors: Errors | None = None) -> None:
-    """Write the parameters as CSV in UTF-8, a line each, with all digits; what is not known is empty.
+    """Write the parameters as UTF-8 CSV, one per line, in full precision; unknown values are empty.
 
     Names that a spreadsheet would run as formulas begin with an apostrophe: see `guard_cell`.
     """
@@ -135,7 +135,7 @@ def write_csv(model: JointPMF, path: Path, errors: Errors | None = None) -> None
 def write_workbook(
     model: JointPMF, statistics: Mapping[str, Any], path: Path, errors: Errors | None = None
 ) -> None:
-    """Write a workbook of Excel: sheets of the parameters, of the states' profiles, and of the statistics of the fit.
+    """Write an Excel workbook with sheets for parameters, state profiles and fit statistics.
 
     Raises
     ------
@@ -168,12 +168,12 @@ def write_workbook(
 
 
 def _leave_out_unknown(row: Sequence[Any]) -> list[Any]:
-    """The row with nothing in place of NaN."""
+    """The row with None in place of NaN."""
     return [None if isinstance(x, float) and math.isnan(x) else x for x in row]
 
 
 def _list_profiles(model: JointPMF) -> Iterator[Sequence[Any]]:
-    """Shares of the states, and of every level its probability in each state and over all."""
+    """State shares, and the probability of every level in each state and overall."""
     yield ("variable", "level", *(f"state {state}" for state in range(model.rank)), "all")
     yield ("share", "", *model.prior.tolist(), float(model.prior.sum()))
     overall = np.asarray(model.factors @ model.prior)

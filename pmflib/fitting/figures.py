@@ -1,4 +1,4 @@
-"""Figures of how a model was reached, and how well it fits: passes, ranks, residuals, certainty."""
+"""Figures of a fit: convergence, ranks, residuals, certainty."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def plot_passes(
 
 
 def plot_ranks(compared: Comparison, *, ax: Axes | None = None) -> Axes:
-    """Draw the ranks that were compared: how far below the best each is on held-out data, and its standard error.
+    """Draw the compared ranks by their held-out score below the best, with standard errors.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ def plot_residual_pairs(
 
 
 def plot_certainty(certainty: FloatArray, classes: IntArray, *, ax: Axes | None = None) -> Axes:
-    """Draw how sure rows are of their likeliest class: a histogram, its bars parted by class.
+    """Draw a histogram of the posterior probability of each row's most probable class, by class.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a fit gives: the model, how it was reached, and what is said of that."""
+"""The result of a fit: the model, its history, and notes on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STILL = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class FitResult(Summarised):
-    """A model and how it was reached.
+    """A fitted model and the history of its fit.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class FitResult(Summarised):
     residuals: BivariateResiduals | None = None
 
     def __repr__(self) -> str:
-        """The model, how it was reached, how good it is, and the notes."""
+        """One-line representation with method, fit and notes."""
         parts = [f"{self.model!r}", f"{len(self.loss_history)} passes or iterations"]
         ending = "ended by held-out samples" if self.stopped_early else "not converged"
         parts.append("converged" if self.converged else ending)
@@ -102,7 +102,7 @@ class FitResult(Summarised):
         return f"FitResult({', '.join(parts)}{''.join(f'; {note}' for note in self.notes)})"
 
     def summary(self) -> Summary:
-        """Convergence, held-out scores, what was compared, states: text in a terminal, HTML in a notebook."""
+        """Summary with convergence, held-out scores, comparisons and states."""
         from pmflib.display.summary import cut, decimal, format_count, summarise_comparison
         from pmflib.model.summaries import tabulate_states
 
@@ -147,7 +147,7 @@ class FitResult(Summarised):
         return Summary(headline, tuple(facts), tuple(notes), tuple(tables))
 
     def criteria(self, samples: object) -> Criteria | CompositeCriteria:
-        """Likelihood and information criteria of the model on samples or counts, as ``training`` has them.
+        """Likelihood and information criteria on the training data.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class FitResult(Summarised):
         return score_samples(self.model, samples)
 
     def to_frame(self, errors: Errors | None = None) -> pd.DataFrame:
-        """All parameters as a pandas DataFrame, a row each.
+        """All parameters as a pandas DataFrame with one row per parameter.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ _NAMED = ("pseudo_count", "n_traits")
 
 
 def warn_if_stopped(result: FitResult, max_passes: int) -> None:
-    """Warn whoever has called the caller of a fit that stopped at the limit of passes."""
+    """Warn that a fit stopped at its limit of passes."""
     if not result.converged and not result.stopped_early and result.best_pass >= max_passes > 0:
         warnings.warn(
             f"EM stopped at max_passes={max_passes} before it converged; raise max_passes or tol",
@@ -294,7 +294,7 @@ def warn_if_stopped(result: FitResult, max_passes: int) -> None:
 
 
 def summarise_fit(result: FitResult) -> dict[str, object]:
-    """Summary of a fit to samples in plain JSON types: what the manifest of a store says of a model."""
+    """Summary of a fit in plain JSON types, as recorded in the manifest of a store."""
     held_out = result.held_out_score
     return {
         "method": result.method,

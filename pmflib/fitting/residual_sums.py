@@ -94,7 +94,7 @@ class ResidualRows:
 
 
 def count_work(model: JointPMF) -> tuple[int, int]:
-    """Parameters of a model, entries of PMFs or coefficients, and free cells of all pairs."""
+    """Number of parameters of a model, and of free cells of all pairs."""
     if model.trait_model is not None:
         n_entries = ItemDesign(model.schema, model.trait_model.n_traits).starts[-1]
     else:
@@ -103,7 +103,7 @@ def count_work(model: JointPMF) -> tuple[int, int]:
 
 
 def list_cells(schema: Schema) -> IntArray:
-    """First free cell of each pair of variables, in the order of `iterate_pairs`, and the number of all."""
+    """Offset of the first free cell of each pair, in the order of `iterate_pairs`, and the total."""
     free = np.diff(schema.offsets) - 1
     rows, columns = np.triu_indices(free.size, 1)
     return np.concatenate([[0], np.cumsum(free[rows] * free[columns])])
@@ -118,7 +118,7 @@ def iterate_pairs(schema: Schema) -> Iterator[tuple[int, int, slice]]:
 
 
 def list_free(model: JointPMF) -> list[IntArray]:
-    """Levels of each variable but the most probable, which has what the others leave."""
+    """Free levels of each variable: all but the most probable one."""
     singles = model.factors @ model.prior
     parts = [singles[model.schema.rows_of(k)] for k in range(model.schema.n_variables)]
     return [np.delete(np.arange(each.size), int(each.argmax())) for each in parts]
@@ -175,7 +175,7 @@ def _sum_group(group: BlockGroup, model: JointPMF, share: float) -> ResidualSums
 
 
 def _draw_samples(block: Block, schema: Schema, share: float) -> DenseBlock:
-    """A share of the samples of a block."""
+    """Draw a share of the samples of a block."""
     codes, weights = block.to_codes(schema.offsets), weigh_rows(block)
     if share < 1.0:
         rng = np.random.default_rng([block.n_rows, block.n_observed])
@@ -188,7 +188,7 @@ def _draw_samples(block: Block, schema: Schema, share: float) -> DenseBlock:
 def _iterate_rows(
     blocks: Iterable[DenseBlock], model: JointPMF, free: list[IntArray]
 ) -> Iterator[ResidualRows]:
-    """Rows of blocks, as many at a time as their scores leave memory for."""
+    """Rows of blocks in batches that bound the memory of their scores."""
     offsets = model.schema.offsets
     chances = [model.factors[offsets[k] + own].T for k, own in enumerate(free)]
     if model.trait_model is not None:
@@ -213,14 +213,14 @@ def _iterate_rows(
 
 
 def _repeat_gaps(block: DenseBlock) -> DenseBlock:
-    """The same samples, those with a missing answer a row each: what is drawn for them is drawn for each."""
+    """The same samples, with one row for each repetition of rows with gaps, which are drawn separately."""
     weights = weigh_rows(block)
     times = np.where((block.codes < 0).any(axis=1), np.ceil(weights), 1.0).astype(np.int64)
     return DenseBlock(np.repeat(block.codes, times, axis=0), np.repeat(weights / times, times))
 
 
 def _hash_rows(codes: IntArray) -> HashArray:
-    """A hash of what each row holds and of its place: uint64 (n_rows,)."""
+    """Hash of each row's content and position: uint64 (n_rows,)."""
     keys = mix_hashes(np.arange(len(codes)))
     for column in codes.T:
         keys = mix_hashes(keys ^ column.astype(np.uint64))
@@ -242,7 +242,7 @@ class _Edges:
 
     @cached_property
     def apart(self) -> dict[tuple[int, int], IntArray]:
-        """States in which two variables are no neighbours, for pairs that are neighbours in some."""
+        """States in which two variables are not neighbours, for pairs that are neighbours in some state."""
         parents, found = self._forest.parents, {}
         for state, position in np.argwhere(parents >= 0).tolist():
             one, other = sorted((position, int(parents[state, position])))
@@ -334,7 +334,7 @@ def _multiply_in_rows(
     right: FloatArray,
     weights: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """The same where every row has probabilities of its own, (n_rows, n_states, n_free)."""
+    """The same with probabilities by row, (n_rows, n_states, n_free)."""
     n_rows = len(posteriors)
     by_state = posteriors[:, :, None]
     deviations = ((has_left[:, None, :] - left) * by_state).transpose(0, 2, 1)
@@ -344,7 +344,7 @@ def _multiply_in_rows(
 
 
 def find_directions(sums: ResidualSums, model: JointPMF) -> FloatArray:
-    """Directions in which the parameters were estimated, of unit information: (n_entries, n_directions)."""
+    """Directions of unit information in parameter space: (n_entries, n_directions)."""
     if model.trait_model is not None:
         scales = np.sqrt(np.maximum(np.diagonal(sums.outer), LEAST_MASS))
         steps = np.diag(1.0 / scales)

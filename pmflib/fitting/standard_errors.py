@@ -1,4 +1,4 @@
-"""Standard errors and intervals of a model's parameters, by the information of the samples that it was fitted to."""
+"""Standard errors and intervals of a model's parameters, from the observed information."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def standard_errors(
     *,
     method: Method = "auto",
 ) -> ParameterErrors:
-    """Find standard errors and intervals of a model's parameters.
+    """Compute standard errors and intervals of a model's parameters.
 
     The inverse of the observed information at the model, in the directions that the samples determine, or White's
     robust errors where these are larger; with forests, of the products of scores. What the samples do not determine has
@@ -152,7 +152,7 @@ def standard_errors(
 
 
 def find_design_errors(found: Replicates) -> ParameterErrors:
-    """Errors of prior and factors by how the samples were drawn.
+    """Design-based errors of prior and factors.
 
     Warns
     -----
@@ -210,7 +210,7 @@ def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) 
 
 
 def note_undetermined(model: JointPMF, found: PMFInformation) -> str:
-    """Name the parameters that samples leave open, whatever their number: "" where there are none.
+    """Name the parameters that the samples do not determine; "" if there are none.
 
     Parameters
     ----------
@@ -227,14 +227,14 @@ def note_undetermined(model: JointPMF, found: PMFInformation) -> str:
 
 
 def invert_information(model: JointPMF, found: PMFInformation) -> PMFCovariance:
-    """Covariances of a model's prior and tables, from the information of the samples that it was fitted to."""
+    """Covariances of prior and tables, from the observed information."""
     parameters = model.parameters
     pseudo_counts = find_pseudo_counts(model, parameters, found.mass)
     return find_covariance(*list_pmfs(parameters), found, pseudo_counts)
 
 
 def open_source(model: JointPMF, samples: object, weight: object | None = None) -> BlockSource:
-    """Blocks of the samples, with weights where any are given."""
+    """Blocks of the samples, with their weights if any."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
             weigh_samples(samples, weight, model.schema)
@@ -287,7 +287,7 @@ def _find_intervals(
     is_edge: BoolArray,
     reach: FloatArray,
 ) -> ArrayErrors:
-    """Intervals of probabilities on the logit scale; of those at an edge, to where the likelihood has fallen."""
+    """Intervals of probabilities on the logit scale; at an edge, likelihood intervals."""
     is_determined = is_determined & (is_edge | ~(errors > VAGUE))
     is_edge = is_edge & is_determined
     errors = np.where(is_determined, np.where(is_edge, 0.0, errors), np.nan)
@@ -307,7 +307,7 @@ def _find_intervals(
 def _write_notes(
     schema: Schema, arrays: Mapping[str, ArrayErrors], solved: PMFCovariance
 ) -> tuple[str, ...]:
-    """What is not determined, and whether the model is at the maximum; nothing where all is well."""
+    """Notes on undetermined parameters and on whether the model is at a maximum."""
     notes = []
     if unknown := _name_undetermined(schema, arrays, solved):
         notes.append(f"{unknown}: these have no errors; lower the rank, or add variables")
@@ -327,7 +327,7 @@ def _write_notes(
 def _name_undetermined(
     schema: Schema, arrays: Mapping[str, ArrayErrors], solved: PMFCovariance
 ) -> str:
-    """Say which parameters are not determined, and why: "" where all are."""
+    """Name the undetermined parameters and the reason; "" if there are none."""
     unknown = name_parameters(
         schema, ~arrays["prior"].is_determined, ~arrays["factors"].is_determined
     )

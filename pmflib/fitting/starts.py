@@ -1,4 +1,4 @@
-"""Starts of EM, made from counts: by method, merged from more states, or a state per level of a target.
+"""Starts of EM from counts: by method, by merging states, or with a state per level of a target.
 
 EM from few random states often ends where one of them covers two groups of samples, and two others share one. With
 twice as many states hardly a group is left without its own, and those that share one become alike.
@@ -55,7 +55,7 @@ def merge_alike_states(
     first_passes: int = FIRST_PASSES,
     merge_passes: int = MERGE_PASSES,
 ) -> list[Parameters]:
-    """Make passes of EM, and make one of the states that are most alike until as many are left as are requested.
+    """Make passes of EM, merging the most similar states until the requested number is left.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _pass(
 
 
 def _merge(prior: FloatArray, factors: FloatArray, n_pairs: int) -> Parameters:
-    """Make one state of each of the pairs that lose least by it."""
+    """Merge the pairs of states that lose least by it."""
     losses = find_losses(prior, factors)
     kept = np.ones(prior.size, bool)
     for _ in range(n_pairs):
@@ -123,7 +123,7 @@ def _merge(prior: FloatArray, factors: FloatArray, n_pairs: int) -> Parameters:
 
 
 def merge_states(prior: FloatArray, factors: FloatArray, first: int, second: int) -> Parameters:
-    """Make one state of two, in the place of the first; the second is left as it is, without probability.
+    """Merge two states into the first; the second keeps its factors with probability 0.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def merge_states(prior: FloatArray, factors: FloatArray, first: int, second: int
 
 
 def find_losses(prior: FloatArray, factors: FloatArray) -> FloatArray:
-    """Estimate the log-likelihood of complete data that is lost by making one state of two.
+    """Estimate the complete-data log-likelihood that is lost by merging two states.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ PSEUDO_COUNT = 1.0
 
 
 def read_naive_bayes(counts: PairCounts, target: int) -> JointPMF:
-    """Fit naive Bayes to all pairs of the target with another variable: no pass over the samples.
+    """Fit naive Bayes from the pairs of the target with the other variables.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def read_naive_bayes(counts: PairCounts, target: int) -> JointPMF:
 
 
 def make_naive_bayes(pairs: IntArray, singles: FloatArray, schema: Schema, target: int) -> JointPMF:
-    """Do `read_naive_bayes` with the pairs that it reads.
+    """Fit naive Bayes from the pairs of the target, given as a table.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ OTHER_LEVELS = 0.01
 
 
 def start_classes(bayes: JointPMF, target: int, rank: int, rng: np.random.Generator) -> Parameters:
-    """Start at naive Bayes, the state of every level divided into several, which noise distinguishes.
+    """Start from naive Bayes, with the state of each level split into several by noise.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def start_classes(bayes: JointPMF, target: int, rank: int, rng: np.random.Genera
 
 
 def assign_states(levels: IntArray, rank: int) -> IntArray:
-    """Assign states to levels of the target in turn: int64 of shape (rank,), the level of each, rising.
+    """Assign states to levels of the target in turn: sorted levels, int64 of shape (rank,).
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def assign_states(levels: IntArray, rank: int) -> IntArray:
 
 @dataclass(frozen=True)
 class StoredCounts:
-    """Co-occurrence counts in a store: only the counts of single levels are read before a start needs the pairs.
+    """Co-occurrence counts in a store; pairs are read only when a start needs them.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ class StoredCounts:
 
 @dataclass(frozen=True, eq=False)
 class SampleCounts:
-    """Co-occurrence counts of samples in memory: of all pairs once a start needs them, and a few fits do.
+    """Co-occurrence counts of samples in memory, counted when a start first needs them.
 
     A table of pairs grows with the square of the levels, whatever the samples are.
 
@@ -342,7 +342,7 @@ AnyCounts: TypeAlias = PairCounts | StoredCounts | SampleCounts
 
 
 class PreparedStart(NamedTuple):
-    """What a fit of stored samples starts from, where some of it has been made already.
+    """A start of a fit of stored samples that was partly made before.
 
     Parameters
     ----------
@@ -363,13 +363,13 @@ class PreparedStart(NamedTuple):
 def load_counts(
     samples: StoredSamples, counts: PairCounts | StoredCounts | None
 ) -> PairCounts | StoredCounts:
-    """Co-occurrence counts of all folds: those given, or counted."""
+    """The given co-occurrence counts, or those of the samples."""
     found = samples.count_pairs() if counts is None else counts
     return found.to_samples() if isinstance(found, PairCounts) else found
 
 
 class Starts:
-    """Models to start from, by start method: a method of `fit`, opened so that EM can move from there to any model.
+    """Starts by method: fits of the counts, mixed with the marginals so that EM can reach any model.
 
     "wide" is a random start with `WIDENED` times as many states, for `merge_alike_states`.
 
@@ -453,7 +453,7 @@ class Starts:
 
 
 def digest_counts(counts: AnyCounts) -> str:
-    """SHA-256 of counts, in hexadecimal: of those in a store, of where they are; of samples, of these."""
+    """SHA-256 of counts in hexadecimal; stored counts are identified by their address."""
     if isinstance(counts, StoredCounts):
         return digest_fit(name_content(counts.path), counts.folds)
     if isinstance(counts, SampleCounts):
@@ -463,7 +463,7 @@ def digest_counts(counts: AnyCounts) -> str:
 
 
 def open_for_em(model: Parameters, singles: FloatArray) -> Parameters:
-    """Open a fit of the marginals as a start of EM, with nothing ruled out.
+    """Mix a fit of the marginals with the variables' PMFs, so that EM rules nothing out.
 
     A fit of sampled marginals has many zeros, which EM never leaves: a tenth of the prior is spread over all states,
     and a hundredth of every conditional PMF is the variable's own.

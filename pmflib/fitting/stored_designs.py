@@ -1,4 +1,4 @@
-"""Replicates of a model of stored samples: by strata and units, or replicate weights, that their dataset has."""
+"""Replicates of a model of stored samples, by strata and sampling units or by replicate weights."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from pmflib.store.sample_blocks import (
 
 @dataclass(frozen=True)
 class StoredDesign:
-    """How the samples of a dataset were drawn, where that is more than by weights.
+    """Sampling design of a dataset beyond weights.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def find_stored_replicates(
 
 @dataclass(frozen=True, eq=False)
 class UnitGroups:
-    """Sampling units, and the groups that are left out together.
+    """Sampling units and the groups in which they are left out.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class UnitGroups:
 
 
 def group_units(blocks: Sequence[BlockReference], most: int) -> tuple[UnitGroups, tuple[str, ...]]:
-    """List the units of stored samples, and put them into groups of a stratum where they are more than some number.
+    """List the sampling units of stored samples, grouped within strata if there are too many.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A fit for one variable: what it is predicted best by on held-out samples, among joint PMFs with states per level."""
+"""A fit for one target variable: the joint PMF with states per level that predicts it best on held-out samples."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ OWN_PSEUDO_COUNT = 0.1
 
 
 class Candidate(NamedTuple):
-    """A way to fit: the share of the other variables that is taken off, and the mean pseudo-count."""
+    """A candidate: the share of the other variables' likelihood that is subtracted, and the mean pseudo-count."""
 
     share: float
     pseudo_count: float
@@ -78,7 +78,7 @@ FIRST = Candidate(0.9, DEFAULT_PSEUDO_COUNT)
 
 @dataclass(frozen=True, eq=False)
 class TargetRun:
-    """One candidate, run.
+    """The run of one candidate.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class TargetSamples:
         max_steps: int,
         held_out: BlocksInMemory | None = None,
     ) -> TargetRun:
-        """Raise the likelihood of the target from a start, until it is best on held-out samples or to the last step."""
+        """Maximise the target's likelihood from a start, with early stopping on held-out samples if given."""
         shape = PseudoCounts.shaped_by(self.singles, self.offsets, pseudo_count)
         own = slice(self.offsets[self.target], self.offsets[self.target + 1])
         level_counts = shape.levels.copy()
@@ -175,7 +175,7 @@ class TargetSamples:
 def find_target_specification(
     runs: Mapping[Candidate, TargetRun], held_out: BlocksInMemory
 ) -> tuple[FitSpecification, TargetRun]:
-    """Choose one of the candidates that were run: see `TOLERATED`.
+    """Choose among the candidates by `TOLERATED`.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def make_specification(
 
 
 def settle_target(pseudo_counts: Sequence[float]) -> FitSpecification:
-    """Give the specification to follow where nothing can be held out: what EM raises, the target's levels being known.
+    """Specification without held-out samples: the joint likelihood, with the target's levels observed.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ class TargetFit:
 
     @property
     def max_steps(self) -> int:
-        """Limit of the steps of a candidate."""
+        """Limit of steps."""
         return min(self.max_passes, MAX_STEPS)
 
     def try_candidates(
@@ -277,7 +277,7 @@ class TargetFit:
         starts: Starts,
         near: Candidate = FIRST,
     ) -> dict[Candidate, TargetRun]:
-        """Run candidates, from one to the best of its neighbours on held-out samples, until none is better.
+        """Hill-climb over candidates by their held-out score.
 
         Parameters
         ----------
@@ -322,7 +322,7 @@ class TargetFit:
     def choose(
         self, block: DenseBlock, held_out: BlocksInMemory, starts: Starts
     ) -> tuple[FitSpecification, FitResult]:
-        """Fit in the way that is best on held-out samples: of many samples, some say which way that is.
+        """Fit with the candidate that is best on held-out samples; large data are compared on a subset.
 
         Parameters
         ----------
@@ -364,7 +364,7 @@ class TargetFit:
         training: BlocksInMemory,
         held_out: BlocksInMemory,
     ) -> tuple[FitSpecification, FitResult]:
-        """Specification and result of the candidate that is chosen among those that were run."""
+        """Specification and result of the chosen candidate."""
         specification, run = find_target_specification(runs, held_out)
         note = note_target(self.schema, self.target)
         specification = replace(specification, notes=(note, *specification.notes))
@@ -424,7 +424,7 @@ class TargetFit:
 
 
 def draw_samples(block: DenseBlock, rank: int, work: int) -> DenseBlock:
-    """Draw so many samples, by a hash of their position, that observed cells times rank are about some work at most.
+    """Draw samples by a hash of their position, so that observed cells times rank are about ``work`` at most.
 
     Parameters
     ----------
@@ -446,5 +446,5 @@ def draw_samples(block: DenseBlock, rank: int, work: int) -> DenseBlock:
 
 
 def note_target(schema: Schema, target: int) -> str:
-    """Say by what held-out samples have evaluated models for a target."""
+    """Note that held-out samples evaluated the models by the target."""
     return f"held out: log-likelihood of {schema.names[target]!r} given the other variables"

@@ -1,4 +1,4 @@
-"""What estimates of three steps are: outcomes by class and classes by covariates, with errors, tests and tables."""
+"""Results of three-step estimation: outcomes by class and classes by covariates, with errors and tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pmflib.solvers.numeric.wald import WaldTest
 
 @dataclass(frozen=True)
 class ClassDifference:
-    """How an outcome differs between two classes.
+    """Difference of an outcome between two classes.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class ClassDifference:
 
 @dataclass(frozen=True, eq=False)
 class ThreeSteps(Summarised):
-    """What an estimate of three steps has, whatever it is of.
+    """Fields common to three-step estimates.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class ThreeSteps(Summarised):
         return np.asarray(self.values + self.quantile * self.errors)
 
     def to_json(self) -> dict[str, Any]:
-        """Estimates, tests and what is to be known of them, in plain JSON types."""
+        """Estimates, tests and notes in plain JSON types."""
         return {
             "estimates": self.table.to_pylist(),
             "tests": {
@@ -101,7 +101,7 @@ class ThreeSteps(Summarised):
 
     @property
     def table(self) -> pa.Table:
-        """Estimates as an Arrow table, a row each."""
+        """Estimates as an Arrow table with one row per estimate."""
         raise NotImplementedError
 
     def list_tests(self) -> dict[str, WaldTest]:
@@ -161,7 +161,7 @@ class DistalOutcome(ThreeSteps):
 
     @property
     def table(self) -> pa.Table:
-        """Estimates as an Arrow table, a row each."""
+        """Estimates as an Arrow table with one row per estimate."""
         places = list(np.ndindex(self.values.shape))
         columns: dict[str, list[Any]] = {"class": [place[0] for place in places]}
         if self.levels is not None:
@@ -171,7 +171,7 @@ class DistalOutcome(ThreeSteps):
         return pa.table(columns)
 
     def list_tests(self) -> dict[str, WaldTest]:
-        """Whether all classes are alike, and any two of them."""
+        """Tests that all classes are equal, and each pair of them."""
         named = {f"{each.classes[0]} and {each.classes[1]}": each.test for each in self.pairs}
         return {"all classes alike": self.test, **named}
 
@@ -234,7 +234,7 @@ class ClassRegression(ThreeSteps):
         return pa.table(columns)
 
     def list_tests(self) -> dict[str, WaldTest]:
-        """Whether classes depend on each covariate."""
+        """Tests of each covariate."""
         return dict(self.tests)
 
     def summary(self) -> Summary:

@@ -1,4 +1,4 @@
-"""What latent classes go with: outcomes by class, and classes by covariates, in three steps that correct each other.
+"""Bias-adjusted three-step estimation: outcomes by class, and classes by covariates.
 
 First the classes are fitted, without the outcome or the covariates; then each row is assigned to classes; then the
 assignment is related to the other variable, with its errors corrected for.
@@ -45,7 +45,7 @@ def distal_outcome(
     design: SurveyDesign | None = None,
     fitted: object | None = None,
 ) -> DistalOutcome:
-    """Estimate an outcome in each latent class, which had no part in finding the classes.
+    """Estimate a distal outcome, which was not used to fit the classes, in each latent class.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def distal_outcome(
 def _choose_law(
     known: FloatArray, levels: tuple[str, ...] | None, rank: int, correction: Correction
 ) -> Design:
-    """What an outcome follows in each class: any law by its means, or one of maximum likelihood."""
+    """Distribution of the outcome within classes: any, by its means, or one fitted by maximum likelihood."""
     if levels is None:
         return Means(known[:, None], rank) if correction == "bch" else NormalOutcome(known, rank)
     codes = known.astype(np.int64)
@@ -180,7 +180,7 @@ def class_regression(
     design: SurveyDesign | None = None,
     fitted: object | None = None,
 ) -> ClassRegression:
-    """Regress the latent class on covariates, which had no part in finding the classes: a multinomial logit.
+    """Regress the latent class on external covariates by a multinomial logit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Fitting continuous traits to samples, in memory or stored, and compiling them into a joint PMF."""
+"""Fit continuous traits to samples, in memory or stored, and compile them into a joint PMF."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def fit_traits(
     checkpoint: Path | None = None,
     weight: object | None = None,
 ) -> FitResult:
-    """Fit continuous traits, on which people differ by degree, and compile them into latent states.
+    """Fit continuous latent traits, and compile them into latent states.
 
     A person has a bias of level and one of extremeness toward ordered levels, and a position on some more dimensions;
     the probabilities of all levels follow from these: see `pmflib.model.traits.trait_model.TraitModel`. Suits ratings
@@ -194,7 +194,7 @@ def _settle(
     seed: int,
     known: TraitChoice | None,
 ) -> tuple[TraitChoice, SparseBlock]:
-    """Choose what is open, where it is not known, and draw people: those that states are made of."""
+    """Choose open settings, and draw the points that become states."""
     is_open = "auto" in requested and known is None
     n_people = n_scored = round(counts.n_people)
     if source.n_observed > CHOICE_CELLS:
@@ -217,7 +217,7 @@ def compile_states(
     seed: int,
     origin: Mapping[str, Any] | None = None,
 ) -> JointPMF:
-    """Joint PMF whose states are people: points of the traits, each with its PMFs, as probable as people have weights.
+    """Joint PMF whose states are points of the traits, with the weights of the samples drawn there.
 
     The first states are the posterior means of people, all of them or as many as there are states, in their order; of
     fewer people than states, the others are drawn from the people's posteriors. Points at the posterior means did
@@ -254,7 +254,7 @@ def compile_states(
 def draw_points(
     traits: TraitModel, samples: Block, n_states: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Points of the traits where people are, (n_states, n_traits), and their probabilities, (n_states,)."""
+    """Points of the traits, (n_states, n_traits), and their probabilities, (n_states,)."""
     sparse = samples.to_sparse(traits.schema.offsets)
     people = np.flatnonzero(np.diff(sparse.indptr))
     even = np.full(n_states, 1.0 / n_states)
@@ -293,7 +293,7 @@ def _choose(
     n_states: int | str,
     seed: int,
 ) -> TraitChoice:
-    """Choose what is open by held-out cells; without any, what is usual."""
+    """Choose open settings by held-out cells, or take defaults."""
     grids = (
         DIMENSIONS if isinstance(dimensions, str) else (dimensions,),
         SHRINKAGES if isinstance(shrinkage, str) else (shrinkage,),

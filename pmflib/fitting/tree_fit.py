@@ -1,4 +1,4 @@
-"""One fit of latent classes with forests: starts, sharing and shrinkage, all chosen on held-out samples."""
+"""One fit of latent classes with forests; starts, sharing and shrinkage are chosen on held-out samples."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PSEUDO_COUNTS = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 @dataclass(frozen=True, eq=False)
 class TreeFit:
-    """What a fit of latent classes with forests is given.
+    """Settings of a fit of latent classes with forests.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class TreeFit:
     def fit(
         self, plain: TreeParameters | None, first: TreeOptions
     ) -> tuple[TreeRun, list[Comparison]]:
-        """Fit one model: starts and sharing are compared after some passes, then shrinkage of the best.
+        """Fit one model: compare starts and sharing after some passes, then the shrinkage of the best.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class TreeFit:
         return best, comparisons
 
     def find_best_start(self, first: TreeOptions, most_starts: int = MOST_STARTS) -> TreeRun:
-        """Fit one model from the best of some starts, with the options that are given: as good as ranks need it."""
+        """Fit one model from the best of several starts with given options."""
         runs = self._try_starts(None, first, most_starts, RANK_ROUNDS)
         best = max(runs, key=lambda each: runs[each].score)
         return self._go_on({best: runs[best]}, self.limits)[best]
@@ -115,7 +115,7 @@ class TreeFit:
         most_starts: int = MOST_STARTS,
         rounds: Sequence[tuple[int, int]] = ROUNDS,
     ) -> dict[tuple[str, bool], TreeRun]:
-        """Starts that are best after some passes, with one forest for all states, and with a forest per state."""
+        """Best starts after some passes, with one shared forest and with one forest per state."""
         # what distinguishes starts shows on fewer samples
         trial = replace(
             self, training=self.training.thin(START_ROWS), held_out=self.held_out.thin(START_ROWS)
@@ -137,19 +137,19 @@ class TreeFit:
     def _go_on(
         self, runs: dict[tuple[str, bool], TreeRun], limits: Limits
     ) -> dict[tuple[str, bool], TreeRun]:
-        """Continue runs, each from its best model."""
+        """Continue each run from its best model."""
         return {
             key: self._run(key[0], run.parameters, run.options, limits) for key, run in runs.items()
         }
 
     def fit_member(self, k: int, options: TreeOptions) -> TreeRun:
-        """Fit one more model from a start of its own, with the options of another."""
+        """Fit another member from its own start, with the options of the first."""
         return self._run(f"member {k}", self._open(MOST_STARTS + k, options), options, self.limits)
 
     def _climb(
         self, best: TreeRun, field: str, values: Sequence[float], comparisons: list[Comparison]
     ) -> TreeRun:
-        """Try the neighbouring values of one option, as long as held-out samples gain."""
+        """Hill-climb over the values of one option by the held-out score."""
         tried = {getattr(best.options, field): best}
         grid = sorted({*values, getattr(best.options, field)})
         for step in (1, -1):
@@ -185,7 +185,7 @@ class TreeFit:
         return tried[chosen]
 
     def _choose(self, runs: dict[str, TreeRun]) -> Comparison:
-        """Compare runs; of equals, one with a forest for all states is taken."""
+        """Compare runs; a shared forest wins ties."""
         names = sorted(runs, key=lambda each: (not runs[each].options.shared, -runs[each].score))
         found = [runs[name] for name in names]
 
@@ -206,7 +206,7 @@ class TreeFit:
         )
 
     def _open(self, k: int, options: TreeOptions) -> TreeParameters:
-        """Random start, after some passes without edges."""
+        """Random start after some passes without edges."""
         rng = np.random.default_rng([self.seed, k])
         offsets = self.training.offsets
         prior, factors = start_random(self.singles, offsets, rank=self.rank, rng=rng)
@@ -244,7 +244,7 @@ class TreeFit:
 
 
 def count_starts(n_observed: float, rank: int) -> int:
-    """Number of random starts of a fit of a rank to samples of so many observed cells."""
+    """Number of random starts, by rank and observed cells."""
     if rank == 1:
         return 1
     affordable = START_WORK // max(round(n_observed * rank), 1)
@@ -254,7 +254,7 @@ def count_starts(n_observed: float, rank: int) -> int:
 def _take_best(
     runs: dict[tuple[str, bool], TreeRun], number: int
 ) -> dict[tuple[str, bool], TreeRun]:
-    """The best runs, and the best with one forest and with a forest per state, for these are found later."""
+    """The best runs, and the best with one shared forest and with one forest per state."""
     ordered = sorted(runs, key=lambda each: -runs[each].score)
     kept = set(ordered[:number])
     for shared in (True, False):

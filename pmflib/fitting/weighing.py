@@ -1,4 +1,4 @@
-"""How many rows a model counts for in answers, learnt from samples that its fit has not seen."""
+"""Learn the weight of a model in answers, in rows, from unseen samples."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def weigh_model(
     design: SurveyDesign | None = None,
     unseen_design: SurveyDesign | None = None,
 ) -> AnyModel:
-    """Learn how many rows a model counts for in answers, beside counts.
+    """Learn how many rows a model counts for in answers beside the counts.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def weigh_model(
 
 
 def inherit_weight(model: AnyModel, start: JointPMF, n_samples: float) -> AnyModel | None:
-    """Give a model the weight of the one that its passes began from; None where that has learnt none.
+    """Copy the weight of the model that the passes started from; None if it has none.
 
     A warm refit moves a model little, and how far it is from the truth less: to learn that anew takes as long as all of
     its passes. The next fit from scratch does.
@@ -119,7 +119,7 @@ def inherit_weight(model: AnyModel, start: JointPMF, n_samples: float) -> AnyMod
 
 
 def _keep(model: AnyModel, found: EquivalentSamples) -> AnyModel:
-    """The model with what was learnt, if anything was."""
+    """The model with the learnt weight, if any."""
     if not found.n_questions:
         return model
     return replace(model, origin={**model.origin, NAME: found.to_json()})
@@ -131,7 +131,7 @@ def _weigh_designed(
     designs: tuple[SurveyDesign | None, SurveyDesign | None],
     rng: int,
 ) -> AnyModel:
-    """Do `weigh_model` in effective samples, of those of the fit and of unseen ones."""
+    """Weigh a model of samples with a design, in effective samples."""
     first, second = designs
     if first is None or second is None:
         raise PmfError("design and unseen_design go together; give how both samples were drawn")
@@ -157,7 +157,7 @@ def _weigh_designed(
 
 
 def _take(samples: object, most: int) -> object:
-    """Stored samples of as many blocks as hold so many rows, spread over all; others as they are."""
+    """Stored samples limited to blocks that hold about so many rows; others unchanged."""
     if not isinstance(samples, StoredSamples) or samples.n_rows <= most:
         return samples
     filled: list[BlockReference] = [block for block in samples.blocks if block.n_rows]

@@ -1,4 +1,4 @@
-"""Samples in memory with the weights or the design of a survey."""
+"""Samples in memory with survey weights or a survey design."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pmflib.schema import Schema
 def weigh_samples(
     samples: StoredSamples | DenseBlock, weight: object | SurveyDesign | None, schema: Schema
 ) -> DenseBlock:
-    """Samples in memory with their weights, and with the order in which a design deals them to folds.
+    """Attach weights to samples, and the fold order of a design.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def weigh_samples(
 
 
 def weigh_block(codes: IntArray, design: SurveyDesign) -> DenseBlock:
-    """Samples with the weights of a design, and the order in which it deals them to folds.
+    """Attach the weights and the fold order of a design.
 
     Raises
     ------
