@@ -157,8 +157,7 @@ def _count_all(
 ) -> None:
     """Count what all questions need in one pass over the samples; one that cannot be read is refused in its turn."""
     from pmflib.model.questions.answering import list_requests
-    from pmflib.model.questions.binding import bind_question
-    from pmflib.model.questions.notation import parse_question
+    from pmflib.model.questions.question import bind_question, parse_question
 
     for model, evidence in models:
         if evidence is None:

@@ -15,7 +15,6 @@ from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model.conditions import Conditions, describe_conditions
 from pmflib.model.mixture import Mixture
 from pmflib.model.questions.answers import Answer, AnswerRows, Source
-from pmflib.model.questions.binding import BoundQuestion, bind_question
 from pmflib.model.questions.completions import find_most_likely
 from pmflib.model.questions.equivalent_samples import (
     PairTable,
@@ -24,15 +23,21 @@ from pmflib.model.questions.equivalent_samples import (
     list_pairs,
 )
 from pmflib.model.questions.evidence import Evidence
-from pmflib.model.questions.homogeneity import Homogeneity, find_homogeneity
-from pmflib.model.questions.information import measure_answers
-from pmflib.model.questions.intervals import find_errors, find_mean_errors
-from pmflib.model.questions.notation import parse_question
-from pmflib.model.questions.posterior import Posterior, TablePMF
-from pmflib.model.questions.precision import find_known_rows, is_measurable, list_singles
+from pmflib.model.questions.information import TablePMF, measure_answers
+from pmflib.model.questions.posterior import (
+    Posterior,
+    find_errors,
+    find_known_rows,
+    find_mean_errors,
+    is_measurable,
+    list_singles,
+)
+from pmflib.model.questions.question import BoundQuestion, bind_question, parse_question
 from pmflib.model.questions.support import (
+    Homogeneity,
     Support,
     doubt_model,
+    find_homogeneity,
     find_support,
     list_support_requests,
 )
@@ -62,7 +67,7 @@ def ask(
     model
         The model.
     question
-        As for `pmflib.model.questions.notation.parse_question`.
+        As for `pmflib.model.questions.question.parse_question`.
     data
         Samples that the model was fitted to, as a table or codes; or their co-occurrence counts, which know two
         variables of a question at most. None: the model alone answers.
@@ -406,7 +411,7 @@ class _Weighed:
         """The same by the model alone; NaN where it rules the conditions out."""
         sides = [each for each in self.sides if each is not None]
         if len(sides) < len(self.sides):
-            return self._fill(self.bound)
+            return np.full_like(self._measure_posterior(), np.nan)
         return measure_answers(sides, self.bound, self.combinations)
 
     def measure_counts(self) -> FloatArray | None:
@@ -416,18 +421,10 @@ class _Weighed:
             if counts is None:
                 return None
             if not counts.any():
-                return self._fill(self.bound)
+                return np.full_like(self._measure_posterior(), np.nan)
             positions = (*self.bound.by, *self.targets)
             tables.append(TablePMF(self.bound.schema, positions, counts / counts.sum()))
         return measure_answers(tables, self.bound, self.combinations)
-
-    def _fill(self, bound: BoundQuestion) -> FloatArray:
-        """NaN in the shape of the numbers."""
-        even = np.full(self.n_cells, 1 / self.n_cells)
-        sizes = [int(bound.schema.cardinalities[each]) for each in (*bound.by, *self.targets)]
-        table = TablePMF(bound.schema, (*bound.by, *self.targets), even.reshape(sizes))
-        shape = measure_answers([table] * len(bound.sides), bound, self.combinations).shape
-        return np.full(shape, np.nan)
 
     def find_errors(
         self, numbers: FloatArray, level: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.display.summary import MOST_ROWS, Summarised, Summary, SummaryTable
-from pmflib.model.questions.binding import BoundQuestion
-from pmflib.model.questions.homogeneity import Homogeneity
 from pmflib.model.questions.information import find_quantile, sort_levels
-from pmflib.model.questions.support import Support
+from pmflib.model.questions.question import BoundQuestion
+from pmflib.model.questions.support import Homogeneity, Support
 from pmflib.schema import Schema
 
 Source: TypeAlias = Literal["both", "counts", "model"]
@@ -32,7 +31,7 @@ class Answer(Summarised):
     question
         The question.
     measure
-        What was asked for: one of `pmflib.model.questions.notation.MEASURES`.
+        What was asked for: one of `pmflib.model.questions.question.MEASURES`.
     columns
         Names of the variables that the rows are labelled by; none for a single number.
     labels
@@ -164,7 +163,7 @@ class Answer(Summarised):
         if self.support is not None:
             facts.append(("support", str(self.support)))
         if self.homogeneity is not None:
-            facts.append(("alike in the counts", self.homogeneity.describe()))
+            facts.append(("alike in the counts", str(self.homogeneity)))
         if self.no_errors:
             facts.append(("no standard errors", self.no_errors))
         return facts
@@ -232,7 +231,7 @@ class Answer(Summarised):
         out["equivalent_samples_assumed"] = self.is_assumed
         out["support"] = None if self.support is None else self.support.to_json()
         if self.homogeneity is not None:
-            out["homogeneity"] = self.homogeneity.to_json()
+            out["homogeneity"] = asdict(self.homogeneity)
         out["warnings"] = list(self.warnings)
         if self.no_errors:
             out["no_standard_errors"] = self.no_errors

@@ -1,18 +1,86 @@
-"""Entropy, mutual information and total variation; expected values, quantiles and odds of ordered levels."""
+"""Joint PMFs as tables; information measures, expected values, quantiles and odds of any joint PMF."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.core.errors import PmfError, SchemaError
 from pmflib.model.conditions import Conditions, Given, encode_conditions
-from pmflib.model.questions.binding import BoundQuestion
-from pmflib.model.questions.posterior import PMF
-from pmflib.schema import Variable
+from pmflib.model.mixture import Mixture
+from pmflib.model.questions.question import BoundQuestion
+from pmflib.schema import Schema, Variable
+
+
+@dataclass(frozen=True, eq=False)
+class TablePMF:
+    """A joint PMF of some variables as a table, asked like a mixture.
+
+    Parameters
+    ----------
+    schema
+        Schema whose variables these are.
+    positions
+        Index of the variable of each axis.
+    table
+        float64, of the cardinalities of the variables; sums to 1.
+    """
+
+    schema: Schema
+    positions: tuple[int, ...]
+    table: FloatArray
+
+    def marginal(self, variables: Sequence[str | int], given: Given | None = None) -> FloatArray:
+        """Joint PMF of some of the variables, as `pmflib.model.mixture.Mixture.marginal` gives it."""
+        fixed = self.condition(given)
+        asked = [self.schema.position(variable) for variable in variables]
+        axes = [self.positions.index(position) for position in asked]
+        others = tuple(n for n in range(len(self.positions)) if n not in axes)
+        summed = fixed.table.sum(axis=others)
+        # the axes that are left keep their order
+        order = np.argsort(np.argsort(axes))
+        return np.transpose(summed, order) if summed.ndim > 1 else summed
+
+    def condition(self, given: Given | None) -> TablePMF:
+        """Table of those who have some levels."""
+        return self.condition_codes(encode_conditions(self.schema, given))[0]
+
+    def condition_codes(self, conditions: Conditions) -> tuple[TablePMF, float]:
+        """Table of those who have some codes, and the logarithm of their probability."""
+        if not conditions:
+            return self, 0.0
+        kept = self._keep(conditions)
+        chance = float(kept.sum())
+        return TablePMF(self.schema, self.positions, kept / max(chance, FLOOR)), float(
+            np.log(max(chance, FLOOR))
+        )
+
+    def find_impossible(self, conditions: Conditions) -> tuple[int, ...]:
+        """All conditions if they have probability 0 together; else none."""
+        return () if self._keep(conditions).sum() > 0 else tuple(conditions)
+
+    def weigh_combinations(self, positions: Sequence[int], combinations: IntArray) -> FloatArray:
+        """Probabilities of some combinations of codes, shape (n_combinations, n_positions)."""
+        found: FloatArray = self.marginal(positions)[tuple(combinations.T)]
+        return found
+
+    def _keep(self, conditions: Conditions) -> FloatArray:
+        kept = self.table
+        for position, codes in conditions.items():
+            axis = self.positions.index(position)
+            mask = np.zeros(self.table.shape[axis])
+            mask[list(codes)] = 1.0
+            kept = kept * mask.reshape([-1 if n == axis else 1 for n in range(kept.ndim)])
+        return kept
+
+
+PMF: TypeAlias = Mixture | TablePMF
+"""What measures are computed of."""
 
 
 def entropy(
@@ -340,11 +408,30 @@ def measure_answers(
     MemoryPlanError
         If there are too many combinations.
     """
-    name = bound.question.measure
+    name, groups, by = bound.question.measure, bound.groups, bound.by
     if name == "argmax":
         assert combinations is not None
-        return sides[0].weigh_combinations(bound.groups[0], combinations)[None, :]
-    return _MEASURES[name](sides, bound)
+        return sides[0].weigh_combinations(groups[0], combinations)[None, :]
+    if name == "H":
+        return np.array([[entropy(sides[0], groups[0], by=by)]])
+    if name == "MI":
+        return np.array([[mutual_information(sides[0], groups[0], groups[1], by=by)]])
+    if name == "TV" and len(groups) == 2:
+        return np.array([[total_variation(sides[0], groups[0], groups[1], by=by)]])
+    if name == "TV":
+        first, second = (side.marginal(groups[0]) for side in sides)
+        return np.array([[np.abs(first - second).sum() / 2]])
+    if name == "OR":
+        return _find_odds_ratio(sides, bound)
+    chances = find_chances(sides[0], bound)
+    if name == "odds":
+        return find_odds(chances)
+    if name == "E":
+        return (chances @ bound.schema[groups[0][0]].numeric_values())[:, None]
+    if name in ("median", "quantile"):
+        order = sort_levels(bound.schema[groups[0][0]])
+        return np.asarray(np.cumsum(chances[:, order], axis=1))
+    return chances
 
 
 def _tabulate(
@@ -365,41 +452,9 @@ def _tabulate(
     return joint
 
 
-def find_chances(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
+def find_chances(side: PMF, bound: BoundQuestion) -> FloatArray:
     """Probabilities that a question asks for, by combination of levels: float64 of shape (n_by, n_targets)."""
-    return _tabulate(sides[0], bound.by, bound.groups[0], bound.events[0])
-
-
-def _find_means(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
-    values = bound.schema[bound.groups[0][0]].numeric_values()
-    return (find_chances(sides, bound) @ values)[:, None]
-
-
-def _cumulate(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
-    order = sort_levels(bound.schema[bound.groups[0][0]])
-    cumulated: FloatArray = np.cumsum(find_chances(sides, bound)[:, order], axis=1)
-    return cumulated
-
-
-def _find_entropy(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
-    return np.array([[entropy(sides[0], bound.groups[0], by=bound.by)]])
-
-
-def _find_information(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
-    first, second = bound.groups
-    return np.array([[mutual_information(sides[0], first, second, by=bound.by)]])
-
-
-def _find_variation(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
-    if len(bound.groups) == 1:
-        first, second = (side.marginal(bound.groups[0]) for side in sides)
-        return np.array([[np.abs(first - second).sum() / 2]])
-    first_group, second_group = bound.groups
-    return np.array([[total_variation(sides[0], first_group, second_group, by=bound.by)]])
-
-
-def _find_all_odds(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
-    return find_odds(find_chances(sides, bound))
+    return _tabulate(side, bound.by, bound.groups[0], bound.events[0])
 
 
 def _find_odds_ratio(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
@@ -413,16 +468,3 @@ def _find_odds_ratio(sides: Sequence[PMF], bound: BoundQuestion) -> FloatArray:
         neither = max(1 - p - q + both, 0.0)
         ratio = np.float64(both * neither) / (max(p - both, 0.0) * max(q - both, 0.0))
         return np.array([[ratio]])
-
-
-_MEASURES: Mapping[str, Callable[[Sequence[PMF], BoundQuestion], FloatArray]] = {
-    "P": find_chances,
-    "E": _find_means,
-    "median": _cumulate,
-    "quantile": _cumulate,
-    "H": _find_entropy,
-    "MI": _find_information,
-    "TV": _find_variation,
-    "odds": _find_all_odds,
-    "OR": _find_odds_ratio,
-}

@@ -10,11 +10,14 @@ import numpy as np
 
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 from pmflib.counting.conditional_tables import TableRequest
+from pmflib.display.summary import decimal
 from pmflib.model.conditions import Conditions, describe_conditions, list_few
-from pmflib.model.questions.binding import BoundQuestion
 from pmflib.model.questions.evidence import Evidence
+from pmflib.model.questions.question import BoundQuestion
 from pmflib.schema import Schema
 
+LEAST_EXPECTED = 5.0
+"""Samples expected in a cell from which on the law of chi-squared is near, by Cochran's rule for four cells in five."""
 FEW = 10
 """Samples below which an answer says that there were only so many."""
 
@@ -305,3 +308,51 @@ def doubt_model(
         f"the counts alone give {shares[cell]:.3g} for {words}{among}, and the model {chances[cell]:.3g}: {score:.0f} "
         "standard errors apart; the rank may be too small, or values are missing for a reason"
     ]
+
+
+@dataclass(frozen=True)
+class Homogeneity:
+    """Pearson's test that shares are the same in all groups.
+
+    Parameters
+    ----------
+    statistic, degrees, p_value
+        Pearson's chi-squared, its degrees of freedom, and the chance of as much if they are.
+    is_rough
+        Whether more than a fifth of the cells have fewer than ``LEAST_EXPECTED`` expected samples.
+    """
+
+    statistic: float
+    degrees: int
+    p_value: float
+    is_rough: bool
+
+    def __str__(self) -> str:
+        """The test in a line."""
+        said = f"chi-squared {decimal(self.statistic)} ({self.degrees}), p = {decimal(self.p_value, 2)}"
+        return f"{said}; roughly, for many cells are nearly empty" if self.is_rough else said
+
+
+def find_homogeneity(counts: IntArray | FloatArray) -> Homogeneity | None:
+    """Test whether the rows of a table have the same shares; None where there is nothing to compare.
+
+    Parameters
+    ----------
+    counts
+        Shape (n_groups, n_cells): samples, taken as independent of each other.
+
+    References
+    ----------
+    Pearson (1900); Cochran (1954), "Some methods for strengthening the common chi-squared tests", Biometrics 10(4).
+    """
+    from scipy.special import chdtrc
+
+    table = np.asarray(counts, np.float64)
+    table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
+    if min(table.shape) < 2:
+        return None
+    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / table.sum()
+    statistic = float(((table - expected) ** 2 / expected).sum())
+    degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
+    is_rough = bool((expected < LEAST_EXPECTED).mean() > 0.2)
+    return Homogeneity(statistic, degrees, float(chdtrc(degrees, statistic)), is_rough)

@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 import pmflib as pmf
-from pmflib.model.questions.homogeneity import find_homogeneity
+from pmflib.model.questions.support import find_homogeneity
 
 
 def draw(n_rows=600):

@@ -1,8 +1,7 @@
 import pytest
 
 from pmflib.core.errors import QuestionError, UnknownNameError
-from pmflib.model.questions.binding import bind_question
-from pmflib.model.questions.notation import MEASURES, parse_question, split_tokens
+from pmflib.model.questions.question import MEASURES, bind_question, parse_question, split_tokens
 from tests.model.questions.question_models import SCHEMA, SURVEY, make_survey
 
 

@@ -12,7 +12,8 @@ from pmflib.counting.conditional_tables import TableRequest
 from pmflib.model import questions
 from pmflib.model.questions import answering, evidence
 from pmflib.model.questions.equivalent_samples import EquivalentSamples
-from pmflib.model.questions.posterior import Posterior, TablePMF, find_beta_intervals
+from pmflib.model.questions.information import TablePMF
+from pmflib.model.questions.posterior import Posterior, find_beta_intervals
 from tests.model.questions.question_models import make_pets, make_survey, tabulate
 
 MODEL = make_survey()

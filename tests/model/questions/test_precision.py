@@ -5,7 +5,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.model.questions.evidence import Evidence
-from pmflib.model.questions.precision import MAX_ENTRIES, find_known_rows, is_measurable
+from pmflib.model.questions.posterior import MAX_ENTRIES, find_known_rows, is_measurable
 from pmflib.synthetic.planted_models import planted_factors
 
 SIZES = [3, 2, 4, 3]
