@@ -13,8 +13,13 @@ from pmflib.core.blocks import DenseBlock, split_block
 from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.blocks import ScoreRows, merge_duplicates
 from pmflib.em.memory import PassMemory
-from pmflib.model.forests.stars import measure_stars
-from pmflib.model.forests.statistics import TreeParameters, TreePasses, TreeStatistics, fill_below
+from pmflib.model.forests.statistics import (
+    TreeParameters,
+    TreePasses,
+    TreeStatistics,
+    fill_below,
+    measure_stars,
+)
 from pmflib.store.sample_blocks import BlockGroup
 
 PAIR_BYTES = 1 << 25
