@@ -30,7 +30,7 @@ from pmflib.core.blocks import SPARSE_BELOW, Block, DenseBlock
 from pmflib.core.defaults import Limits
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.blocks import merge_duplicates
-from pmflib.em.driver import run_em
+from pmflib.em.family import run_em
 from pmflib.em.latent_classes import LatentClasses
 from pmflib.kernels.llvm.lanes import make_lanes
 from pmflib.model.row_tables import RowTables, allocate, choose_panels, iterate_lists

@@ -48,8 +48,7 @@ from benchmarks.models.density import Split, read_split, standard_error
 from pmflib.core.arrays import IntArray
 from pmflib.counting.marginals import estimate_singles
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.forests.em import TreeOptions, run_tree_em
-from pmflib.em.forests.samples import add_up, load_samples
+from pmflib.em.forests.em import TreeOptions, add_up, load_samples, run_tree_em
 from pmflib.em.latent_classes import evaluate_models
 from pmflib.model.forests.forest import Forest
 from pmflib.model.forests.statistics import TreeParameters

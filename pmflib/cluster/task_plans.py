@@ -187,12 +187,6 @@ class TaskPlan:
         return self.n_runs + self.n_merges + 1
 
     @property
-    def balance(self) -> float:
-        """Cost of the most expensive run, as a multiple of the mean."""
-        totals = np.add.reduceat(self.costs, self.bounds[:-1])
-        return float(totals.max() / max(totals.mean(), 1e-300))
-
-    @property
     def run_top(self) -> int:
         """Level up to which runs merge what they have: that of the first merging tasks."""
         return self.merge_levels[0] if self.merge_levels else find_top(self.n_items, self.fan_in)

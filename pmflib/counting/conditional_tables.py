@@ -44,10 +44,10 @@ CodeSets: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 
 SQUARES_BITS = 61
 """Bits of the sums of squared weights."""
-CELL_NS = 2.0
-"""Time of a sample for each variable of a table and of its conditions, and once more, nanoseconds of one core."""
 READ_BYTES = 650e6
-"""Bytes in memory that a core decompresses in a second."""
+"""Bytes in memory that a core decompresses in a second. A code is counted about as fast as a byte is decompressed."""
+MOST_JOINED = np.iinfo(np.int16).max
+"""Most cells whose numbers are held as int16."""
 
 
 @dataclass(frozen=True)
@@ -186,51 +186,49 @@ class TablePlan:
         """Add the number of rows of a block at each cell to int64 of shape (n_cells,), in place."""
         for table, taken, is_met in self._iterate_tables(block):
             # cell 0 of each axis is for rows that do not count, so that none has to be taken out
-            padded = (2, *(size + 1 for size in table.shape))
+            padded = tuple(size + 1 for size in table.shape)
             n_padded = math.prod(padded)
-            if n_padded > block.n_rows:
+            if n_padded > block.n_rows or not padded:
                 np.add.at(total[table.cells], _find_cells(table, taken, is_met)[1], 1)
                 continue
-            dtype: Any = np.int16 if n_padded < 1 << 15 else np.int64
-            numbers: IntArray = is_met.astype(dtype)
-            for size, codes in zip(padded[1:], taken, strict=True):
-                numbers *= size
+            numbers: IntArray = taken[0] if n_padded <= MOST_JOINED else taken[0].astype(np.int64)
+            for size, codes in zip(padded[1:], taken[1:], strict=True):
+                numbers = numbers * size
                 numbers += codes
-                numbers += 1
-            inner: tuple[Any, ...] = (1, *(slice(1, None),) * len(taken))
-            found = np.bincount(numbers, minlength=n_padded).reshape(padded)
-            total[table.cells] += found[inner].reshape(-1)
+            if not is_met.all():
+                numbers = numbers * is_met
+            found = _count_numbers(numbers, n_padded).reshape(padded)
+            total[table.cells] += found[(slice(1, None),) * len(padded)].reshape(-1)
 
     def _iterate_tables(
         self, block: Block
     ) -> Iterator[tuple[PlannedTable, IntArray, npt.NDArray[np.bool_]]]:
-        """Tables, the codes of their targets, (n_targets, n_rows), and the rows that meet their conditions, if any."""
+        """Tables, the codes of their targets, 0 missing, (n_targets, n_rows), and whether rows meet the conditions."""
         columns = self._read_columns(block)
         place = {position: k for k, position in enumerate(self.used.tolist())}
         for conditions, tables in self.by_conditions.items():
             is_met = np.ones(block.n_rows, np.bool_)
             for position, codes in conditions:
-                # the last entry is of -1, missing
                 is_allowed = np.zeros(self.schema[position].cardinality + 1, np.bool_)
-                is_allowed[list(codes)] = True
-                is_met &= is_allowed.take(columns[place[position]], mode="wrap")
+                is_allowed[1 + np.array(codes)] = True
+                is_met &= is_allowed[columns[place[position]]]
             if is_met.any():
                 for table in tables:
                     yield table, columns[[place[position] for position in table.targets]], is_met
 
     def _read_columns(self, block: Block) -> IntArray:
-        """Codes of the variables in use, -1 missing: shape (n_used, n_rows)."""
+        """Codes of the variables in use, from 1, and 0 for missing: int16 of shape (n_used, n_rows)."""
         if isinstance(block, DenseBlock):
-            return np.ascontiguousarray(block.codes[:, self.used].T)
+            return np.add(block.codes[:, self.used].T, 1, dtype=np.int16, order="C")
         offsets = self.schema.offsets
-        columns = np.full((self.used.size, block.n_rows), -1, self.schema.code_dtype)
+        columns = np.zeros((self.used.size, block.n_rows), np.int16)
         owners = np.full(self.schema.n_variables, -1, np.int64)
         owners[self.used] = np.arange(self.used.size)
         variables = np.searchsorted(offsets, block.indices, side="right") - 1
         kept = np.flatnonzero(owners[variables] >= 0)
         rows = np.repeat(np.arange(block.n_rows), np.diff(block.indptr))[kept]
         variables = variables[kept]
-        columns[owners[variables], rows] = block.indices[kept] - offsets[variables]
+        columns[owners[variables], rows] = 1 + block.indices[kept] - offsets[variables]
         return columns
 
     def split(self, total: IntArray, requests: Iterable[TableRequest]) -> list[IntArray]:
@@ -241,7 +239,7 @@ class TablePlan:
     def plan_seconds(self, block: BlockReference) -> float:
         """Seconds that reading and counting a block takes one core, about, if all samples met the conditions."""
         n_steps = sum(1 + len(each.targets) + len(each.given) for each in self.tables)
-        return block.nbytes / READ_BYTES + 1e-9 * CELL_NS * n_steps * block.n_rows
+        return (block.nbytes + n_steps * block.n_rows) / READ_BYTES
 
     def plan_memory(self, n_threads: int) -> MemoryPlan:
         """Memory of counting: independent of the number of samples."""
@@ -263,12 +261,25 @@ def _find_cells(
     table: PlannedTable, taken: IntArray, is_met: npt.NDArray[np.bool_]
 ) -> tuple[IntArray, IntArray]:
     """Rows that meet the conditions and have all targets, and the cell of each in the flat table."""
-    rows = np.flatnonzero(is_met & (taken >= 0).all(axis=0))
+    rows = np.flatnonzero(is_met & (taken > 0).all(axis=0))
     cells = np.zeros(rows.size, np.int64)
     for size, codes in zip(table.shape, taken, strict=True):
         cells *= size
         cells += codes[rows]
+        cells -= 1
     return rows, cells
+
+
+def _count_numbers(numbers: IntArray, n_numbers: int) -> IntArray:
+    """Count numbers in [0, n_numbers): those of two rows at a time where the pairs still fit into int16."""
+    if n_numbers**2 > min(MOST_JOINED, numbers.size):
+        return np.bincount(numbers, minlength=n_numbers)
+    half = numbers.size // 2
+    joined = numbers[:half] * n_numbers + numbers[half : 2 * half]
+    pairs = np.bincount(joined, minlength=n_numbers**2).reshape(n_numbers, n_numbers)
+    found: IntArray = pairs.sum(axis=0) + pairs.sum(axis=1)
+    found[numbers[2 * half :]] += 1
+    return found
 
 
 def _check_request(request: TableRequest, schema: Schema) -> None:

@@ -87,11 +87,6 @@ def save_table(path: Path, table: IntArray) -> None:
     save_arrays(path, arrays)
 
 
-def measure_saved_table(n_levels: int, n_seen: float) -> float:
-    """Bytes that `save_table` writes of a table with so many cells above zero: positions and counts, or all counts."""
-    return min(8.0 * n_levels**2, 16 * n_seen)
-
-
 def load_table(path: Path) -> IntArray | None:
     """Read what `save_table` wrote; None if there is none that can be used."""
     arrays = load_arrays(path)

@@ -24,8 +24,7 @@ from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, add_intercep
 from pmflib.crowd.label_source import LabelSource
 from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint
-from pmflib.em.driver import run_em
-from pmflib.em.family import Family, State
+from pmflib.em.family import Family, State, run_em
 from pmflib.model.statistics import EMStatistics, sum_fields
 from pmflib.solvers.crowd.annotator_model import (
     MAXIMUM_LIKELIHOOD,

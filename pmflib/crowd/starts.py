@@ -17,8 +17,7 @@ from pmflib.core.arrays import FloatArray
 from pmflib.core.defaults import LABEL_LIMITS, Limits
 from pmflib.crowd.dawid_skene import CrowdState, DawidSkene, OnPass, OpenCheckpoint
 from pmflib.crowd.label_source import LabelSource
-from pmflib.em.driver import run_em
-from pmflib.em.family import State
+from pmflib.em.family import State, run_em
 from pmflib.solvers.crowd.annotator_model import CrowdModel
 from pmflib.solvers.crowd.class_matching import match_columns
 

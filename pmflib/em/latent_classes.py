@@ -17,9 +17,7 @@ from pmflib.core.arrays import Arrays, FloatArray, IntArray, Parameters
 from pmflib.core.blocks import Block
 from pmflib.core.defaults import LIMITS, Limits
 from pmflib.em.block_source import BlockSource, iterate_distinct
-from pmflib.em.convergence import has_settled
-from pmflib.em.driver import run_em
-from pmflib.em.family import Family, State
+from pmflib.em.family import Family, State, has_settled, run_em
 from pmflib.model.statistics import EMStatistics, em_statistics, m_step, merge_each, take_logs
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.numeric.squarem import Acceleration
@@ -66,7 +64,7 @@ class LatentClasses(Family[Parameters, EMStatistics]):
     def add(self, parameters: Parameters, blocks: Iterable[Block]) -> EMStatistics:
         """Posterior mass of levels and states, of the members side by side."""
         models = split_members(parameters, self.n_members)
-        return join_statistics(add_models(blocks, self.offsets, models))
+        return join_statistics(evaluate_group([*blocks], self.offsets, models))
 
     def start(self, source: BlockSource, state: ClassState) -> Callable[[], EMStatistics]:
         """Start a pass; where threads outnumber the groups of blocks, tasks share the members."""
@@ -144,16 +142,14 @@ def start_models(
 def evaluate_group(
     group: BlockGroup, offsets: IntArray, models: Sequence[Parameters]
 ) -> list[EMStatistics]:
-    """Sufficient statistics of a group under each of several models; the blocks are read once."""
-    return add_models(iterate_distinct(group), offsets, models)
-
-
-def add_models(
-    blocks: Iterable[Block], offsets: IntArray, models: Sequence[Parameters]
-) -> list[EMStatistics]:
-    """Sufficient statistics of blocks, at least one, under each of several models."""
+    """Sufficient statistics of a group, at least one block, under each of several models; blocks are read once."""
     logs = [take_logs(*model) for model in models]
-    return merge_each([[em_statistics(block, offsets, *log) for log in logs] for block in blocks])
+    parts: list[list[EMStatistics]] = []
+    for block in iterate_distinct(group):
+        parts.append([])
+        for log in logs:
+            parts[-1].append(em_statistics(block, offsets, *log))
+    return merge_each(parts)
 
 
 def join_members(models: Sequence[Parameters]) -> Parameters:

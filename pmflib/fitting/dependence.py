@@ -19,8 +19,15 @@ from pmflib.counting.marginals import estimate_block_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
-from pmflib.em.forests.samples import are_modest, find_largest, load_samples, plan_trees
+from pmflib.em.forests.em import (
+    TreeOptions,
+    TreeRun,
+    are_modest,
+    find_largest,
+    load_samples,
+    plan_trees,
+    run_tree_em,
+)
 from pmflib.em.forests.structure import find_residuals
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.em_fit import MIN_SAMPLES, N_FOLDS, EMFit

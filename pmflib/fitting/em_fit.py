@@ -20,7 +20,7 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import find_report
 from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.checkpoint import digest_fit
-from pmflib.em.driver import PassReporter
+from pmflib.em.family import PassReporter
 from pmflib.em.latent_classes import ClassState, Runs, evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.bivariate_residuals import measure_residuals

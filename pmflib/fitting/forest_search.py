@@ -14,8 +14,14 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.comparison import Comparison, PairedDifference, compare_candidates
 from pmflib.counting.marginals import estimate_block_singles
 from pmflib.em.block_source import BlocksInMemory, BlockSource
-from pmflib.em.forests.em import TreeOptions, TreeRun, run_tree_em
-from pmflib.em.forests.samples import add_up, load_samples, score_under_forests
+from pmflib.em.forests.em import (
+    TreeOptions,
+    TreeRun,
+    add_up,
+    load_samples,
+    run_tree_em,
+    score_under_forests,
+)
 from pmflib.fitting.bivariate_residuals import measure_residuals
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.em_fit import EMFit

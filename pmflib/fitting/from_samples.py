@@ -19,7 +19,7 @@ from pmflib.counting.folds import infer_schema
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.display.progress import reports_progress
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.forests.samples import are_modest
+from pmflib.em.forests.em import are_modest
 from pmflib.em.memory import plan_em
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.dependence import (

@@ -17,7 +17,7 @@ from pmflib.counting.marginals import Marginals, normalise_singles
 from pmflib.counting.pair_counts import PairCounts, count_block
 from pmflib.display.progress import report_step, reports_progress
 from pmflib.em.block_source import BlocksInMemory, BlockSource
-from pmflib.em.driver import run_em
+from pmflib.em.family import run_em
 from pmflib.em.latent_classes import evaluate_models
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.fit import make_model

@@ -16,7 +16,7 @@ from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import SurveyDesign, find_student_quantile
 from pmflib.counting.marginals import estimate_block_singles
 from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory
-from pmflib.em.driver import run_em
+from pmflib.em.family import run_em
 from pmflib.em.latent_classes import LatentClasses, evaluate_models
 from pmflib.fitting.linearised import LinearReplicates, linearise, move_model, read_entries
 from pmflib.fitting.parameter_errors import FAR, MAX_ENTRIES, VAGUE, span_logits

@@ -23,7 +23,7 @@ from pmflib.core.survey_design import (
 )
 from pmflib.counting.marginals import normalise_singles
 from pmflib.em.block_source import BlockSource, StoredBlocks
-from pmflib.em.driver import run_em
+from pmflib.em.family import run_em
 from pmflib.em.latent_classes import (
     ClassState,
     LatentClasses,

@@ -21,8 +21,9 @@ from pmflib.core.errors import PmfError, SchemaError
 from pmflib.core.weights import note_weights, read_weights
 from pmflib.counting.folds import infer_schema
 from pmflib.display.progress import report_step, reports_progress
+from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.em.driver import run_em
+from pmflib.em.family import run_em
 from pmflib.em.memory import PassMemory, choose_tasks
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.fit import (
@@ -42,7 +43,9 @@ from pmflib.em.traits.samples import (
     HELD_OUT_SHARE,
     HeldOutCells,
     LevelCounts,
-    TraitSamples,
+    count_levels,
+    cut_people,
+    draw_people,
 )
 from pmflib.fitting.criteria import measure_fit
 from pmflib.fitting.fit_result import FitResult
@@ -127,19 +130,19 @@ def fit_traits(
     latent variables as a cloud of states.
     """
     _check_options(dimensions, n_states, shrinkage, passes)
-    fitted = _open_samples(samples, schema, weight)
-    counts = fitted.count()
+    source, schema, n_rows = _open_samples(samples, schema, weight)
+    counts = count_levels(source)
     seed = int(np.random.default_rng(rng).integers(2**32))
     requested: _Requested = (dimensions, shrinkage, passes, n_states)
-    inputs = fitted.schema.digest, requested, seed
+    inputs = schema.digest, requested, seed
     chosen, path = None, None
     if checkpoint is not None:
-        of_fit = digest_fit(fitted.digest(), *inputs)
+        of_fit = digest_fit(source.digest(), *inputs)
         choice_arrays = TraitChoice.to_arrays, TraitChoice.from_arrays
         chosen = Checkpoint(checkpoint / "choice.npz", of_fit, *choice_arrays)
         path = checkpoint / "traits.npz"
     known = None if chosen is None else chosen.load()
-    choice, people = _settle(fitted, counts, requested, seed, known)
+    choice, people = _settle(source, schema, counts, requested, seed, known)
     if chosen is not None:
         chosen.save(choice)
     settings = choice.settings
@@ -148,16 +151,16 @@ def fit_traits(
         if state.n_passes < settings.passes:
             report_step(state.n_passes, settings.passes, f"pass {state.n_passes}")
 
-    family = Traits(LevelScores.make(fitted.schema, counts.levels), settings.shrinkage)
+    family = Traits(LevelScores.make(schema, counts.levels), settings.shrinkage)
     state = run_em(
         family,
-        fitted.source,
+        source,
         family.begin(settings.dimensions, seed),
         limits=Limits(max_passes=settings.passes),
-        checkpoint=family.open_checkpoint(path, fitted.source, *inputs),
+        checkpoint=family.open_checkpoint(path, source, *inputs),
         on_pass=report,
     )
-    traits = family.make_model(state, fitted.schema, counts.levels)
+    traits = family.make_model(state, schema, counts.levels)
     origin = {"method": "traits", "n_traits": traits.n_traits, **settings.to_json()}
     model = compile_states(traits, people, choice.n_states, seed, origin)
     losses = tuple(-each / max(counts.n_people, 1) for each in state.log_likelihoods)
@@ -165,7 +168,7 @@ def fit_traits(
     if "auto" in requested and not notes:
         notes = ("nobody has two observed cells or more: nothing could be held out to choose by",)
     if people.weights is not None:
-        notes = (note_weights(fitted.n_rows, fitted.source.n_samples), *notes)
+        notes = (note_weights(n_rows, source.n_samples), *notes)
     return FitResult(
         model=model,
         loss_history=losses,
@@ -175,7 +178,7 @@ def fit_traits(
         method="traits",
         notes=notes,
         comparisons=choice.comparisons,
-        training=measure_fit(model, fitted.source),
+        training=measure_fit(model, source),
     )
 
 
@@ -184,7 +187,8 @@ _Requested: TypeAlias = tuple[int | str, float | str, int | str, int | str]
 
 
 def _settle(
-    samples: TraitSamples,
+    source: BlockSource,
+    schema: Schema,
     counts: LevelCounts,
     requested: _Requested,
     seed: int,
@@ -193,16 +197,17 @@ def _settle(
     """Choose what is open, where it is not known, and draw people: those that states are made of."""
     is_open = "auto" in requested and known is None
     n_people = n_scored = round(counts.n_people)
-    if samples.n_observed > CHOICE_CELLS:
-        n_scored = max(1, n_people * CHOICE_CELLS // samples.n_observed)
+    if source.n_observed > CHOICE_CELLS:
+        n_scored = max(1, n_people * CHOICE_CELLS // source.n_observed)
     n_states = requested[-1]
     most_states = STATES[-1] if isinstance(n_states, str) else n_states
-    people = samples.draw(max(most_states, n_scored if is_open else 0), counts, seed)
+    n_drawn = max(most_states, n_scored if is_open else 0)
+    people = draw_people(source, n_drawn, counts, seed)
     held_out: HeldOutCells | None = None
     if is_open:
         scored = people.cut(0, min(n_scored, people.n_rows))
-        held_out = HeldOutCells.draw(scored, samples.schema.offsets, seed)
-    return known or _choose(held_out, samples.schema, *requested, seed), people
+        held_out = HeldOutCells.draw(scored, schema.offsets, seed)
+    return known or _choose(held_out, schema, *requested, seed), people
 
 
 def compile_states(
@@ -306,18 +311,20 @@ def _choose(
     return TraitChoice(settings, best, (comparison, of_states))
 
 
-def _open_samples(samples: object, schema: Schema | None, weight: object | None) -> TraitSamples:
-    """Samples to fit to, at least one."""
+def _open_samples(
+    samples: object, schema: Schema | None, weight: object | None
+) -> tuple[BlockSource, Schema, int]:
+    """Samples to fit to, at least one, their variables, and the number of rows."""
     if schema is not None and not isinstance(schema, Schema):
         raise SchemaError(
             f"schema is {name_type(schema)}; give a Schema: pmflib.Schema.infer(table), or of numbers of levels "
             "pmflib.Schema.from_cardinalities([2, 3])"
         )
+    found: tuple[BlockSource, Schema, int]
     if isinstance(samples, StoredSamples):
         if weight is not None:
             weigh_samples(samples, weight, samples.schema)
-        n_rows = samples.n_rows
-        found = TraitSamples(samples, samples.schema, n_rows=n_rows)
+        found = samples, samples.schema, samples.n_rows
     else:
         if isinstance(samples, SparseBlock):
             if schema is None:
@@ -330,8 +337,8 @@ def _open_samples(samples: object, schema: Schema | None, weight: object | None)
             schema = infer_schema(samples) if schema is None else schema
             given = weigh_samples(DenseBlock(schema.encode(samples)), weight, schema)
             block = given.to_sparse(schema.offsets)
-        n_rows, found = block.n_rows, TraitSamples.load(block, schema)
-    if not n_rows:
+        found = cut_people(block, schema), schema, block.n_rows
+    if not found[2]:
         raise PmfError("samples has no rows; a fit needs at least one")
     return found
 

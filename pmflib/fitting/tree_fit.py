@@ -11,8 +11,14 @@ from pmflib.core.arrays import FloatArray
 from pmflib.core.comparison import Comparison, compare_candidates
 from pmflib.core.defaults import Limits
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.forests.em import TreeOptions, TreeRun, TreeState, run_tree_em
-from pmflib.em.forests.samples import add_up, score_under_forests
+from pmflib.em.forests.em import (
+    TreeOptions,
+    TreeRun,
+    TreeState,
+    add_up,
+    run_tree_em,
+    score_under_forests,
+)
 from pmflib.model.forests.statistics import TreeParameters, tree_m_step
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.pairs.pair_matrix import start_random

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import operator
 import os
 import re
 import shutil
@@ -13,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from pmflib.core.errors import PmfError, StoreError
+from pmflib.core.json_records import from_json
 from pmflib.store.caches import LIST_FILE, StoreCache, open_cache
 from pmflib.store.checkpoints import KIND_FILE, claim_work
-from pmflib.store.file_digests import FOLDER_DIGITS, find_changes, seal, unseal, write_list
+from pmflib.store.file_digests import FOLDER_DIGITS, Digest, find_changes, seal, unseal, write_list
 from pmflib.store.leases import drop_leases, find_own_lease, hold_lease, list_leases
 from pmflib.store.objects.addresses import call_in_parallel, is_bucket, open_objects
 from pmflib.store.objects.interface import Objects
@@ -33,8 +33,8 @@ from pmflib.store.objects.local_folder import (
 
 SOURCE = "source"
 """Kind of a raw file, which is in the manifest and not in the store."""
-_KIND = re.compile(r"[a-z][a-z-]*")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+Kind: TypeAlias = Annotated[str, re.compile(r"[a-z][a-z-]*")]
+"""Kind of an artefact, which names its folder."""
 
 _UNWRITABLE = {
     errno.ENOSPC,
@@ -89,9 +89,9 @@ class Reference:
         SHA-256 of the content.
     """
 
-    kind: str
-    identity: str
-    digest: str
+    kind: Kind
+    identity: Digest
+    digest: Digest
 
     @property
     def path(self) -> str:
@@ -100,23 +100,6 @@ class Reference:
         It follows from kind and digest, and is read from no file: what a manifest says cannot lead out of the store.
         """
         return "" if self.kind == SOURCE else f"{self.kind}/{self.digest[:FOLDER_DIGITS]}"
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Reference:
-        """Build a reference from what `asdict` gives.
-
-        Raises
-        ------
-        ValueError
-            If the kind is no name of a folder, or a digest is none.
-        """
-        kind, identity, digest = data["kind"], data["identity"], data["digest"]
-        if not _KIND.fullmatch(kind):
-            raise ValueError(f"kind {kind!r} is no kind of artefact")
-        for name in (identity, digest):
-            if not _DIGEST.fullmatch(name):
-                raise ValueError(f"{name!r} is no SHA-256 in hexadecimal")
-        return cls(kind, identity, digest)
 
 
 @dataclass(frozen=True)
@@ -142,21 +125,6 @@ class Entry:
     options: dict[str, Any]
     version: int
     summary: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, object]:
-        """Entry as plain JSON types."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Entry:
-        """Build an entry from what `to_json` gives."""
-        return cls(
-            Reference.from_json(data["reference"]),
-            {role: Reference.from_json(each) for role, each in data["inputs"].items()},
-            dict(data["options"]),
-            operator.index(data["version"]),
-            dict(data["summary"]),
-        )
 
     def identify(self) -> str:
         """Identity that follows from kind, inputs, options and version."""
@@ -281,12 +249,7 @@ class Store:
             # who clears up sees when it was last used; a store that may only be read needs no such note
             with suppress(OSError):
                 os.utime(self.root / "manifest" / f"{identity}.json")
-            return self._find(identity)
-        lease = find_own_lease(self.objects)
-        known: dict[str, Entry] = {} if lease is None else self._cache.list_found(lease)
-        if identity not in known and (entry := self._find(identity)) is not None:
-            known[identity] = entry
-        return known.get(identity)
+        return self._find(identity)
 
     def find_before(self, identity: str) -> Entry | None:
         """Find an entry before the work that would make it: see `find`.
@@ -306,7 +269,7 @@ class Store:
         """
         name = f"manifest/{identity}.json"
         try:
-            entry = Entry.from_json(unseal(self.objects.read(name)[0]))
+            entry = from_json(Entry, unseal(self.objects.read(name)[0]))
             if not identity == entry.reference.identity == entry.identify():
                 raise ValueError("its identity is not that of its kind, inputs, options, version")
         except FileNotFoundError:
@@ -496,7 +459,7 @@ class Store:
         sync_file(target.parent)
 
     def _record(self, entry: Entry) -> None:
-        self.objects.put(f"manifest/{entry.reference.identity}.json", seal(entry.to_json()))
+        self.objects.put(f"manifest/{entry.reference.identity}.json", seal(asdict(entry)))
 
 
 def _is_left(draft: str, alive: set[str]) -> bool:

@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pmflib.core.errors import ConfigError, StoreError
 from pmflib.store.objects.addresses import call_in_parallel, is_bucket, open_objects
@@ -126,7 +125,6 @@ class StoreCache:
         self._limit: int | None = None
         self._unmeasured = 0
         self._waiting: dict[Path, tuple[float, set[Path]]] = {}
-        self._found: dict[str, dict[str, Any]] = {}
 
     @property
     def objects(self) -> Bucket:
@@ -165,13 +163,6 @@ class StoreCache:
             self._used[folder] = now
             with suppress(OSError):
                 os.utime(folder)
-
-    def list_found(self, lease: str) -> dict[str, Any]:
-        """Entries that this process has found, by identity, during a lease of its own: nothing is deleted meanwhile."""
-        with _lock:
-            if lease not in self._found:
-                self._found = {lease: {}}
-            return self._found[lease]
 
     def fetch_list(self, folder: Path) -> bool:
         """Fetch the list of an artefact's files unless it is here; whether the store has it, and so the artefact.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from pmflib.core.errors import ConfigError, StoreError
@@ -25,13 +24,13 @@ from pmflib.store.erasures import (
     stay_alone,
 )
 from pmflib.store.exports import EXPORTS
-from pmflib.store.file_digests import digest_list
+from pmflib.store.file_digests import parse_list
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import list_collected_runs, list_needed, order_by_need, reach
 from pmflib.store.locations import Amount, digest_location, drop_location, measure_bytes
 from pmflib.store.objects.addresses import call_in_parallel
 from pmflib.store.objects.local_folder import make_folder, mark_draft
-from pmflib.store.packs import is_inner, unpack
+from pmflib.store.packs import unpack
 from pmflib.store.run_records import (
     COLLECTIONS,
     HISTORIES,
@@ -293,38 +292,27 @@ class _Copy:
         ordered = [
             self.entries[each] for each in reversed(order_by_need(self.entries, self.chosen))
         ]
+        number = 0
         with working("copy", len(ordered)) as report, ThreadPoolExecutor(THREADS) as pool:
-            for number, (entry, size, content) in enumerate(self._map_ahead(pool, ordered), 1):
-                kind = entry.reference.kind
-                if size is not None:
-                    self.found.artefacts.setdefault(kind, Amount()).add(size)
-                elif entry.reference.path:
-                    self.found.present[kind] = self.found.present.get(kind, 0) + 1
-                if content is not None:
-                    self.found.entries += 1
-                    if self.into is not None:
-                        name = f"manifest/{entry.reference.identity}.json"
-                        self.into.objects.put(name, content)
-                if report is not None:
-                    report(number, len(ordered), f"{self.found.bytes:,} bytes")
-
-    def _map_ahead(
-        self, pool: ThreadPoolExecutor, entries: Iterable[Entry]
-    ) -> Iterator[tuple[Entry, int | None, bytes | None]]:
-        """Do `_copy_entry` in order, some calls ahead: one that fails leaves little behind."""
-        waiting: list[tuple[Entry, Future[tuple[int | None, bytes | None]]]] = []
-        rest = iter(entries)
-        try:
-            while True:
-                new = islice(rest, 1 if waiting else THREADS)
-                waiting += [(each, pool.submit(self._copy_entry, each)) for each in new]
-                if not waiting:
-                    return
-                entry, future = waiting.pop(0)
-                yield entry, *future.result()
-        finally:
-            for _, future in waiting:
-                future.cancel()
+            # one batch at a time: an artefact that fails leaves few without their entries
+            for start in range(0, len(ordered), THREADS):
+                batch = ordered[start : start + THREADS]
+                for entry, (size, content) in zip(
+                    batch, pool.map(self._copy_entry, batch), strict=True
+                ):
+                    kind = entry.reference.kind
+                    if size is not None:
+                        self.found.artefacts.setdefault(kind, Amount()).add(size)
+                    elif entry.reference.path:
+                        self.found.present[kind] = self.found.present.get(kind, 0) + 1
+                    if content is not None:
+                        self.found.entries += 1
+                        if self.into is not None:
+                            name = f"manifest/{entry.reference.identity}.json"
+                            self.into.objects.put(name, content)
+                    number += 1
+                    if report is not None:
+                        report(number, len(ordered), f"{self.found.bytes:,} bytes")
 
     def _copy_entry(self, entry: Entry) -> tuple[int | None, bytes | None]:
         """Copy an artefact; its bytes, None where the target has it, and its entry, None where the target has that."""
@@ -387,10 +375,8 @@ class _Copy:
         if content is None or self.target is None:
             return False
         try:
-            digests = json.loads(unpack(content)[0])
-            if digest_list(digests) != reference.digest:
-                return False
-        except (ValueError, AttributeError, TypeError):
+            digests = parse_list(unpack(content)[0], reference.digest)
+        except ValueError:
             return False
         return not self.verify or digest_location(self.target, reference.path) == digests
 
@@ -401,16 +387,12 @@ class _Copy:
             raise self._report_vanished(reference)
         listing, packed = unpack(content)
         try:
-            digests = {str(name): str(digest) for name, digest in json.loads(listing).items()}
-            if digest_list(digests) == reference.digest and all(map(is_inner, digests)):
-                return digests, packed
-            problem = "it is not the one that was published"
-        except (ValueError, AttributeError) as error:
-            problem = str(error)
-        raise StoreError(
-            f"list of digests of {reference.path} in store {self.source.name!r} is damaged ({problem}); `pmf verify` "
-            "lists all that is damaged there, and what to do"
-        )
+            return parse_list(listing, reference.digest), packed
+        except ValueError as error:
+            raise StoreError(
+                f"list of digests of {reference.path} in store {self.source.name!r} is damaged ({error}); "
+                "`pmf verify` lists all that is damaged there, and what to do"
+            ) from error
 
     def _report_vanished(self, reference: Reference) -> StoreError:
         return StoreError(

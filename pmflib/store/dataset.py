@@ -18,6 +18,7 @@ from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import Block, DenseBlock, concatenate_blocks
 from pmflib.core.errors import StoreError
 from pmflib.core.json_files import parse_json
+from pmflib.core.json_records import from_json
 from pmflib.core.weights import WeightSums
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
@@ -291,13 +292,7 @@ def list_file_steps(store: Store, dataset: Reference) -> list[FileStep]:
     StoreError
         If the dataset is not in the store, or damaged.
     """
-    files = read_content(store, dataset)["files"]
-    return [
-        FileStep(
-            file["name"], Reference.from_json(file["source"]), Reference.from_json(file["step"])
-        )
-        for file in files
-    ]
+    return from_json(list[FileStep], read_content(store, dataset)["files"])
 
 
 def list_sources(store: Store, dataset: Reference | None) -> list[InputFile]:
@@ -388,7 +383,7 @@ def read_partitions(store: Store, dataset: Reference) -> list[Reference]:
         If the dataset is not in the store, or damaged.
     """
     try:
-        return [Reference.from_json(each) for each in read_content(store, dataset)["partitions"]]
+        return from_json(list[Reference], read_content(store, dataset)["partitions"])
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"dataset {dataset.digest[:12]} is damaged ({error}); run the pipeline again"

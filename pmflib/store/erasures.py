@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pmflib.core.errors import PmfError, StoreError
+from pmflib.core.json_records import from_json
 from pmflib.core.texts import list_some
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.file_digests import seal, unseal
@@ -59,13 +60,6 @@ class Replacement:
     new: Reference | None
     rows: int
     deleted: bool
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Replacement:
-        """Read what `asdict` gives."""
-        new = None if data["new"] is None else Reference.from_json(data["new"])
-        old = Reference.from_json(data["old"])
-        return cls(old, new, int(data["rows"]), bool(data["deleted"]))
 
 
 @dataclass
@@ -169,20 +163,7 @@ def read_erasures(store: Store) -> ErasureList | None:
     if store.objects.lacks(ERASURES):
         return None
     try:
-        content = unseal(store.objects.read(ERASURES)[0])
-        erasures = [
-            Erasure(
-                int(each["number"]),
-                str(each["started"]),
-                str(each["ended"]),
-                [str(digest) for digest in each["samples"]],
-                [str(digest) for digest in each["found"]],
-                [Replacement.from_json(replaced) for replaced in each["replaced"]],
-            )
-            for each in content["erasures"]
-        ]
-        workers = dict(content.get("workers", {}))
-        found = ErasureList(str(content["salt"]), dict(content["samples"]), erasures, workers)
+        found = from_json(ErasureList, unseal(store.objects.read(ERASURES)[0]))
         if len(bytes.fromhex(found.salt)) != SALT_BYTES:
             raise ValueError("its salt was cut short")
         found.list_hashes()
@@ -191,7 +172,7 @@ def read_erasures(store: Store) -> ErasureList | None:
         return None
     except PmfError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise StoreError(
             f"{ERASURES} of store {store.name!r} is damaged ({error}); take it from a copy of the store: without "
             "it, raw files would bring back the samples that were erased"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pmflib.core.errors import StoreError
+from pmflib.core.json_records import from_json
 from pmflib.store.artefacts import Store, refuse_unwritable
 from pmflib.store.file_digests import digest_file, seal, unseal
 from pmflib.store.run_records import now
@@ -46,15 +47,6 @@ class Export:
     host: str
     written: str
     files: dict[str, str]
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Export:
-        """Read what `asdict` gives."""
-        kind, path, host, written = (
-            str(content[name]) for name in ("kind", "path", "host", "written")
-        )
-        files = {str(name): str(digest) for name, digest in content["files"].items()}
-        return cls(kind, path, host, written, files)
 
     def find_state(self) -> State:
         """Compare its files with what was written; each is read once."""
@@ -101,7 +93,7 @@ def list_exports(store: Store) -> list[Export]:
     for metadata in store.objects.list_objects(EXPORTS):
         try:
             found.append(read_export(store, metadata.name))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError) as error:
             raise StoreError(
                 f"{metadata.name} of store {store.name!r} is damaged ({error}); take it from a copy of the store, or "
                 "delete it: no certificate names then what it is of"
@@ -110,5 +102,5 @@ def list_exports(store: Store) -> list[Export]:
 
 
 def read_export(store: Store, name: str) -> Export:
-    """Read what is remembered of one output; a `ValueError`, `KeyError` or `TypeError` if it is damaged."""
-    return Export.from_json(unseal(store.objects.read(name)[0]))
+    """Read what is remembered of one output; a `ValueError` if it is damaged."""
+    return from_json(Export, unseal(store.objects.read(name)[0]))

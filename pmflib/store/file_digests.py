@@ -7,20 +7,24 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from pmflib.core.errors import StoreError
 from pmflib.core.json_files import parse_json
+from pmflib.core.json_records import from_json
 from pmflib.store.caches import LIST_FILE, StoreCache, find_cache
 from pmflib.store.objects.interface import Objects
 from pmflib.store.objects.local_folder import read_file_ranges
+from pmflib.store.packs import is_inner
 
 FOLDER_DIGITS = 24
 """Digits of an artefact's digest that name its folder."""
 _FOLDER = re.compile(rf"[0-9a-f]{{{FOLDER_DIGITS}}}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+Digest: TypeAlias = Annotated[str, re.compile(r"[0-9a-f]{64}")]
+"""SHA-256 in hexadecimal."""
 
 
 def write_list(folder: Path) -> str:
@@ -128,16 +132,36 @@ def _read_list_here(folder: Path) -> Mapping[str, str]:
 @lru_cache(maxsize=4096)
 def _read_list(folder: Path, *state: int) -> Mapping[str, str]:
     try:
-        digests = json.loads((folder / LIST_FILE).read_text("utf-8"))
-        whole = all(_DIGEST.fullmatch(digest) for digest in digests.values())
-        if whole and digest_list(digests).startswith(folder.name):
-            return dict(digests)
-        problem = "it is not the one that was published"
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        problem = str(error)
-    raise StoreError(
-        f"list of digests of {_describe(folder)} is damaged ({problem}); {_remedy(folder)}"
-    )
+        return parse_list((folder / LIST_FILE).read_bytes(), folder.name)
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"list of digests of {_describe(folder)} is damaged ({error}); {_remedy(folder)}"
+        ) from error
+
+
+def parse_list(content: bytes, digest: str) -> dict[str, str]:
+    """Read the list of an artefact's files.
+
+    Parameters
+    ----------
+    content
+        The list, as `write_list` wrote it.
+    digest
+        Digest of the artefact, or its first digits.
+
+    Returns
+    -------
+    SHA-256 of each file by relative name.
+
+    Raises
+    ------
+    ValueError
+        If it does not read, is not the list with this digest, or names a file outside its folder.
+    """
+    digests = from_json(dict[str, Digest], parse_json(content))
+    if not digest_list(digests).startswith(digest) or not all(map(is_inner, digests)):
+        raise ValueError("it is not the one that was published")
+    return digests
 
 
 def fetch_files(folder: Path, names: Iterable[str]) -> None:
@@ -374,24 +398,31 @@ FINGERPRINTS = "fingerprints"
 """Folder of a store: a JSON file for each path that a raw file was read from, named by the digest of its URL."""
 
 
-def write_fingerprint(
-    objects: Objects, name: str, marks: Mapping[str, object], digest: str
-) -> None:
-    """Remember the digest of a raw file, in place of what was remembered before.
+@dataclass(frozen=True)
+class Fingerprint:
+    """What is remembered of a raw file, so that an unchanged one is not read again.
 
     Parameters
     ----------
-    objects
-        Objects of the store.
-    name
+    file
         Digest of the file's URL.
     marks
         What changes with the file, plain JSON types.
     digest
         SHA-256 of its bytes.
     """
-    content = {"file": name, "marks": marks, "digest": digest}
-    objects.put(f"{FINGERPRINTS}/{name}.json", seal(content))
+
+    file: str
+    marks: dict[str, object]
+    digest: Digest
+
+
+def write_fingerprint(
+    objects: Objects, name: str, marks: Mapping[str, object], digest: str
+) -> None:
+    """Remember the digest of a raw file under the digest of its URL, in place of what was remembered before."""
+    content = Fingerprint(name, dict(marks), digest)
+    objects.put(f"{FINGERPRINTS}/{name}.json", seal(asdict(content)))
 
 
 def read_fingerprint(objects: Objects, name: str) -> tuple[dict[str, object], str]:
@@ -407,11 +438,7 @@ def read_fingerprint(objects: Objects, name: str) -> tuple[dict[str, object], st
     location = f"{FINGERPRINTS}/{name}.json"
     if objects.lacks(location):
         raise FileNotFoundError(location)
-    content = unseal(objects.read(location)[0])
-    try:
-        file, marks, digest = content["file"], dict(content["marks"]), content["digest"]
-        if file == name and _DIGEST.fullmatch(digest):
-            return marks, digest
-    except (KeyError, TypeError):
-        pass
-    raise ValueError("it is not what was remembered of this file")
+    found = from_json(Fingerprint, unseal(objects.read(location)[0]))
+    if found.file != name:
+        raise ValueError("it was written for another file")
+    return found.marks, found.digest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pmflib.core.errors import StoreError
+from pmflib.core.json_records import from_json
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.erasures import read_erasures
 from pmflib.store.run_records import COLLECTIONS, RUNS, RunRecord, list_histories, list_records
@@ -109,11 +109,6 @@ class KeptRuns:
     last: dict[str, int]
     roots: frozenset[str] = frozenset()
 
-    @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> KeptRuns:
-        """Read what `to_json` gives, from the facts of a collection: without roots, which are not recorded."""
-        return cls(facts["kept_runs"], facts["last_runs"])
-
     def to_json(self) -> dict[str, object]:
         """Plain JSON types."""
         return {"kept_runs": self.numbers, "last_runs": self.last}
@@ -176,9 +171,9 @@ def list_collected_runs(store: Store) -> dict[str, set[int]]:
     """
     collected: dict[str, set[int]] = {}
     for record in list_records(store, COLLECTIONS):
-        runs = KeptRuns.from_json(record.facts)
-        for name, last in runs.last.items():
-            collected.setdefault(name, set()).update({*range(1, last + 1)} - {*runs.numbers[name]})
+        numbers = from_json(dict[str, list[int]], record.facts["kept_runs"])
+        for name, last in from_json(dict[str, int], record.facts["last_runs"]).items():
+            collected.setdefault(name, set()).update({*range(1, last + 1)} - {*numbers[name]})
     return collected
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pmflib.core.errors import PmfError, StoreError
+from pmflib.core.json_records import from_json
 from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.erasures import read_erasures
 from pmflib.store.file_digests import seal, unseal
@@ -49,14 +50,6 @@ PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "pre
 """Packages whose versions a record holds."""
 
 
-_TYPES = {
-    **dict.fromkeys(("action", "outcome", "reason", "started", "ended", "config"), str),
-    **dict.fromkeys(("stages", "facts", "environment"), dict),
-    "inputs": list,
-    "number": int,
-}
-
-
 @dataclass(frozen=True)
 class InputFile:
     """A raw file that a run has read.
@@ -78,21 +71,9 @@ class InputFile:
     bytes: int | None = None
     rows: int | None = None
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> InputFile:
-        """Build a file from what `to_json` gives.
-
-        Raises
-        ------
-        KeyError
-            If name or digest is not there.
-        """
-        return cls(data["name"], data["digest"], data.get("bytes"), data.get("rows"))
-
     def to_json(self) -> dict[str, str | int]:
         """Plain JSON types; what is not known has no key."""
-        keys = ("bytes", "digest", "name", "rows")
-        return {key: value for key in keys if (value := getattr(self, key)) is not None}
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -190,27 +171,6 @@ class RunRecord:
         """Samples that an erasure found in the store; 0 of another action."""
         found = self.facts.get("samples_found")
         return found if isinstance(found, int) else 0
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
-        """Build a record from what `to_json` gives.
-
-        Raises
-        ------
-        ValueError
-            If a field is of another type.
-        """
-        fields = dict(data)
-        for name, kind in _TYPES.items():
-            if name in fields and type(fields[name]) is not kind:
-                raise ValueError(f"{name} is no {kind.__name__}")
-        fields["stages"] = {
-            stage: Reference.from_json(each) for stage, each in data["stages"].items()
-        }
-        fields["live"] = None if data["live"] is None else Reference.from_json(data["live"])
-        if "inputs" in data:
-            fields["inputs"] = [InputFile.from_json(each) for each in data["inputs"]]
-        return cls(**fields)
 
     def to_json(self) -> dict[str, object]:
         """Plain JSON types: what is stored."""
@@ -484,12 +444,12 @@ def read_record(store: Store, name: str, number: int) -> RunRecord:
     """
     location = _name_record(name, number)
     try:
-        record = RunRecord.from_json(unseal(store.objects.read(location)[0]))
+        record = from_json(RunRecord, unseal(store.objects.read(location)[0]))
         if record.number != number:
             raise ValueError(f"it is the record of run {record.number}")
     except PmfError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise StoreError(
             f"record {location} is damaged ({error}); restore it from a copy, or rename it to {number:06}.lost: the "
             "history then lacks that run"

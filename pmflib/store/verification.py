@@ -306,7 +306,7 @@ def _check_exports(store: Store) -> Iterator[Damage]:
     for metadata in store.objects.list_objects(EXPORTS):
         try:
             read_export(store, metadata.name)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError) as error:
             yield Damage("damaged export", _show(metadata.name), str(error))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.errors import ConvergenceWarning
 from pmflib.display.progress import report_progress
-from pmflib.em.driver import PassReporter, describe_passes
+from pmflib.em.family import PassReporter, describe_passes
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.fit_result import summarise_fit
 from pmflib.fitting.from_samples import distil, fit_em, plan_fit_em

@@ -4,10 +4,16 @@ import pytest
 from pmflib.cluster.task_plans import plan_tasks
 
 
+def measure_balance(plan):
+    """Cost of the most expensive run, as a multiple of the mean."""
+    totals = np.add.reduceat(plan.costs, plan.bounds[:-1])
+    return totals.max() / totals.mean()
+
+
 def test_plan_tasks__a_pass_over_many_groups_on_a_thousand_threads():
     plan = plan_tasks([1 << 26] * 4488, 1000)
     assert plan.n_runs == 1000
-    assert plan.balance < 1.15
+    assert measure_balance(plan) < 1.15
     assert plan.n_merges < 100
     assert plan.n_tasks < 1150
     assert len(plan.merge_levels) == 2
@@ -24,7 +30,7 @@ def test_plan_tasks__runs_are_contiguous_and_balanced(n_threads):
     assert (plan.bounds[0], plan.bounds[-1]) == (0, 3000)
     assert np.diff(plan.bounds).min() > 0
     mean = costs.sum() / n_threads
-    assert plan.balance <= 1 + 100 / mean
+    assert measure_balance(plan) <= 1 + 100 / mean
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import pmflib as pmf
 from pmflib.core.defaults import Limits
 from pmflib.crowd.dawid_skene import DawidSkene
-from pmflib.em.driver import run_em
+from pmflib.em.family import run_em
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
 from tests.crowd.label_logs import CountedLabels, draw_log
 

@@ -14,8 +14,7 @@ from pmflib.crowd.e_step import LogWeights, VotedBlock, evaluate_blocks
 from pmflib.crowd.label_log import LabelLog
 from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.crowd.true_labels import Aggregation
-from pmflib.em.driver import run_em
-from pmflib.em.family import Family, State
+from pmflib.em.family import Family, State, run_em
 from pmflib.model.statistics import EMStatistics
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.defaults import Limits
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.driver import run_em
-from pmflib.em.family import State
+from pmflib.em.family import State, run_em
 from pmflib.em.latent_classes import ClassState, LatentClasses
 from pmflib.solvers import PseudoCounts
 

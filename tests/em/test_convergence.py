@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from pmflib.em.convergence import count_stale, estimate_gap, has_settled, is_near_limit
+from pmflib.em.family import count_stale, estimate_gap, has_settled, is_near_limit
 
 
 def test_estimate_gap__is_exact_for_a_geometric_sequence():

@@ -6,7 +6,7 @@ import pytest
 import pmflib as pmf
 from pmflib.core.defaults import LIMITS
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.driver import run_em
+from pmflib.em.family import run_em
 from pmflib.store import sample_blocks
 from tests.em.guessing_family import Guessing
 from tests.stored_samples import write_partition

@@ -20,6 +20,7 @@ import psutil
 
 import pmflib as pmf
 from pmflib.core.errors import StoreWarning
+from pmflib.core.json_records import from_json
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.checkpoints import load_arrays
 from pmflib.store.file_digests import digest_tree
@@ -343,7 +344,7 @@ def check_artefacts(store: Path) -> None:
     paths = set()
     for path in (store / "manifest").glob("*.json"):
         reference = json.loads(path.read_text())["reference"]
-        if listed := Reference.from_json(reference).path:
+        if listed := from_json(Reference, reference).path:
             assert digest_tree(store / listed) == reference["digest"]
             paths.add(listed)
     kinds = {listed.split("/")[0] for listed in paths}

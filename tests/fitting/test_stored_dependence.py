@@ -137,7 +137,7 @@ def test_fit_em__forests_of_stored_samples_without_any_held_out(split):
 
 def test_fit_em__auto_leaves_large_tables_alone_and_tree_refuses_them(split, monkeypatch):
     training, held_out = split
-    monkeypatch.setattr("pmflib.em.forests.samples.PAIR_BYTES", 100)
+    monkeypatch.setattr("pmflib.em.forests.em.PAIR_BYTES", 100)
     kept = pmf.fit_em(training, validation=held_out, dependence="auto", **OPTIONS)
     assert not isinstance(kept.model, TreePMF)
     assert "counts of pairs of 2.5 KiB are more than is tried" in kept.notes[-1]

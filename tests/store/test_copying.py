@@ -210,7 +210,7 @@ def test_copy_store__list_of_digests_that_leads_outside(source, target, tmp_path
     folder.mkdir()
     (folder / LIST_FILE).write_text(json.dumps(digests))
     bad = replace(entry, reference=replace(entry.reference, digest=digest))
-    (source.root / "manifest" / f"{entry.reference.identity}.json").write_bytes(seal(bad.to_json()))
+    (source.root / "manifest" / f"{entry.reference.identity}.json").write_bytes(seal(asdict(bad)))
     with pytest.raises(StoreError, match=r"list of digests of model/.* is damaged"):
         copy_store(source, target)
     assert not list(tmp_path.glob("target/**/secret"))

@@ -54,9 +54,7 @@ def log(
                     "again": s.again,
                     "collected": s.entry is None and not s.erased,
                     "erased": s.erased,
-                    **(
-                        {"reference": asdict(s.reference)} if s.entry is None else s.entry.to_json()
-                    ),
+                    **({"reference": asdict(s.reference)} if s.entry is None else asdict(s.entry)),
                 }
                 for s in steps
             ]

@@ -13,8 +13,7 @@ from pmflib.core.arrays import Arrays, FloatArray
 from pmflib.core.blocks import Block
 from pmflib.core.comparison import Comparison, Setting, compare_candidates, compare_samples
 from pmflib.core.defaults import Limits
-from pmflib.em.driver import run_em
-from pmflib.em.family import Family, State
+from pmflib.em.family import Family, State, run_em
 from pmflib.em.traits.passes import (
     Coefficients,
     PassModel,
@@ -23,7 +22,7 @@ from pmflib.em.traits.passes import (
     multiply,
     sum_traits,
 )
-from pmflib.em.traits.samples import HeldOutCells, TraitSamples
+from pmflib.em.traits.samples import HeldOutCells, count_levels, cut_people
 from pmflib.model.traits.level_scores import NOMINAL, LevelScores
 from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
@@ -234,8 +233,8 @@ def choose_settings(
     """
     tried: list[tuple[TraitSettings, TraitModel, FloatArray]] = []
     best = -1
-    samples = TraitSamples.load(held_out.block, schema)
-    counts, most = samples.count(), int(schema.cardinalities.max())
+    source = cut_people(held_out.block, schema)
+    counts, most = count_levels(source), int(schema.cardinalities.max())
     scores = LevelScores.make(schema, counts.levels)
 
     def run(dimensions: int, shrinkage: float) -> bool:
@@ -250,7 +249,7 @@ def choose_settings(
         state = family.begin(dimensions, seed)
         for passes in sorted(grids[2]):
             limits = Limits(max_passes=passes)
-            state = run_em(family, samples.source, state, limits=limits, on_pass=report)
+            state = run_em(family, source, state, limits=limits, on_pass=report)
             model = family.make_model(state, schema, counts.levels)
             logs = held_out.score(model.predict_cells, most)
             tried.append((TraitSettings(dimensions, shrinkage, passes), model, logs))

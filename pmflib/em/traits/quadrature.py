@@ -19,7 +19,7 @@ from pmflib.core.arrays import Arrays, FloatArray, IntArray, sum_blocks
 from pmflib.core.blocks import Block
 from pmflib.em.block_source import BlockSource
 from pmflib.em.family import Family, State
-from pmflib.em.latent_classes import add_models, start_models
+from pmflib.em.latent_classes import evaluate_group, start_models
 from pmflib.model.statistics import EMStatistics
 from pmflib.model.traits.level_scores import make_contrasts, read_values
 from pmflib.model.traits.trait_model import TraitModel
@@ -254,7 +254,7 @@ class ItemResponses(Family[ItemParameters, EMStatistics]):
     def add(self, parameters: ItemParameters, blocks: Iterable[Block]) -> EMStatistics:
         """Posterior mass of levels and points."""
         model = self.design.grid[1], parameters.factors
-        return add_models(blocks, self.design.schema.offsets, [model])[0]
+        return evaluate_group([*blocks], self.design.schema.offsets, [model])[0]
 
     def start(self, source: BlockSource, state: ItemState) -> Callable[[], EMStatistics]:
         """Start a pass of latent classes, which the points are: the design stays here."""

@@ -185,63 +185,46 @@ class LevelCounts(NamedTuple):
     n_people: float
 
 
-@dataclass(frozen=True, eq=False)
-class TraitSamples:
-    """What a fit of traits asks of its samples, in memory or in a store.
+def cut_people(block: SparseBlock, schema: Schema) -> BlocksInMemory:
+    """Cut samples in memory into blocks of distinct rows; the blocks depend on the samples alone."""
+    n_blocks = max(1, min(MAX_BLOCKS, block.n_observed // BLOCK_CELLS, block.n_rows))
+    ends = [number * block.n_rows // n_blocks for number in range(n_blocks + 1)]
+    blocks = [merge_duplicates(block.cut(start, stop)) for start, stop in pairwise(ends)]
+    return BlocksInMemory(blocks, schema.offsets, rows=block, n_observed=block.n_observed)
+
+
+def count_levels(source: BlockSource) -> LevelCounts:
+    """Count the levels, and load stored blocks that are kept; a row of a weight counts for so many samples."""
+    shared = int(source.offsets[-1]), source.offsets
+    return source.map_in_turn(count_group_levels, merge_counts, *shared, name="count")
+
+
+def draw_people(source: BlockSource, n_people: int, counts: LevelCounts, seed: int) -> SparseBlock:
+    """Draw people who have anything observed.
+
+    Stored blocks are read, and few rows of each are kept; a row of a weight is one of the people here.
 
     Parameters
     ----------
     source
-        Blocks of the samples.
-    schema
-        Variables.
-    n_known
-        Rows with anything observed; None where they are not counted: with weights, these are taken for as many people
-        as they are worth, which finds as many.
-    n_rows
-        Number of rows.
+        Samples.
+    n_people
+        Number of people, at most.
+    counts
+        As from `count_levels`.
+    seed
+        Seed of the hashes.
+
+    Returns
+    -------
+    The people, in the order of the hashes of their positions: the same in memory as in a store.
     """
-
-    source: BlockSource
-    schema: Schema
-    n_known: int | None = None
-    n_rows: int = 0
-
-    @classmethod
-    def load(cls, block: SparseBlock, schema: Schema) -> TraitSamples:
-        """Samples in memory, cut in blocks that depend on them alone."""
-        n_blocks = max(1, min(MAX_BLOCKS, block.n_observed // BLOCK_CELLS, block.n_rows))
-        ends = [number * block.n_rows // n_blocks for number in range(n_blocks + 1)]
-        blocks = [merge_duplicates(block.cut(start, stop)) for start, stop in pairwise(ends)]
-        source = BlocksInMemory(blocks, schema.offsets, rows=block, n_observed=block.n_observed)
-        n_known = int(np.count_nonzero(np.diff(block.indptr)))
-        return cls(source, schema, n_known, block.n_rows)
-
-    @property
-    def n_observed(self) -> int:
-        """Number of observed cells."""
-        return self.source.n_observed
-
-    def digest(self) -> str:
-        """SHA-256 that other samples do not have, in hexadecimal."""
-        return self.source.digest()
-
-    def count(self) -> LevelCounts:
-        """Count the levels, and load stored blocks that are kept; a row of a weight counts for so many samples."""
-        shared = self.schema.n_levels, self.schema.offsets
-        return self.source.map_in_turn(count_group_levels, merge_counts, *shared, name="count")
-
-    def draw(self, n_people: int, counts: LevelCounts, seed: int) -> SparseBlock:
-        """So many people who have anything observed, or all, in the order of the hashes of their positions.
-
-        Stored blocks are read, and few rows of each are kept; a row of a weight is one of the people here.
-        """
-        offsets = self.schema.offsets
-        n_known = round(counts.n_people) if self.n_known is None else self.n_known
-        draw = Draw.plan(n_people, n_known, seed)
-        merge = partial(draw.merge, offsets=offsets)
-        drawn: SampledPeople = self.source.map_rows(draw_from_group, merge, draw, offsets)
-        return drawn.block
+    # in memory all are looked at: weights may add up to more people than there are rows
+    n_known = 0 if isinstance(source, BlocksInMemory) else round(counts.n_people)
+    draw = Draw.plan(n_people, n_known, seed)
+    merge = partial(draw.merge, offsets=source.offsets)
+    drawn: SampledPeople = source.map_rows(draw_from_group, merge, draw, source.offsets)
+    return drawn.block
 
 
 def count_group_levels(group: BlockGroup, n_levels: int, offsets: IntArray) -> LevelCounts:

@@ -22,8 +22,7 @@ from pmflib.core.arrays import FloatArray
 from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
 from pmflib.core.defaults import LIMITS, RANKS_BY_SAMPLES
 from pmflib.em.block_source import BlocksInMemory
-from pmflib.em.forests.em import TreeOptions
-from pmflib.em.forests.samples import are_modest, load_samples
+from pmflib.em.forests.em import TreeOptions, are_modest, load_samples
 from pmflib.em.forests.structure import find_residuals
 from pmflib.em.traits.quadrature import GRIDS, ItemDesign
 from pmflib.fitting.criteria import count_parameters

@@ -12,6 +12,7 @@ import numpy as np
 from pmflib.cluster.clients import Client
 from pmflib.cluster.item_maps import map_items
 from pmflib.core.hashing import HashArray
+from pmflib.core.json_records import from_json
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.identifiers import HASH_BITS, list_keys, make_keys, read_sample_hashes
 from pmflib.ingest.dataset.spills import Spill, is_among
@@ -92,7 +93,7 @@ def open_base(
     if found != origin or buckets is None or n_buckets not in (0, buckets):
         return None
     files = list_file_steps(store, base)
-    parts = [Reference.from_json(each) for each in content["partitions"]]
+    parts = from_json(list[Reference], content["partitions"])
     if any(store.find(part.identity) is None for part in parts):
         return None
     account = DatasetAccount.from_json(content["account"])

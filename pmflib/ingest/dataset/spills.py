@@ -21,6 +21,7 @@ from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.errors import StoreError
 from pmflib.core.hashing import HashArray
 from pmflib.core.json_files import parse_json
+from pmflib.core.json_records import from_json
 from pmflib.ingest.dataset.identifiers import find_buckets, hash_identifiers, list_keys, make_keys
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store, number_inputs
@@ -443,7 +444,7 @@ def read_spill_list(store: Store, spills: Reference) -> tuple[list[Path], list[s
     file = store.locate(spills) / LIST
     try:
         content = parse_json(read_checked(file))
-        found = [(str(name), Reference.from_json(spill)) for name, spill in content]
+        found = [(str(name), from_json(Reference, spill)) for name, spill in content]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"list of spills {spills.digest[:12]} is damaged ({error}); run the pipeline again"

@@ -17,7 +17,7 @@ from pmflib.core.errors import MemoryPlanError
 from pmflib.core.machine import MachineMemory, count_processors
 from pmflib.counting.replicate_counts import plan_replicates
 from pmflib.counting.stored_pairs import choose_n_runs, plan_counting
-from pmflib.em.forests.samples import are_modest, plan_trees
+from pmflib.em.forests.em import are_modest, plan_trees
 from pmflib.em.memory import plan_em, plan_pass
 from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.traits import plan_trait_memory

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pmflib.core.blocks import DenseBlock
-from pmflib.em.forests.samples import count_pairs, load_samples, score_under_forests
+from pmflib.em.forests.em import count_pairs, load_samples, score_under_forests
 from pmflib.model.forests.statistics import TreeParameters, TreePasses, TreeStatistics, tree_m_step
 from pmflib.model.statistics import em_statistics, m_step, take_logs
 from pmflib.solvers import PseudoCounts

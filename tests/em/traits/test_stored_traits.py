@@ -9,7 +9,7 @@ import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.em.block_source import StoredBlocks
 from pmflib.em.traits.fit import Traits
-from pmflib.em.traits.samples import Draw, TraitSamples
+from pmflib.em.traits.samples import Draw, count_levels, cut_people, draw_people
 from pmflib.fitting.traits import plan_fit_traits
 from pmflib.store import sample_blocks
 from pmflib.store.sample_blocks import iterate_blocks
@@ -92,20 +92,20 @@ def test_fit_traits__of_a_long_log_chooses_by_some_people_and_fits_all(blocks, m
 
 def test_draw__of_stored_people_is_that_of_memory(blocks, monkeypatch):
     codes = read_codes(blocks)
-    loaded = TraitSamples.load(DenseBlock(codes).to_sparse(SCHEMA.offsets), SCHEMA)
-    counts = loaded.count()
+    loaded = cut_people(DenseBlock(codes).to_sparse(SCHEMA.offsets), SCHEMA)
+    counts = count_levels(loaded)
     assert counts.n_people == np.count_nonzero((codes >= 0).any(axis=1))
     for size in (1 << 22, 1):
         monkeypatch.setattr(sample_blocks, "MIN_GROUP", size)
-        stored = TraitSamples(pmf.StoredSamples(blocks, SCHEMA), SCHEMA)
-        assert np.array_equal(stored.count().levels, counts.levels)
+        stored = pmf.StoredSamples(blocks, SCHEMA)
+        assert np.array_equal(count_levels(stored).levels, counts.levels)
         for requested in (0, 1, 7, 5000):
-            found, expected = (each.draw(requested, counts, 5) for each in (stored, loaded))
+            found, expected = (draw_people(each, requested, counts, 5) for each in (stored, loaded))
             assert np.array_equal(found.indptr, expected.indptr)
             assert np.array_equal(found.indices, expected.indices)
             assert found.n_rows == min(requested, counts.n_people)
     # the first of many are the few
-    few, many = (loaded.draw(requested, counts, 5) for requested in (7, 50))
+    few, many = (draw_people(loaded, requested, counts, 5) for requested in (7, 50))
     assert np.array_equal(many.cut(0, 7).indices, few.indices)
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from pmflib.core.arrays import BoolArray
 from pmflib.core.errors import StoreError
+from pmflib.core.json_records import from_json
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.identifiers import hash_identifiers, make_keys, read_sample_hashes
 from pmflib.ingest.dataset.quarantine import QUARANTINE, QUARANTINE_HASHES, read_part
@@ -100,8 +101,8 @@ def find_holdings(store: Store, erased: ErasedSamples) -> Holdings:
 def list_parts(store: Store, dataset: Reference) -> list[Reference]:
     """Partitions of a dataset, and the artefacts of its files."""
     content = read_content(store, dataset)
-    parts = [Reference.from_json(each) for each in content["partitions"]]
-    return parts + [Reference.from_json(each["step"]) for each in content["files"]]
+    parts = from_json(list[Reference], content["partitions"])
+    return parts + [from_json(Reference, each["step"]) for each in content["files"]]
 
 
 def find_rejected(folder: Path, index: int, delimiter: str, erased: ErasedSamples) -> BoolArray:
