@@ -19,12 +19,12 @@ from pmflib.em.family import Family, State, run_em
 from pmflib.em.forests.structure import grow_forest, measure_edge_gains
 from pmflib.em.memory import PassMemory
 from pmflib.model.forests.forest import Forest
-from pmflib.model.forests.stars import measure_stars
 from pmflib.model.forests.statistics import (
     TreeParameters,
     TreePasses,
     TreeStatistics,
     fill_below,
+    measure_stars,
     tree_m_step,
 )
 from pmflib.solvers import PseudoCounts
