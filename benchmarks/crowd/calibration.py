@@ -127,7 +127,7 @@ def plot(pairs: dict[str, dict[str, dict[str, Pairs]]], path: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from pmflib.scoring.figures import plot_reliability
+    from pmflib.display.drawing import plot_reliability
 
     figure = Figure(figsize=(3.2 * len(REAL), 3.3 * len(pairs)), layout="constrained")
     grid = figure.subplots(len(pairs), len(REAL), squeeze=False)

@@ -46,6 +46,7 @@ from benchmarks.em.passes import time_alternately
 from benchmarks.em.peers import timed
 from benchmarks.models.density import Split, read_split, standard_error
 from pmflib.core.arrays import IntArray
+from pmflib.core.defaults import Limits
 from pmflib.counting.marginals import estimate_singles
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.forests.em import TreeOptions, add_up, load_samples, run_tree_em
@@ -164,9 +165,7 @@ def fit_from_truth(truth: TreePMF, codes: IntArray, shared: bool) -> TreePMF:
         truth.parameters,
         options,
         estimate_singles(counts),
-        max_passes=100,
-        tol=1e-7,
-        patience=10,
+        limits=Limits(100, 1e-7, 10),
     )
     return TreePMF.make(run.parameters, truth.schema)
 

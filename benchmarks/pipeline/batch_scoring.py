@@ -191,7 +191,7 @@ def report_steps(path: Path, model: JointPMF) -> None:
     from pmflib.ingest.sources import digest_source, find_sources
     from pmflib.model.row_scores import ReferenceScores, RowScorer
     from pmflib.model.score_tables import TableScorer
-    from pmflib.scoring.score_parts import list_origins
+    from pmflib.scoring.parts import list_origins
     from pmflib.store.table_files import write_options
 
     config = make_source({"path": str(path), "layout": "wide"})

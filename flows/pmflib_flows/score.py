@@ -6,7 +6,7 @@ from pmflib.cluster.workers import share_workers
 from pmflib.core.errors import StoreError
 from pmflib.ingest.options import DESIGN_OPTIONS
 from pmflib.model.score_tables import ScoreOptions
-from pmflib.scoring.rows_to_score import soften_policy
+from pmflib.scoring.parts import soften_policy
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord, find_last_run, find_live, find_run_of
 from pmflib_flows.pipeline_flow import pipeline_flow

@@ -16,11 +16,11 @@ from pmflib.display.drawing import (
     Axes,
     clear_frame,
     open_axes,
+    plot_confusion_matrix,
     scale_by_logs,
     write_text,
 )
 from pmflib.display.summary import MOST_ROWS, Summary, SummaryTable, cut, format_count, percent
-from pmflib.scoring.figures import plot_confusion_matrix
 
 LISTED = 50
 """Workers of either end, and tasks, that are listed at most."""

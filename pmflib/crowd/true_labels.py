@@ -253,7 +253,7 @@ class Aggregation(Summarised):
             If none of the known labels can be used, or matplotlib is not installed.
         """
         from pmflib.crowd.confidence import assess_confidence
-        from pmflib.scoring.figures import plot_reliability
+        from pmflib.display.drawing import plot_reliability
 
         codes = find_known(known, self.log.tasks, self.log.classes).codes
         unseen = np.where(self.log.is_known, -1, codes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from pmflib.model.statistics import EMStatistics, em_statistics, m_step, merge_e
 from pmflib.solvers import PseudoCounts
 from pmflib.solvers.numeric.squarem import Acceleration
 from pmflib.store.sample_blocks import BlockGroup
+
+R = TypeVar("R")
 
 SETTLED_PASSES = 6
 """Passes that must have gained little where passes are accelerated: three extrapolations that are accepted."""
@@ -68,8 +70,8 @@ class LatentClasses(Family[Parameters, EMStatistics]):
 
     def start(self, source: BlockSource, state: ClassState) -> Callable[[], EMStatistics]:
         """Start a pass; where threads outnumber the groups of blocks, tasks share the members."""
-        wait = start_models(source, split_members(state.parameters, self.n_members))
-        return lambda: join_statistics(wait())
+        models = split_members(state.parameters, self.n_members)
+        return start_models(source, models, join_statistics)
 
     def score(
         self,
@@ -122,13 +124,15 @@ class LatentClasses(Family[Parameters, EMStatistics]):
 
 def evaluate_models(source: BlockSource, models: Sequence[Parameters]) -> list[EMStatistics]:
     """Sufficient statistics of all samples under each of several models of one rank, at least one."""
-    return start_models(source, models)()
+    return start_models(source, models, list)()
 
 
 def start_models(
-    source: BlockSource, models: Sequence[Parameters]
-) -> Callable[[], list[EMStatistics]]:
-    """Start what `evaluate_models` does, and return a function that waits for it."""
+    source: BlockSource,
+    models: Sequence[Parameters],
+    join: Callable[[list[EMStatistics]], R],
+) -> Callable[[], R]:
+    """Start what `evaluate_models` does, and return a function that waits for its result and joins it."""
     rank, n_levels = models[0][0].size, int(source.offsets[-1])
     model_bytes = 8 * rank * (n_levels + 1)
     step = source.count_per_task(len(models))
@@ -136,7 +140,7 @@ def start_models(
     wait = source.start_each(
         evaluate_group, merge_each, each, result_bytes=step * model_bytes, name="pass"
     )
-    return lambda: [statistics for share in wait() for statistics in share]
+    return lambda: join([statistics for share in wait() for statistics in share])
 
 
 def evaluate_group(

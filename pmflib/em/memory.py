@@ -92,39 +92,6 @@ def plan_em(
     ).plan(n_threads, n_waiting)
 
 
-@dataclass(frozen=True)
-class SharedPassPlan:
-    """Tasks of a pass under several models of one rank.
-
-    Parameters
-    ----------
-    tasks
-        Tasks of each share of the models.
-    models_per_share
-        Models that a task works on, one after the other, for each block that it reads; the last share may have fewer.
-    n_shares
-        Number of shares; above 1 where there are fewer groups than threads.
-    model_bytes
-        Size of the parameters of a model, and of its sufficient statistics, which are as large.
-    """
-
-    tasks: TaskPlan
-    models_per_share: int
-    n_shares: int
-    model_bytes: int
-
-    @property
-    def n_tasks(self) -> int:
-        """Number of tasks of a pass: runs of groups, merges, and those that hold the parameters."""
-        return self.n_shares * self.tasks.n_tasks
-
-    @property
-    def bytes_sent(self) -> int:
-        """Bytes that travel between workers, at most: parameters to tasks, and statistics to those that merge them."""
-        each = self.tasks.n_runs + 1 + self.tasks.n_values_sent
-        return self.n_shares * each * self.models_per_share * self.model_bytes
-
-
 LEAST_RUN = 1 << 27
 """Observed cells of a task at least, where there are more than `TARGET_GROUPS` tasks: about a quarter of a second of a
 pass of rank 20. Held-out samples are few, and more tasks take longer to be submitted than they save."""
@@ -140,8 +107,8 @@ def choose_tasks(costs: Sequence[int], n_threads: int) -> int:
 
 def plan_pass(
     costs: Sequence[int], n_threads: int, n_levels: int, rank: int, n_models: int = 1
-) -> SharedPassPlan:
-    """Plan the tasks of a pass: as many as `choose_tasks` says, where there are as many groups.
+) -> TaskPlan:
+    """Plan the tasks of a pass under models of one rank, as many as `choose_tasks` says where there are enough groups.
 
     Parameters
     ----------
@@ -152,12 +119,15 @@ def plan_pass(
         Threads that work, levels of all variables, and latent states of each model.
     n_models
         Models that a pass is made for, at least 1.
+
+    Returns
+    -------
+    Tasks of each share of the models, as `share_models` has them.
     """
     step = share_models(len(costs), n_threads, n_models)
-    model_bytes = 8 * rank * (n_levels + 1)
-    n_shares = -(-n_models // step)
-    tasks = plan_tasks(costs or [0], choose_tasks(costs, n_threads), step * model_bytes)
-    return SharedPassPlan(tasks, step, n_shares, model_bytes)
+    return plan_tasks(
+        costs or [0], choose_tasks(costs, n_threads), 8 * step * rank * (n_levels + 1)
+    )
 
 
 def share_models(n_groups: int, n_threads: int, n_models: int) -> int:

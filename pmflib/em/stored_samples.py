@@ -9,6 +9,7 @@ import numpy as np
 
 from pmflib.cluster.clients import Client, count_threads, find_memory
 from pmflib.cluster.maps import run_blocks
+from pmflib.cluster.task_plans import TaskPlan
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock, concatenate_blocks
 from pmflib.core.weights import WeightSums
@@ -21,7 +22,7 @@ from pmflib.counting.stored_pairs import (
     split_fold_blocks,
 )
 from pmflib.em.block_source import BlocksInMemory, StoredBlocks
-from pmflib.em.memory import SharedPassPlan, plan_pass
+from pmflib.em.memory import plan_pass
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import take_block
@@ -214,7 +215,7 @@ class StoredSamples(StoredBlocks):
         known = [each for each in parts if each is not None]
         return replace(counts, weights=WeightSums.stack(known)) if known else counts
 
-    def plan_pass(self, rank: int, n_models: int = 1) -> SharedPassPlan:
+    def plan_pass(self, rank: int, n_models: int = 1) -> TaskPlan:
         """Tasks of a pass under models of a rank, with the threads that there are now."""
         n_threads = count_threads(self.client)
         return plan_pass(self.costs, n_threads, self.schema.n_levels, rank, n_models)

@@ -243,7 +243,7 @@ def plan_forest_passes(
     training: StoredSamples, rank: int, members: int, n_threads: int
 ) -> MemoryPlan:
     """Plan the memory of passes with forests, on workers and in this process."""
-    n_waiting = training.plan_pass(rank).tasks.n_waiting
+    n_waiting = training.plan_pass(rank).n_waiting
     return plan_trees(training.schema.offsets, rank, n_threads, members, n_waiting=n_waiting)
 
 
@@ -374,7 +374,7 @@ def _run(
         checkpoint=None if folder is None else folder / f"forests-{name}.npz",
         inputs=[fit.digest_options(), of_held_out, singles, *inputs, *of_start],
         on_pass=None if report is None else lambda state: report(title, state),
-        **limits._asdict(),
+        limits=limits,
     )
 
 

@@ -104,7 +104,7 @@ class FitResult(Summarised):
     def summary(self) -> Summary:
         """Summary with convergence, held-out scores, comparisons and states."""
         from pmflib.display.summary import cut, decimal, format_count, summarise_comparison
-        from pmflib.model.summaries import tabulate_states
+        from pmflib.model.state_descriptions import tabulate_states
 
         n_steps = len(self.loss_history)
         settled = "yes" if self.converged else "no, ended by held-out samples"

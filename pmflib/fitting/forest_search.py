@@ -194,7 +194,7 @@ class ForestSearch:
         samples, singles = self._open(block), estimate_block_singles(block, self._offsets)
         limits = self.limits._replace(max_passes=min(REFIT_PASSES, self.limits.max_passes))
         again = [
-            run_tree_em(samples, each.parameters, each.options, singles, **limits._asdict())
+            run_tree_em(samples, each.parameters, each.options, singles, limits=limits)
             for each in trial.runs
         ]
         return FittedForests(again, samples, singles, trial=trial)

@@ -332,7 +332,7 @@ def plan_fit_em(
     """
     options = Options.make(start, pseudo_count, members, rank)
     n_models = options.count_models(samples.n_observed, rank)
-    n_waiting = samples.plan_pass(rank, n_models).tasks.n_waiting
+    n_waiting = samples.plan_pass(rank, n_models).n_waiting
     sizes = samples.schema.n_levels, rank, n_threads, n_models
     plan = plan_em(*sizes, n_waiting=n_waiting)
     if dependence == "tree" or (dependence == "auto" and are_modest(samples.schema.offsets, rank)):

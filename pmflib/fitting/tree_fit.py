@@ -239,7 +239,7 @@ class TreeFit:
             held_out=self.held_out,
             keeps_start=keeps_start,
             on_pass=report_pass,
-            **limits._asdict(),
+            limits=limits,
         )
 
 

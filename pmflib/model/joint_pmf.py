@@ -74,7 +74,7 @@ class JointPMF(Mixture):
 
     def summary(self) -> Summary:
         """Latent states by size with what distinguishes each: text in a terminal, HTML in a notebook."""
-        from pmflib.model.summaries import summarise_model
+        from pmflib.model.state_descriptions import summarise_model
 
         return summarise_model(self)
 

@@ -18,7 +18,7 @@ from pmflib.core.machine import count_processors
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import ReferenceScores
 from pmflib.model.score_tables import ScoreOptions, TableMaker, TableScorer
-from pmflib.scoring.score_outputs import (
+from pmflib.scoring.outputs import (
     RECORD,
     claim_output,
     clear_output,
@@ -32,8 +32,8 @@ from pmflib.store.table_files import hold_output, name_parts
 if TYPE_CHECKING:
     from pmflib.ingest.options import SchemaOptions, SourceOptions
     from pmflib.ingest.sources import Source
-    from pmflib.scoring.score_accounts import PartAccount, ScoreAccount
-    from pmflib.scoring.score_parts import NamedChunk
+    from pmflib.scoring.accounts import PartAccount, ScoreAccount
+    from pmflib.scoring.parts import NamedChunk
 
 VERSION = 2
 """Version of the parts; raise it when the same files and model give other bytes."""
@@ -88,16 +88,15 @@ def score_sources(
     """
     from pmflib.ingest.dataset.wide import list_ignored
     from pmflib.ingest.sources import attempt, digest_source, keep_readable, take_marks
-    from pmflib.scoring.rows_to_score import list_absent
-    from pmflib.scoring.score_accounts import PartAccount, combine_parts
-    from pmflib.scoring.score_parts import (
+    from pmflib.scoring.accounts import PartAccount, check_file, combine_parts
+    from pmflib.scoring.parts import (
         ScoringJob,
         find_example,
+        list_absent,
         list_chunks,
         name_file_parts,
         score_chunk,
     )
-    from pmflib.scoring.unknown_levels import check_file
     from pmflib.store.caches import name_for_workers
     from pmflib.store.checkpoints import gather_in
 
@@ -316,11 +315,8 @@ def score_sorted(
     from pmflib.ingest.dataset.building import build_dataset
     from pmflib.ingest.dataset.quarantine import export_quarantine
     from pmflib.ingest.options import DatasetOptions
-    from pmflib.scoring.rows_to_score import soften_policy
-    from pmflib.scoring.sample_scores import score_stored
-    from pmflib.scoring.score_accounts import ScoreAccount
-    from pmflib.scoring.score_parts import QUARANTINE_FOLDER
-    from pmflib.scoring.unknown_levels import check_dataset
+    from pmflib.scoring.accounts import ScoreAccount, check_dataset
+    from pmflib.scoring.parts import QUARANTINE_FOLDER, score_stored, soften_policy
     from pmflib.store.artefacts import Store
     from pmflib.store.dataset import list_layers
 

@@ -13,7 +13,7 @@ from pmflib.display.progress import report_progress
 from pmflib.ingest.sources import find_sources, identify_source
 from pmflib.model.score_tables import TableMaker
 from pmflib.scoring.file_scoring import score_sources
-from pmflib.scoring.score_outputs import claim_parts, publish_folder
+from pmflib.scoring.outputs import claim_parts, publish_folder
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, open_store, open_workers

@@ -11,10 +11,9 @@ from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.sources import find_sources
 from pmflib.model.score_tables import TableMaker
-from pmflib.scoring.sample_scores import score_stored
-from pmflib.scoring.score_accounts import ScoreAccount
-from pmflib.scoring.score_outputs import claim_parts, publish_folder
-from pmflib.scoring.unknown_levels import check_dataset
+from pmflib.scoring.accounts import ScoreAccount, check_dataset
+from pmflib.scoring.outputs import claim_parts, publish_folder
+from pmflib.scoring.parts import score_stored
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_layers
 from pmflib_tasks.config import PipelineConfig

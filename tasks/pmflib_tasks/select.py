@@ -24,6 +24,7 @@ from pmflib.fitting.ranks.selection import split_for_choice
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference
 from pmflib.store.dataset import list_dataset_blocks
+from pmflib.store.sample_blocks import scale_blocks
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.prefect_runs import show_markdown
 from pmflib_tasks.stage import build_artefact, open_store, open_workers_late, stage
@@ -73,7 +74,7 @@ def select(
         options = Options.make(config.model.method, config.em.pseudo_count, config.em.members, 2)
         fit = EMFit(schema, 2, options, config.seed, Passes(), target)
         training, validation = (
-            StoredSamples(list_dataset_blocks(store, dataset, part), schema)
+            StoredSamples(scale_blocks(list_dataset_blocks(store, dataset, part)), schema)
             for part in (folds.train, folds.validation)
         )
         # small tables are compared in less time than workers take to start

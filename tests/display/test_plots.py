@@ -15,11 +15,16 @@ import pmflib as pmf
 from pmflib import crowd
 from pmflib.core.errors import SchemaError
 from pmflib.counting.figures import plot_missingness, plot_support
-from pmflib.display.drawing import DIVERGING, write_text
+from pmflib.display.drawing import (
+    DIVERGING,
+    plot_calibration,
+    plot_confusion_matrix,
+    plot_gains,
+    write_text,
+)
 from pmflib.fitting.classification import classify
 from pmflib.fitting.figures import plot_passes, plot_residual_pairs, plot_residuals
 from pmflib.model.associations import measure_associations
-from pmflib.scoring.figures import plot_calibration, plot_confusion_matrix, plot_gains
 
 SCHEMA = pmf.Schema(
     (

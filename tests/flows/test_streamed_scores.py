@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-from pmflib.scoring.score_outputs import mark_files
+from pmflib.scoring.outputs import mark_files
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
 from pmflib.store.table_files import hold_output

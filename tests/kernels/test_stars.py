@@ -5,9 +5,14 @@ import pytest
 
 from pmflib.core.blocks import DenseBlock
 from pmflib.kernels.forests import add_masses, find_posteriors
-from pmflib.model.forests import stars
-from pmflib.model.forests.stars import StarPasses, arrange_forest, choose_batch, measure_stars
-from pmflib.model.forests.statistics import TreePasses
+from pmflib.model.forests import statistics
+from pmflib.model.forests.statistics import (
+    StarPasses,
+    TreePasses,
+    arrange_forest,
+    choose_batch,
+    measure_stars,
+)
 from tests.em.forests.conftest import PARENTS, SIZES, draw_gaps, list_cells, make_tree
 
 CHAIN, LONG_CHAIN = list(range(-1, 11)), list(range(-1, 199))
@@ -130,7 +135,7 @@ def test_star_passes__are_bayes_rule():
 
 @pytest.mark.parametrize("limit", [1, 30, 1 << 14])
 def test_star_passes__whatever_the_size_of_stars(monkeypatch, limit):
-    monkeypatch.setattr(stars, "MAX_ENTRIES", limit)
+    monkeypatch.setattr(statistics, "MAX_ENTRIES", limit)
     rng = np.random.default_rng(limit)
     sizes = rng.integers(2, 5, 11)
     model = make_tree(sizes.tolist(), draw_forest(rng, 11, 3))
@@ -213,7 +218,7 @@ def test_arrange_forest__every_variable_is_in_one_outer_star_of_a_state():
             for star in range(arranged.begins[k], arranged.ends[k]):
                 first, stop = arranged.first_digits[star], arranged.first_digits[star + 1]
                 n_entries = int(arranged.bases[star + 1] - arranged.bases[star])
-                assert n_entries <= stars.MAX_ENTRIES or stop - first == 1
+                assert n_entries <= statistics.MAX_ENTRIES or stop - first == 1
                 held += arranged.digits[first:stop].tolist()
         assert sorted(held) == list(range(30))
     assert measure_stars(forest.offsets, 4) >= 16 * int(arranged.bases[-1])

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import pmflib as pmf
-import pmflib.scoring.score_parts as score_parts
 from pmflib.core.errors import ConfigError, SchemaError, SourceError
 from pmflib.model.row_scores import ReferenceScores
 from pmflib.scoring import file_scoring
-from pmflib.scoring.score_parts import list_chunks
+from pmflib.scoring import parts as score_parts
+from pmflib.scoring.parts import list_chunks
 from tests.model.test_row_scores import draw
 from tests.reference import make_model
 

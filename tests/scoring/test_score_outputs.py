@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pmflib.core.errors import ConfigError, StoreError
-from pmflib.scoring.score_outputs import claim_output, claim_parts, publish_folder, publish_parts
+from pmflib.scoring.outputs import claim_output, claim_parts, publish_folder, publish_parts
 from pmflib.store.table_files import hold_output
 
 

@@ -10,7 +10,7 @@ import pytest
 from pmflib.core.errors import StoreError
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.model.measures import TargetSums
-from pmflib.scoring.score_accounts import PartAccount, combine_parts
+from pmflib.scoring.accounts import PartAccount, combine_parts
 from pmflib.store.table_files import ACCOUNT
 
 

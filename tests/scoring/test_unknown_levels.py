@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pmflib.scoring import unknown_levels
-from pmflib.scoring.unknown_levels import (
+from pmflib.scoring import accounts
+from pmflib.scoring.accounts import (
     UnknownLevels,
     add_counts,
     count_texts,
@@ -20,7 +20,7 @@ def test_count_texts__without_blanks_and_cut():
 
 
 def test_add_counts__first_values_are_kept(monkeypatch):
-    monkeypatch.setattr(unknown_levels, "MOST_VALUES", 2)
+    monkeypatch.setattr(accounts, "MOST_VALUES", 2)
     first, later = {"x": {"a": 1}}, {"x": {"b": 5, "c": 9, "a": 2}, "y": {"d": 1}}
     assert add_counts(first, later) == {"x": {"a": 3, "b": 5}, "y": {"d": 1}}
     assert first == {"x": {"a": 1}}

@@ -6,7 +6,7 @@ import pmflib as pmf
 from pmflib.core.errors import ConfigError, SchemaError, SourceError
 from pmflib.model.row_scores import ReferenceScores
 from pmflib.model.score_tables import ScoreOptions, TableScorer
-from pmflib.scoring.sample_scores import score_stored
+from pmflib.scoring.parts import score_stored
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_layers
 from pmflib_tasks import predictions

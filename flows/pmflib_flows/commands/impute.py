@@ -35,8 +35,8 @@ def impute(
 ) -> None:
     """Fill what is missing with draws from the live model: every row once for each draw, as Parquet."""
     from pmflib.ingest.source_paths import check_output, make_absolute
-    from pmflib.scoring.score_outputs import check_output_folder
-    from pmflib.scoring.unknown_levels import describe_unknown
+    from pmflib.scoring.accounts import describe_unknown
+    from pmflib.scoring.outputs import check_output_folder
     from pmflib.store.table_files import check_suffix
     from pmflib_flows.score import impute_flow
 

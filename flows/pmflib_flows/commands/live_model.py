@@ -57,7 +57,7 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score samples with the live model or a model alone: how probable, how unusual, and why; or answer questions."""
-    from pmflib.scoring.unknown_levels import describe_unknown
+    from pmflib.scoring.accounts import describe_unknown
     from pmflib.store.table_files import check_suffix
 
     if (config is None) == (model is None):
@@ -130,7 +130,7 @@ def _score_live(
 ) -> dict[str, Any]:
     """Score samples with the live model of a pipeline, or answer questions about them."""
     from pmflib.ingest.source_paths import check_output, make_absolute
-    from pmflib.scoring.score_outputs import check_output_folder
+    from pmflib.scoring.outputs import check_output_folder
     from pmflib.store.table_files import check_suffix
     from pmflib_flows.score import score_flow
     from pmflib_tasks.stage import load_schema
@@ -188,7 +188,7 @@ def publish_answer(
     -------
     The account, and where the parts and the output are.
     """
-    from pmflib.scoring.score_outputs import mark_files, publish_parts
+    from pmflib.scoring.outputs import mark_files, publish_parts
     from pmflib.store.exports import remember_export
     from pmflib.store.file_digests import fetch_all
     from pmflib.store.table_files import hold_output, join_files

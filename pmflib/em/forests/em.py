@@ -19,12 +19,12 @@ from pmflib.em.family import Family, State, run_em
 from pmflib.em.forests.structure import grow_forest, measure_edge_gains
 from pmflib.em.memory import PassMemory
 from pmflib.model.forests.forest import Forest
-from pmflib.model.forests.stars import measure_stars
 from pmflib.model.forests.statistics import (
     TreeParameters,
     TreePasses,
     TreeStatistics,
     fill_below,
+    measure_stars,
     tree_m_step,
 )
 from pmflib.solvers import PseudoCounts
@@ -217,9 +217,7 @@ def run_tree_em(
     *,
     held_out: BlockSource | None = None,
     keeps_start: bool = True,
-    max_passes: int,
-    tol: float,
-    patience: int,
+    limits: Limits,
     checkpoint: Path | None = None,
     inputs: Sequence[object] = (),
     on_pass: Callable[[TreeState], None] | None = None,
@@ -240,8 +238,8 @@ def run_tree_em(
         Held-out samples that each pass is evaluated on.
     keeps_start
         Whether the start itself may be the best model; else only what these options have led to.
-    max_passes, tol, patience
-        As for `pmflib.fit_em`.
+    limits
+        When the run ends, as for `pmflib.fit_em`.
     checkpoint
         File for the state after each pass.
     inputs
@@ -261,7 +259,7 @@ def run_tree_em(
         family.begin(start),
         held_out=held_out,
         keeps_start=keeps_start,
-        limits=Limits(max_passes, tol, patience),
+        limits=limits,
         checkpoint=family.open_checkpoint(checkpoint, samples, *inputs),
         on_pass=on_pass,
     )

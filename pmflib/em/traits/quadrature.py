@@ -258,8 +258,8 @@ class ItemResponses(Family[ItemParameters, EMStatistics]):
 
     def start(self, source: BlockSource, state: ItemState) -> Callable[[], EMStatistics]:
         """Start a pass of latent classes, which the points are: the design stays here."""
-        wait = start_models(source, [(self.design.grid[1], state.parameters.factors)])
-        return lambda: wait()[0]
+        model = self.design.grid[1], state.parameters.factors
+        return start_models(source, [model], lambda found: found[0])
 
     def update(self, state: ItemState, statistics: EMStatistics) -> ItemState:
         """M-step: a multinomial logit for each variable."""

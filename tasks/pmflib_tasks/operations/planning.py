@@ -350,10 +350,10 @@ def _plan_classes(
 
     def plan_worker(n: int) -> MemoryPlan:
         sizes = schema.n_levels, rank
-        passes = plan_pass(costs, n_threads, *sizes, n_models)
-        plan = plan_em(*sizes, n, n_models, n_waiting=passes.tasks.n_waiting)
+        n_waiting = plan_pass(costs, n_threads, *sizes, n_models).n_waiting
+        plan = plan_em(*sizes, n, n_models, n_waiting=n_waiting)
         if dependence == "tree" or (dependence == "auto" and are_modest(schema.offsets, rank)):
-            n_waiting = plan_pass(costs, n_threads, *sizes).tasks.n_waiting
+            n_waiting = plan_pass(costs, n_threads, *sizes).n_waiting
             trees = plan_trees(schema.offsets, rank, n, members, n_waiting=n_waiting)
             plan = plan.take_larger(trees)
         return plan

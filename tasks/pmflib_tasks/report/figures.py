@@ -19,11 +19,10 @@ from pmflib.core.texts import show_text
 from pmflib.counting.figures import MOST_BARS, plot_missingness, plot_support
 from pmflib.crowd.summaries import plot_accuracies
 from pmflib.display import drawing
-from pmflib.display.drawing import Axes
+from pmflib.display.drawing import Axes, plot_calibration, plot_confusion_matrix, plot_gains
 from pmflib.fitting.bivariate_residuals import LEVEL
 from pmflib.fitting.figures import plot_passes, plot_ranks, plot_residual_pairs
 from pmflib.model.figures import plot_associations, plot_profiles, plot_states
-from pmflib.scoring.figures import plot_calibration, plot_confusion_matrix, plot_gains
 from pmflib_tasks.report.data_report import DataReport
 from pmflib_tasks.report.label_report import LabelReport
 from pmflib_tasks.report.model_report import ModelReport, ScoreReport, VariableScore

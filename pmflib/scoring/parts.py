@@ -1,11 +1,12 @@
-"""Files of predictions, part by part, with an account each: what is finished is not done again."""
+"""Files of predictions, part by part, each with its account: a finished part is not computed again."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pmflib.cluster.clients import Client
+from pmflib.cluster.item_maps import map_items
 from pmflib.core.arrays import IntArray
 from pmflib.core.errors import SourceError
 from pmflib.ingest.chunks import FileChunk, RawRows, choose_groups
@@ -20,13 +23,15 @@ from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.wide import WideEncoder, read_texts
 from pmflib.ingest.options import SchemaOptions, SourceOptions
-from pmflib.ingest.readers import count_group_rows, is_parquet, read_rows
+from pmflib.ingest.readers import count_group_rows, is_parquet, read_columns, read_rows
 from pmflib.ingest.sources import Source
-from pmflib.model.score_tables import TableMaker
-from pmflib.scoring.rows_to_score import add_columns, list_absent, make_encoder
-from pmflib.scoring.score_accounts import PartAccount
-from pmflib.scoring.unknown_levels import count_texts, describe_row
-from pmflib.store.checkpoints import find_out, hand_in, has_arrived
+from pmflib.model.measures import TargetSums
+from pmflib.model.score_tables import TableMaker, list_samples
+from pmflib.scoring.accounts import PartAccount, count_texts, describe_row
+from pmflib.store.caches import find_local_path, name_for_workers
+from pmflib.store.checkpoints import find_out, gather_in, hand_in, has_arrived
+from pmflib.store.dataset import Layer
+from pmflib.store.sample_blocks import read_blocks, read_origins
 from pmflib.store.table_files import ACCOUNT, write_options
 
 PART_ROWS = 1 << 20
@@ -190,7 +195,7 @@ class _Rejected:
 def _score_batches(chunk: NamedChunk, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
     """Batches of a chunk after some rows, in order; several are worked on at a time."""
     schema = job.scorer.model.schema
-    encoder = make_encoder(schema, job.policy, job.scorer.options.targets)
+    encoder = WideEncoder(schema, soften_policy(job.policy), job.scorer.options.targets)
     absent = list_absent(chunk.source, job.scorer.options.targets, job.config)
     names = list(dict.fromkeys([*schema.names, *job.columns]))
     columns = [name for name in names if name not in absent]
@@ -332,5 +337,120 @@ def _make_empty(chunk: NamedChunk, job: ScoringJob) -> pa.Table:
     names = list(dict.fromkeys([*schema.names, *job.columns]))
     batch = pa.RecordBatch.from_arrays([texts] * len(names), names=names)
     raw = RawRows(batch, np.empty(0, np.int64))
-    encoder = make_encoder(schema, job.policy, job.scorer.options.targets)
+    encoder = WideEncoder(schema, soften_policy(job.policy), job.scorer.options.targets)
     return _score_batch(raw, chunk, job, encoder).table
+
+
+def soften_policy(policy: SchemaOptions) -> SchemaOptions:
+    """Policy for rows to score: where the row of an unknown level would go to quarantine, the cell counts as missing.
+
+    What a model is fitted to can do without a row; who asks for scores is to have them. A policy to stop is kept to.
+    """
+    rule = policy.on_unknown_level
+    return policy.model_copy(
+        update={"on_unknown_level": "missing" if rule == "quarantine" else rule}
+    )
+
+
+def list_absent(source: Source, targets: Sequence[str], config: SourceOptions) -> list[str]:
+    """Targets that are no column of a file: they are not known in any of its rows.
+
+    Raises
+    ------
+    SourceError
+        If the file cannot be read.
+    """
+    header = read_columns(source, config) if targets else ()
+    return [name for name in targets if name not in header]
+
+
+def add_columns(raw: RawRows, names: Sequence[str]) -> RawRows:
+    """Rows with all columns of some names, in that order; one that they do not have is null.
+
+    Parameters
+    ----------
+    raw
+        A batch of rows.
+    names
+        Names of the columns.
+    """
+    nothing = pa.nulls(raw.batch.num_rows, pa.string())
+    present = raw.batch.schema.names
+    columns = [raw.batch.column(name) if name in present else nothing for name in names]
+    return replace(raw, batch=pa.RecordBatch.from_arrays(columns, names=list(names)))
+
+
+def score_stored(
+    client: Client,
+    layers: Sequence[Layer],
+    scorer: TableMaker,
+    folder: Path,
+    on_partition: Callable[[int, int], None] | None = None,
+) -> tuple[int, dict[str, dict[str, float]]]:
+    """Score every stored sample.
+
+    Parameters
+    ----------
+    client
+        Dask client, or None to work in this thread.
+    layers
+        Partitions of a dataset.
+    scorer
+        The model, and what it is to compute.
+    folder
+        Existing folder, seen by all workers; gets one Parquet file per partition, in order, with the columns sample and
+        row, and those of `TableScorer.score`. Files that an earlier call finished there stay.
+    on_partition
+        Called with the number of partitions done and their total, each time one is done.
+
+    Returns
+    -------
+    Number of samples; and for each target the measures of `TargetSums.measure`.
+
+    Raises
+    ------
+    StoreError
+        If a partition is gone or damaged.
+    """
+    name = name_for_workers(folder)
+    items = [(layer, f"{name}/part-{index:05}.parquet") for index, layer in enumerate(layers)]
+    scored = map_items(
+        client,
+        _score_partition,
+        items,
+        scorer,
+        on_result=None if on_partition is None else lambda done: on_partition(done, len(items)),
+    )
+    gather_in(folder)
+    measures = {
+        target: TargetSums.merge([sums[index] for _, sums in scored]).measure()
+        for index, target in enumerate(scorer.options.targets)
+    }
+    return sum(n_samples for n_samples, _ in scored), measures
+
+
+def _score_partition(item: tuple[Layer, str], scorer: TableMaker) -> tuple[int, list[TargetSums]]:
+    """Score one partition into one Parquet file, block by block; return its number of samples, and sums per target."""
+    layer, out = item[0], find_out(item[1])
+    if has_arrived(out):
+        known = json.loads(pq.read_metadata(out).metadata[ACCOUNT])
+        return layer.n_rows, [TargetSums(**each) for each in known["sums"]]
+    rows, samples = read_origins(find_local_path(layer.path))
+    names = np.array(samples, object)
+    schema = scorer.model.schema
+    empty = np.empty((0, schema.n_variables), schema.code_dtype)
+    columns = scorer.score(empty, list_samples([], rows[:0]))[0].schema
+    parts = [[TargetSums()] * len(scorer.options.targets)]
+    draft = out.with_name(f".{out.name}.draft")
+    with pq.ParquetWriter(draft, columns, **write_options(columns)) as writer:
+        for reference, block in zip(layer.blocks, read_blocks(layer.blocks), strict=True):
+            codes, here = block.to_codes(schema.offsets), reference.rows
+            table, sums = scorer.score(codes, list_samples(names[here].tolist(), rows[here]))
+            writer.write_table(table)
+            parts.append(sums)
+        merged = [TargetSums.merge(each) for each in zip(*parts, strict=True)]
+        account = {"rows_in": layer.n_rows, "sums": [asdict(each) for each in merged]}
+        writer.add_key_value_metadata({ACCOUNT: json.dumps(account, sort_keys=True)})
+    draft.replace(out)
+    hand_in(out)
+    return layer.n_rows, merged

@@ -41,7 +41,7 @@ def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
     StoreError
         If the parts are not those of all samples.
     """
-    from pmflib.scoring.score_parts import QUARANTINE_FOLDER
+    from pmflib.scoring.parts import QUARANTINE_FOLDER
     from pmflib.store.table_files import join_files
 
     check_parts(folder, n_samples)
