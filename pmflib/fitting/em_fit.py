@@ -49,7 +49,8 @@ TARGET_CELLS = 100_000_000
 """Samples times variables of stored samples that are read for a fit for a target; of more, some are."""
 
 LOCAL_WORK = 4_000_000
-"""Observed cells times rank of stored samples up to which passes are made in this process, to the same bits."""
+"""Observed cells times rank of stored samples up to which passes with an open start are made in this process, to the
+same bits."""
 
 MIN_SAMPLES = 50
 """Samples below which none are held out by default."""
@@ -213,9 +214,10 @@ class EMFit:
             most = max(1, TARGET_CELLS // self.schema.n_variables)
             return fit.for_target.choose(training.read_some(most), held_out, starts)[1]
         found: BlockSource = training
-        if training.n_observed * self.rank <= LOCAL_WORK:
+        if fit.options.searches and training.n_observed * self.rank <= LOCAL_WORK:
             # a pass over little is done here in less time than a message to a worker takes, or than it takes to read it
-            found = training.load(self.rank)
+            is_narrow = training.n_rows * self.schema.n_variables <= TARGET_CELLS
+            found = training.load(self.rank) if is_narrow else training.with_client(None)
             held_out = (
                 held_out.with_client(None) if isinstance(held_out, StoredSamples) else held_out
             )

@@ -40,7 +40,7 @@ def count_passes(store: Path) -> int:
     for folder, _, names in os.walk(store / "work"):
         if "state.npz" in names:
             fit = load_arrays(Path(folder) / "state.npz")
-            return 0 if fit is None else len(fit["moved"])
+            return 0 if fit is None else len(fit["loss_history"])
     return 0
 
 
@@ -69,5 +69,5 @@ def test_crowd__killed_and_run_again(tmp_path: Path) -> None:
     assert facts["digest"] == undisturbed["digest"]
     assert facts["passes"] == undisturbed["passes"]
     fits = [load_arrays(state) or {} for state in sorted(states.iterdir())]
-    assert [len(fit["moved"]) for fit in fits] == [*range(passes + 1, facts["passes"] + 1)]
+    assert [len(fit["loss_history"]) for fit in fits] == [*range(passes + 1, facts["passes"] + 1)]
     check_store(store)
