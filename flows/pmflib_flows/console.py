@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
-from functools import wraps
-from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -21,8 +18,6 @@ from pmflib.core.texts import show_text
 
 if TYPE_CHECKING:
     from pmflib_tasks.config import PipelineConfig
-
-Options = TypeVar("Options")
 
 
 class OutputClosedError(Exception):
@@ -84,36 +79,6 @@ def cut_message(lines: Sequence[str]) -> list[str]:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 ConfigPath = Annotated[Path, typer.Argument(help="Pipeline configuration, pipeline.toml.")]
-
-
-def parse_into(
-    options: type[Options],
-) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
-    """Decorate a command whose options are the fields of a dataclass, annotated as typer takes them.
-
-    Parameters
-    ----------
-    options
-        The dataclass; the command is called with an object of it.
-    """
-    hints = get_type_hints(options, include_extras=True)
-    parameters = [
-        Parameter(
-            each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name]
-        )
-        for each in fields(options)  # type: ignore[arg-type]
-    ]
-
-    def decorate(command: Callable[[Options], None]) -> Callable[..., None]:
-        @wraps(command)
-        def call(**given: Any) -> None:
-            command(options(**given))
-
-        call.__annotations__ = hints
-        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        return call
-
-    return decorate
 
 
 def load_pipeline(path: Path) -> PipelineConfig:

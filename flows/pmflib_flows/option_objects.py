@@ -5,36 +5,32 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
+from dataclasses import Field, fields
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 
-def takes_options(kind: type, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_options(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each field of a dataclass; it is called with the object as ``options``.
 
     Parameters
     ----------
     kind
-        Frozen dataclass. The metadata of a field hold what `typer.Option` takes: "help", and where they apply "min",
-        "show_default" and "flags", the names on the command line.
-    **more
-        Arguments of `typer.Option`, by field, that only the command line has, such as other flags.
+        Frozen dataclass. Fields are annotated as typer takes them; or their metadata hold what `typer.Option` takes:
+        "help", and where they apply "min", "show_default" and "flags", the names on the command line.
     """
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
 
     def make(each: Field[Any]) -> inspect.Parameter:
-        given = {**each.metadata, **more.get(each.name, {})}
-        flags = given.pop("flags", ())
-        default = each.default if each.default is not MISSING else None
-        # a repeatable option is a list
-        hint = list[str] | None if hints[each.name] == tuple[str, ...] else hints[each.name]
+        given, hint = dict(each.metadata), hints[each.name]
+        if given:
+            # a repeatable option is a list
+            hint = list[str] | None if hint == tuple[str, ...] else hint
+            hint = Annotated[hint, typer.Option(*given.pop("flags", ()), **given)]
+        default = None if each.default == () else each.default
         return inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None if default == () else default,
-            annotation=Annotated[hint, typer.Option(*flags, **given)],
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
         )
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -55,7 +55,12 @@ class Checkpoint(Generic[S]):
                 f"checkpoint {str(self.path.parent)!r} holds states of another fit, of other samples or options, or of "
                 "an earlier version; give each fit a folder of its own, or delete that one"
             )
-        return self.unpack(arrays)
+        try:
+            return self.unpack(arrays)
+        except KeyError as error:
+            raise PmfError(
+                f"checkpoint {str(self.path.parent)!r} is of an earlier version, without {error}; delete that folder"
+            ) from error
 
     def save(self, state: S) -> None:
         """Write a state in place of the one before."""

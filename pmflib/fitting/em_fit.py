@@ -335,9 +335,9 @@ class EMFit:
     def make_starts(self, counts: AnyCounts) -> Starts:
         """Starts from the counts of the training samples."""
         singles, offsets = self.estimate_singles(counts), self.schema.offsets
-        starts = Starts(counts, singles, offsets, self.rank, self.seed, self.made, self.methods)
-        starts.has_pairs = bool({"auto", "pairs"} & {*self.options.start_methods, *self.made})
-        return starts
+        given = (self.rank, self.seed, self.made, self.methods)
+        has_pairs = "auto" in (*self.options.start_methods, *self.made)
+        return Starts(counts, singles, offsets, *given, has_pairs=has_pairs)
 
     def _make_runs(
         self, training: BlockSource, held_out: BlockSource | None, starts: Starts

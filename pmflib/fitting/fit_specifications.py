@@ -201,6 +201,9 @@ def find_start(
     share
         Share of the passes after which a search ends, in (0, 1].
     """
+    if method == "search" and not runs.max_passes:
+        # nothing leads to an optimum
+        method = "auto" if starts.has_pairs else "random"
     if method != "search":
         return FoundStart(tuple(known) or tuple(starts(method, 1)), ((method, 1),))
     # what draws nothing would lead to where the optima are
@@ -246,7 +249,9 @@ def find_specification(
     }
     by_start = _compare(held_out, "start", ends, "best")
     method = str(by_start.chosen.settings["start"])
-    states = {first: ends[method]}
+    # of large models there is no room for many
+    states, found = {first: ends.pop(method)}, {method: found[method]}
+    ends.clear()
 
     def score(value: float) -> float:
         if value not in states:

@@ -175,9 +175,10 @@ def fit_em(
             with_traits=is_kind_open,
             budget=BUDGET,
         )
-        dependence = "tree" if chosen.kind == "forests" else "none"
+        if chosen.kinds is not None:
+            dependence = "tree" if chosen.kind == "forests" else "none"
         rank = chosen.rank
-    elif not isinstance(rank, int):
+    elif rank is None or rank == "auto":
         model_of_rank = start_model if model is None else model
         assert model_of_rank is not None
         rank = model_of_rank.rank

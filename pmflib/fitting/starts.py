@@ -390,6 +390,8 @@ class Starts:
         Starts that were made before, by method: the first of each.
     methods
         Names of what made them, where these are not the start methods' own: "auto" has chosen another method.
+    has_pairs
+        Whether a search may start from the table of pairs.
     """
 
     def __init__(
@@ -401,10 +403,11 @@ class Starts:
         seed: int,
         made: Mapping[str, Parameters] | None = None,
         methods: Mapping[str, str] | None = None,
+        *,
+        has_pairs: bool = True,
     ) -> None:
-        self.singles = singles
+        self.singles, self.has_pairs = singles, has_pairs
         self.notes: tuple[str, ...] = ()
-        self.has_pairs = True
         self._methods = dict(methods or {})
         self._counts = counts
         self._load_counts = cache(

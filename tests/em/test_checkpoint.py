@@ -36,6 +36,16 @@ def test_checkpoint__leaves_alone_what_nobody_answers_for(tmp_path):
     assert checkpoint.load() is None
 
 
+def test_checkpoint__of_an_earlier_version_is_refused(tmp_path):
+    def read(arrays):
+        return arrays["moved"]
+
+    path = tmp_path / "state.npz"
+    Checkpoint(path, "fit", lambda state: {"other": np.array(state)}, read).save(1)
+    with pytest.raises(pmf.PmfError, match=r"earlier version, without 'moved'; delete that folder"):
+        Checkpoint(path, "fit", lambda state: {"other": np.array(state)}, read).load()
+
+
 def test_digest_fit__tells_arrays_from_their_shapes_and_types():
     inputs = [np.zeros(4), np.zeros((2, 2)), np.zeros(4, np.int64), "0", 0, (1, 2), None]
     digests = {digest_fit(each) for each in inputs}

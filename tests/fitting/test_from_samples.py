@@ -309,3 +309,37 @@ def test_fit_em__rank_above_the_samples_warns_before_it_computes():
     counts = pmf.count_pairs(table, pmf.Schema.infer(table))
     with pytest.warns(pmf.RankWarning, match="above the 3 samples"):
         pmf.fit(counts, 4, method="random")
+
+
+def test_fit_em__rank_of_numpy(codes):
+    schema = pmf.Schema.from_cardinalities([3, 2, 4, 3])
+    options: dict[str, Any] = {"schema": schema, "pseudo_count": 1.0}
+    ranks: list[Any] = [2, np.int64(2)]
+    one, other = (pmf.fit_em(codes[:200], rank=each, **options) for each in ranks)
+    assert np.array_equal(one.model.factors, other.model.factors)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"pseudo_count": 1.0}, {"validation": True}, {"members": 2}]
+)
+def test_fit_em__no_pass_is_made_where_none_is_allowed(codes, options):
+    given: dict[str, Any] = dict(options)
+    if "validation" in given:
+        given["validation"] = codes[300:400]
+    heard: list[str] = []
+    schema = pmf.Schema.from_cardinalities([3, 2, 4, 3])
+    result = pmf.fit_em(
+        codes[:300],
+        rank=3,
+        schema=schema,
+        max_passes=0,
+        on_pass=lambda name, state: heard.append(name),
+        **given,
+    )
+    assert (result.best_pass, result.loss_history, heard) == (0, (), [])
+
+
+def test_fit_em__dependence_that_cannot_be_compared_is_said(codes):
+    schema = pmf.Schema.from_cardinalities([3, 2, 4, 3])
+    result = pmf.fit_em(codes[:15], rank="auto", schema=schema, dependence="auto")
+    assert any(note.startswith("dependence none: ") for note in result.notes)

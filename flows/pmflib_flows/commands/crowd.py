@@ -19,12 +19,12 @@ from pmflib_flows.console import (
     AsJson,
     load_pipeline,
     out,
-    parse_into,
     print_json,
     progress_shown,
     show_quarantine,
 )
 from pmflib_flows.label_summary import describe_agreement, describe_known
+from pmflib_flows.option_objects import takes_options
 
 if TYPE_CHECKING:
     from pmflib_tasks.config import PipelineConfig
@@ -233,7 +233,7 @@ class CrowdOptions:
         return given
 
 
-@parse_into(CrowdOptions)
+@takes_options(CrowdOptions)
 def crowd(options: CrowdOptions) -> None:
     """Find the true labels of tasks that many workers have labelled; Parquet, or CSV by the suffix of --output.
 

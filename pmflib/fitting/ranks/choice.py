@@ -103,7 +103,7 @@ def describe_decision(choice: RankChoice, *, by_samples: bool) -> str:
     if not by_samples:
         return (
             f"rank {rank} is what the pairs of variables show; no samples were held out, and these might want "
-            "more: set evaluate.validation_folds to at least 1"
+            "more: hold some out"
         )
     above = [each for p in choice.curve if (each := int(p.settings["rank"])) > rank]
     if not above:
