@@ -97,3 +97,13 @@ def tables_of_codes(draw, *, min_variables=1, max_levels=4, max_rows=12):
     raw = draw(hnp.arrays(np.int16, shape, elements=st.integers(-1, 1000)))
     codes = (raw + 1) % (np.array(cardinalities) + 1) - 1
     return cardinalities, codes.astype(np.int8 if max(cardinalities) <= 127 else np.int16)
+
+
+def same_bits(one, other):
+    """Whether statistics of EM are equal to the last bit."""
+    return (
+        one.level_mass.tobytes() == other.level_mass.tobytes()
+        and one.state_mass.tobytes() == other.state_mass.tobytes()
+        and one.log_likelihood == other.log_likelihood
+        and one.n_rows == other.n_rows
+    )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pmflib import StoredSamples
 from pmflib.core.blocks import DenseBlock
 from pmflib.store.sample_blocks import list_blocks
 from pmflib.store.sample_writer import SampleWriter
@@ -15,3 +16,9 @@ def write_partition(folder, codes, schema, *, sparse=False, block_rows=7, n_fold
     writer.append(DenseBlock(codes), rows % n_folds, rows)
     writer.close()
     return list_blocks(path)
+
+
+def split_folds(blocks, schema, held_out=0):
+    """Stored samples of all folds but one, and of that one."""
+    parts = [b for b in blocks if b.fold != held_out], [b for b in blocks if b.fold == held_out]
+    return [StoredSamples(part, schema) for part in parts]

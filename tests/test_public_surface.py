@@ -1,8 +1,6 @@
 import subprocess
 import sys
 
-import pytest
-
 import pmflib as pmf
 from pmflib.core import errors
 
@@ -11,24 +9,6 @@ def test_all__names_are_there():
     assert sorted(pmf.__all__) == pmf.__all__
     for name in pmf.__all__:
         assert getattr(pmf, name).__doc__
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "Schema",
-        "count_pairs",
-        "PairCounts",
-        "Marginals",
-        "fit",
-        "fit_em",
-        "weigh_model",
-        "FitResult",
-        "JointPMF",
-    ],
-)
-def test_all__holds_what_the_documentation_uses(name):
-    assert name in pmf.__all__
 
 
 def test_errors__can_all_be_caught_as_one():

@@ -58,9 +58,3 @@ def test_split_block__the_first_parts_have_what_is_left_over(n_parts, expected):
     )
     assert np.array_equal(np.concatenate([weigh_rows(part) for part in parts]), whole.weights)
     assert [part.n_rows for part in split_block(DenseBlock(codes[:0]), 1)] == [0]
-
-
-def test_nbytes__what_the_arrays_take():
-    block = DenseBlock(np.array([[0, -1], [1, 1]], np.int8))
-    assert block.nbytes == 4
-    assert block.to_sparse(np.array([0, 2, 4])).nbytes == 3 * 8 + 3 * 4

@@ -1,4 +1,3 @@
-import inspect
 import sys
 from types import ModuleType
 
@@ -8,13 +7,10 @@ import pytest
 import pmflib as pmf
 from pmflib.core.methods import (
     CROWD_METHODS,
-    MEMBER_START_METHODS,
     PAIR_METHODS,
     SAMPLE_METHODS,
     Method,
-    document_methods,
     find_method,
-    select_methods,
 )
 from pmflib.solvers import SolverResult
 from pmflib_tasks.config import make_config
@@ -28,17 +24,10 @@ def test_tables__names_are_keys_and_functions_are_there(table):
         assert method.description
 
 
-def test_select_methods__by_family_in_the_order_of_the_table():
-    assert select_methods(PAIR_METHODS, "solver") == ("spa", "opt", "mirror", "symnmf")
-    assert MEMBER_START_METHODS == ("pairs", "random")
-
-
 def test_find_method__names_the_nearest_and_all():
-    with pytest.raises(
-        pmf.PmfError, match=r"method is 'dawid'; did you mean .* give one of auto, ba"
-    ):
+    with pytest.raises(pmf.PmfError, match="method"):
         find_method(CROWD_METHODS, "dawid")
-    with pytest.raises(pmf.PmfError, match=r"^method is 'qqq'; give one of auto, spa, opt"):
+    with pytest.raises(pmf.PmfError, match="method"):
         find_method(PAIR_METHODS, "qqq")
 
 
@@ -62,32 +51,12 @@ def toy(monkeypatch):
 
 def test_fit__a_new_method_is_one_entry_and_one_function(toy):
     counts = pmf.count_pairs(np.array([[0, 1], [1, 0]]), [2, 2])
-    with pytest.warns(pmf.ConvergenceWarning, match="toy stopped after 3 iterations"):
+    with pytest.warns(pmf.ConvergenceWarning, match="toy"):
         result = pmf.fit(counts, 2, method="toy")
     assert (result.method, result.best_pass) == ("toy", 3)
     np.testing.assert_allclose(result.model.factors, 0.5)
     data = {"source": {"path": "x.csv", "layout": "wide"}}
     assert make_config(data | {"model": {"rank": 2, "method": "toy"}}).start_method == "toy"
-    with pytest.warns(pmf.ConvergenceWarning, match="toy stopped"):
+    with pytest.warns(pmf.ConvergenceWarning, match="toy"):
         refined = pmf.fit_em(np.array([[0, 1], [1, 0]]), rank=2, start="toy", pseudo_count=1.0)
     assert refined.method == "toy+em"
-
-
-def test_document_methods__writes_the_table_into_a_docstring(toy):
-    @document_methods(PAIR_METHODS)
-    def function():
-        """Do something.
-
-        method
-            One of these:
-            {methods}
-        """
-
-    # from Python 3.13 on, the compiler takes the margin off
-    assert (
-        '\n    * "toy": uniform PMFs (needs nothing but a schema).\n'
-        in inspect.cleandoc(function.__doc__) + "\n"
-    )
-    assert "{methods}" not in function.__doc__
-    assert max(map(len, function.__doc__.splitlines())) <= 120
-    assert '"symnmf": symmetric nonnegative' in pmf.fit.__doc__

@@ -9,12 +9,9 @@ from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import Block, DenseBlock
 from pmflib.counting import block_counting
 from pmflib.counting.block_counting import (
-    CountingWork,
     add_block,
     add_blocks,
     choose_method,
-    estimate_costs,
-    measure_work,
 )
 from pmflib.kernels import readiness
 from pmflib.kernels.readiness import planes_work
@@ -44,12 +41,6 @@ def make_block(n_rows: int, n_variables: int, share: float) -> tuple[DenseBlock,
     return DenseBlock(codes), np.arange(n_variables + 1, dtype=np.int64) * 5
 
 
-def test_measure_work__wide_codes_have_no_planes() -> None:
-    block, offsets = make_block(500, 20, 1.0)
-    work = measure_work(DenseBlock(block.codes.astype(np.int64)), offsets)
-    assert set(estimate_costs(work)) == {"scatter"}
-
-
 @pytest.mark.usefixtures("no_compile_time")
 @pytest.mark.parametrize(
     ("n_variables", "share", "method"),
@@ -57,12 +48,6 @@ def test_measure_work__wide_codes_have_no_planes() -> None:
 )
 def test_choose_method__dense(n_variables: int, share: float, method: str) -> None:
     assert choose_method(*make_block(20_000, n_variables, share)) == method
-
-
-@pytest.mark.usefixtures("no_compile_time")
-def test_choose_method__sparse() -> None:
-    block, offsets = make_block(20_000, 500, 0.05)
-    assert choose_method(block.to_sparse(offsets), offsets) == "tiles"
 
 
 @pytest.mark.usefixtures("no_compile_time")
@@ -97,32 +82,10 @@ def test_add_blocks__mixed_blocks(monkeypatch: pytest.MonkeyPatch, joined_bytes:
     np.testing.assert_array_equal(table, expected)
 
 
-def test_choose_method__compiles_beside_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def compile_later(method: str) -> bool:
-        asked.append(method)
-        return len(asked) > 3
-
-    monkeypatch.setattr(block_counting, "compile_in_background", compile_later)
-    block, offsets = make_block(60_000, 30, 1.0)
-    costs = estimate_costs(measure_work(block, offsets))
-    n_small = int(block_counting.LOAD_NS / (costs["scatter"] - costs["planes"]))
-    methods = [choose_method(block, offsets) for _ in range(n_small + 6)]
-    assert asked == ["planes"] * 6
-    assert methods == ["scatter"] * (n_small + 3) + ["planes"] * 3
-
-
 @pytest.mark.parametrize("method", ["planes", "fold planes", "tiles"])
 def test_call_once__every_method(method: readiness.Compiled) -> None:
     # what the thread does, whose errors nobody would see
     readiness._call_once(method)
-
-
-def test_choose_method__large_block_compiles_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    work = CountingWork(10_000_000, 150, 30, 30.0, 465.0, 120, sparse=False)
-    monkeypatch.setattr(block_counting, "measure_work", lambda block, offsets: work)
-    assert choose_method(*make_block(10, 30, 1.0)) == "planes"
 
 
 @pytest.mark.usefixtures("no_compile_time")

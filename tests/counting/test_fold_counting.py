@@ -20,8 +20,3 @@ def test_save_table__few_cells_take_little_room(tmp_path):
     loaded = load_table(tmp_path / "fold.npz")
     assert loaded.dtype == np.int64
     np.testing.assert_array_equal(loaded, table)
-
-
-def test_save_table__makes_the_folder_that_another_run_removed(tmp_path):
-    save_table(tmp_path / "work" / "fold.npz", np.zeros((1, 1), np.int64))
-    assert load_table(tmp_path / "work" / "fold.npz").tolist() == [[0]]

@@ -1,10 +1,7 @@
-from dataclasses import replace
-
 import numpy as np
 
 import pmflib as pmf
 from pmflib.counting.groups import load_groups, narrow_counts, pick_variables
-from pmflib.fitting import auto_method
 from pmflib.fitting.auto_method import group_folds
 from tests.reference import make_codes
 
@@ -19,16 +16,6 @@ def test_load_groups__training_folds_are_assigned_and_held_out_ones_left_out(tmp
     np.testing.assert_array_equal(groups.tables[1], counts.tables[[1, 5]].sum(axis=0))
     np.testing.assert_array_equal(groups.tables.sum(axis=0), counts.tables[:6].sum(axis=0))
     assert groups.n_rows.sum() == counts.n_rows[:6].sum()
-
-
-def test_load_groups__large_tables_are_one_group(tmp_path, monkeypatch):
-    settings = replace(auto_method.SETTINGS, work_of_one_round=1)
-    monkeypatch.setattr(auto_method, "SETTINGS", settings)
-    counts = pmf.count_pairs(np.zeros((5, 2), int), [2, 2], n_folds=3)
-    counts.save(tmp_path / "pairs")
-    groups = load_groups(tmp_path / "pairs", group_folds((0, 1), 4, rank=2))
-    assert groups.n_folds == 1
-    np.testing.assert_array_equal(groups.tables[0], counts.tables[:2].sum(axis=0))
 
 
 def test_load_groups__some_variables_are_those_counted_alone(tmp_path):

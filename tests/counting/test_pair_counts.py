@@ -71,19 +71,19 @@ def test_sub__takes_away_exactly_what_was_added(first, second):
 def test_sub__refuses_samples_that_were_never_counted(codes):
     counts = pmf.count_pairs(codes, CARDINALITIES)
     more = pmf.count_pairs(np.zeros((1, 3), int), CARDINALITIES)
-    with pytest.raises(SchemaError, match="hold samples that these counts never held"):
+    with pytest.raises(SchemaError):
         pmf.PairCounts.zero(counts.schema) - more
     # a sample with nothing observed leaves no trace but its number
     empty = pmf.count_pairs(np.full((1, 3), -1), CARDINALITIES)
-    with pytest.raises(SchemaError, match="hold samples that these counts never held"):
+    with pytest.raises(SchemaError):
         pmf.PairCounts.zero(counts.schema) - empty
 
 
 def test_add__refuses_other_schemas_and_folds(codes):
     counts = pmf.count_pairs(codes, CARDINALITIES)
-    with pytest.raises(SchemaError, match="cannot join counts of schema"):
+    with pytest.raises(SchemaError, match="schema"):
         counts + pmf.PairCounts.zero(pmf.Schema.from_cardinalities([3, 2, 5]))
-    with pytest.raises(SchemaError, match="counts of 4 folds cannot join counts of 16 folds"):
+    with pytest.raises(SchemaError, match="folds"):
         counts - pmf.PairCounts.zero(counts.schema, 4)
 
 
@@ -134,36 +134,36 @@ def test_load_singles__are_the_diagonal_of_the_counts(tmp_path, codes, folds):
 def test_select_folds__refuses_what_is_no_fold(tmp_path, codes):
     counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=2)
     counts.save(tmp_path / "pairs")
-    with pytest.raises(SchemaError, match=r"folds \[-1, 2\] are outside \[0, 2\)"):
+    with pytest.raises(SchemaError, match="folds"):
         counts.select_folds([-1, 0, 2])
-    with pytest.raises(SchemaError, match=r"folds \[2\] are outside \[0, 2\)"):
+    with pytest.raises(SchemaError, match="folds"):
         counts.drop_folds([2])
-    with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
+    with pytest.raises(SchemaError, match="folds"):
         pmf.PairCounts.load_total(tmp_path / "pairs", folds=[9])
-    with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
+    with pytest.raises(SchemaError, match="folds"):
         load_singles(tmp_path / "pairs", folds=[9])
-    with pytest.raises(SchemaError, match=r"folds \[1, 1\] has a fold twice"):
+    with pytest.raises(SchemaError, match="folds"):
         load_singles(tmp_path / "pairs", folds=[1, 1])
 
 
 def test_load__refuses_what_is_not_there_or_damaged(tmp_path, codes):
-    with pytest.raises(StoreError, match="no Zarr group at"):
+    with pytest.raises(StoreError):
         pmf.PairCounts.load(tmp_path / "nowhere")
     path = tmp_path / "pairs"
     pmf.count_pairs(codes, CARDINALITIES, n_folds=2).save(path)
     (chunk,) = (path / "counts" / "c" / "1").rglob("0/0")
     chunk.write_bytes(b"garbage")
     for load in (pmf.PairCounts.load, pmf.PairCounts.load_total):
-        with pytest.raises(StoreError, match="arrays of 'pairs' cannot be read"):
+        with pytest.raises(StoreError, match="pairs"):
             load(path)
 
 
 def test_count_pairs__refuses_bad_input():
-    with pytest.raises(SchemaError, match=r"codes\[0, 1\] is 2, outside \[-1, 2\)"):
+    with pytest.raises(SchemaError, match=r"codes\[0, 1\]"):
         pmf.count_pairs(np.array([[0, 2]]), [2, 2])
-    with pytest.raises(SchemaError, match="n_folds is 0; give at least 1"):
+    with pytest.raises(SchemaError, match="n_folds"):
         pmf.count_pairs(np.array([[0, 1]]), [2, 2], n_folds=0)
-    with pytest.raises(SchemaError, match=r"tables has shape \(1, 2, 2\)"):
+    with pytest.raises(SchemaError, match="tables"):
         pmf.PairCounts(
             pmf.Schema.from_cardinalities([3]), np.zeros((1, 2, 2), int), np.zeros(1, int)
         )

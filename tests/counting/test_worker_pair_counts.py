@@ -114,5 +114,5 @@ def test_save__counts_come_back(tmp_path):
     for name, codes in (("some", draw_codes(3, 20)), ("none", np.full((3, M), -1))):
         count(codes).save(tmp_path / name)
         assert_same(WorkerPairCounts.load(tmp_path / name), count(codes))
-    with pytest.raises(StoreError, match="no Zarr group"):
+    with pytest.raises(StoreError):
         WorkerPairCounts.load(tmp_path / "absent")

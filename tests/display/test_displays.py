@@ -81,90 +81,39 @@ def test_summary__hostile_labels_are_escaped_everywhere(codes, hostile_schema):
         assert "</table>" in text  # as it is written, not as it acts
 
 
-def test_summary__aggregation_says_what_was_known():
-    table = {"task": [1, 1, 2], "worker": ["a", "b", "a"], "label": ["x", "x", "y"]}
-    _, text = show_both(crowd.aggregate(table, known={1: "y", 9: "y"}))
-    assert "1 tasks" in next(line for line in text.splitlines() if "known labels" in line)
-    assert "1 rows of known labels were set aside" in text
-    assert "known labels" not in str(crowd.aggregate(table).summary())
-
-
-def test_summary__schema(codes):
-    schema = pmf.Schema.infer({"smokes": ["yes", "no", None], "visits": [0, 2, 1]})
-    reader, text = show_both(schema)
-    assert {"smokes", "nominal", "visits", "ordinal", "0, 1, 2"} <= set(reader.texts)
-    assert "Schema: 2 variables, 5 levels" in text
-    _, text = show_both(schema["visits"])
-    assert "ordinal, 3 levels" in text
-
-
-def test_summary__bins_of_a_continuous_variable():
-    variable = pmf.Variable("age", ("young", "middle", "old"), edges=(30.0, 60.0))
-    text = str(variable.summary())
-    assert "x < 30" in text
-    assert "30 <= x < 60" in text
-    assert "60 <= x" in text
-
-
 def test_summary__counts_list_least_supported_pairs_first(codes):
     gappy = codes.copy()
     gappy[10:, 2] = -1
     gappy[:300, 3] = -1
-    counts = pmf.count_pairs(gappy, [2] * 4)
-    reader, text = show_both(counts)
-    assert "600 rows of 4 variables" in text
+    _, text = show_both(pmf.count_pairs(gappy, [2] * 4))
     rows = [line.split() for line in text.splitlines() if line.startswith("v2")]
     assert rows[0][:3] == ["v2", "v3", "0"]
-    assert any("1 pairs of variables were never observed together" in each for each in reader.texts)
 
 
-def test_summary__counts_of_nothing():
-    for schema, codes in (([2], np.zeros((0, 1), int)), ([1, 1], np.full((3, 2), -1))):
-        _, text = show_both(pmf.count_pairs(codes, schema, n_folds=1))
-        assert "nothing can be held out" in text
+@pytest.mark.parametrize(
+    ("sizes", "codes"), [([2], np.zeros((0, 1), int)), ([1, 1], np.full((3, 2), -1))]
+)
+def test_summary__counts_of_nothing(sizes, codes):
+    show_both(pmf.count_pairs(codes, sizes, n_folds=1))
 
 
-def test_summary__model_says_what_distinguishes_states(codes):
-    model = pmf.JointPMF(
-        np.array([0.25, 0.75]),
-        np.array([[0.9, 0.1], [0.1, 0.9]]),
-        pmf.Schema((pmf.Variable("smokes", ("no", "yes")),)),
-        {"method": "given"},
-    )
-    reader, text = show_both(model)
-    assert "smokes=no 90 % (3 times)" in text
-    assert "smokes=yes 90 % (1.3 times)" in reader.texts
+def test_summary__model_has_the_levels_of_its_states_the_largest_first():
+    schema = pmf.Schema((pmf.Variable("smokes", ("no", "yes")),))
+    factors = np.array([[0.9, 0.1], [0.1, 0.9]])
+    _, text = show_both(pmf.JointPMF(np.array([0.25, 0.75]), factors, schema))
+    assert "smokes=no 90 %" in text
     assert text.index("75 %") < text.index("25 %")
-    assert "given" in text
 
 
-def test_summary__fit_says_what_was_compared(codes):
+def test_summary__fit_has_its_notes_and_what_was_compared(codes):
     result = pmf.fit_em(codes, rank="auto", rng=1)
     reader, text = show_both(result)
-    assert "converged" in text
     assert "chosen" in text
-    assert "held out" in text
     assert "details" in reader.tags
     assert all(note in reader.texts for note in result.notes)
     choice = pmf.select_rank(pmf.count_pairs(codes, [2] * 4))
-    assert repr(choice).startswith(f"RankChoice(rank {choice.rank}, pseudo-count ")
     assert len(repr(choice)) < 300
     assert choice.reason in show_both(choice)[0].texts
-
-
-def test_summary__fit_that_did_not_converge_says_so(codes):
-    with pytest.warns(pmf.ConvergenceWarning):
-        result = pmf.fit_em(codes, pmf.fit(pmf.count_pairs(codes, [2] * 4), 2).model, max_passes=1)
-    assert "It stopped before it converged" in str(result.summary())
-
-
-def test_summary__aggregation_of_nobody_and_of_few():
-    found = crowd.aggregate(
-        {"task": [1, 1, 1, 2, 2], "worker": list("abcab"), "label": list("xxyyy")}
-    )
-    reader, text = show_both(found)
-    assert "True labels of 2 tasks from 3 workers" in text
-    assert "Workers, the best first" in reader.texts
 
 
 def test_summary__bounded_at_500_variables():
@@ -173,8 +122,8 @@ def test_summary__bounded_at_500_variables():
     schema = pmf.Schema(
         tuple(pmf.Variable(f"variable {n} " + "y" * 300, levels) for n in range(500))
     )
-    factors = rng.dirichlet(np.ones(6), (500, 300)).transpose(0, 2, 1).reshape(3000, 300)
-    model = pmf.JointPMF(np.full(300, 1 / 300), factors, schema)
+    factors = rng.dirichlet(np.ones(6), (500, 100)).transpose(0, 2, 1).reshape(3000, 100)
+    model = pmf.JointPMF(np.full(100, 0.01), factors, schema)
     counts = pmf.count_pairs(rng.integers(6, size=(50, 500)), schema, n_folds=2)
     for each in (schema, model, counts):
         reader, text = show_both(each)
@@ -183,18 +132,16 @@ def test_summary__bounded_at_500_variables():
         assert len(text) < 20_000
 
 
-def test_summary__bounded_at_100_000_workers():
+def test_summary__bounded_at_20_000_workers():
     rng = np.random.default_rng(0)
-    n = 200_000
+    n = 40_000
     table = {
-        "task": rng.integers(20_000, size=n),
+        "task": rng.integers(4_000, size=n),
         "worker": np.arange(n) // 2,
         "label": rng.integers(3, size=n),
     }
     found = crowd.aggregate(table, "majority")
-    reader, _ = show_both(found)
-    assert "Workers, the worst first" in reader.texts
-    assert "True labels of 20,000 tasks" in "".join(reader.texts) or found.log.n_tasks < 20_000
+    show_both(found)
     assert len(found._repr_html_()) < 50_000
 
 

@@ -75,7 +75,7 @@ def test_plot_profiles__a_row_per_level_and_a_mark_per_state_with_intervals(mode
     assert np.allclose(drawn[:, 1], 100 * ends.upper[[1, 2, 3, 4, 6], 1])
     assert len(model.plot_profiles(variables=["c"]).get_yticklabels()) == 1
     other = SimpleNamespace(lower=FACTORS[:, :1], upper=FACTORS[:, :1])
-    with pytest.raises(pmf.PmfError, match="those of this model"):
+    with pytest.raises(pmf.PmfError, match="errors"):
         model.plot_profiles(errors={"factors": other})
 
 
@@ -84,7 +84,7 @@ def test_plot_residuals__cells_below_the_diagonal_with_what_is_beyond_chance_out
     ax = plot_residuals(["a", "b", "c"], found, found > 20)
     assert texts_of(ax.texts) == ["30", "1.2", ""]
     assert [(each.get_x(), each.get_y()) for each in ax.patches] == [(-0.46, 0.54)]
-    with pytest.raises(pmf.PmfError, match="fewer than two"):
+    with pytest.raises(pmf.PmfError):
         plot_residuals(["a"], np.zeros((1, 1)), np.zeros((1, 1), bool))
 
 
@@ -130,7 +130,7 @@ def test_plot_states__a_row_per_level_and_a_column_per_state(model):
 def test_plot_states__nothing_distinguishes_a_single_state():
     alone = pmf.JointPMF(np.ones(1), FACTORS[:, :1], SCHEMA)
     assert texts_of(alone.plot_states().texts) == ["No level distinguishes a state."]
-    with pytest.raises(pmf.PmfError, match="per_state is 0"):
+    with pytest.raises(pmf.PmfError, match="per_state"):
         alone.plot_states(per_state=0)
 
 
@@ -140,7 +140,7 @@ def test_plot_associations__largest_first(model):
     assert texts_of(ax.get_yticklabels())[0] == "price $5 & $6 and b"
     assert widths_of(ax)[0] == pytest.approx(found.mutual_information[0, 1])
     assert len(ax.patches) == 2
-    with pytest.raises(pmf.PmfError, match="most is 0"):
+    with pytest.raises(pmf.PmfError, match="most"):
         model.plot_associations(most=0)
 
 
@@ -192,7 +192,7 @@ def test_plot_support__pairs_by_how_many_hold_them():
     assert "1 pairs that no sample holds" in texts_of(ax.get_legend().get_texts())
     wide = plot_support(np.array([[0, 3, 900], [3, 0, 4], [900, 4, 0]]))
     assert wide.get_xscale() == "log"
-    with pytest.raises(pmf.PmfError, match="a single variable"):
+    with pytest.raises(pmf.PmfError):
         plot_support(np.array([[4]]))
 
 
@@ -203,7 +203,7 @@ def test_plot_missingness__bars_of_few_and_a_curve_of_many():
     many = plot_missingness([f"v{j}" for j in range(60)], np.linspace(0, 1, 60))
     assert not many.patches
     assert many.get_ylim() == (0, 100)
-    with pytest.raises(pmf.PmfError, match=r"shares has shape \(1,\)"):
+    with pytest.raises(pmf.PmfError, match="shares"):
         plot_missingness(["a", "b"], [0.5])
 
 
@@ -244,7 +244,7 @@ def test_aggregation__plots_of_workers():
     points = found.plot_skills().lines[0].get_xydata()
     np.testing.assert_allclose(points[:, 1], 100 * found.accuracy)
     assert points[:, 0].tolist() == [60, 60, 60]
-    with pytest.raises(pmf.PmfError, match=r"did you mean \['bob'\]"):
+    with pytest.raises(pmf.PmfError, match="bob"):
         found.plot_confusion("bobb")
 
 
@@ -268,7 +268,7 @@ def test_aggregation__reliability_by_labels_that_it_was_not_given():
         assert len(points) == 10
         assert points[:, 0].mean() == pytest.approx(100 * sure[50:].mean())
         assert points[:, 1].mean() == pytest.approx(100 * right.mean())
-    with pytest.raises(pmf.PmfError, match="labels of no other tasks"):
+    with pytest.raises(pmf.PmfError):
         found.plot_reliability(given)
 
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from pmflib.em.family import count_stale, estimate_gap, has_settled, is_near_limit
+from pmflib.em.family import count_stale, estimate_gap, has_settled
 
 
 def test_estimate_gap__is_exact_for_a_geometric_sequence():
@@ -18,11 +18,6 @@ def test_estimate_gap__is_exact_for_a_geometric_sequence():
 )
 def test_estimate_gap__short_growing_and_constant_sequences(losses, gap):
     assert estimate_gap(losses) == gap
-
-
-def test_is_near_limit__never_before_there_is_an_objective():
-    assert not is_near_limit((), 1.0)
-    assert is_near_limit((3.0, 2.0, 2.0), 0.0)
 
 
 @pytest.mark.parametrize(

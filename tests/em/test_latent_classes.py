@@ -11,7 +11,7 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.model.statistics import EMStatistics, em_statistics, m_step, sum_fields, take_logs
 from pmflib.solvers import PseudoCounts
 from tests.em.class_runs import run_classes
-from tests.reference import e_step, make_codes, make_model, offsets_of, tables_of_codes
+from tests.reference import e_step, make_codes, make_model, offsets_of, same_bits, tables_of_codes
 
 CARDINALITIES = [3, 2, 4]
 OFFSETS = offsets_of(CARDINALITIES)
@@ -21,15 +21,6 @@ NONE = PseudoCounts(np.zeros(9))
 
 def evaluate_on(codes, offsets=OFFSETS):
     return lambda model: em_statistics(DenseBlock(codes), offsets, *take_logs(*model))
-
-
-def same_bits(one, other):
-    return (
-        one.level_mass.tobytes() == other.level_mass.tobytes()
-        and one.state_mass.tobytes() == other.state_mass.tobytes()
-        and one.log_likelihood == other.log_likelihood
-        and one.n_rows == other.n_rows
-    )
 
 
 @given(tables_of_codes(), st.integers(1, 4), st.integers(0, 2**32 - 1))
@@ -122,9 +113,7 @@ def test_shaped_by__mean_pseudo_count_is_as_asked_for():
 
 @pytest.mark.parametrize("pseudo_count", [-1.0, float("nan"), float("inf")])
 def test_shaped_by__refuses_what_is_no_pseudo_count(pseudo_count):
-    with pytest.raises(
-        pmf.PmfError, match=r"pseudo_count is .*; give a pseudo-count of at least 0"
-    ):
+    with pytest.raises(pmf.PmfError, match="pseudo_count"):
         PseudoCounts.shaped_by(SINGLES, OFFSETS, pseudo_count)
 
 

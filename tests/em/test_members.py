@@ -9,7 +9,7 @@ from pmflib.core.comparison import estimate_gain
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.blocks import score_average, score_difference, score_under_classes
 from pmflib.em.latent_classes import Runs, evaluate_models, join_members, split_members
-from pmflib.model.statistics import em_statistics, merge_each, take_logs
+from pmflib.model.statistics import em_statistics, take_logs
 from tests.reference import make_codes, make_model, offsets_of
 
 CARDINALITIES = [3, 2, 4]
@@ -92,38 +92,6 @@ def test_run__continues_from_its_checkpoint_to_the_same_bits(tmp_path):
     # another run starts anew
     assert resumed.run("b", make_models(2), 0.5).n_passes == 9
     assert passes[5] == ("b", 1)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"codes": np.flip(CODES, axis=0)},
-        {"codes": CODES[:100]},
-        {"held_out": CODES[:50]},
-        {"options": "other"},
-        {"singles": np.full(9, 1 / 3)},
-        {"accelerate": True},
-    ],
-)
-def test_run__refuses_states_of_another_fit(tmp_path, other):
-    make_runs(max_passes=2, checkpoint=tmp_path).run("a", make_models(2), 0.5)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(
-        pmf.PmfError, match=r"checkpoint .* holds states of another fit, .* or delete"
-    ):
-        make_runs(max_passes=4, checkpoint=tmp_path, **other).run("a", make_models(2), 0.5)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_merge_each__adds_up_by_model():
-    models = make_models(2)
-    parts = [
-        evaluate_models(BlocksInMemory.cut(part, OFFSETS, 2), models) for part in np.split(CODES, 4)
-    ]
-    whole = evaluate_models(BlocksInMemory.cut(CODES, OFFSETS, 2), models)
-    for found, expected in zip(merge_each(parts), whole, strict=True):
-        np.testing.assert_allclose(found.level_mass, expected.level_mass, rtol=1e-12)
-        assert found.n_rows == expected.n_rows
 
 
 def test_samples__blocks_do_not_change_the_statistics(monkeypatch):

@@ -87,5 +87,5 @@ def test_new_family__continues_from_its_checkpoint_and_refuses_another(codes, st
     resumed = fit_guessing(stored, FEW, folder, on_pass=lambda state: seen.append(state.n_passes))
     assert seen == [4, 5, 6]
     assert are_equal(resumed, fit_guessing(stored, FEW))
-    with pytest.raises(pmf.PmfError, match="holds states of another fit"):
+    with pytest.raises(pmf.PmfError, match="checkpoint"):
         fit_guessing(BlocksInMemory.cut(codes, SCHEMA.offsets, 1), FEW, folder)

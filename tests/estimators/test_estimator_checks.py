@@ -37,8 +37,8 @@ def expect_failures(estimator):
 @parametrize_with_checks(
     [
         pmf.PMFClassifier(rank=3),
-        pmf.PMFDensity(rank=1),
-        pmf.PMFImputer(rank=1),
+        pmf.PMFDensity(rank=1, members=1),
+        pmf.PMFImputer(rank=1, members=1),
         pmf.PMFTransformer(rank=1),
         pmf.PMFImputer(rank=1, members=1, dependence="tree"),
         pmf.PMFTransformer(rank=3, method="traits", dimensions=0),

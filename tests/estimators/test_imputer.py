@@ -147,7 +147,7 @@ def test_fit__column_without_a_value_passes_through(make):
         "c": [1, 2, 1] * 20,
         "one": ["z", None, "z"] * 20,
     }
-    with pytest.warns(pmf.SchemaWarning, match="column 'b' is left out: no value was seen"):
+    with pytest.warns(pmf.SchemaWarning, match="'b'"):
         imputer = pmf.PMFImputer(rank=2).fit(make(rows))
     filled = imputer.transform(make(rows))
     got = filled.to_pydict() if isinstance(filled, pa.Table) else {n: list(filled[n]) for n in rows}
@@ -164,14 +164,14 @@ def test_fit__two_rows():
 
 
 def test_fit__nothing_but_missing():
-    with pytest.raises(SchemaError, match="no column can be a variable"):
+    with pytest.raises(SchemaError):
         pmf.PMFImputer().fit(pd.DataFrame({"a": [None, None]}))
 
 
 def test_transform__new_level_stays_and_counts_as_missing():
     frame = pd.DataFrame({"a": ["x", "y"] * 30, "b": ["u", "v"] * 30})
     imputer = pmf.PMFImputer(rank=2).fit(frame)
-    with pytest.warns(pmf.SchemaWarning, match=r"1 columns have values .* column 'a' has 'z'"):
+    with pytest.warns(pmf.SchemaWarning, match="'a' has 'z'"):
         filled = imputer.transform(pd.DataFrame({"a": ["z", "x"], "b": ["u", None]}))
     assert filled["a"].tolist() == ["z", "x"]
     assert filled["b"].tolist() == ["u", "u"]
@@ -193,20 +193,20 @@ def test_transform__new_level_belongs_to_other_where_there_is_one():
 
 def test_fit__mistakes():
     frame = pd.DataFrame({"a": ["x", "y"] * 5})
-    with pytest.raises(pmf.PmfError, match=r"strategy is 'median'; give one of"):
+    with pytest.raises(pmf.PmfError, match="strategy"):
         pmf.PMFImputer(strategy="median").fit(frame)  # type: ignore[arg-type]
-    with pytest.raises(pmf.PmfError, match="bins is 1; give a number of at least 2"):
+    with pytest.raises(pmf.PmfError, match="bins"):
         pmf.PMFImputer(bins=1).fit(frame)
-    with pytest.raises(ValueError, match="infinity in column 'a'; make it missing"):
+    with pytest.raises(ValueError, match="'a'"):
         pmf.PMFImputer().fit(pd.DataFrame({"a": [1.0, np.inf]}))
-    with pytest.raises(SchemaError, match=r"schema has \['b'\], which the table has not"):
+    with pytest.raises(SchemaError, match="schema"):
         pmf.PMFImputer(schema=pmf.Schema((pmf.Variable("b", ("u",)),))).fit(frame)
-    with pytest.raises(pmf.PmfError, match="draws is 0; give at least 1"):
+    with pytest.raises(pmf.PmfError, match="draws"):
         pmf.PMFImputer(draws=0).fit(frame)
-    with pytest.raises(pmf.PmfError, match="draws is 5 and strategy is 'mode', which gives one"):
+    with pytest.raises(pmf.PmfError, match="draws"):
         pmf.PMFImputer(draws=5, strategy="mode").fit(frame)
     imputer = pmf.PMFImputer(rank=1, members=1).fit(frame).set_params(draws=2)
-    with pytest.raises(pmf.PmfError, match="draws is 2, and 1 were fitted; call fit again"):
+    with pytest.raises(pmf.PmfError, match="draws"):
         imputer.transform(frame)
 
 
@@ -243,7 +243,7 @@ def test_transform__draws_are_of_refits_and_of_their_own_numbers():
 def test_fit__variable_that_no_row_holds_stays_missing():
     schema = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("u", "v"))))
     frame = pd.DataFrame({"a": ["x", "y", None] * 20, "b": [None] * 60})
-    with pytest.warns(pmf.SchemaWarning, match="column 'b' has no value .* stay missing"):
+    with pytest.warns(pmf.SchemaWarning, match="'b'"):
         imputer = pmf.PMFImputer(rank=2, schema=schema).fit(frame)
     for strategy in ("draw", "mode", "mean"):
         filled = imputer.set_params(strategy=strategy).transform(frame)

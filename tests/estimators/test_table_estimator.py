@@ -129,13 +129,11 @@ def test_score_samples__density_of_traits_is_that_of_its_states(ratings):
 
 
 def test_fit__mistakes(chain):
-    with pytest.raises(
-        pmf.PmfError, match=r"method is 'trait'; give one of \('classes', 'traits'\)"
-    ):
+    with pytest.raises(pmf.PmfError, match="method"):
         pmf.PMFTransformer(method="trait").fit(chain)  # type: ignore[arg-type]
-    with pytest.raises(pmf.PmfError, match="dependence is 'tree' and method is 'traits'"):
+    with pytest.raises(pmf.PmfError, match="dependence"):
         pmf.PMFDensity(method="traits", dependence="tree").fit(chain)
-    with pytest.raises(pmf.PmfError, match="dependence is 'forest'; give one of"):
+    with pytest.raises(pmf.PmfError, match="dependence"):
         pmf.PMFClassifier(rank=2, dependence="forest").fit(chain[["v0"]], chain["v1"])  # type: ignore[arg-type]
-    with pytest.raises(pmf.PmfError, match="dimensions is -1; give at least 0"):
+    with pytest.raises(pmf.PmfError, match="dimensions"):
         pmf.PMFImputer(rank=10, method="traits", dimensions=-1).fit(chain)

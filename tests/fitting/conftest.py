@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
+from pmflib.model.score_tables import digest_model
 from tests.reference import make_model
 
 
@@ -20,3 +21,11 @@ def codes(truth):
     drawn[np.random.default_rng(2).random(drawn.shape) < 0.2] = -1
     drawn.flags.writeable = False
     return drawn
+
+
+def same_fit(one, other):
+    """Whether two fits are equal to the last bit, and in what they say."""
+    return digest_model(one.model) == digest_model(other.model) and all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("loss_history", "held_out", "log_likelihoods", "comparisons", "notes")
+    )

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.fitting.starts import assign_states, read_naive_bayes, start_classes
+from pmflib.fitting.starts import read_naive_bayes, start_classes
 
 SCHEMA = pmf.Schema.from_cardinalities([3, 2, 4])
 
@@ -31,7 +31,3 @@ def test_start_classes__more_states_divide_levels_and_differ(counts):
     # levels 1 and 2 are the most frequent ones
     assert factors[:3].argmax(axis=0).tolist() == [0, 1, 1, 2, 2]
     assert np.abs(model.factor(1)[:, 1] - model.factor(1)[:, 2]).max() > 0.01
-
-
-def test_assign_states__more_frequent_levels_get_one_more():
-    assert assign_states(np.array([2, 0, 1]), 5).tolist() == [0, 0, 1, 2, 2]

@@ -26,7 +26,6 @@ def test_classify__is_made_of_the_posteriors():
     criteria = pmf.fit_em(codes, model, max_passes=0).criteria(codes)
     assert isinstance(criteria, Criteria)
     assert np.isclose(found.entropy_r2, criteria.relative_entropy)
-    assert "entropy R2" in found.summary().to_text()
 
 
 def test_classify__weights_are_rows_again_and_empty_rows_are_left_out():
@@ -58,5 +57,5 @@ def test_classify__of_one_class_is_certain():
     found = pmf.classify(one, codes)
     assert np.isnan(found.entropy_r2)
     assert found.error_rate == 0
-    with pytest.raises(pmf.PmfError, match="no row"):
+    with pytest.raises(pmf.PmfError):
         pmf.classify(one, np.full((2, 4), -1))

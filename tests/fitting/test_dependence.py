@@ -32,7 +32,6 @@ def test_fit_em__auto_finds_the_planted_chain():
     assert {each[:2] for each in found.model.edges()} == {(f"v{k}", f"v{k + 1}") for k in range(5)}
     fresh = truth.sample(4000, 2)
     assert found.model.log_prob(fresh).mean() > truth.log_prob(fresh).mean() - 0.02
-    assert any("bivariate residuals" in note for note in found.notes)
     assert found.model.origin["dependence"] == "tree"
     chosen = found.comparisons[-1]
     assert chosen.chosen.settings == {"dependence": "tree"}
@@ -45,7 +44,6 @@ def test_fit_em__auto_finds_none_where_there_is_none():
     plain = pmf.fit_em(codes, rank=3, schema=truth.schema)
     assert not isinstance(found.model, TreePMF)
     assert digest_model(found.model) == digest_model(plain.model)
-    assert "bivariate residuals: 0 of 15 pairs are large" in found.notes[-1]
 
 
 @pytest.mark.parametrize(("gain", "taken"), [(0.019, False), (0.021, True)])
@@ -63,7 +61,6 @@ def test_fit_em__auto_takes_forests_where_samples_gain_two_standard_errors(
     monkeypatch.setattr(BlockSource, "compare", compare_models)
     found = pmf.fit_em(truth.sample(600, 1), rank=2, schema=truth.schema, dependence="auto")
     assert isinstance(found.model, TreePMF) == taken
-    assert ("0.019 +- 0.01 nats more likely, which is not" in found.notes[-1]) != taken
 
 
 def test_fit_em__tree_has_few_edges_where_there_are_none():
@@ -135,7 +132,7 @@ def test_fit_em__a_target_is_scored_by_its_own_likelihood():
 
 
 def test_fit_em__refuses_other_dependences():
-    with pytest.raises(pmf.PmfError, match="dependence is 'chain'"):
+    with pytest.raises(pmf.PmfError, match="dependence"):
         pmf.fit_em(np.zeros((3, 2), int), rank=1, dependence="chain")  # type: ignore[arg-type]
 
 
@@ -158,7 +155,7 @@ def test_fit_em__forest_for_a_target_with_a_rank_that_is_chosen():
 @pytest.mark.parametrize("dependence", [None, "auto", "tree"])
 def test_fit_em__few_states_with_forests_and_many_without_are_one_choice(dependence):
     truth = plant(0.6)
-    codes = truth.sample(1500, 1)
+    codes = truth.sample(1000, 1)
     found = pmf.fit_em(
         codes, rank="auto", schema=truth.schema, dependence=dependence, max_passes=20
     )
@@ -168,8 +165,6 @@ def test_fit_em__few_states_with_forests_and_many_without_are_one_choice(depende
     assert (chosen["kind"], chosen["rank"]) == ("forests", found.model.rank)
     kinds = {point.settings["kind"] for point in found.comparisons[0].points}
     assert kinds == ({"forests"} if dependence == "tree" else {"classes", "forests"})
-    # traits are so far behind that one fold shows it
-    assert any("traits were given up at 1" in each for each in found.notes) == (dependence is None)
     fresh = truth.sample(2000, 2)
     assert found.model.log_prob(fresh).mean() > truth.log_prob(fresh).mean() - 0.05
 
@@ -180,7 +175,6 @@ def test_fit_em__classes_are_taken_where_forests_gain_nothing():
     assert not isinstance(found.model, TreePMF)
     chosen = found.comparisons[0].chosen.settings
     assert (chosen["kind"], chosen["rank"]) == ("classes", found.model.rank)
-    assert any(each.startswith("classes, forests and traits: ") for each in found.notes)
 
 
 @pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")

@@ -46,7 +46,7 @@ def test_to_frame__errors_stand_beside_their_parameters(result):
     np.testing.assert_allclose(frame.error, frame.value / 10)
     np.testing.assert_allclose(frame.lower, frame.value * 0.9)
     other = pmf.fit_em(np.zeros((5, 2), int), rank=1).model
-    with pytest.raises(pmf.PmfError, match=r"errors has prior of shape \(1,\)"):
+    with pytest.raises(pmf.PmfError, match="errors"):
         result.to_frame(make_errors(other))
 
 
@@ -80,5 +80,5 @@ def test_to_excel__has_parameters_profiles_and_statistics(result, tmp_path):
 
 def test_to_excel__names_the_extra_where_openpyxl_is_not_installed(result, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
-    with pytest.raises(pmf.PmfError, match=r"install pmflib\[excel\]"):
+    with pytest.raises(pmf.PmfError, match=r"pmflib\[excel\]"):
         result.to_excel(tmp_path / "fit.xlsx")

@@ -9,7 +9,6 @@ from pmflib.counting.marginals import estimate_singles
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs
 from pmflib.fitting.fit_specifications import (
-    START_METHODS,
     FitSpecification,
     Options,
     climb,
@@ -47,27 +46,6 @@ def test_climb__finds_the_top_of_one_hill(best):
     assert len(scores) <= len(FIT_SAMPLES)
 
 
-def test_climb__one_value_is_scored_once():
-    assert climb((0.7,), lambda each: -each) == {0.7: -0.7}
-
-
-def test_find_specification__takes_the_start_and_pseudo_count_of_the_best_score(drawn):
-    runs, starts = prepare(drawn[:100], drawn[100:], max_passes=60)
-    specification, model, _ = find_specification(
-        runs, starts, Options(("auto", "random"), (0.1, 1.0))
-    )
-    assert runs.held_out.score([model]) == specification.score
-    by_start, by_value = specification.comparisons[:2]
-    scores = {
-        method: max(runs.run("x", starts(method, 1), 1.0, keeps_start=False).held_out)
-        for method in ("auto", "random")
-    }
-    assert {each.settings["start"]: each.score for each in by_start.points} == scores
-    assert specification.method == max(scores, key=scores.__getitem__)
-    assert by_value.chosen.settings["pseudo_count"] == specification.pseudo_count
-    assert [each.reason for each in specification.comparisons] == list(specification.notes)
-
-
 def test_find_specification__passes_are_counted_where_more_would_harm(drawn):
     runs, starts = prepare(drawn[:60], drawn[100:], rank=8, max_passes=300, patience=5)
     specification, model, state = find_specification(runs, starts, Options(("random",), (0.01,)))
@@ -96,14 +74,6 @@ def test_find_specification__an_optimum_of_a_search_is_not_stopped_early(drawn):
     np.testing.assert_allclose(again[1], model[1], atol=1e-2)
 
 
-def test_find_specification__no_start_is_a_model_without_a_pass(drawn):
-    """Held-out samples that the start fits best, and every pass worse."""
-    runs, starts = prepare(drawn[:30], drawn[100:], rank=6, max_passes=50)
-    specification, _, state = find_specification(runs, starts, Options(("random",), (0.01,)))
-    assert state.best_pass >= 1
-    assert specification.passes is None or specification.passes >= 1
-
-
 def test_find_specification__without_held_out_samples_all_is_settled(drawn):
     runs, starts = prepare(drawn, max_passes=2000)
     options = Options.make("auto", "auto", 1, 3)
@@ -127,18 +97,3 @@ def test_follow_specification__starts_where_the_fit_that_was_compared_has(drawn)
     assert (followed.starts, state.n_passes) == ((("spa+opt", 1),), 3)
     alone = replace(runs, max_passes=3, tol=0.0).run("x", [(prior, factors)], 0.1)
     assert np.array_equal(model[1], alone.parameters[1])
-
-
-def test_options__table_of_pairs_far_larger_than_the_samples_is_no_start():
-    options = Options.make("auto", "auto", 1, 3)
-    assert options.start_methods == START_METHODS
-    assert options.fit_to(1000, 100, 3).start_methods == START_METHODS
-    assert options.fit_to(1000, 101, 3).start_methods == ("random", "search")
-    members = Options.make("auto", "auto", 4, 3)
-    assert members.fit_to(1000, 100, 3).start_methods == ("pairs", "random")
-    assert members.fit_to(1000, 101, 3).start_methods == ("random",)
-    assert Options.make("auto", "auto", 1, 1).fit_to(1000, 101, 1).start_methods == ("random",)
-    # what is asked for is done
-    assert Options.make("pairs", "auto", 1, 3).fit_to(1000, 101, 3).start_methods == ("pairs",)
-    # a pass is as much as a search may take
-    assert options.fit_to(10**10, 100, 3).start_methods == ("auto", "random")

@@ -8,7 +8,8 @@ from pmflib.cluster.clients import open_client
 from pmflib.cluster.workers import start_workers
 from pmflib.store import sample_blocks
 from pmflib_tasks.config import ClusterConfig
-from tests.stored_samples import write_partition
+from tests.fitting.conftest import same_fit
+from tests.stored_samples import split_folds, write_partition
 
 pytestmark = pytest.mark.filterwarnings("ignore::pmflib.core.errors.ConvergenceWarning")
 
@@ -22,22 +23,12 @@ def _large_fits_of_many_groups(monkeypatch):
 @pytest.fixture(scope="module")
 def split(codes, truth, tmp_path_factory):
     blocks = write_partition(
-        tmp_path_factory.mktemp("split"), codes[:900], truth.schema, block_rows=50
+        tmp_path_factory.mktemp("split"), codes[:900], truth.schema, block_rows=75
     )
-    parts = [block for block in blocks if block.fold < 2], [b for b in blocks if b.fold == 2]
-    return [pmf.StoredSamples(part, truth.schema) for part in parts]
+    return split_folds(blocks, truth.schema, 2)
 
 
 OPTIONS: dict[str, Any] = {"rank": 2, "max_passes": 6, "tol": 0.0}
-
-
-def same_fit(one, other):
-    return (
-        one.model.factors.tobytes() == other.model.factors.tobytes()
-        and one.held_out == other.held_out
-        and one.comparisons == other.comparisons
-        and one.notes == other.notes
-    )
 
 
 def fit_on(client, split, **options):
@@ -105,10 +96,11 @@ def test_fit_em__the_next_pass_is_made_while_a_model_is_scored(
 @pytest.mark.usefixtures("_large_fits_of_many_groups")
 @pytest.mark.parametrize(("workers", "processes"), [(1, False), (5, False), (2, True)])
 def test_fit_em__same_bits_on_any_workers(split, fit_alone, workers, processes):
-    alone = fit_alone(max_passes=3)
+    options = {"max_passes": 3, "start": "random", "pseudo_count": 0.3, "members": 2}
+    alone = fit_alone(**options)
     cluster = ClusterConfig(workers=workers, processes=processes)
     with start_workers(cluster) as address, open_client(address) as client:
-        assert same_fit(fit_on(client, split, max_passes=3), alone)
+        assert same_fit(fit_on(client, split, **options), alone)
 
 
 @pytest.mark.usefixtures("_large_fits_of_many_groups")
@@ -117,19 +109,20 @@ def test_fit_em__continues_from_checkpoints_on_workers(thread_client, split, fit
         pass
 
     def stop(run, state):
-        if (run, state.n_passes) == ("auto-0.3", 3):
+        if (run, state.n_passes) == ("random-0.3", 3):
             raise Stop
 
-    whole = fit_alone(pseudo_count="auto")
+    whole = fit_alone(start="random")
     with pytest.raises(Stop):
-        fit_on(thread_client, split, checkpoint=tmp_path / "work", on_pass=stop)
+        fit_on(thread_client, split, start="random", checkpoint=tmp_path / "work", on_pass=stop)
     passes = []
     resumed = fit_on(
         thread_client,
         split,
+        start="random",
         checkpoint=tmp_path / "work",
         on_pass=lambda run, state: passes.append((run, state.n_passes)),
     )
-    assert ("auto-0.3", 3) not in passes
-    assert ("auto-0.3", 4) in passes
+    assert ("random-0.3", 3) not in passes
+    assert ("random-0.3", 4) in passes
     assert same_fit(resumed, whole)

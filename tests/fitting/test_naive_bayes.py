@@ -38,8 +38,3 @@ def test_read_naive_bayes__shares_of_the_samples_where_both_are_observed():
     alone = np.bincount(codes[codes[:, 0] >= 0, 0], minlength=3) + 0.5
     expected = np.bincount(both, minlength=3) + alone / alone.sum()
     np.testing.assert_allclose(found.factor(0)[:, 1], expected / expected.sum())
-
-
-def test_read_naive_bayes__nothing_observed_is_the_majority():
-    found = read_naive_bayes(pmf.count_pairs(np.full((0, 3), -1), SIZES), 0)
-    np.testing.assert_allclose(found.predict_proba(np.full((1, 3), -1), 0), 1 / 3)

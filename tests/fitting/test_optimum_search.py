@@ -8,7 +8,7 @@ import pmflib as pmf
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs, evaluate_models
 from pmflib.fitting.optimum_search import DRAWN, SEARCH, OptimumSearch, count_kept
-from pmflib.fitting.starts import FIRST_PASSES, WIDENED, Starts, find_losses, merge_alike_states
+from pmflib.fitting.starts import WIDENED, Starts, find_losses, merge_alike_states
 from pmflib.model.metrics import factor_mse
 from pmflib.model.sampling import sample_codes
 from pmflib.solvers import PseudoCounts
@@ -58,16 +58,6 @@ def test_merge_alike_states__every_planted_group_has_a_state():
         np.testing.assert_allclose(np.add.reduceat(factors, schema.offsets[:-1]), 1)
         # a random start is at .03 after as many passes
         assert factor_mse(prior, factors, truth[0], truth[1], SIZES[0]) < 0.01
-
-
-def test_merge_alike_states__one_state_of_two_without_a_pass_to_spare(monkeypatch):
-    monkeypatch.setattr("pmflib.fitting.starts.MERGE_PASSES", 0)
-    _, codes, schema = draw(50)
-    runs, starts = prepare(codes, schema)
-    shape = PseudoCounts.shaped_by(runs.singles, schema.offsets, 1.0)
-    (model,) = merge_alike_states(runs.training, starts("wide", 1), schema.offsets, shape)
-    assert model[0].size == SIZES[2]
-    assert FIRST_PASSES > 0
 
 
 def test_find_losses__equal_states_lose_nothing_and_large_ones_most():
@@ -131,7 +121,6 @@ def test_search__same_seed_same_bits_and_work_is_bounded():
 
     found, again = search_shortly(), search_shortly()
     assert np.array_equal(found.models[0][1], again.models[0][1])
-    assert found.describe() == again.describe()
     assert found.n_passes < 0.1 * SEARCH.most_passes + 500
 
 

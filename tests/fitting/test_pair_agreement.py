@@ -35,8 +35,6 @@ def test_compare_pairs__the_truth_explains_all(truth, codes):
     assert 0.97 < found.share_explained <= 1.0
     assert found.is_close
     assert found.warnings == ()
-    assert "contradict" in found.sentence
-    assert "none of 6 pairs" in found.sentence
 
 
 def test_compare_pairs__independence_explains_nothing_of_the_information(truth, codes):
@@ -56,8 +54,6 @@ def test_compare_pairs__independence_explains_nothing_of_the_information(truth, 
             by_hand += max(raw - (SIZES[one] - 1) * (SIZES[other] - 1) / 40_000, 0)
     assert found.information == pytest.approx(by_hand)
     assert len(found.warnings) == 1
-    assert "misses 100 %" in found.warnings[0]
-    assert "larger model.rank" in found.warnings[0]
 
 
 def test_compare_pairs__names_the_pair_and_the_levels_that_are_furthest_off():
@@ -82,8 +78,6 @@ def test_compare_pairs__names_the_pair_and_the_levels_that_are_furthest_off():
     assert (worst.n_given, worst.support) == (wife.sum(), 5000)
     assert found.furthest == worst
     assert not found.is_close
-    assert found.sentence.endswith("counts of 1 of 3 pairs contradict it: relationship and sex.")
-    assert "of those with relationship = Wife" in found.warnings[0]
 
 
 def test_compare_pairs__takes_forests_as_they_are():
@@ -102,7 +96,6 @@ def test_compare_pairs__few_samples_contradict_nothing(truth, codes, n_rows):
     assert found.n_pairs == (6 if n_rows else 0)
     assert found.n_contradicting == 0
     assert found.share_explained is None or 0 <= found.share_explained <= 1
-    assert found.sentence.endswith(".")
 
 
 def test_compare_pairs__pairs_that_no_sample_holds_do_not_count(truth, codes):
@@ -155,8 +148,3 @@ def test_pair_agreement__what_matters(changes, is_close, warns):
     found = replace(AGREEMENT, **changes)
     assert found.is_close == is_close
     assert bool(found.warnings) == warns
-
-
-def test_pair_agreement__nearly_all_is_not_all():
-    found = replace(AGREEMENT, missed=0.0004)
-    assert found.sentence.startswith("The model explains 99.9 % of")

@@ -22,7 +22,6 @@ def test_likelihood_ratio_test__asks_for_a_class_that_is_there_and_for_no_more()
     assert needed.statistic > 10 * max(needed.drawn)
     assert enough.p_value > 0.2
     assert needed.degrees == enough.degrees == 6
-    assert "1 latent classes against 2" in needed.summary().to_text()
 
 
 def test_likelihood_ratio_test__is_the_same_by_seed():
@@ -39,7 +38,7 @@ def test_likelihood_ratio_test__without_draws_has_the_limit_law_alone():
     found = pmf.likelihood_ratio_test(codes, 1, schema=schema, draws=0)
     assert found.p_value is None
     assert found.vuong_p <= found.adjusted_p
-    with pytest.raises(pmf.PmfError, match="at least 0"):
+    with pytest.raises(pmf.PmfError, match="draws"):
         pmf.likelihood_ratio_test(codes, 1, schema=schema, draws=-1)
 
 

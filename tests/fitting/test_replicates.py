@@ -32,7 +32,6 @@ def test_standard_errors__of_units_that_differ_are_larger_than_of_independent_ro
     assert (errors["factors"].lower <= errors["factors"].values).all()
     assert (errors["factors"].values <= errors["factors"].upper).all()
     assert errors.distance < 0.1
-    assert "Standard errors" in str(errors.summary())
 
 
 def test_standard_errors__of_independent_rows_agree_with_the_information():
@@ -130,12 +129,12 @@ def test_fit_em__no_unit_is_both_fitted_and_held_out_where_a_design_is_given():
 
 def test_fit_replicates__refuses_what_has_no_errors_by_design(fitted):
     codes, design, result = fitted
-    with pytest.raises(pmf.PmfError, match="the design 480"):
+    with pytest.raises(pmf.PmfError, match="design"):
         pmf.fit_replicates(result.model, codes[:10], design)
-    with pytest.raises(pmf.PmfError, match="of latent classes of one fit"):
+    with pytest.raises(pmf.PmfError):
         pmf.fit_replicates(pmf.fit_item_responses(codes, 1).model, codes, design)
     counts = pmf.count_pairs(codes, result.model.schema)
-    with pytest.raises(pmf.PmfError, match="data are counts"):
+    with pytest.raises(pmf.PmfError, match="counts"):
         result.model.ask("P(v0)", counts, design=design)
 
 

@@ -84,7 +84,7 @@ def test_fit_resampled__folds_of_many_stored_samples(codes, stored, monkeypatch)
 
 def test_fit_resampled__mistakes(codes):
     model = pmf.fit_em(codes, rank=1, schema=SCHEMA).model
-    with pytest.raises(pmf.PmfError, match="draws is 0; give at least 1"):
+    with pytest.raises(pmf.PmfError, match="draws"):
         fit_resampled(model, codes, 0)
-    with pytest.raises(pmf.PmfError, match="samples has no rows"):
+    with pytest.raises(pmf.PmfError, match="samples"):
         fit_resampled(model, codes[:0], 2)

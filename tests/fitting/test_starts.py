@@ -53,7 +53,6 @@ def test_fit_em__wide_tables_are_fitted_without_their_pairs(monkeypatch):
         raise AssertionError("pairs were counted")
 
     monkeypatch.setattr(SampleCounts, "load", refuse)
-    codes = np.random.default_rng(0).integers(0, 2, (60, 400)).astype(np.int8)
+    codes = np.random.default_rng(0).integers(0, 2, (60, 200)).astype(np.int8)
     for rank in (1, 2):
         assert np.isfinite(pmf.fit_em(codes, rank=rank).model.log_prob(codes)).all()
-    assert pmf.fit_em(codes[:30], rank=2).notes[0] == "nothing was held out: 30 samples are too few"

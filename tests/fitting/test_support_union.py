@@ -62,21 +62,6 @@ def test_column_moments__are_those_of_the_tensor_whatever_the_origin_and_the_par
     )
 
 
-def test_column_moments__refuse():
-    matrix = np.ones((2, 3))
-    with pytest.raises(pmf.PmfError, match="matrix"):
-        ColumnMoments.of_columns(np.ones(3))
-    with pytest.raises(pmf.PmfError, match="origin"):
-        ColumnMoments.of_columns(matrix, np.zeros(3))
-    with pytest.raises(pmf.PmfError, match="matrix"):
-        ColumnMoments.of_columns(matrix * np.nan)
-    with pytest.raises(pmf.PmfError, match="no columns"):
-        ColumnMoments.zero(np.zeros(2), np.ones(2)).to_gram()
-    parts = [ColumnMoments.of_columns(matrix, np.full(2, float(at))) for at in range(2)]
-    with pytest.raises(pmf.PmfError, match="origin or weights"):
-        ColumnMoments.merge(parts)
-
-
 @pytest.mark.parametrize("share", [0.9, 0.3, 0.03, 0.001])
 def test_fit_row_support__is_the_optimum_of_a_general_solver(share):
     columns = draw_columns(9, 300, rank=4)
@@ -114,28 +99,10 @@ def test_fit_row_support__nothing_is_used_above_the_largest_penalty():
     assert fit_row_support(np.zeros((3, 3)), 1.0).rank == 0
 
 
-def test_fit_row_support__from_another_start_the_same_optimum():
-    moment = ColumnMoments.of_columns(draw_columns(12, 2000, rank=5)).to_cumulant_moment()
-    start = fit_row_support(moment, 100.0).coefficients
-    found, alone = fit_row_support(moment, 10.0, initial=start), fit_row_support(moment, 10.0)
-    assert found.converged
-    assert found.rank == alone.rank == 5
-    assert found.objective == pytest.approx(alone.objective, rel=1e-6)
-
-
 def test_fit_row_support__published_setting_finds_ten():
     for seed in range(3):
         moment = ColumnMoments.of_columns(draw_columns(20, 10_000, seed=seed)).to_cumulant_moment()
         assert fit_row_support(moment, 10.0).rank == 10
-
-
-def test_fit_row_support__refuses():
-    with pytest.raises(pmf.PmfError, match="moment"):
-        fit_row_support(np.ones((2, 3)), 1.0)
-    with pytest.raises(pmf.PmfError, match="penalty"):
-        fit_row_support(np.eye(2), -1.0)
-    with pytest.raises(pmf.PmfError, match="initial"):
-        fit_row_support(np.eye(2), 1.0, initial=np.eye(3))
 
 
 @pytest.mark.parametrize(("n_rows", "spread"), [(20, 0.1), (50, 0.02)])
@@ -212,7 +179,7 @@ def test_sum_moments__weights_and_refusals(stored):
         found.to_cumulant_moment(), expected.to_cumulant_moment(), rtol=1e-9, atol=1e-9
     )
     for name in ("flat", "absent"):
-        with pytest.raises(StoreError, match="is no matrix with a column"):
+        with pytest.raises(StoreError):
             sum_moments(None, path, name)
 
 
@@ -247,16 +214,16 @@ def test_select_nmf_rank__a_stored_matrix_is_the_same_in_parts_and_on_workers(
 
 def test_select_nmf_rank__columns_of_one_sum_take_weights():
     matrix = np.random.default_rng(0).dirichlet(np.full(4, 0.3), 5000).T
-    with pytest.raises(pmf.PmfError, match=r"all have the same weighted sum.*random\(n_rows\)"):
+    with pytest.raises(pmf.PmfError, match="weights"):
         pmf.select_nmf_rank(matrix, method="support_union")
     weights = [0.1, 0.5, 0.7, 0.9]
     assert pmf.select_nmf_rank(matrix, method="support_union", weights=weights).rank <= 4
 
 
 def test_select_nmf_rank__refuses():
-    with pytest.raises(pmf.PmfError, match="method is 'svd'; give one of"):
+    with pytest.raises(pmf.PmfError, match="method"):
         pmf.select_nmf_rank(np.eye(2), method="svd")  # type: ignore[arg-type]
-    with pytest.raises(pmf.PmfError, match="matrix has shape"):
+    with pytest.raises(pmf.PmfError, match="matrix"):
         pmf.select_nmf_rank(np.ones(3))
     with pytest.raises(pmf.PmfError, match="matrix"):
         pmf.select_nmf_rank([[1.0, np.nan]])

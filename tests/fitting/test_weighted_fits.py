@@ -72,7 +72,6 @@ def test_fit_em__forests_raise_the_weighted_likelihood_and_are_worth_effective_s
     plain = pmf.fit_em(codes, **options)
     gains = weighted.model.log_prob(codes) - plain.model.log_prob(codes)
     assert weight @ gains > 0 > gains.sum()
-    assert "Kish" in weighted.notes[0]
     mean = np.average(weighted.model.log_prob(codes), weights=weight)
     assert weighted.training.per_row == pytest.approx(mean, rel=1e-7)
     again = pmf.fit_em(codes, weighted.model, weight=weight, tol=1e-3)
@@ -88,20 +87,9 @@ def test_fit_em__the_kind_of_model_is_chosen_with_weights():
     heavy = np.repeat([1.0, 1e-3], 1500)
     found = pmf.fit_em(both, rank="auto", schema=SCHEMA, weight=heavy)
     assert found.model.trait_model is not None
-    assert "Kish" in found.notes[0]
     others = pmf.fit_em(both, rank="auto", schema=SCHEMA, weight=heavy[::-1])
     assert others.model.trait_model is None
     assert others.model.rank == 1
-
-
-def test_fit_em__likelihoods_and_criteria_are_in_effective_samples():
-    codes, weight = draw()
-    result = pmf.fit_em(codes, rank=2, weight=weight)
-    kish = weight.sum() ** 2 / (weight**2).sum()
-    assert result.training.n_rows + result.training.n_empty == pytest.approx(kish, abs=1.0)
-    mean = np.average(result.model.log_prob(codes), weights=weight)
-    assert result.training.per_row == pytest.approx(mean, rel=1e-12)
-    assert f"worth {kish:,.0f} (Kish)" in result.notes[0]
 
 
 def test_fit_em__a_weight_of_a_thousand_million_is_one_person():
@@ -111,7 +99,6 @@ def test_fit_em__a_weight_of_a_thousand_million_is_one_person():
     schema = pmf.Schema.from_cardinalities([2] * 4)
     result = pmf.fit_em(codes, rank=1, schema=schema, weight=weight, pseudo_count=0.0)
     assert result.model.factors[codes[3] + [0, 2, 4, 6]].min() > 0.99
-    assert "200 samples are worth 1 (Kish)" in result.notes[0]
 
 
 def test_fit_em__the_rank_is_chosen_with_weights():
@@ -130,12 +117,9 @@ def test_fit__weighted_counts_are_fitted_in_effective_samples():
     counts = pmf.count_pairs(codes, SCHEMA, weight=weight)
     result = pmf.fit(counts, 2)
     assert shares(result.model)[0] == pytest.approx(0.9 * 2 / 3 + 0.1 / 3, abs=0.03)
-    assert f"worth {counts.n_effective:,.0f} (Kish)" in result.notes[0]
     assert pmf.select_rank(counts).rank == 2
     assert pmf.Marginals.from_counts(counts).support.max() <= counts.n_effective
     assert pmf.diagnose(counts, result.model).median_support <= counts.n_effective
-    said = str(result.model.ask("P(v0)", counts))
-    assert f"{int(counts.to_samples().n_rows.sum()):,} effective samples" in said
 
 
 def test_fit_item_responses__weights_raise_the_weighted_likelihood():
@@ -149,12 +133,12 @@ def test_fit_item_responses__weights_raise_the_weighted_likelihood():
 
 def test_fit_em__refuses_weights_that_do_not_go_with_the_rest(tmp_path):
     codes, weight = draw(100)
-    with pytest.raises(pmf.PmfError, match=r"weight\[4\] is 0"):
+    with pytest.raises(pmf.PmfError, match=r"weight\[4\]"):
         pmf.fit_em(codes, rank=2, weight=np.where(np.arange(100) == 4, 0.0, 1.0))
-    with pytest.raises(pmf.PmfError, match="leave validation out"):
+    with pytest.raises(pmf.PmfError, match="validation"):
         pmf.fit_em(codes, rank=2, weight=weight, validation=codes)
     stored = pmf.StoredSamples(write_partition(tmp_path, codes, SCHEMA), SCHEMA)
-    with pytest.raises(pmf.PmfError, match="samples are stored"):
+    with pytest.raises(pmf.PmfError, match="stored"):
         pmf.fit_em(stored, rank=2, weight=np.ones(100))
 
 
@@ -166,15 +150,15 @@ def test_estimators__take_weights_of_rows():
     plain = pmf.PMFClassifier(rank=2).fit(X, y)
     assert weighted.predict_proba(X)[:, 0].mean() > plain.predict_proba(X)[:, 0].mean() + 0.05
     density = pmf.PMFDensity(rank=2, members=1).fit(X, sample_weight=weight)
-    assert "Kish" in density.result_.notes[0]
+    assert density.result_.training.n_rows < len(X)
     gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.3, np.nan, X)
     gaps[X < 0] = np.nan
     imputer = pmf.PMFImputer(rank=2, draws=3, members=1).fit(gaps, sample_weight=heavy)
     shares = [float((table[y > 0, 0] == 1).mean()) for table in imputer.transform(gaps)]
     assert len(set(shares)) > 1
     assert len(imputer.draw_models_) == 3
-    traits = pmf.PMFDensity(rank=20, method="traits", dimensions=0)
-    assert "Kish" in traits.fit(X, sample_weight=weight).result_.notes[0]
+    traits = pmf.PMFDensity(rank=20, method="traits", dimensions=0).fit(X, sample_weight=weight)
+    assert traits.result_.training.n_rows < len(X)
 
 
 def test_fit_em__has_the_weighted_optimum_of_stepmix():

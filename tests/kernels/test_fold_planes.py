@@ -1,5 +1,7 @@
 """Bit planes of rows that are assigned to folds on the way."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -68,8 +70,14 @@ def test_count_folds__equals_copies(
         np.testing.assert_array_equal(each, expected)
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", ">i4", ">i2", "u1", "u2", "u8"])
-@pytest.mark.parametrize("layout", ["plain", "fortran", "strided", "reversed", "read-only"])
+DTYPES = ["i1", "i2", "i4", "i8", ">i4", ">i2", "u1", "u2", "u8"]
+LAYOUTS = ["fortran", "reversed", "read-only"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout"),
+    [*product(DTYPES, ["plain", "strided"]), *product(["i1", "i8"], LAYOUTS)],
+)
 def test_count_folds__dtypes_and_layouts(
     dtype: str, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +124,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize(("dtype", "value"), OUTSIDE)
-@pytest.mark.parametrize("row", [0, 511, 3000, 4999])
+@pytest.mark.parametrize("row", [0, 511, 4999])
 def test_count_folds__code_out_of_range(dtype: str, row: int, value: int) -> None:
     codes = np.abs(make_codes(np.random.default_rng(3), 5000, [3, 3], 0.0)).astype(dtype)
     codes[row, 1] = value
@@ -130,7 +138,7 @@ def test_count_pairs__names_the_code_out_of_range(
     monkeypatch.setattr(pair_counts, "choose_fold_planes", lambda *arguments: True)
     codes = np.zeros((100, 2), dtype)
     codes[40, 1] = 3
-    with pytest.raises(SchemaError, match=r"codes\[40, 1\] is 3, outside \[-1, 3\)"):
+    with pytest.raises(SchemaError, match=r"codes\[40, 1\]"):
         pmf.count_pairs(codes, [3, 3])
 
 

@@ -49,9 +49,9 @@ def test_rank_pairs__largest_first_and_without_those_nobody_holds(model):
     support[one, other] = support[other, one] = 0
     assert found.rank_pairs(10, support) == pairs[1:]
     assert measure_associations_of_one().rank_pairs(3) == []
-    with pytest.raises(pmf.PmfError, match="most is -1"):
+    with pytest.raises(pmf.PmfError, match="most"):
         found.rank_pairs(-1)
-    with pytest.raises(pmf.PmfError, match=r"support has shape \(2, 2\)"):
+    with pytest.raises(pmf.PmfError, match="support"):
         found.rank_pairs(1, np.ones((2, 2), int))
 
 
@@ -72,7 +72,7 @@ def test_measure_in_counts__independent_is_about_nothing_and_unseen_is_none():
     assert found[0, 2] < 0.001
     assert np.isnan(found[0, 3])
     assert np.isnan(found[0, 0])
-    with pytest.raises(SchemaError, match="table has shape"):
+    with pytest.raises(SchemaError, match="table"):
         measure_in_counts(np.zeros((2, 2), int), table.schema.offsets)
 
 

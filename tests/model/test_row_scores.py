@@ -116,7 +116,7 @@ def test_score__wide_rows():
     np.testing.assert_allclose(found.probabilities, np.nanmin(chances, axis=1), rtol=1e-10)
 
 
-@pytest.mark.parametrize("share", [1.0, 0.6, 0.3, 0.1])
+@pytest.mark.parametrize("share", [1.0, 0.3])
 @pytest.mark.parametrize(("size", "n_variables", "rank"), [(5, 30, 10), (3, 16, 4), (2, 40, 3)])
 def test_score__surprises_have_the_expected_mean_and_deviation(share, size, n_variables, rank):
     model = make_model([size] * n_variables, rank, concentration=0.3)

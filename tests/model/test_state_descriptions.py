@@ -60,7 +60,7 @@ def test_describe_states__a_variable_never_observed_and_a_single_state():
     assert {each.variable for profile in found for each in profile.frequent} == {"size"}
     alone = pmf.JointPMF(np.ones(1), FACTORS[:, :1], SCHEMA)
     assert not describe_states(alone)[0].frequent
-    with pytest.raises(pmf.PmfError, match="most is -1"):
+    with pytest.raises(pmf.PmfError, match="most"):
         describe_states(model, most=-1)
-    with pytest.raises(pmf.PmfError, match="level_counts has shape"):
+    with pytest.raises(pmf.PmfError, match="level_counts"):
         describe_states(model, level_counts=np.ones(2, np.int64))

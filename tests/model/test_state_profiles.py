@@ -80,7 +80,7 @@ def test_profile_states__agrees_with_plain_loops():
 
 
 @pytest.mark.parametrize(
-    ("options", "text"), [({"n_shown": -1}, "n_shown is -1"), ({"min_lift": 0.5}, "min_lift")]
+    ("options", "text"), [({"n_shown": -1}, "n_shown"), ({"min_lift": 0.5}, "min_lift")]
 )
 def test_profile_states__bad_options(options, text):
     with pytest.raises(pmf.PmfError, match=text):

@@ -31,11 +31,6 @@ def test_score_target__one_row_has_no_error_of_its_log_loss():
     assert "log_loss_error" not in measures
 
 
-def test_score_target__probability_zero_is_finite():
-    measures = score_target(np.array([[1.0, 0.0]]), np.array([1], np.int8)).measure()
-    assert math.isfinite(measures["log_loss"])
-
-
 def test_merge__is_all_rows_at_once():
     truths = np.array([0, 1, 1, -1], np.int8)
     parts = [score_target(PMF[:2], truths[:2]), score_target(PMF[2:], truths[2:])]

@@ -71,5 +71,5 @@ def test_part_account__what_is_written_is_read(tmp_path):
 
 def test_combine_parts__refuses_rows_that_are_not_predicted():
     part = PartAccount(Account(3, 3), (TargetSums(judged=1, missing=1),))
-    with pytest.raises(StoreError, match="'v' was predicted in 2 of 3 rows"):
+    with pytest.raises(StoreError, match="'v'"):
         combine_parts([part], ["v"], {}, {})

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-import pmflib as pmf
-from pmflib.core.errors import SchemaError
 from pmflib.model.metrics import factor_mse
 from pmflib.solvers import SolverResult
 from pmflib.solvers import triples as triples_solvers
@@ -103,21 +101,3 @@ def test_fit__finds_the_model_of_exact_triples(loss):
         triples, offsets, observed, truth[1] @ truth[0], initial=start, max_iter=200, tol=1e-4
     )
     assert factor_mse(result.prior, result.factors, *truth, 4) < 1e-4
-
-
-@pytest.mark.parametrize("loss", FITS)
-def test_fit__refuses(loss):
-    offsets, observed = offsets_of([2, 2, 2]), rising(3)
-    start = make_model(np.random.default_rng(0), [2, 2, 2], 2)
-    good = exact_triples(*start, offsets, observed)
-    singles = np.full(6, 0.5)
-    with pytest.raises(SchemaError, match=r"observed has shape \(2, 2, 2\), not \(3, 3, 3\)"):
-        FITS[loss](good, offsets, rising(2), singles, initial=start)
-    with pytest.raises(SchemaError, match="not j < k < l"):
-        FITS[loss](good, offsets, observed.T, singles, initial=start)
-    with pytest.raises(SchemaError, match="triples has shape"):
-        FITS[loss](good[1:], offsets, observed, singles, initial=start)
-    with pytest.raises(pmf.PmfError, match="triples holds a negative or not finite entry"):
-        FITS[loss](-good, offsets, observed, singles, initial=start)
-    with pytest.raises(pmf.PmfError, match="max_iter is -1"):
-        FITS[loss](good, offsets, observed, singles, initial=start, max_iter=-1)

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-import pmflib as pmf
 from pmflib.synthetic.planted_models import LEAST_PRIOR, draw_labels, draw_published_crowd
 
 
@@ -25,11 +24,6 @@ def test_measure__does_not_mind_the_order_of_classes():
     worse = crowd.confusion.copy()
     worse[0, 0, 0] += 0.1
     assert crowd.measure(crowd.prior, worse) == pytest.approx(0.01 / (25 * 3 + 1))
-
-
-def test_draw_published_crowd__unknown_version():
-    with pytest.raises(pmf.PmfError, match="version is 'book'"):
-        draw_published_crowd(10, np.random.default_rng(0), version="book")  # type: ignore[arg-type]
 
 
 def test_draw_labels__each_row_by_its_own_probabilities():

@@ -28,16 +28,6 @@ def test_planted_factors__small_concentration_is_sharper():
     assert sharp > 3 * flat
 
 
-def test_planted_factors__refuses_empty_models():
-    rng = np.random.default_rng(0)
-    with pytest.raises(SchemaError, match=r"cardinalities is \[3, 0\]"):
-        planted_factors([3, 0], 2, rng)
-    with pytest.raises(RankError, match="rank is 0"):
-        planted_factors([3], 0, rng)
-    with pytest.raises(pmf.PmfError, match="concentration is 0"):
-        planted_factors([3], 1, rng, concentration=0.0)
-
-
 def test_published_factors__uniform_prior_and_scaled_rows():
     prior, factors = published_factors(5, 10, 4, np.random.default_rng(0))
     np.testing.assert_array_equal(prior, 0.25)
@@ -69,11 +59,11 @@ def test_published_factors__as_many_levels_as_states():
 
 def test_published_factors__refuses_what_the_experiments_do_not_have():
     rng = np.random.default_rng(0)
-    with pytest.raises(pmf.PmfError, match=r"separability is 0.5: pass one of \[0.1, 0.2, 0.3\]"):
+    with pytest.raises(pmf.PmfError, match="separability"):
         published_factors(5, 10, 5, rng, separability=0.5)
-    with pytest.raises(SchemaError, match="got 3, 10 and rank 5"):
+    with pytest.raises(SchemaError, match="rank"):
         published_factors(3, 10, 5, rng, separability=0.1)
-    with pytest.raises(RankError, match="rank is 0"):
+    with pytest.raises(RankError, match="rank"):
         published_factors(5, 10, 0, rng)
-    with pytest.raises(SchemaError, match="5, 0, below 1"):
+    with pytest.raises(SchemaError):
         published_factors(5, 0, 2, rng)

@@ -37,7 +37,7 @@ def test_compile_states__of_nobody_are_the_prior():
     model = compile_states(truth, nobody, 4000, 0)
     expected = truth.predict_proba(nobody.codes, 0)[0]
     assert model.marginal(["v0"]) == pytest.approx(expected, abs=0.02)
-    with pytest.raises(pmf.PmfError, match="n_states is 0"):
+    with pytest.raises(pmf.PmfError, match="n_states"):
         compile_states(truth, nobody, 0, 0)
 
 
@@ -98,12 +98,12 @@ def test_answers_and_gates__fold_rows_in(planted):
 
 def test_traits__of_a_model_without_them_are_refused():
     model = pmf.JointPMF(np.ones(1), np.full((4, 1), 0.5), make_schema([2, 2]))
-    with pytest.raises(pmf.PmfError, match="has latent states and no traits"):
+    with pytest.raises(pmf.PmfError, match="traits"):
         model.traits(np.zeros((1, 2), np.int8))
 
 
 def test_traits__of_another_schema_are_refused(planted):
-    with pytest.raises(pmf.PmfError, match="another schema"):
+    with pytest.raises(pmf.PmfError, match="schema"):
         pmf.JointPMF(np.ones(1), np.full((4, 1), 0.5), make_schema([2, 2]), trait_model=planted[0])
 
 

@@ -65,7 +65,6 @@ def test_fit_traits__chooses_by_held_out_cells():
     codes, _ = draw_samples(truth, 400, 7, missing=0.2)
     result = pmf.fit_traits(codes, truth.schema)
     assert [each.unit for each in result.comparisons] == ["cell", "cell"]
-    assert len(result.notes) == 2
     settings = result.model.origin
     assert settings["dimensions"] <= 4
     assert result.model.rank in (100, 300, 1000)
@@ -126,7 +125,6 @@ def test_fit_traits__of_variables_and_rows_never_observed():
     assert np.isfinite(model.factors).all()
     nothing = pmf.fit_traits(np.full((3, 5), -1, np.int8), truth.schema)
     assert nothing.model.log_prob(codes[1:2])[0] < 0
-    assert "nobody has two observed cells" in nothing.notes[0]
 
 
 def test_fit_traits__of_level_indices_is_that_of_codes():
@@ -216,17 +214,17 @@ def test_trait_sums__gradient_vanishes_at_the_truth(nominal):
 
 def test_fit_traits__refuses_what_it_cannot_fit():
     codes = np.zeros((4, 2), np.int8)
-    with pytest.raises(pmf.PmfError, match="samples has no rows"):
+    with pytest.raises(pmf.PmfError, match="samples"):
         pmf.fit_traits(codes[:0], make_schema([2, 2]))
-    with pytest.raises(pmf.PmfError, match="dimensions is -1; give at least 0"):
+    with pytest.raises(pmf.PmfError, match="dimensions"):
         pmf.fit_traits(codes, make_schema([2, 2]), dimensions=-1)
-    with pytest.raises(pmf.PmfError, match=r"shrinkage is 1\.5, outside"):
+    with pytest.raises(pmf.PmfError, match="shrinkage"):
         pmf.fit_traits(codes, make_schema([2, 2]), shrinkage=1.5)
-    with pytest.raises(pmf.PmfError, match="n_states is 'many'"):
+    with pytest.raises(pmf.PmfError, match="n_states"):
         pmf.fit_traits(codes, make_schema([2, 2]), n_states="many")  # type: ignore[arg-type]
-    with pytest.raises(SchemaError, match="give a Schema"):
+    with pytest.raises(SchemaError, match="Schema"):
         pmf.fit_traits(codes, [2, 2])  # type: ignore[arg-type]
-    with pytest.raises(SchemaError, match="give its schema"):
+    with pytest.raises(SchemaError, match="schema"):
         pmf.fit_traits(DenseBlock(codes).to_sparse(np.array([0, 2, 4])))
 
 

@@ -141,12 +141,12 @@ def test_fit_traits__goes_on_from_a_checkpoint_to_the_same_bits(blocks, tmp_path
     assert len(passes) == 1 + whole.best_pass
     assert are_equal(again.model, whole.model)
     assert (again.notes, again.log_likelihoods) == (whole.notes, whole.log_likelihoods)
-    with pytest.raises(pmf.PmfError, match="holds states of another fit"):
+    with pytest.raises(pmf.PmfError, match="checkpoint"):
         pmf.fit_traits(samples, **options, rng=1, checkpoint=folder)
 
 
 def test_fit_traits__of_no_stored_samples_is_refused():
-    with pytest.raises(pmf.PmfError, match="samples has no rows"):
+    with pytest.raises(pmf.PmfError, match="samples"):
         pmf.fit_traits(pmf.StoredSamples([], SCHEMA))
 
 

@@ -80,11 +80,11 @@ def test_find_factors__are_softmax():
 
 def test_trait_model__refuses_what_does_not_fit():
     model = plant_traits([3, 2], 1, 8)
-    with pytest.raises(pmf.PmfError, match=r"slopes has shape \(4, 1\)"):
+    with pytest.raises(pmf.PmfError, match="slopes"):
         TraitModel(model.schema, model.base, model.slopes[:4], model.mean, model.covariance)
-    with pytest.raises(pmf.PmfError, match="not positive definite"):
+    with pytest.raises(pmf.PmfError, match="covariance"):
         TraitModel(model.schema, model.base, model.slopes, model.mean, -model.covariance)
-    with pytest.raises(pmf.PmfError, match="base has a value that is not finite"):
+    with pytest.raises(pmf.PmfError, match="base"):
         TraitModel(model.schema, model.base * np.inf, model.slopes, model.mean, model.covariance)
     with pytest.raises(SchemaError, match="outside"):
         model.score_traits(np.array([[7, 0]]))

@@ -35,7 +35,6 @@ def test_select_rank_by_samples__stays_where_more_states_do_not_help(drawn):
     assert mine is choice.ranks.chosen
     assert mine.below_best <= mine.error
     assert min(point.below_best for point in choice.curve) == 0
-    assert choice.reason.startswith(f"rank 3, pseudo-count {choice.pseudo_count:g}: ")
 
 
 def test_select_rank_by_samples__goes_up_where_they_do_and_repeats_itself(drawn):
@@ -50,16 +49,15 @@ def test_select_rank_by_samples__ends_at_its_limit(drawn):
     codes, held_out, counts = drawn
     choice = select_rank_by_samples(codes, held_out, counts, first=1, max_rank=1)
     assert choice.rank == 1
-    assert choice.reason.endswith("; ranks above 1 were not tried: 1 is the largest")
 
 
 def test_select_rank_by_samples__refuses(drawn):
     codes, held_out, counts = drawn
-    with pytest.raises(RankError, match=r"first is 0, outside \[1, 512\]"):
+    with pytest.raises(RankError, match="first"):
         select_rank_by_samples(codes, held_out, counts, first=0)
-    with pytest.raises(pmf.PmfError, match="pseudo_counts is empty"):
+    with pytest.raises(pmf.PmfError, match="pseudo_counts"):
         select_rank_by_samples(codes, held_out, counts, first=1, pseudo_counts=[])
-    with pytest.raises(pmf.PmfError, match="held_out has no rows"):
+    with pytest.raises(pmf.PmfError, match="held_out"):
         select_rank_by_samples(codes, held_out[:0], counts, first=1)
 
 
@@ -94,7 +92,7 @@ def test_select_rank_by_samples__a_rank_between_two_doublings():
     bounded = select_rank_by_samples(
         codes[:4000], codes[4000:], counts, first=2, max_rank=8, budget=1e-6
     )
-    assert "were not tried: rank" in bounded.reason
+    assert len(bounded.curve) < len(choice.curve)
 
 
 def test_split_samples__each_fold_of_few_samples_is_held_out():
@@ -128,11 +126,11 @@ def test_select_rank_by_samples__a_target_decides(drawn):
     # log-likelihood of the target alone, nats: a coin shown in nine of ten cases
     assert all(-0.5 < point.score < -0.25 for point in of_target.curve)
     assert all(point.score < -5 for point in of_all.curve)
-    with pytest.raises(SchemaError, match="variable 10 is outside"):
+    with pytest.raises(SchemaError, match="variable 10"):
         select_rank_by_samples(codes, codes, counts, target=10, **options)
     hidden = codes[2000:].copy()
     hidden[:, 0] = -1
-    with pytest.raises(pmf.PmfError, match=r"target .* is missing in all 1000 held-out rows"):
+    with pytest.raises(pmf.PmfError, match="target"):
         select_rank_by_samples(codes, hidden, counts, target=0, **options)
 
 
@@ -144,5 +142,5 @@ def test_select_rank_by_samples__averages_are_scored_as_such(drawn):
     four = select_rank_by_samples(codes[:300], held_out, counts, members=4, **options)
     assert average == four
     assert average.ranks.chosen.score != single.ranks.chosen.score
-    with pytest.raises(pmf.PmfError, match="members is 0; give at least 1"):
+    with pytest.raises(pmf.PmfError, match="members"):
         select_rank_by_samples(codes, held_out, counts, members=0, **options)

@@ -2,7 +2,7 @@ import numpy as np
 
 import pmflib as pmf
 from pmflib.core.defaults import FIT_TARGET
-from tests.stored_samples import write_partition
+from tests.stored_samples import split_folds, write_partition
 
 SCHEMA = pmf.Schema.from_cardinalities([2, 3, 3, 2])
 
@@ -54,8 +54,7 @@ def test_fit_em__for_a_target__target_observed_in_few_rows_or_none():
 
 def test_fit_em__for_a_target__stored_samples_are_fitted_as_in_memory(tmp_path):
     blocks = write_partition(tmp_path, draw(400, 0), SCHEMA, block_rows=90, n_folds=4)
-    parts = [block for block in blocks if block.fold], [b for b in blocks if not b.fold]
-    training, held_out = (pmf.StoredSamples(part, SCHEMA) for part in parts)
+    training, held_out = split_folds(blocks, SCHEMA)
     stored = pmf.fit_em(training, rank="auto", validation=held_out, target=0)
     codes, validation = training.read_codes(), held_out.read_codes()
     # of stored samples a seed is that of the starts itself: the same choice, and not the same bits

@@ -7,7 +7,7 @@ from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.ranks.selection import select, split_for_choice
 from tests.reference import make_model
-from tests.stored_samples import write_partition
+from tests.stored_samples import split_folds, write_partition
 
 SIZES = [3, 2, 4, 3]
 SCHEMA = pmf.Schema.from_cardinalities(SIZES)
@@ -44,8 +44,7 @@ def test_select__refuses_counts_of_a_single_fold(codes):
 
 def test_select__stored_samples_as_those_in_memory(codes, tmp_path):
     blocks = write_partition(tmp_path, codes, SCHEMA, block_rows=300, n_folds=5)
-    parts = [block for block in blocks if block.fold], [b for b in blocks if not b.fold]
-    training, held_out = (pmf.StoredSamples(part, SCHEMA) for part in parts)
+    training, held_out = split_folds(blocks, SCHEMA)
     stored = split_for_choice(make_fit(), training, held_out)
     read = [DenseBlock(each.read_codes()) for each in (training, held_out)]
     loaded = split_for_choice(make_fit(), read[0], read[1].codes)

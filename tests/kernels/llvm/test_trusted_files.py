@@ -55,7 +55,7 @@ def test_read_trusted__own_files_alone(tmp_path):
         read_trusted(tmp_path / "link")
     for mode in (0o620, 0o602, 0o666):
         path.chmod(mode)
-        with pytest.raises(PermissionError, match="can be written by others"):
+        with pytest.raises(PermissionError):
             read_trusted(path)
 
 
@@ -64,7 +64,7 @@ def test_read_trusted__not_of_another_user(tmp_path):
     path = tmp_path / "code"
     write_private(path, b"code")
     os.chown(path, 65534, -1)
-    with pytest.raises(PermissionError, match="another user"):
+    with pytest.raises(PermissionError):
         read_trusted(path)
     assert "another user" in find_distrust(path)
 
@@ -107,7 +107,7 @@ def use_kernel():
 def test_compile_kernel__folder_of_another_user(home):
     home.mkdir()
     os.chown(home, 65534, -1)
-    with pytest.warns(RuntimeWarning, match="belongs to another user"):
+    with pytest.warns(RuntimeWarning):
         assert use_kernel() == 0
     assert list(home.iterdir()) == []
 

@@ -10,9 +10,9 @@ def bind(text, schema=SURVEY):
 
 
 def find_carets(error):
-    """Message, and the part of the question that carets stand under."""
-    *message, text, carets = str(error.value).split("\n")
-    return " ".join(message), text[carets.index("^") : carets.rindex("^") + 1]
+    """Part of the question that carets stand under."""
+    *_, text, carets = str(error.value).split("\n")
+    return text[carets.index("^") : carets.rindex("^") + 1]
 
 
 @pytest.mark.parametrize("text", ", ".join(MEASURES.values()).replace("), ", ")\n").split("\n"))
@@ -57,72 +57,67 @@ def test_bind_question__events_by_and_groups():
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "under"),
+    ("text", "under"),
     [
-        ("", "names no variable", "^"),
-        ("P()", "a variable is expected", ")"),
-        ("P(kind | stars=)", "a level of 'stars' is expected", ")"),
-        ("P(kind | stars=4", r"the question ends where '\)' is expected", "^"),
-        ("P(kind | stars=4) more", "follows the question", "more"),
-        ("P(kind | 'free text=4)", "the quote ' is not closed", "'free text=4)"),
-        ("Q(kind)", "'Q' is nothing that can be asked for", "Q"),
-        ("medain(stars)", "did you mean median", "medain"),
-        ("MI(stars, kind)", "a semicolon is missing", None),
-        ("P(stars; kind)", "P has no semicolon here", None),
-        ("TV(stars)", "one semicolon", None),
-        ("TV(stars; kind | income=low; income=high)", "one semicolon", None),
-        ("OR(stars=4 | kind=drama)", "one semicolon", None),
-        ("E(stars=4)", "is of whole variables", "stars=4"),
-        ("odds(stars)", "is of an event", "stars"),
-        ("E(stars, kind)", "is of one variable", "kind"),
-        ("quantile(stars)", "a number between 0 and 1", "stars"),
-        ("quantile(stars, 2)", "a number between 0 and 1", "2"),
-        ("argmax(stars | kind)", "'kind' is no condition", "kind"),
-        ("kind given stars", None, None),
+        ("", ""),
+        ("P()", ")"),
+        ("P(kind | stars=)", ")"),
+        ("P(kind | stars=4", ""),
+        ("P(kind | stars=4) more", "more"),
+        ("P(kind | 'free text=4)", "'free text=4)"),
+        ("Q(kind)", "Q"),
+        ("medain(stars)", "medain"),
+        ("MI(stars, kind)", None),
+        ("P(stars; kind)", None),
+        ("TV(stars)", None),
+        ("TV(stars; kind | income=low; income=high)", None),
+        ("OR(stars=4 | kind=drama)", None),
+        ("E(stars=4)", "stars=4"),
+        ("odds(stars)", "stars"),
+        ("E(stars, kind)", "kind"),
+        ("quantile(stars)", "stars"),
+        ("quantile(stars, 2)", "2"),
+        ("argmax(stars | kind)", "kind"),
     ],
 )
-def test_parse_question__errors_point_at_the_position(text, message, under):
-    if message is None:
-        assert parse_question(text).given
-        return
-    with pytest.raises(QuestionError, match=message) as error:
+def test_parse_question__errors_point_at_the_position(text, under):
+    with pytest.raises(QuestionError) as error:
         parse_question(text)
-    found = find_carets(error)[1]
-    assert found == (text if under is None else "" if under == "^" else under)
+    assert find_carets(error) == (text if under is None else under)
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "under"),
+    ("text", "near", "under"),
     [
-        ("P(knd | stars=4)", r"'knd' is not in the schema; did you mean \['kind'\]", "knd"),
-        ("P(kind | Stars=4)", r"did you mean \['stars'\]", "Stars"),
-        ("P(kind | stars=5)", r"'stars' has no level '5'; levels are", "5"),
-        ("P(kind | income=lo)", r"did you mean \['low'\]", "lo"),
+        ("P(knd | stars=4)", "'kind'", "knd"),
+        ("P(kind | Stars=4)", "'stars'", "Stars"),
+        ("P(kind | stars=5)", "'5'", "5"),
+        ("P(kind | income=lo)", "'low'", "lo"),
     ],
 )
-def test_bind_question__unknown_names(text, message, under):
-    with pytest.raises(UnknownNameError, match=message) as error:
+def test_bind_question__unknown_names(text, near, under):
+    with pytest.raises(UnknownNameError, match=near) as error:
         bind(text)
-    assert find_carets(error)[1] == under
+    assert find_carets(error) == under
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "name"),
     [
-        ("pet given age=young and age=old", "'age' is given as 'young' and as 'old'"),
-        ("P(pet | age=young, age!=young)", "'age' is given as 'young' and as != young"),
-        ("pet given pet=dog", "'pet' is asked for and given as 'dog'"),
-        ("P(pet | pet)", "'pet' is asked for and given; leave"),
-        ("pet, pet given age=old", "asked for twice"),
-        ("P(pet, pet=cat)", "asked for twice"),
-        ("MI(pet; pet)", "asked for twice"),
-        ("P(pet | age, age=old)", "given as a whole and by its levels"),
-        ("P(pet | age>young)", r"have no order \(nominal"),
-        ("P(pet | age not in {young, old})", "no level of 'age' is meant"),
+        ("pet given age=young and age=old", "'age'"),
+        ("P(pet | age=young, age!=young)", "'age'"),
+        ("pet given pet=dog", "'pet'"),
+        ("P(pet | pet)", "'pet'"),
+        ("pet, pet given age=old", "'pet'"),
+        ("P(pet, pet=cat)", "'pet'"),
+        ("MI(pet; pet)", "'pet'"),
+        ("P(pet | age, age=old)", "'age'"),
+        ("P(pet | age>young)", "'age'"),
+        ("P(pet | age not in {young, old})", "'age'"),
     ],
 )
-def test_bind_question__contradictions(text, message):
-    with pytest.raises(QuestionError, match=message):
+def test_bind_question__contradictions(text, name):
+    with pytest.raises(QuestionError, match=name):
         bind(text, SCHEMA)
 
 
@@ -149,11 +144,7 @@ def test_bind_question__bins_that_a_number_cuts_count_as_a_whole(condition, code
     assert bound.given == ({3: codes},)
     assert bound.moved_cuts == ({} if answered is None else {condition: answered})
     found = make_survey().ask(f"P(kind | {condition})")
-    said = [each for each in found.warnings if "edges of its bins" in each]
-    assert said == [
-        f"{condition} does not go by the edges of its bins: this answer is for {each}"
-        for each in bound.moved_cuts.values()
-    ]
+    assert all(any(cut in each for each in found.warnings) for cut in bound.moved_cuts)
     assert found.to_json().get("moved_cuts", {}) == bound.moved_cuts
 
 

@@ -142,7 +142,6 @@ def test_ask__counts_alone_and_the_model_alone(text):
         np.testing.assert_allclose(ends, [min(known[0], k / n), max(known[1], k / n)], rtol=1e-9)
     assert counted.source == "counts"
     assert counted.equivalent_samples == ()
-    assert ("from", "counts alone") in counted.summary().facts
     alone = MODEL.ask(f"P(stars{bar})", CODES, source="model")
     without = MODEL.ask(f"P(stars{bar})")
     assert np.array_equal(alone.numbers, without.numbers)
@@ -156,20 +155,18 @@ def test_ask__counts_alone_and_the_model_alone(text):
 
 def test_ask__counts_alone_of_nobody_or_nothing():
     codes = CODES[(CODES[:, 1] != 0) | (CODES[:, 3] != 0)]
-    with pytest.raises(
-        PmfError, match="no sample that holds what is asked for has kind=drama and income=low"
-    ):
+    with pytest.raises(PmfError, match="kind=drama and income=low"):
         MODEL.ask("P(stars | kind=drama, income=low)", codes, source="counts")
-    with pytest.raises(PmfError, match="give the samples, or 'model'"):
+    with pytest.raises(PmfError, match="source"):
         MODEL.ask("P(stars)", source="counts")
     pairs = pmf.count_pairs(CODES, SCHEMA)
     for text in (
         "P(stars | kind=drama, income=low)",
         "TV(stars | kind=drama, income=low; kind=comedy)",
     ):
-        with pytest.raises(PmfError, match="counts of pairs know two variables"):
+        with pytest.raises(PmfError):
             MODEL.ask(text, pairs, source="counts")
-    with pytest.raises(PmfError, match="source is 'guesses'"):
+    with pytest.raises(PmfError, match="source"):
         MODEL.ask("P(stars)", CODES, source="guesses")
 
 
@@ -204,7 +201,7 @@ def test_ask__samples_have_what_the_model_rules_out():
     codes[:20] = [0, 1, 1]
     codes[:5] = [0, 0, 1]
     found = model.ask("P(pet | age=young, car=yes)", codes)
-    assert any("probability 0, and samples have it" in each for each in found.warnings)
+    assert found.warnings
     # 5 of 20 have a cat, and a row is spread evenly
     assert pick(found, ("cat",)) == pytest.approx(5.5 / 21)
     assert found.more["counted"][found.labels.index(("cat",))] == 0.25
@@ -214,12 +211,12 @@ def test_ask__samples_have_what_the_model_rules_out():
     both = model.ask("P(car=yes | age=young)", codes)
     assert both.value > 0
     assert both.more["model"] == [0.0]
-    with pytest.raises(PmfError, match="probability 0"):
+    with pytest.raises(PmfError, match="age=young and car=yes"):
         model.ask("P(pet | age=young, car=yes)", codes[20:])
-    with pytest.raises(PmfError, match="probability 0"):
+    with pytest.raises(PmfError, match="age=young and car=yes"):
         model.ask("P(pet | age=young, car=yes)", codes, source="model")
     by_pairs = pmf.count_pairs(codes, model.schema)
-    with pytest.raises(PmfError, match="probability 0"):
+    with pytest.raises(PmfError, match="age=young and car=yes"):
         model.ask("P(pet | age=young, car=yes)", by_pairs)
 
 
@@ -229,10 +226,7 @@ def test_ask__conditions_nobody_has_are_answered_by_the_model():
     np.testing.assert_allclose(
         sorted(found.numbers), sorted(give(tabulate(MODEL), [0], {1: (0,), 3: (0,)})), rtol=1e-12
     )
-    assert any(
-        each.startswith("no row of the data has kind=drama and income=low")
-        for each in found.warnings
-    )
+    assert any("kind=drama and income=low" in each for each in found.warnings)
     assert np.isnan(found.more["counted"]).all()
     assert found.support.given[0].samples == 0
     (m,) = found.equivalent_samples
@@ -386,9 +380,9 @@ def test_ask__all_is_missing_or_nothing_is_there():
         known = MODEL.ask("P(stars | kind=drama)")
         np.testing.assert_allclose(found.numbers, known.numbers, rtol=1e-12)
         assert found.support.n_rows == len(codes)
-        assert any("'stars' was never observed" in each for each in found.warnings)
+        assert any("'stars'" in each for each in found.warnings)
         json.dumps(found.to_json(), allow_nan=False)
-        with pytest.raises(PmfError, match="no sample that holds what is asked for"):
+        with pytest.raises(PmfError):
             MODEL.ask("P(stars)", codes, source="counts")
         for text in (
             "MI(stars; kind)",
@@ -414,26 +408,19 @@ def test_ask__a_table_is_what_its_codes_are():
 
 def test_ask__too_many_rows(monkeypatch):
     monkeypatch.setattr(answering, "MAX_ROWS", 10)
-    with pytest.raises(MemoryPlanError, match="the answer has 12 rows, above 10"):
+    with pytest.raises(MemoryPlanError, match="12"):
         MODEL.ask("P(stars, kind)", CODES)
 
 
-def test_ask__without_unseen_rows_says_what_is_assumed():
-    assert str(EquivalentSamples()) == "90 rows, assumed: no rows were held out to learn it from"
+def test_ask__without_unseen_rows_is_assumed():
     found = MODEL.ask("P(stars)", CODES)
     assert list(found.equivalent_samples) == [pytest.approx(90.0, abs=0.1)]
-    said = dict(found.summary().facts)["from"]
-    assert (
-        said
-        == "counts, and the model as 90 rows more (assumed: no unseen rows say what it is worth)"
-    )
     assert found.is_assumed
     assert found.to_json()["equivalent_samples_assumed"]
     learnt = {"equivalent_samples": EquivalentSamples(n_questions=5, n_unseen=9).to_json()}
     known = pmf.JointPMF(MODEL.prior, MODEL.factors, SCHEMA, learnt).ask("P(stars)", CODES)
     assert not known.is_assumed
     assert not known.to_json()["equivalent_samples_assumed"]
-    assert dict(known.summary().facts)["from"].endswith(" rows more")
     # counts alone assume nothing of the model
     assert not MODEL.ask("P(stars)", CODES, source="counts").is_assumed
 

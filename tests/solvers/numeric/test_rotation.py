@@ -1,9 +1,6 @@
 import numpy as np
-import pytest
 from scipy.sparse import csr_array
 
-import pmflib as pmf
-from pmflib.core.errors import RankError, SchemaError
 from pmflib.solvers.numeric.rotation import (
     PUBLISHED,
     draw_rotations,
@@ -34,19 +31,6 @@ def test_root_of__sparse_and_iterative_equal_dense():
     iterated = root_of(csr_array(matrix), 3, dense_rows=0)
     np.testing.assert_allclose(iterated, dense, atol=1e-8)
     np.testing.assert_array_equal(root_of(csr_array(matrix), 3, dense_rows=0), iterated)
-
-
-@pytest.mark.parametrize(
-    ("matrix", "rank", "error", "match"),
-    [
-        (np.ones((2, 3)), 1, SchemaError, r"matrix has shape \(2, 3\); pass a square one"),
-        (np.ones((2, 2)), 3, RankError, r"rank is 3, outside \[1, 2\]"),
-        (np.ones((2, 2)), 0, RankError, r"rank is 0, outside \[1, 2\]"),
-    ],
-)
-def test_root_of__refuses(matrix, rank, error, match):
-    with pytest.raises(error, match=match):
-        root_of(matrix, rank)
 
 
 def test_improve_root__comes_nearer_and_reaches_the_best():
@@ -121,19 +105,6 @@ def test_rotate_nonnegative__distance_falls_in_the_published_alternation():
 def test_rotate_nonnegative__zero_columns_and_limits():
     assert rotate_nonnegative(np.zeros((3, 2)))[0].tolist() == [[0, 0]] * 3
     assert len(rotate_nonnegative(-np.eye(3) + 0.1, max_iter=1)[1]) == 1
-
-
-@pytest.mark.parametrize(
-    ("root", "max_iter", "match"),
-    [
-        (np.eye(2), 0, "max_iter is 0"),
-        (np.full((2, 1), np.inf), 9, r"root of shape \(2, 1\) must be"),
-        (np.ones(3), 9, r"root of shape \(3,\) must be"),
-    ],
-)
-def test_rotate_nonnegative__refuses(root, max_iter, match):
-    with pytest.raises(pmf.PmfError, match=match):
-        rotate_nonnegative(root, max_iter=max_iter)
 
 
 def test_find_nearest_rotation__no_other_orthogonal_matrix_is_nearer():

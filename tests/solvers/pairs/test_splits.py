@@ -3,11 +3,9 @@
 from itertools import product
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pmflib.core.errors import RankError
 from pmflib.solvers.pairs.pair_matrix import cut_observed_pairs, list_splits, split_evenly
 
 
@@ -78,8 +76,3 @@ def test_list_splits__falls_back_on_the_most_even():
     cardinalities = np.array([2, 2, 3, 3, 2])
     names = [name for name, _ in list_splits(cardinalities, complete(5), 6)]
     assert names == ["most even", "most even, exchanged"]
-
-
-def test_list_splits__refuses_a_rank_above_every_split():
-    with pytest.raises(RankError, match=r"rank is 4, above 3, the levels on the smaller side .* 3"):
-        list_splits(np.array([3, 9]), complete(2), 4)

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from pmflib.core.arrays import spread_pairs
-from pmflib.core.errors import RankError
 from pmflib.solvers.pairs.ranks import add_state, count_confirmed, merge_states, scale_pairs
 from tests.pair_tables import every_pair, exact_marginals, owners_of
 from tests.reference import offsets_of
@@ -45,18 +44,6 @@ def test_merge_states__joins_equal_states_and_changes_no_pair():
     merged = merge_states((split, np.column_stack([factors, factors[:, 1]])))
     np.testing.assert_allclose(merged[0], prior)
     np.testing.assert_allclose(merged[1], factors)
-
-
-def test_merge_states__a_state_without_mass_goes_first():
-    _, factors = draw_model(3)
-    merged = merge_states((np.array([0.5, 0.5, 0.0]), factors))
-    np.testing.assert_allclose(merged[0], [0.5, 0.5])
-    np.testing.assert_allclose(merged[1], factors[:, :2])
-
-
-def test_merge_states__refuses_a_single_state():
-    with pytest.raises(RankError, match="a single state, nothing to merge"):
-        merge_states((np.ones(1), np.ones((2, 1))))
 
 
 def test_scale_pairs__independent_pairs_have_one_direction():

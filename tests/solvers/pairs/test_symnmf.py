@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pmflib.core.errors import RankError
 from pmflib.model.metrics import factor_mse
 from pmflib.solvers.pairs.symnmf import fit_symnmf, impute_pairs
 from tests.pair_tables import (
@@ -86,11 +85,3 @@ def test_fit_symnmf__always_gives_a_model(problem):
         n_starts=2,
     )
     assert_is_model(found, offsets, rank)
-
-
-def test_fit_symnmf__refuses_ranks_above_the_levels():
-    arguments = np.full((4, 4), 0.25), offsets_of([2, 2]), every_pair(2)
-    with pytest.raises(RankError, match="rank is 5, above 4, the levels of all variables"):
-        fit_symnmf(*arguments, rank=5, rng=np.random.default_rng(0))
-    with pytest.raises(RankError, match="rank is 0, below 1"):
-        fit_symnmf(*arguments, rank=0, rng=np.random.default_rng(0))
