@@ -29,8 +29,8 @@ def check(new, last=None, **options):
     return assess(measure_label_files([*usual, new], usual, SCHEMA, 3.0, config), config)
 
 
-def check_agreement(*args):
-    return assess(measure_agreement(*args, SCHEMA.names), CONFIG)
+def check_agreement(new, n_tasks, before):
+    return assess(measure_agreement(new, n_tasks, before, SCHEMA.names), CONFIG)
 
 
 def test_measure_label_files__a_usual_file_passes_every_guard():
