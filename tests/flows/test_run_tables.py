@@ -10,7 +10,6 @@ from pmflib.core.comparison import PairedGain, compare_candidates
 from pmflib.core.weights import WeightSums
 from pmflib.fitting.pair_agreement import PairAgreement
 from pmflib_flows import run_tables
-from pmflib_flows.target_tables import make_target_tables
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.gate_decision import AssessedGain
 from pmflib_tasks.guards.findings import Finding, Measurement, assess
@@ -113,7 +112,7 @@ def test_make_target_tables__scores_differences_confusion_calibration_and_verdic
     )
     file = io.StringIO()
     console = Console(file=file, width=200)
-    for table in make_target_tables(replace(report, left_out={LOGISTIC: "too many"})):
+    for table in run_tables.make_target_tables(replace(report, left_out={LOGISTIC: "too many"})):
         console.print(table)
     text = file.getvalue()
     assert "[class] predicted from the other answers of held-out samples (80)" in text
