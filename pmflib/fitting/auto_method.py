@@ -89,17 +89,6 @@ class AutoSettings:
         within = self.work_of_fit // (n_levels**2 * rank)
         return max(self.least_iterations, min(self.iterations, within))
 
-    def plan_work(self, n_levels: int, rank: int) -> int:
-        """Work of the updates of "auto" on tables of this size, n_levels^2 rank, most of it, where none converges."""
-        size = n_levels**2 * rank
-        if self.limit_iterations(n_levels, rank) < self.iterations:
-            within = min(n_levels, self.start_levels)
-            updates = min(self.pair_iterations, self.limit_iterations(within, rank))
-            return within**2 * rank * updates + (size if n_levels > within else 0)
-        n_rounds = 0 if size > self.work_of_one_round else 1
-        n_rounds = self.max_groups if size <= self.work_of_all_rounds else n_rounds
-        return size * (self.iterations + n_rounds * len(FIT_PAIRS) * self.scored_iterations)
-
 
 SETTINGS = AutoSettings()
 

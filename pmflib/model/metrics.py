@@ -269,31 +269,3 @@ def mae(predicted: IntArray | FloatArray, actual: IntArray | FloatArray) -> floa
     """Mean absolute difference, in the units of the values; one shape for both."""
     _check_same_shape(predicted, actual)
     return float(np.mean(np.abs(np.subtract(predicted, actual, dtype=np.float64))))
-
-
-def label_error(predicted: IntArray, actual: IntArray) -> float:
-    """Share of wrong labels among the tasks whose true label is known.
-
-    Parameters
-    ----------
-    predicted
-        Labels of shape (n_tasks,); -1, no answer, counts as wrong.
-    actual
-        True labels of shape (n_tasks,); tasks with -1, unknown, are left out.
-
-    Returns
-    -------
-    A share in [0, 1]; published tables print 100 times this.
-
-    Raises
-    ------
-    SchemaError
-        If the shapes differ.
-    PmfError
-        If no true label is known.
-    """
-    _check_same_shape(predicted, actual)
-    known = actual >= 0
-    if not known.any():
-        raise PmfError(f"all {actual.size} entries of actual are -1: at least 1 must be known")
-    return float(np.mean(predicted[known] != actual[known]))

@@ -8,7 +8,7 @@ from hypothesis import given
 
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import ConfigError, MemoryPlanError, SchemaError
+from pmflib.core.errors import ConfigError, MemoryPlanError
 from pmflib.counting import conditional_tables
 from pmflib.counting.conditional_tables import (
     TableRequest,
@@ -126,29 +126,6 @@ def test_count_tables__equal_requests_have_arrays_of_their_own():
     check(tables, codes, [first, second])
     tables[0][:] = -1
     check(tables[1:], codes, [second])
-
-
-def test_table_request__what_cannot_be_is_refused():
-    with pytest.raises(SchemaError, match="targets"):
-        TableRequest((1, 1))
-    with pytest.raises(SchemaError, match="given"):
-        TableRequest((), ((1, (0,)), (1, (0,))))
-    with pytest.raises(SchemaError, match=r"given\[1\]"):
-        TableRequest((), ((1, ()),))
-
-
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (TableRequest((5,)), "position 5"),
-        (TableRequest((-1,)), "position -1"),
-        (TableRequest((), ((2, (0, 4)),)), r"given\[2\]"),
-        (TableRequest((), ((2, (-1, 0)),)), "missing"),
-    ],
-)
-def test_count_tables__positions_and_codes_outside_the_schema_are_refused(request_, message):
-    with pytest.raises(SchemaError, match=message):
-        count_tables([], SCHEMA, [request_])
 
 
 def test_count_tables__tables_that_do_not_fit_in_memory_are_refused():

@@ -106,7 +106,7 @@ def test_add_block__vector_code_that_fails(monkeypatch: pytest.MonkeyPatch, brok
         "failing": "RuntimeError: LLVM",
         "wrong": "wrong results",
     }
-    with pytest.warns(RuntimeWarning, match=f"vector code fails .*{reason[broken]}.*plain numba"):
+    with pytest.warns(RuntimeWarning, match=reason[broken]):
         add_block(block, offsets, table)
     # once is enough
     add_block(block, offsets, table)

@@ -108,7 +108,7 @@ def test_save__support_is_readable_beside_the_counts(tmp_path, codes):
 
 
 @pytest.mark.parametrize("folds", [(), (2,), (0, 4), range(5), None])
-def test_load_total__is_the_sum_over_folds(tmp_path, codes, folds):
+def test_load_total_and_singles__are_those_of_the_folds(tmp_path, codes, folds):
     counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=5)
     counts.save(tmp_path / "pairs")
     chosen = counts if folds is None else counts.select_folds(folds)
@@ -117,15 +117,8 @@ def test_load_total__is_the_sum_over_folds(tmp_path, codes, folds):
     assert total.n_folds == 1
     assert np.array_equal(total.tables[0], chosen.tables.sum(axis=0))
     assert total.n_rows.tolist() == [chosen.n_rows.sum()]
-
-
-@pytest.mark.parametrize("folds", [(), (2,), (0, 4), range(5), None])
-def test_load_singles__are_the_diagonal_of_the_counts(tmp_path, codes, folds):
-    counts = pmf.count_pairs(codes, CARDINALITIES, n_folds=5)
-    counts.save(tmp_path / "pairs")
-    # the tables are not read
+    # of single variables the tables are not read
     shutil.rmtree(tmp_path / "pairs" / "counts")
-    chosen = counts if folds is None else counts.select_folds(folds)
     singles = load_singles(tmp_path / "pairs", folds=folds and iter(folds))
     assert np.array_equal(singles, np.diagonal(chosen.to_dense()))
     assert np.array_equal(singles, chosen.count_levels())

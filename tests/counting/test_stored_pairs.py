@@ -5,11 +5,10 @@ import pmflib as pmf
 from pmflib.counting import stored_pairs
 from pmflib.counting.stored_pairs import count_stored_pairs
 from pmflib.counting.stored_tables import CountsWriter
-from tests.reference import make_codes, offsets_of, pair_table
+from tests.reference import make_codes, pair_table
 from tests.stored_samples import write_partition
 
 CARDINALITIES = [3, 2, 4]
-OFFSETS = offsets_of(CARDINALITIES)
 SCHEMA = pmf.Schema.from_cardinalities(CARDINALITIES)
 CODES = make_codes(np.random.default_rng(0), 90, CARDINALITIES)
 N_FOLDS = 7

@@ -14,7 +14,6 @@ from rich.console import Console
 
 import pmflib as pmf
 from pmflib.core.events import Notice, listen, send_event
-from pmflib.core.machine import call_regularly
 from pmflib.display.progress import (
     Progress,
     divert_functions,
@@ -143,18 +142,6 @@ def test_report_progress__reaches_all_listeners_and_no_more():
         report_progress("count", 1, 2, "x")
     report_progress("count", 2, 2)
     assert first == second == [Progress("count", 1, 2, "x")]
-
-
-def test_report_progress__from_a_heartbeat():
-    seen, heard = [], threading.Event()
-
-    def sign() -> None:
-        report_progress("here", 1, 2)
-        heard.set()
-
-    with listen(seen.append, Progress), call_regularly(sign, 0.001):
-        assert heard.wait(20)
-    assert seen[0] == Progress("here", 1, 2)
 
 
 def test_listen__to_one_kind_of_event():

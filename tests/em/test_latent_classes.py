@@ -272,8 +272,8 @@ def test_latent_classes__continues_from_a_checkpoint_to_the_same_bits(
     "option", [{"max_passes": -1}, {"tol": -1e-9}, {"tol": float("nan")}, {"patience": 0}]
 )
 def test_latent_classes__refuses_options_out_of_range(option):
-    ((name, value),) = option.items()
-    with pytest.raises(pmf.PmfError, match=f"{name} is {value}; give at least"):
+    (name,) = option
+    with pytest.raises(pmf.PmfError, match=name):
         run_classes(
             np.zeros((1, 3), np.int8),
             (np.ones(1), SINGLES[:, None]),

@@ -71,29 +71,6 @@ def test_run__held_out_samples_score_the_average():
     assert late.n_passes > state.best_pass
 
 
-def test_run__continues_from_its_checkpoint_to_the_same_bits(tmp_path):
-    seen = {}
-    whole = make_runs(max_passes=9, tol=0.0, on_pass=lambda *each: seen.update([each]))
-    expected = whole.run("a", make_models(2), 0.5)
-    assert seen["a"].n_passes == 9
-    make_runs(max_passes=4, tol=0.0, checkpoint=tmp_path).run("a", make_models(2), 0.5)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["state-a.npz"]
-    passes = []
-    resumed = make_runs(
-        max_passes=9,
-        tol=0.0,
-        checkpoint=tmp_path,
-        on_pass=lambda name, state: passes.append((name, state.n_passes)),
-    )
-    assert np.array_equal(
-        resumed.run("a", make_models(2), 0.5).parameters[1], expected.parameters[1]
-    )
-    assert passes[0] == ("a", 5)
-    # another run starts anew
-    assert resumed.run("b", make_models(2), 0.5).n_passes == 9
-    assert passes[5] == ("b", 1)
-
-
 def test_samples__blocks_do_not_change_the_statistics(monkeypatch):
     models = make_models(2)
     whole = evaluate_models(BlocksInMemory.cut(CODES, OFFSETS, 2), models)
@@ -140,17 +117,6 @@ def log_probs(model, codes, target):
         rest[:, target] = -1
         found = found - joint.log_prob(rest)
     return found
-
-
-def test_samples__target_is_scored_given_the_others():
-    model = make_models(1)[0]
-    joint = pmf.JointPMF(model[0], model[1], pmf.Schema.from_cardinalities(CARDINALITIES))
-    chances = joint.predict_proba(CODES, 2)
-    known = CODES[:, 2] >= 0
-    expected = np.log(chances[known, CODES[known, 2]]).sum() / len(CODES)
-    assert BlocksInMemory.cut(CODES, OFFSETS, 2, 2).score([model]) == pytest.approx(
-        expected, rel=1e-12
-    )
 
 
 @pytest.mark.parametrize("variable", [0, 1, 2])

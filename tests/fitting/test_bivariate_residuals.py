@@ -56,7 +56,7 @@ def test_bivariate_residuals__p_values_are_uniform_where_nothing_depends():
         truth = plant((2,) * 6, 2, seed)
         codes = truth.sample(1000, seed)
         codes[np.random.default_rng(seed).random(codes.shape) < 0.2] = -1
-        pairs = pmf.fit_em(codes, truth).residuals.pairs
+        pairs = pmf.fit_em(codes, truth, max_passes=5000, accelerate=True).residuals.pairs
         values += [each.p_value for each in pairs if each.degrees]
     # 600 p-values, 40 independent surveys: two standard errors around .05, and some more for the asymptotics
     assert 0.02 < np.mean(np.array(values) < 0.05) < 0.1

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT, FIT_SAMPLES
+from pmflib.core.defaults import DEFAULT_PSEUDO_COUNT
 from pmflib.counting.marginals import estimate_singles
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs
 from pmflib.fitting.fit_specifications import (
     FitSpecification,
     Options,
-    climb,
     find_specification,
     follow_specification,
 )
@@ -36,14 +35,6 @@ def prepare(train, held_out=None, rank=3, **options):
     training = BlocksInMemory.cut(train, SCHEMA.offsets, rank)
     runs = Runs(training, validation, SCHEMA.offsets, estimate_singles(counts), **options)
     return runs, Starts(counts, estimate_singles(counts), counts.schema.offsets, rank, 0)
-
-
-@pytest.mark.parametrize("best", FIT_SAMPLES)
-def test_climb__finds_the_top_of_one_hill(best):
-    top = FIT_SAMPLES.index(best)
-    scores = climb(FIT_SAMPLES, lambda each: -abs(FIT_SAMPLES.index(each) - top))
-    assert max(scores, key=scores.__getitem__) == best
-    assert len(scores) <= len(FIT_SAMPLES)
 
 
 def test_find_specification__passes_are_counted_where_more_would_harm(drawn):

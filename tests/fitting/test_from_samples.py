@@ -8,7 +8,6 @@ import pmflib as pmf
 from pmflib.core.defaults import FIT_SAMPLES
 from pmflib.core.errors import SchemaError
 from pmflib.em.latent_classes import split_members
-from tests.reference import make_codes
 
 CARDINALITIES = [3, 2, 4, 3]
 
@@ -101,12 +100,6 @@ def test_fit_em__refuses(codes, arguments, named):
 def test_fit_em__refuses_a_model_and_a_rank(truth, codes):
     with pytest.raises(pmf.PmfError, match="model"):
         pmf.fit_em(codes, truth, rank=2)
-
-
-def test_fit_em__gaps_and_int16_codes():
-    codes = make_codes(np.random.default_rng(4), 400, [200, 3], missing=0.5)
-    result = pmf.fit_em(codes, rank=2, schema=pmf.Schema.from_cardinalities([200, 3]))
-    assert np.all(np.diff(result.loss_history) <= 1e-12)
 
 
 def test_fit_em__starts_and_pseudo_counts_are_compared_and_all_samples_fitted(codes):

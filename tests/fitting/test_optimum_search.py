@@ -8,7 +8,7 @@ import pmflib as pmf
 from pmflib.em.block_source import BlocksInMemory
 from pmflib.em.latent_classes import Runs, evaluate_models
 from pmflib.fitting.optimum_search import DRAWN, SEARCH, OptimumSearch, count_kept
-from pmflib.fitting.starts import WIDENED, Starts, find_losses, merge_alike_states
+from pmflib.fitting.starts import WIDENED, Starts, merge_alike_states
 from pmflib.model.metrics import factor_mse
 from pmflib.model.sampling import sample_codes
 from pmflib.solvers import PseudoCounts
@@ -58,16 +58,6 @@ def test_merge_alike_states__every_planted_group_has_a_state():
         np.testing.assert_allclose(np.add.reduceat(factors, schema.offsets[:-1]), 1)
         # a random start is at .03 after as many passes
         assert factor_mse(prior, factors, truth[0], truth[1], SIZES[0]) < 0.01
-
-
-def test_find_losses__equal_states_lose_nothing_and_large_ones_most():
-    factors = np.array([[0.9, 0.9, 0.1], [0.1, 0.1, 0.9]])
-    losses = find_losses(np.array([0.5, 0.1, 0.4]), factors)
-    assert losses[0, 1] == pytest.approx(0)
-    assert losses[0, 2] > losses[1, 2] > 0
-    assert np.isinf(np.diagonal(losses)).all()
-    np.testing.assert_array_equal(losses, losses.T)
-    assert np.isfinite(find_losses(np.array([1.0, 0.0, 0.0]), factors)[1, 2])
 
 
 def search(runs, starts, pseudo_count=0.0, share=1.0):

@@ -128,7 +128,7 @@ def test_class_regression__refuses_what_it_cannot_tell_apart():
     model, codes, _, number = plant(300)
     with pytest.raises(pmf.PmfError, match="x"):
         pmf.class_regression(model, codes, {"x": np.ones(300)})
-    with pytest.raises(pmf.PmfError, match="y"):
+    with pytest.raises(pmf.PmfError, match="covariates"):
         pmf.class_regression(model, codes, {"x": number, "y": 2 * number})
     with pytest.raises(pmf.PmfError, match="outside"):
         pmf.class_regression(model, codes, {"x": number}, reference=3)

@@ -11,7 +11,6 @@ from pmflib.core.errors import SchemaError
 from pmflib.fitting import weighing
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model.forests.tree_pmf import TreePMF
-from pmflib.model.questions import equivalent_samples
 from pmflib.model.questions.equivalent_samples import (
     NAME,
     EquivalentSamples,
@@ -19,7 +18,6 @@ from pmflib.model.questions.equivalent_samples import (
     find_equivalent_samples,
     find_features,
     learn_equivalent_samples,
-    list_pairs,
 )
 from pmflib.model.questions.evidence import Evidence, count_codes
 from tests.stored_samples import write_partition
@@ -111,24 +109,6 @@ def test_learn__what_the_model_rules_out_is_passed_over(codes):
     found = learn(model, codes)
     assert 0 < found.n_questions < learn(TRUTH, codes).n_questions
     assert np.isfinite([*found.intercepts, *found.alone, *found.coefficients]).all()
-
-
-def test_learn__tables_that_are_too_large_are_left_out(codes, monkeypatch):
-    monkeypatch.setattr(equivalent_samples, "MOST_CELLS", 6)
-    asked = []
-
-    def count(requests):
-        asked.extend(requests)
-        return count_codes(codes, SCHEMA, requests)
-
-    assert learn_equivalent_samples(TRUTH, codes, count, count, 100).n_questions
-    assert max(np.prod([SIZES[n] for n in each.targets]) for each in asked) == 6
-    assert list_pairs([0, 2], {1: (0,)}, SCHEMA.cardinalities) == [(0, 1, (0,))]
-    assert list_pairs([0, 1, 4], {}, SCHEMA.cardinalities) == [
-        (0, 1, ()),
-        (0, 4, ()),
-        (1, 4, ()),
-    ]
 
 
 def test_draw_questions__conditions_are_met_by_rows(codes):

@@ -45,13 +45,6 @@ def test_condition__is_the_joint_pmf_of_those_who_meet_it():
     )
 
 
-def test_condition__all_levels_are_no_condition():
-    model = make_survey()
-    fixed, log_probability = model.condition_codes({0: (0, 1, 2, 3)})
-    assert log_probability == pytest.approx(0, abs=1e-12)
-    np.testing.assert_allclose(tabulate(fixed), tabulate(model), rtol=1e-12)
-
-
 def test_condition__impossible_conditions_are_named():
     with pytest.raises(pmf.PmfError, match="age=young and car=yes"):
         make_pets().condition_codes({0: (0,), 2: (1,)})

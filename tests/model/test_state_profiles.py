@@ -1,8 +1,5 @@
 import numpy as np
-import pytest
 
-import pmflib as pmf
-from pmflib.core.errors import SchemaError
 from pmflib.model.state_descriptions import profile_states
 
 OFFSETS = np.array([0, 2, 5])
@@ -30,14 +27,6 @@ def test_profile_states__largest_first_with_its_levels():
     np.testing.assert_allclose(found.lifts[1, 0], 0.7 / marginal[4])
     np.testing.assert_allclose(found.marginals[1, 0], marginal[4])
     assert found.probabilities[1, 0] == 0.7
-
-
-def test_profile_states__divergence_is_of_whole_pmfs():
-    found = profile_states(PRIOR, FACTORS, OFFSETS, n_shown=0)
-    marginal = FACTORS @ PRIOR
-    expected = (FACTORS * np.log(FACTORS / marginal[:, None])).sum(axis=0)
-    np.testing.assert_allclose(found.divergences, expected[[1, 2, 0]])
-    assert found.levels.shape == (3, 0)
 
 
 def test_profile_states__a_rare_level_is_behind_a_frequent_one():
@@ -77,16 +66,3 @@ def test_profile_states__agrees_with_plain_loops():
                 weights[level] = p * np.log(p / q)
         expected = sorted(weights, key=lambda level: -weights[level])
         assert [level for level in found.levels[row] if level >= 0] == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "text"), [({"n_shown": -1}, "n_shown"), ({"min_lift": 0.5}, "min_lift")]
-)
-def test_profile_states__bad_options(options, text):
-    with pytest.raises(pmf.PmfError, match=text):
-        profile_states(PRIOR, FACTORS, OFFSETS, **options)
-
-
-def test_profile_states__not_a_model():
-    with pytest.raises(SchemaError):
-        profile_states(PRIOR, FACTORS * 2, OFFSETS)

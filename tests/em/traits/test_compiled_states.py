@@ -41,16 +41,6 @@ def test_compile_states__of_nobody_are_the_prior():
         compile_states(truth, nobody, 0, 0)
 
 
-def test_compile_states__answer_everything(planted):
-    truth, codes = planted
-    model = compile_states(truth, DenseBlock(codes), 100, 0)
-    assert model.marginal(["v0", "v1"]).sum() == pytest.approx(1)
-    assert model.condition({"v0": "3"}).trait_model is None
-    assert model.sample(5, 0).shape == (5, 10)
-    assert model.log_prob(codes).shape == (200,)
-    assert "P(v0" in repr(model.ask("P(v0 | v1=2)")) or model.ask("P(v0 | v1=2)") is not None
-
-
 def test_predictions__fold_rows_in(planted):
     truth, codes = planted
     model = compile_states(truth, DenseBlock(codes), 100, 0)

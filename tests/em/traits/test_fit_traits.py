@@ -7,7 +7,7 @@ import pmflib as pmf
 from pmflib.core.blocks import DenseBlock, SparseBlock
 from pmflib.core.errors import SchemaError
 from pmflib.em.traits.passes import PassModel, TraitSums, sum_traits
-from pmflib.model.traits.level_scores import LevelScores, are_ratings
+from pmflib.model.traits.level_scores import LevelScores
 from pmflib.model.traits.trait_model import TraitModel
 from tests.em.traits.planted_traits import draw_samples, make_schema, plant_traits
 
@@ -226,11 +226,3 @@ def test_fit_traits__refuses_what_it_cannot_fit():
         pmf.fit_traits(codes, [2, 2])  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="schema"):
         pmf.fit_traits(DenseBlock(codes).to_sparse(np.array([0, 2, 4])))
-
-
-@pytest.mark.parametrize(
-    ("cardinalities", "nominal", "expected"),
-    [([5, 2], (), True), ([5, 1], (), True), ([5, 3], (1,), False), ([1, 1], (), False)],
-)
-def test_are_ratings__where_all_levels_are_in_order(cardinalities, nominal, expected):
-    assert are_ratings(make_schema(cardinalities, nominal)) is expected

@@ -9,7 +9,7 @@ import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.em.block_source import StoredBlocks
 from pmflib.em.traits.fit import Traits
-from pmflib.em.traits.samples import Draw, count_levels, cut_people, draw_people
+from pmflib.em.traits.samples import count_levels, cut_people, draw_people
 from pmflib.fitting.traits import plan_fit_traits
 from pmflib.store import sample_blocks
 from pmflib.store.sample_blocks import iterate_blocks
@@ -107,14 +107,6 @@ def test_draw__of_stored_people_is_that_of_memory(blocks, monkeypatch):
     # the first of many are the few
     few, many = (draw_people(loaded, requested, counts, 5) for requested in (7, 50))
     assert np.array_equal(many.cut(0, 7).indices, few.indices)
-
-
-def test_draw__looks_at_few_of_many():
-    draw = Draw.plan(100, 10_000_000, 0)
-    block = DenseBlock(np.zeros((1_000_000, 1), np.int8))
-    found = draw.take(block, 0, np.array([0, 2]))
-    assert found.block.n_rows < 60
-    assert (np.diff(found.hashes.astype(np.float64)) > 0).all()
 
 
 def test_fit_traits__goes_on_from_a_checkpoint_to_the_same_bits(blocks, tmp_path, monkeypatch):

@@ -5,10 +5,8 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import RankError, SchemaError
-from pmflib.fitting.ranks import by_samples
+from pmflib.core.errors import SchemaError
 from pmflib.fitting.ranks.by_samples import select_rank_by_samples
-from pmflib.fitting.ranks.fit_runs import RankFit
 from pmflib.fitting.ranks.sample_fits import N_FOLDS, split_samples
 from pmflib.model.sampling import sample_codes
 from pmflib.synthetic.planted_models import published_factors
@@ -49,33 +47,6 @@ def test_select_rank_by_samples__ends_at_its_limit(drawn):
     codes, held_out, counts = drawn
     choice = select_rank_by_samples(codes, held_out, counts, first=1, max_rank=1)
     assert choice.rank == 1
-
-
-def test_select_rank_by_samples__refuses(drawn):
-    codes, held_out, counts = drawn
-    with pytest.raises(RankError, match="first"):
-        select_rank_by_samples(codes, held_out, counts, first=0)
-    with pytest.raises(pmf.PmfError, match="pseudo_counts"):
-        select_rank_by_samples(codes, held_out, counts, first=1, pseudo_counts=[])
-    with pytest.raises(pmf.PmfError, match="held_out"):
-        select_rank_by_samples(codes, held_out[:0], counts, first=1)
-
-
-def test_select_rank_by_samples__goes_on_after_one_doubling_without_gain(drawn, monkeypatch):
-    codes, held_out, counts = drawn
-    # mean held-out log-likelihood by rank: nothing from 2 to 4, much from 4 to 8
-    means = {2: -5.0, 4: -5.01, 6: -4.8, 7: -4.7, 8: -4.0, 16: -4.5, 32: -4.5, 64: -4.5}
-    noise = np.random.default_rng(0).normal(scale=0.1, size=(65, 400))
-
-    def pretend(work):
-        rank = work[1].rank
-        return RankFit((np.empty(0), np.empty((0, 0))), 0.0, means[rank] + noise[rank], 1)
-
-    monkeypatch.setattr(by_samples, "fit_samples", pretend)
-    choice = select_rank_by_samples(codes, held_out, counts, first=2, pseudo_counts=[1.0])
-    assert choice.rank == 8
-    # those between the choice and the next less follow, half the way each time
-    assert [point.settings["rank"] for point in choice.curve] == [2, 4, 6, 7, 8, 16, 32]
 
 
 def test_select_rank_by_samples__a_rank_between_two_doublings():

@@ -36,12 +36,6 @@ def test_select__without_held_out_samples_it_is_select_rank(codes):
     assert select(make_fit(), []).rank == 1
 
 
-def test_select__refuses_counts_of_a_single_fold(codes):
-    counts = pmf.count_pairs(codes, SCHEMA, n_folds=1)
-    with pytest.raises(pmf.PmfError, match="n_folds"):
-        select(make_fit(), [], lambda: counts)
-
-
 def test_select__stored_samples_as_those_in_memory(codes, tmp_path):
     blocks = write_partition(tmp_path, codes, SCHEMA, block_rows=300, n_folds=5)
     training, held_out = split_folds(blocks, SCHEMA)
@@ -54,11 +48,3 @@ def test_select__stored_samples_as_those_in_memory(codes, tmp_path):
     assert chosen.rank == select(make_fit(), loaded).rank == 2
     assert chosen.by_samples
     assert split_for_choice(make_fit(), training, None) == []
-
-
-def test_select__a_given_pseudo_count_and_members_are_those_of_the_fit(codes):
-    splits = split_for_choice(make_fit(), DenseBlock(codes[:400]), None)
-    found = select(make_fit(members=2, pseudo_count=0.5), splits)
-    assert found.choice is not None
-    assert {point.settings["pseudo_count"] for point in found.choice.curve} == {0.5}
-    assert found.to_json()["dependence"] == "none"

@@ -51,16 +51,6 @@ def test_compare_on_samples__a_rank_above_that_of_pairs_for_a_target(samples):
     assert choice == choose(samples, fits)
 
 
-def test_compare_on_samples__a_budget_ends_the_doubling_for_a_target(samples):
-    fits = TargetFits(samples, (1.0,))
-    choice = choose(samples, fits, budget=1e-6)
-    assert choice.rank == 2
-    bounded = compare_on_samples(
-        [samples], first=1, pseudo_counts=[1.0], max_rank=2, for_target=fits
-    )
-    assert bounded.rank == 2
-
-
 def test_fit_for_target__kept_fits_are_gone_on_from(samples, tmp_path, monkeypatch):
     monkeypatch.setattr("pmflib.fitting.ranks.fit_runs.KEPT_SECONDS", 0.0)
     fits = TargetFits(samples, (1.0,))

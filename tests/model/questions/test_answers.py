@@ -245,17 +245,6 @@ def test_answer__of_little(question, n_rows):
     found._repr_html_()
 
 
-def test_answer__of_one_variable_alone():
-    schema = pmf.Schema((pmf.Variable("a", ("1", "2")),))
-    model = pmf.JointPMF(np.ones(1), np.array([[0.4], [0.6]]), schema)
-    codes = model.sample(1000, 0)
-    found = model.ask("P(a=1)", pmf.count_pairs(codes, schema))
-    (m,) = found.equivalent_samples
-    assert found.value == pytest.approx(((codes == 0).sum() + 0.4 * m) / (1000 + m))
-    # the model has seen no others than those that are counted
-    assert found.standard_error == pytest.approx(np.sqrt(0.24 / 1001), rel=0.02)
-
-
 def test_ask__true_is_the_level_true_and_a_missing_code_is_named():
     schema = pmf.Schema(
         (pmf.Variable("bo", ("false", "true")), pmf.Variable("x", ("a", "b"), missing=("", "?")))

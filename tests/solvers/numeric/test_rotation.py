@@ -55,14 +55,6 @@ def test_improve_root__columns_of_zeros():
     np.testing.assert_allclose(improve_root(matrix, root), root_of(matrix, 2), atol=1e-12)
 
 
-def test_draw_rotations__the_identity_first():
-    drawn = draw_rotations(3, 4, np.random.default_rng(0))
-    assert len(drawn) == 4
-    assert np.array_equal(drawn[0], np.eye(3))
-    for each in drawn:
-        np.testing.assert_allclose(each @ each.T, np.eye(3), atol=1e-12)
-
-
 def test_rotate_nonnegative__rotates_a_factor_back():
     rng = np.random.default_rng(2)
     wanted = np.vstack([np.eye(3), np.where(rng.random((30, 3)) < 0.5, 0, rng.random((30, 3)))])
@@ -100,11 +92,6 @@ def test_rotate_nonnegative__distance_falls_in_the_published_alternation():
     assert len(residuals) > 2
     assert np.all(np.diff(residuals) <= 1e-12)
     assert (found >= 0).all()
-
-
-def test_rotate_nonnegative__zero_columns_and_limits():
-    assert rotate_nonnegative(np.zeros((3, 2)))[0].tolist() == [[0, 0]] * 3
-    assert len(rotate_nonnegative(-np.eye(3) + 0.1, max_iter=1)[1]) == 1
 
 
 def test_find_nearest_rotation__no_other_orthogonal_matrix_is_nearer():

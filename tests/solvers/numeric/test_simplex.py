@@ -117,12 +117,6 @@ def test_solve_simplex_least_squares__tie_takes_the_first():
     )
 
 
-def test_solve_simplex_least_squares__linear_loss_takes_the_best_vertex():
-    np.testing.assert_array_equal(
-        solve_simplex_least_squares(np.zeros((3, 3)), np.array([1.0, 5.0, 2.0])), [0.0, 1.0, 0.0]
-    )
-
-
 def test_solve_simplex_least_squares__flat_line_ends_at_the_border():
     # Three points on a line: the third is worth as much as the second at two thirds of its length.
     design = np.array([[0.0, 3.0, 2.0]])

@@ -5,7 +5,7 @@ import pmflib as pmf
 from pmflib.core.errors import SchemaError
 from pmflib.solvers.pairs.composite import fit_composite
 from pmflib.solvers.pairs.mirror import fit_mirror
-from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_singles
+from pmflib.solvers.pairs.pair_matrix import check_pairs
 from pmflib.solvers.pairs.spa import fit_spa
 from pmflib.solvers.pairs.symnmf import fit_symnmf
 from tests.pair_tables import every_pair
@@ -74,14 +74,3 @@ def test_check_pairs__every_solver_asks(fit):
     with pytest.raises(SchemaError, match="marginals"):
         fit(*spoil("asymmetric"))
     assert fit(*make_pairs()).factors.shape == (4, 2)
-
-
-def test_read_singles__uniform_where_never_seen():
-    marginals = np.diag([0.25, 0.75, 0.0, 0.0, 0.0])
-    assert read_singles(marginals, offsets_of([2, 3])).tolist() == [0.25, 0.75, *[1 / 3] * 3]
-
-
-def test_find_isolated__levels_of_variables_without_a_pair():
-    observed = every_pair(3)
-    observed[1] = observed[:, 1] = False
-    assert find_isolated(observed, offsets_of([1, 2, 3])).tolist() == [0, 1, 1, 0, 0, 0]

@@ -42,24 +42,6 @@ def test_cut_observed_pairs__tie_evens_the_levels():
     np.testing.assert_array_equal(first, [True, False, False, False])
 
 
-def test_list_splits__natural_order_and_exchanges():
-    splits = list_splits(np.full(5, 10), complete(5), 5)
-    assert [name for name, _ in splits] == [
-        "first half",
-        "first half, exchanged",
-        "every other",
-        "every other, exchanged",
-    ]
-    np.testing.assert_array_equal(splits[0][1], [True, True, True, False, False])
-    np.testing.assert_array_equal(splits[1][1], ~splits[0][1])
-    np.testing.assert_array_equal(splits[2][1], [True, False, True, False, True])
-
-
-def test_list_splits__two_variables():
-    splits = list_splits(np.array([2, 7]), complete(2), 2)
-    assert [first.tolist() for _, first in splits] == [[True, False], [False, True]]
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=8), st.data())
 def test_list_splits__fit_the_rank_and_never_repeat(values, data):
@@ -70,9 +52,3 @@ def test_list_splits__fit_the_rank_and_never_repeat(values, data):
     assert splits
     assert all(smaller_side(cardinalities, first) >= rank for first in splits)
     assert len({first.tobytes() for first in splits}) == len(splits)
-
-
-def test_list_splits__falls_back_on_the_most_even():
-    cardinalities = np.array([2, 2, 3, 3, 2])
-    names = [name for name, _ in list_splits(cardinalities, complete(5), 6)]
-    assert names == ["most even", "most even, exchanged"]
