@@ -25,7 +25,7 @@ from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_
 from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.crowd.left_out_labels import LEAST_LABELS
 from pmflib.crowd.starts import find_likeliest_start
-from pmflib.crowd.true_labels import Aggregation
+from pmflib.crowd.true_labels import Aggregation, TasksInMemory
 from pmflib.display.progress import Report, find_report, reports_progress
 from pmflib.em.family import State
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
@@ -127,7 +127,7 @@ def aggregate(
         _warn_of_single_labels(log)
     if chosen.family == "votes":
         shares: Aggregation = chosen.load()(log)
-        return replace(shares, predictions=predictions)
+        return replace(shares, tasks=TasksInMemory(log, shares.posterior, predictions))
     start: AnnotatorModel | CrowdState = plan.annotator_model
     source, reason = LabelsInMemory.from_log(log), ""
     if plan.compares_models:
@@ -138,17 +138,16 @@ def aggregate(
     is_fitted = isinstance(start, State) and start.converged and not em
     fit = start if is_fitted and isinstance(start, State) else _pass_over(source, start, plan)
     model = fit.parameters
+    posterior = source.find_posteriors(LogWeights.from_model(model, with_votes=False))
     return Aggregation(
-        log,
-        source.find_posteriors(LogWeights.from_model(model, with_votes=False)),
+        TasksInMemory(log, posterior, predictions),
         model.prior,
         model.confusion,
+        model.annotator_model.copied_groups,
         method,
         fit.n_passes,
         fit.converged,
         reason,
-        model.annotator_model.copied_groups,
-        predictions,
     )
 
 
@@ -321,4 +320,11 @@ def count_by_posterior(
     np.add.at(counted, log.block.indices, posterior[np.repeat(np.arange(log.n_tasks), n_labels)])
     states = posterior[n_labels > 0].sum(axis=0) + 1.0
     model = CrowdModel.from_probabilities(states, counted.reshape(-1, log.n_classes, log.n_classes))
-    return Aggregation(log, posterior, model.prior, model.confusion, method, n_passes, converged)
+    return Aggregation(
+        TasksInMemory(log, posterior),
+        model.prior,
+        model.confusion,
+        method=method,
+        n_passes=n_passes,
+        converged=converged,
+    )

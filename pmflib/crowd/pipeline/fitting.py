@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.cluster.memory import MemoryPlan
@@ -23,6 +22,7 @@ from pmflib.crowd.dawid_skene import (
 )
 from pmflib.crowd.e_step import LogWeights
 from pmflib.crowd.held_out_labels import choose_model
+from pmflib.crowd.labelling import Labelling
 from pmflib.crowd.pipeline.block_groups import plan_pair_method
 from pmflib.crowd.pipeline.label_tables import (
     choose_asked_workers,
@@ -33,7 +33,6 @@ from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.crowd.pipeline.summaries import LabelSummary, PairsSummary
 from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
 from pmflib.crowd.starts import find_likeliest_start
-from pmflib.crowd.workers import find_suspicious, make_worker_table
 from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.family import State
 from pmflib.model.statistics import Assessor
@@ -309,7 +308,7 @@ def write_labels(
     folder
         Existing folder.
     on_fold
-        As for `StoredLabels.label`.
+        As for `pmflib.crowd.pipeline.stored_labels.StoredTasks.label`.
 
     Returns
     -------
@@ -317,19 +316,13 @@ def write_labels(
     """
     (folder / LABELS).mkdir()
     model = found.model
-    calibration = labels.calibrate(model)
-    rule = labels.make_rule(model, calibration)
-    counts, uncertain = labels.label(rule, folder / LABELS, on_fold)
-    copies = labels.find_copies(model, calibration)
+    tasks = labels.score_under(model)
+    groups = model.annotator_model.copied_groups
+    labelling = Labelling(tasks, model.prior, model.confusion, groups)
+    calibration, worth = labelling.calibration, labelling.classifier
+    counts, uncertain = tasks.label(labelling.rule, folder / LABELS, on_fold)
     n_labels = counts.given.sum(axis=1)
-    table = make_worker_table(
-        pa.array(list(labels.workers)),
-        model.prior,
-        model.confusion,
-        n_labels,
-        calibration,
-        labels.classes,
-    )
+    table = labelling.make_worker_table(n_labels, with_confusion=True)
     pq.write_table(table, folder / WORKERS, compression="zstd")
     return LabelSummary(
         tasks=labels.n_tasks,
@@ -344,12 +337,10 @@ def write_labels(
         power=calibration.power,
         left_out_power=calibration.left_out_power,
         shared_error=calibration.shared_error,
-        classifier_power=None if rule.worth is None else rule.worth.power,
+        classifier_power=None if worth is None else worth.power,
         alpha=counts.alpha,
         compared_labels=round(float(counts.coincidences.sum())),
         majority_agreement=counts.majority_agreement,
         ask_again=choose_asked_workers(uncertain, calibration, labels.workers, labels.classes),
-        suspicious_workers=find_suspicious(
-            counts, labels.workers, labels.classes, model.prior, copies
-        ),
+        suspicious_workers=labelling.find_suspicious(counts),
     )
