@@ -21,6 +21,7 @@ from pmflib.crowd.label_log import LabelLog
 from pmflib.em.block_source import BlocksInMemory, BlockSource
 from pmflib.em.checkpoint import digest_fit
 from pmflib.model.statistics import EMStatistics, sum_fields
+from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 
 class LabelSource(BlockSource):
@@ -51,6 +52,10 @@ class LabelSource(BlockSource):
     def evaluate(self, weights: LogWeights) -> EMStatistics:
         """Sufficient statistics of all tasks, scored under the given weights."""
         return self.map_blocks(evaluate_blocks, sum_fields, weights, name="pass")
+
+    def measure_log_likelihood(self, model: CrowdModel) -> float:
+        """Log-likelihood of all tasks under a crowd model with its weight of the votes, nats."""
+        return self.evaluate(LogWeights.from_model(model, with_votes=True)).log_likelihood
 
 
 class LabelsInMemory(LabelSource, BlocksInMemory):

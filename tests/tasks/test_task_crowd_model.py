@@ -9,7 +9,7 @@ import pmflib as pmf
 from pmflib.cluster.workers import start_workers
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
-from pmflib.crowd import starts
+from pmflib.crowd import fitting as fits
 from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
@@ -35,8 +35,8 @@ K = 3
 @pytest.fixture(autouse=True)
 def short_screening(monkeypatch):
     """Six passes from each start, stored labels' and those in memory alike: what is compared is the same bits."""
-    screening = replace(starts.SCREENING, n_passes=6)
-    monkeypatch.setattr(starts, "SCREENING", screening)
+    screening = replace(fits.SCREENING, n_passes=6)
+    monkeypatch.setattr(fits, "SCREENING", screening)
 
 
 @pytest.fixture(scope="module")

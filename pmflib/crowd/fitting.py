@@ -1,25 +1,121 @@
-"""Where passes start: the likeliest of a given crowd model, the votes, and both with classes split and merged.
+"""Fits of label logs, in memory or in a store: which model, where passes start, and the passes.
 
-Short runs of passes from several starts are compared, and the likeliest goes on.
+Passes start from the votes, from a model found earlier, or from co-occurrences. In the last case short runs from
+several starts are compared (`find_likeliest_start`), and the likeliest continues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, count
+from pathlib import Path
 
 import numpy as np
 from scipy.special import xlogy
 
 from pmflib.core.arrays import FloatArray
 from pmflib.core.defaults import LABEL_LIMITS, Limits
-from pmflib.crowd.dawid_skene import CrowdState, DawidSkene, OnPass, OpenCheckpoint
+from pmflib.crowd.dawid_skene import (
+    CrowdPassPlan,
+    CrowdState,
+    DawidSkene,
+    OnPass,
+    OpenCheckpoint,
+    fit_crowd,
+)
+from pmflib.crowd.held_out_labels import choose_model
 from pmflib.crowd.label_source import LabelSource
+from pmflib.em.checkpoint import Checkpoint, digest_fit
 from pmflib.em.family import State, run_em
-from pmflib.solvers.crowd.annotator_model import CrowdModel
+from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 from pmflib.solvers.crowd.class_matching import match_columns
+
+
+def fit_labels(
+    source: LabelSource,
+    plan: CrowdPassPlan,
+    start: CrowdModel | None = None,
+    *,
+    rng: np.random.Generator | None = None,
+    em: bool = True,
+    work: Path | None = None,
+    on_pass: OnPass | None = None,
+    on_first_pass: OnPass | None = None,
+) -> tuple[CrowdState, str]:
+    """Choose a crowd model of a label log, and estimate it by passes.
+
+    Parameters
+    ----------
+    source
+        Tasks with their labels.
+    plan
+        What the passes estimate, and when they end.
+    start
+        Model to start from; None starts from the votes.
+    rng
+        For a start from co-occurrences: passes begin at the likeliest start near it, see `find_likeliest_start`. None
+        continues from the start itself, with its annotator model.
+    em
+        Whether passes follow a start; without them the start is the result.
+    work
+        Folder of checkpoints: passes that were killed continue from there, to the same bits. None saves none.
+    on_pass
+        Called after each pass.
+    on_first_pass
+        Called after each pass of the short runs that find the likeliest start.
+
+    Returns
+    -------
+    The final state, and why its annotator model was chosen; empty where there was nothing to choose. Where labels are
+    known and passes were made, the model has intercepts: see `pmflib.crowd.known_intercepts`.
+
+    Raises
+    ------
+    PmfError
+        If a checkpoint is of another fit.
+    """
+    if start is not None and not em:
+        return State(start, converged=True), ""
+    kind, reason = plan.annotator_model, ""
+    if start is not None and rng is None:
+        kind = start.annotator_model
+    elif plan.compares_models:
+        choice = choose_model(source, kind, plan.limits)
+        kind, reason = choice.annotator_model, choice.reason
+    open_checkpoint: OpenCheckpoint | None = None
+    if work is not None:
+        of_start = () if start is None else (start.states, start.mass)
+        open_checkpoint = partial(
+            _open_checkpoint, work, digest_fit(source.digest(), kind, plan.tol, *of_start)
+        )
+    begin: AnnotatorModel | CrowdState | Callable[[], CrowdState] = kind
+    if start is not None and rng is None:
+        begin = State(replace(start, intercepts=None))
+    elif start is not None and rng is not None:
+        begin = partial(
+            find_likeliest_start,
+            source,
+            start,
+            rng,
+            limits=plan.limits,
+            open_checkpoint=open_checkpoint,
+            on_pass=on_first_pass,
+        )
+    state = fit_crowd(
+        source,
+        begin,
+        kind,
+        limits=plan.limits,
+        open_checkpoint=open_checkpoint,
+        on_pass=on_pass,
+    )
+    return state, reason
+
+
+def _open_checkpoint(work: Path, fit: str, family: DawidSkene, name: str) -> Checkpoint[CrowdState]:
+    return Checkpoint(work / name, fit, family.pack_state, family.unpack_state)
 
 
 @dataclass(frozen=True)
