@@ -150,7 +150,7 @@ def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers,
     assert third["crowd_model"] == first["crowd_model"]
     assert third["labels"] != first["labels"]
     monkeypatch.setattr(fitting, "fit_worker_pairs", None)
-    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_crowd", None)
+    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_labels", None)
     assert run(choose(crowd, "symnmf"), workers) == first
 
 
