@@ -100,6 +100,9 @@ def aggregate(
     workers are known. That takes workers to be right on the whole: where they are hardly better than chance but gave
     many labels, "dawid_skene" and the methods of co-occurrences know more.
 
+    `CrowdOptions` holds all arguments but the labels, for callers that pass them on: ``aggregate(labels,
+    **options.list_given())``.
+
     References
     ----------
     Dawid, Skene (1979), Applied Statistics 28; Ibrahim, Fu (2021), ICML.
