@@ -20,7 +20,7 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     and "separator" is what splits a text into a tuple. Fields without metadata are no options of the command.
     """
     signature = inspect.signature(command, eval_str=True)
-    kinds = {
+    kinds: dict[str, Any] = {
         name: each.annotation
         for name, each in signature.parameters.items()
         if is_dataclass(each.annotation)

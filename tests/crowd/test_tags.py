@@ -81,7 +81,7 @@ def test_tags__statistics_of_parts_of_the_tasks_add_up_and_models_are_packed_exa
         own = rows[log.given[:, 0]]
         numbers = np.cumsum(rows) - 1
         given = np.stack([numbers[log.given[own, 0]], log.given[own, 1]], axis=1)
-        moved = log.taggings[rows] - [first, 0]
+        moved = log.taggings[rows] - np.array([first, 0])
         halves.append(Taggings(moved, given, last - first, log.n_workers, log.n_tags))
     whole, *parts = halves
     model = fit_tags(whole, start_tags(whole), 3).parameters
