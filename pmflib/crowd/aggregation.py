@@ -17,11 +17,10 @@ from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.classifiers import read_classifier
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass, fit_crowd, plan_passes
-from pmflib.crowd.e_step import LogWeights
+from pmflib.crowd.e_step import LabelsInMemory, LogWeights
 from pmflib.crowd.fitting import fit_labels
 from pmflib.crowd.known_labels import find_known
 from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_order, read_labels
-from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.crowd.left_out_labels import LEAST_LABELS
 from pmflib.crowd.true_labels import Aggregation, TasksInMemory
 from pmflib.display.progress import find_report, reports_progress

@@ -21,9 +21,8 @@ from pmflib.core.blocks import SparseBlock, concatenate_blocks
 from pmflib.core.comparison import PairedGain, merge_sums
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
-from pmflib.crowd.e_step import LogWeights, evaluate_blocks
+from pmflib.crowd.e_step import LabelSource, LogWeights, evaluate_blocks, take_labels
 from pmflib.crowd.label_counts import LabelCounts
-from pmflib.crowd.label_source import LabelSource, take_labels
 from pmflib.crowd.labelling import LabelRule, ScoredTasks
 from pmflib.crowd.pipeline.block_groups import (
     FoldReader,
