@@ -344,9 +344,9 @@ class _Copy:
                 make_folder(path.parent)
                 if self._fetch(f"{reference.path}/{name}", path, packed.get(name)) != digest:
                     raise StoreError(
-                        f"file {name!r} of {reference.path} in store {self.source.name!r} is lost or has "
-                        "changed since it was published, and is not copied; `pmf verify` lists all damage there, "
-                        "with remedies. Artefacts copied before stay"
+                        f"file {name!r} of {reference.path} in store {self.source.name!r} is not what was "
+                        "published, or lost, and is not copied; `pmf verify` lists all damage there, with remedies. "
+                        "Artefacts copied before stay"
                     )
             total = sum((draft / name).stat().st_size for name in digests)
             text = json.dumps(digests, indent=0, sort_keys=True, ensure_ascii=False)

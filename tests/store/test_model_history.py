@@ -122,5 +122,5 @@ def test_check_whole__refuses_what_is_gone_or_changed(tmp_path):
     (store.root / "manifest" / f"{model.identity}.json").unlink()
     with pytest.raises(StoreError, match="its manifest entry is gone"):
         check_published(store, model)
-    with pytest.raises(StoreError, match="does not hold"):
+    with pytest.raises(StoreError, match="manifest entry is gone"):
         check_published(store, replace(model, identity="9" * 64))
