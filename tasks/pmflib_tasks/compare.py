@@ -35,7 +35,7 @@ def compare(
     dataset, new, live
         References from `ingest`, `refine`, and the `refine` of an earlier run.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
     Returns
     -------
