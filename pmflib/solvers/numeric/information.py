@@ -1,4 +1,8 @@
-"""From the information of samples on PMFs to covariances: what is determined, what is at an edge, what is left."""
+"""From the information of samples to covariances: generalised inverses, robust errors, and functions of parameters.
+
+Families provide the sums of their scores and second derivatives; what is determined, what is at an edge, and the errors
+that follow are found here.
+"""
 
 from __future__ import annotations
 
@@ -54,54 +58,86 @@ class PMFInformation:
 
 
 @dataclass(frozen=True, eq=False)
-class PMFCovariance:
-    """What is known of the entries at a solution.
+class Spectrum:
+    """Eigenvectors of an information matrix, split by whether the samples determine them.
+
+    Parameters
+    ----------
+    values, vectors
+        float64 of shapes (n_known,) and (n_parameters, n_known): information of each determined direction.
+    loose
+        float64 of shape (n_parameters, n_loose): the other directions.
+    lowest
+        The smallest eigenvalue, at most 0: below 0 beyond rounding, the point is no maximum.
+    """
+
+    values: FloatArray
+    vectors: FloatArray
+    loose: FloatArray
+    lowest: float
+
+    @classmethod
+    def find(cls, information: FloatArray, least: float, *, relative: bool = False) -> Spectrum:
+        """Split the directions of a symmetric matrix.
+
+        Parameters
+        ----------
+        information
+            float64 of shape (n_parameters, n_parameters).
+        least
+            Information above which a direction is determined; with ``relative``, its ratio to the largest.
+        """
+        values, vectors = np.linalg.eigh(information)
+        is_known = values > least * (values.max(initial=0.0) if relative else 1.0)
+        lowest = float(values.min(initial=0.0))
+        return cls(values[is_known], vectors[:, is_known], vectors[:, ~is_known], lowest)
+
+    def invert(self) -> FloatArray:
+        """Generalised inverse of the information: (n_parameters, n_parameters)."""
+        return np.asarray((self.vectors / self.values) @ self.vectors.T)
+
+    def whiten(self) -> FloatArray:
+        """Directions of unit information: (n_parameters, n_known)."""
+        return np.asarray(self.vectors / np.sqrt(self.values))
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    """What samples say of the parameters of a model: covariances, and the directions that are not determined.
 
     Parameters
     ----------
     covariance
-        float64 of shape (n_entries, n_entries): of what is determined, by the curvature of the log-likelihood.
+        float64 of shape (n_parameters, n_parameters): of what is determined, by the curvature of the log-likelihood.
     robust
-        float64 of the same shape: by the curvature and the spread of the scores (White's), which holds where the model
-        does not, and agrees with the other where it does. The same again without second derivatives, and with
-        pseudo-counts, which draw scores together.
+        float64 of the same shape: by the curvature and the spread of the scores (White), which also holds for a
+        misspecified model.
     loose
-        float64 of shape (n_entries, n_loose): directions that the samples do not determine, scaled by the standard
-        errors that entries would have if states were known.
+        float64 of shape (n_parameters, n_loose): directions that the samples do not determine, scaled by the standard
+        errors that parameters would have if latent states or traits were known.
     scales
-        float64 of shape (n_entries,): these standard errors; infinite where no sample says anything.
-    is_edge
-        bool of shape (n_entries,): at 0, or 1 where all others of the PMF are at 0.
-    reach
-        float64 of shape (n_entries,): how far an entry can move from its edge before the log-likelihood has fallen by
-        ``LIKELIHOOD_FALL``, all else in proportion; 0 elsewhere.
-    is_maximum
-        Whether the log-likelihood falls in all directions that are determined. Where it does not, the covariance is
-        that of the products of scores.
+        float64 of shape (n_parameters,): these standard errors; infinite where no sample says anything.
     distance
-        Newton's step from here to the maximum, in standard errors of the entry that it moves most.
+        Newton's step from here to the maximum, in standard errors of the parameter that it moves most.
     """
 
     covariance: FloatArray
     robust: FloatArray
     loose: FloatArray
     scales: FloatArray
-    is_edge: BoolArray
-    reach: FloatArray
-    is_maximum: bool
     distance: float
 
     def spread(self, jacobian: FloatArray | None = None) -> tuple[FloatArray, BoolArray]:
-        """Standard errors of numbers that follow from the entries, the larger of both, and which are determined.
+        """Standard errors of functions of the parameters by the delta method, and which are determined.
 
         Parameters
         ----------
         jacobian
-            float64 of shape (n_numbers, n_entries): their derivatives; None is the entries themselves.
+            float64 of shape (n_numbers, n_parameters): derivatives of the functions; None is the parameters themselves.
 
         Returns
         -------
-        float64 and bool of shape (n_numbers,); an error is NaN where the number is not determined.
+        float64 and bool of shape (n_numbers,): the larger of both errors, NaN where a number is not determined.
         """
         both = np.stack([self.covariance, self.robust])
         if jacobian is None:
@@ -116,6 +152,71 @@ class PMFCovariance:
         is_determined = np.isfinite(known) & (steps <= TOUCHED * known)
         errors = np.sqrt(np.maximum(variances.max(axis=0), 0.0))
         return np.where(is_determined, errors, np.nan), is_determined
+
+
+@dataclass(frozen=True, eq=False)
+class PMFCovariance(Covariance):
+    """Covariances of the entries of PMFs, some of which may be at an edge.
+
+    Without second derivatives, and with pseudo-counts, which draw scores together, `robust` is `covariance`.
+
+    Parameters
+    ----------
+    covariance, robust, loose, scales, distance
+        As of `Covariance`.
+    is_edge
+        bool of shape (n_entries,): at 0, or 1 where all others of the PMF are at 0.
+    reach
+        float64 of shape (n_entries,): how far an entry can move from its edge before the log-likelihood has fallen by
+        ``LIKELIHOOD_FALL``, all else in proportion; 0 elsewhere.
+    is_maximum
+        Whether the log-likelihood falls in all directions that are determined. Otherwise the covariance is that of the
+        products of scores.
+    """
+
+    is_edge: BoolArray
+    reach: FloatArray
+    is_maximum: bool
+
+
+def find_free_covariance(
+    observed: FloatArray,
+    outer: FloatArray,
+    pull: FloatArray,
+    scales: FloatArray,
+    directions: FloatArray,
+) -> Covariance:
+    """Invert the information on parameters without edges in the directions that it determines.
+
+    Parameters
+    ----------
+    observed
+        float64 of shape (n_parameters, n_parameters): minus the second derivative of the log-likelihood.
+    outer
+        float64 of the same shape: sum over samples of the products of scores.
+    pull
+        float64 of shape (n_parameters,): gradient of the objective that the model was fitted by.
+    scales
+        float64 of shape (n_parameters,): standard errors if latent traits were known; 1 where no sample says anything.
+    directions
+        float64 of shape (n_parameters, n_free): orthonormal steps, in units of the scales, that constraints allow.
+
+    References
+    ----------
+    Louis (1982), JRSS B 44(2), for the information of incomplete data; White (1982), Econometrica 50(1), for robust
+    errors; Silvey (1959), Annals of Mathematical Statistics 30(2), for parameters under constraints.
+    """
+    scaled = directions.T @ (observed * scales * scales[:, None]) @ directions
+    spectrum = Spectrum.find((scaled + scaled.T) / 2, NULL_SHARE)
+    roots = directions @ spectrum.whiten()
+    covariance = roots @ roots.T * scales * scales[:, None]
+    return Covariance(
+        covariance=covariance,
+        robust=covariance @ outer @ covariance,
+        loose=scales[:, None] * (directions @ spectrum.loose),
+        scales=scales,
+        distance=_measure_distance(roots, scales * pull),
+    )
 
 
 def find_covariance(
@@ -166,8 +267,7 @@ def find_covariance(
     is_alive = is_free & ~is_empty
     outer = found.outer * scales * scales[:, None]
     every = span_steps(scales, starts, sizes, is_alive)
-    values, vectors = np.linalg.eigh(every.T @ outer @ every)
-    loose = every @ vectors[:, values < NULL_SHARE * values.max(initial=0.0)]
+    loose = every @ Spectrum.find(every.T @ outer @ every, NULL_SHARE, relative=True).loose
     if not _can_move(loose[is_edge]):
         loose = loose[:, :0]
     inside = span_steps(scales, starts, sizes, is_alive & ~is_edge)
@@ -177,8 +277,7 @@ def find_covariance(
         curvature = curvature - found.crossed * scales * scales[:, None]
     roots, is_maximum = _invert(inside, loose, curvature, outer + prior)
     pull = scales * (found.gradient + pseudo_counts / entries)
-    steps, errors = roots @ (roots.T @ pull), np.sqrt((roots**2).sum(axis=1))
-    moved = np.abs(steps) / np.where(errors > 0, errors, np.inf)
+    distance = _measure_distance(roots, pull)
     # an entry at an edge may lie inside: others are no surer than if it were free
     roots, _ = _invert(every, loose, curvature - prior, outer)
     robust = covariance = roots @ roots.T
@@ -205,8 +304,15 @@ def find_covariance(
         is_edge=is_edge | is_one,
         reach=reach,
         is_maximum=is_maximum,
-        distance=float(moved.max(initial=0.0)),
+        distance=distance,
     )
+
+
+def _measure_distance(roots: FloatArray, pull: FloatArray) -> float:
+    """Newton's step to the maximum, in standard errors of the parameter that it moves most."""
+    steps, errors = roots @ (roots.T @ pull), np.sqrt((roots**2).sum(axis=1))
+    moved = np.abs(steps) / np.where(errors > 0, errors, np.inf)
+    return float(moved.max(initial=0.0))
 
 
 def span_steps(
