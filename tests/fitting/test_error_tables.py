@@ -29,8 +29,9 @@ def find_errors(model, codes, *design):
 def test_errors_of_classes_are_of_the_probabilities_of_the_summary(kind):
     truth = plant([3, 2, 3, 2, 2], 2, concentration=0.7)
     codes = truth.sample(600, 0)
-    dependence = "tree" if kind == "forests" else "none"
-    result = pmf.fit_em(codes, rank=2, schema=truth.schema, dependence=dependence)
+    result = pmf.fit_em(
+        codes, rank=2, schema=truth.schema, dependence="tree" if kind == "forests" else "none"
+    )
     design = [pmf.SurveyDesign(np.ones(600), psu=np.arange(600) // 3)] if kind == "design" else []
     errors = find_errors(result.model, codes, *design)
     (table,) = errors.summary().tables
@@ -103,8 +104,9 @@ def test_errors_of_item_responses_are_those_of_the_numeric_information():
     schema = make_schema([2, 3, 2, 3, 2], (3,))
     truth = plant_items([2, 3, 2, 3, 2], 1, 7)
     codes = draw_samples(truth, 700, 8, missing=0.1)[0]
-    options = {"pseudo_count": 0.0, "tol": 1e-13, "max_passes": 3000}
-    model = pmf.fit_item_responses(codes, 1, schema=schema, **options).model
+    model = pmf.fit_item_responses(
+        codes, 1, schema=schema, pseudo_count=0.0, tol=1e-13, max_passes=3000
+    ).model
     errors = find_errors(model, codes)
     design = ItemDesign(schema, 1)
     points, weights = design.grid
