@@ -52,3 +52,9 @@ def test_list_splits__fit_the_rank_and_never_repeat(values, data):
     assert splits
     assert all(smaller_side(cardinalities, first) >= rank for first in splits)
     assert len({first.tobytes() for first in splits}) == len(splits)
+
+
+def test_list_splits__falls_back_on_the_most_even():
+    cardinalities = np.array([2, 2, 3, 3, 2])
+    splits = list_splits(cardinalities, complete(5), 6)
+    assert [smaller_side(cardinalities, first) for _, first in splits] == [6, 6]
