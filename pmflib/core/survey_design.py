@@ -1,4 +1,4 @@
-"""Sampling designs: weights, strata and sampling units, or replicate weights; and design-based variances."""
+"""How a sample was drawn: weights, strata and sampling units, or replicate weights; variances that follow from it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from pmflib.core.hashing import mix_hashes
 from pmflib.core.weights import Weights, read_weights
 
 MOST_REPLICATES = 200
-"""Maximum number of jackknife units; with more, the units of a stratum are grouped, which shows the same variance."""
+"""Units of the jackknife at most: of more, those of a stratum are put into groups, whose spread shows the same."""
 NORMAL_QUANTILE = 1.959963984540054
-"""Half-width of a 95 % interval in standard errors, for the normal distribution."""
+"""Standard errors to either side of an interval of 95 %, by the normal distribution."""
 METHODS = ("BRR", "Fay", "JK1", "JK2", "JKn", "bootstrap")
-"""Methods of making replicate weights."""
+"""Ways in which replicate weights are made."""
 
 
 @dataclass(frozen=True)
 class Replicate:
-    """Weights of one replicate, and its factor in the variance.
+    """Weights of one replicate, and the share of its squared departure from the whole in the variance.
 
     Parameters
     ----------
     weights
         float64 of shape (n_rows,), at least 0.
     factor
-        Above 0: the variance is the sum over replicates of factor times squared deviation.
+        Above 0: the variance is the sum over the replicates of factor times squared departure.
     """
 
     weights: FloatArray
@@ -39,41 +39,41 @@ class Replicate:
 
 
 class SurveyDesign:
-    """Sampling design of a survey.
+    """How a sample was drawn from its population.
 
     Parameters
     ----------
     weight
-        Weights of the samples, numbers above 0 of shape (n_rows,); None for 1 each, in which case ``psu``, ``stratum``
-        or ``replicates`` gives the number of rows.
+        Weights of the samples, numbers above 0 of shape (n_rows,); None is 1 each, and then ``psu``, ``stratum`` or
+        ``replicates`` gives the number of rows.
     stratum
-        Stratum of each row, strings or numbers of shape (n_rows,); None for a single stratum.
+        Stratum of each row, texts or numbers of shape (n_rows,); None is one stratum.
     psu
-        Primary sampling unit of each row within its stratum, in the same form; None treats each row as a unit.
+        Primary sampling unit of each row within its stratum, likewise; None takes each row as a unit.
     replicates
-        Replicate weights, at least 0, of shape (n_rows, n_replicates), in place of strata and units; each replicate
-        must have rows above 0.
+        Replicate weights, at least 0, of shape (n_rows, n_replicates), in place of strata and units; each replicate has
+        rows above 0.
     method
-        How the replicates were made: one of `METHODS`; only with ``replicates``.
+        How these were made: a name of `METHODS`, with replicates alone.
     fay
-        Fay's factor, in [0, 1), only for "Fay": the fraction of its weight that the omitted half keeps.
+        Fay's factor, in [0, 1), of "Fay": the share of its weight that a half that is left out keeps.
     factors
-        Numbers above 0 of shape (n_replicates,), only for "JKn": (n_h - 1) / n_h of the stratum of the omitted unit.
+        Numbers above 0 of shape (n_replicates,) of "JKn": (n_h - 1) / n_h of the stratum of the unit that is left out.
     decimals
-        Number of decimals of the weights; None as for `pmflib.count_pairs`.
+        Decimals of the weights that are kept; None as for `pmflib.count_pairs`.
 
     Raises
     ------
     PmfError
-        If an argument has a different number of rows, a weight is not a finite number above 0, a stratum or unit is
-        missing, all rows are one unit, or replicates, method, fay and factors are inconsistent.
+        If an argument has another number of rows, a weight is no finite number above 0, a stratum or unit is missing,
+        all rows are one unit, or replicates, method, fay and factors do not go together.
 
     Notes
     -----
-    A stratum with a single unit has no observable variance. Such strata are combined, and a remaining one is combined
-    with the preceding stratum. This overestimates rather than underestimates variances.
+    A stratum with a single unit shows no spread: such strata are taken as one, and a lone one together with the stratum
+    before it in order. That overstates variances rather than understates them.
 
-    Units are treated as drawn with replacement, without a finite population correction.
+    Units are taken as drawn with replacement: no correction for a finite population.
 
     References
     ----------
@@ -101,7 +101,7 @@ class SurveyDesign:
         }
         for name, each in given.items():
             if each is not None and not hasattr(each, "__len__"):
-                raise PmfError(f"{name} is {each!r}; give one value for each row")
+                raise PmfError(f"{name} is {each!r}; give something for each row")
         known = [len(each) for each in given.values() if each is not None]
         if not known:
             raise PmfError("a design takes a weight, stratum, psu or replicates; all are None")
@@ -109,7 +109,7 @@ class SurveyDesign:
         for name, each in given.items():
             if each is not None and len(each) != n_rows:
                 raise PmfError(
-                    f"{name} has {len(each)} rows, and others {n_rows}; give one value for each row"
+                    f"{name} has {len(each)} rows, and others {n_rows}; give one of each row"
                 )
         ones = np.ones(n_rows)
         self.weights: Weights = read_weights(
@@ -123,20 +123,18 @@ class SurveyDesign:
         if replicates is None:
             if method is not None or fay is not None or factors is not None:
                 raise PmfError(
-                    "method, fay and factors require replicates; give replicates, or omit them"
+                    "method, fay and factors are of replicates; give these, or leave them out"
                 )
             self.strata, self.units = self._read_units(stratum, psu)
         else:
             if stratum is not None or psu is not None:
-                raise PmfError(
-                    "replicates are given with stratum or psu; replicate weights already reflect them"
-                )
+                raise PmfError("replicates are given with stratum or psu; they hold these already")
             self.strata, self.units = np.zeros(n_rows, np.int64), np.arange(n_rows)
             self.replicates = _read_replicates(replicates)
             self.factors = find_factors(method, self.replicates.shape[1], fay, factors)
 
     def __repr__(self) -> str:
-        """Return the number of rows and a description of the design."""
+        """Rows, and what is known of how they were drawn."""
         known = f"{self.n_strata} strata, {self.n_units} units"
         if self.replicates is not None:
             known = f"{self.replicates.shape[1]} replicates by {self.method}"
@@ -144,44 +142,44 @@ class SurveyDesign:
 
     @property
     def n_strata(self) -> int:
-        """Return the number of strata, after combining single units."""
+        """Number of strata, single units put together."""
         return int(self.strata.max()) + 1
 
     @property
     def n_units(self) -> int:
-        """Return the number of primary sampling units."""
+        """Number of primary sampling units."""
         return int(self.units.max()) + 1
 
     @property
     def is_simple(self) -> bool:
-        """Return whether all rows have the same weight and are units of a single stratum, as without a design."""
+        """Whether all rows have one weight, and each is a unit of one stratum: that of no design."""
         is_alone = self.replicates is None and self.n_strata == 1 and self.n_units == self.n_rows
         return is_alone and self.weights.scale() is None
 
     @property
     def degrees(self) -> int:
-        """Return the degrees of freedom of variances: units minus strata, or from the number of replicates."""
+        """Degrees of freedom of a variance: units less strata; replicates, less 1 where all are of one stratum."""
         if self.replicates is None:
             return self.n_units - self.n_strata
         return count_degrees(self.method, int(self.replicates.shape[1]))
 
     def find_quantile(self, level: float) -> float:
-        """Return the half-width of an interval in standard errors: Student's quantile."""
+        """Standard errors to either side that an interval of some level reaches to: Student's quantile."""
         return find_student_quantile(self.degrees, level)
 
     @cached_property
     def _of_units(self) -> IntArray:
-        """Return the stratum of each unit, int64 of shape (n_units,)."""
+        """Stratum of each unit, int64 of shape (n_units,)."""
         of_units = np.zeros(self.n_units, np.int64)
         of_units[self.units] = self.strata
         return of_units
 
     @cached_property
     def dealt(self) -> IntArray:
-        """Return int64 of shape (n_rows,), whose remainder modulo the number of folds is the fold of a row.
+        """Number of each row, int64 of shape (n_rows,), whose remainder by a number of folds is its fold.
 
-        Units are dealt to folds by stratum, in an order determined by a hash: no unit is in two folds, and each fold
-        has about the same number of units of each stratum.
+        Units are dealt one after another, stratum by stratum, in an order by hash: no unit is in two folds, and each
+        fold has about as many units of each stratum.
         """
         order = np.lexsort((mix_hashes(np.arange(self.n_units)), self._of_units))
         place = np.empty(self.n_units, np.int64)
@@ -190,7 +188,7 @@ class SurveyDesign:
         return found
 
     def iterate_replicates(self) -> Iterator[Replicate]:
-        """Yield the given replicates, or those of a jackknife that omits one unit or group of units at a time."""
+        """Replicates: those given, or of the jackknife that leaves out one unit, or group of units, after another."""
         weights = self.weights.units.astype(np.float64)
         if self.replicates is not None:
             unit = 10.0**self.weights.decimals
@@ -207,20 +205,20 @@ class SurveyDesign:
             yield Replicate(np.where(groups == group, 0.0, left), (n - 1) / n)
 
     def find_effective(self, cells: IntArray, n_cells: int) -> tuple[FloatArray, float]:
-        """Compute the weighted shares of cells among rows that have one, and their effective sample size.
+        """Weighted shares of some cells among the rows that have one, and how many samples they are worth.
 
         Parameters
         ----------
         cells
-            int64 of shape (n_rows,): cell of each row, -1 if none.
+            int64 of shape (n_rows,): the cell of each row, -1 where it has none.
         n_cells
             Number of cells.
 
         Returns
         -------
-        Shares of shape (n_cells,), 0 if no row has a cell, and the effective sample size: the number n of independent
-        samples for which sum q (1 - q) / n equals the sum of the design-based variances of the shares, at most the
-        number of rows. If all rows are in one cell, Kish's number is used.
+        Shares of shape (n_cells,), 0 where no row has a cell, and the number of independent samples whose shares would
+        be as uncertain, all cells together: n with sum q (1 - q) / n equal to the sum of the variances of the shares by
+        the design, at most the number of rows. Where all rows are in one cell it is Kish's number.
         """
         rows = np.flatnonzero(cells >= 0)
         if not rows.size:
@@ -240,14 +238,14 @@ class SurveyDesign:
         return shares, min(spread / variance, float(rows.size))
 
     def covary_totals(self, influences: FloatArray, rows: IntArray) -> FloatArray:
-        """Compute the covariance of sums over rows, from totals of units within strata or from replicate weights.
+        """Covariance of sums over rows, by the totals of units within strata, or of rows weighted as in each replicate.
 
         Parameters
         ----------
         influences
-            float64 of shape (n_taken, n_sums): weighted contributions of some rows.
+            float64 of shape (n_taken, n_sums): what each of some rows adds, with its weight.
         rows
-            int64 of shape (n_taken,): the row numbers; units without any of these rows have totals of 0.
+            int64 of shape (n_taken,): these rows; units of which none is among them have totals of 0.
 
         Returns
         -------
@@ -272,23 +270,23 @@ class SurveyDesign:
     def _vary_units(
         self, rows: IntArray, own: IntArray, weights: FloatArray, shares: FloatArray
     ) -> float:
-        """Sum the variances of shares, by the linearised totals of units within strata."""
+        """Sum of the variances of shares, by the linearised totals of units within strata."""
         n_cells = shares.size
         keys = self.units[rows] * n_cells + own
         by_unit: FloatArray = np.bincount(keys, weights, self.n_units * n_cells).astype(np.float64)
         return vary_totals(by_unit.reshape(-1, n_cells), shares, self._of_units)
 
     def draw_units(self, most: int) -> IntArray:
-        """Return stratum and unit of each row, int64 of shape (n_rows, 2); more than ``most`` units are grouped."""
+        """Stratum and unit of each row, int64 of shape (n_rows, 2); of more units than some number, groups of these."""
         return np.stack([self.strata, self._group_units(most)], axis=1)
 
     def _group_units(self, most: int) -> IntArray:
-        """Return the jackknife group of each row: one unit or several, with at least two groups per stratum."""
+        """Group of each row for the jackknife: its unit, or several, two a stratum at least."""
         if self.n_units <= most:
             return self.units
         of_units = self._of_units
         n_each = np.bincount(of_units)
-        # by weight: a stratum with few units may have most of the population, and of the variance
+        # by what they weigh: a stratum of few units may be most of the population, and of the variance
         held = np.bincount(self.strata, self.weights.units.astype(np.float64))
         n_groups = np.clip((held * (most / held.sum())).astype(np.int64), 2, n_each)
         first = np.concatenate([[0], np.cumsum(n_groups)[:-1]])
@@ -300,7 +298,7 @@ class SurveyDesign:
         return groups
 
     def _read_units(self, stratum: object, psu: object) -> tuple[IntArray, IntArray]:
-        """Number the strata and units of the rows from 0; strata with a single unit are combined."""
+        """Strata and units of the rows, numbered from 0; strata of a single unit are put together."""
         n = self.n_rows
         strata = np.zeros(n, np.int64) if stratum is None else _number("stratum", stratum)
         within = np.arange(n) if psu is None else _number("psu", psu)
@@ -308,29 +306,29 @@ class SurveyDesign:
         n_units = int(units.max()) + 1
         if n_units < 2:
             raise PmfError(
-                "all rows are one sampling unit, from which no variance can be estimated; give at least two units"
+                "all rows are one sampling unit, which shows no spread; a variance takes two"
             )
         of_units = np.zeros(n_units, np.int64)
         of_units[units] = strata
         joined, n_lone = join_lone_strata(of_units)
         if n_lone:
             self.notes += (
-                f"{n_lone} strata have a single unit and are combined"
+                f"{n_lone} strata have a single unit, and are taken together"
                 if n_lone > 1
-                else "a stratum has a single unit and is combined with a neighbouring one",
+                else "a stratum has a single unit, and is taken with the one next to it",
             )
         return joined[units], units.astype(np.int64)
 
 
 def find_student_quantile(degrees: int, level: float) -> float:
-    """Return the half-width of an interval in standard errors, by Student's distribution."""
+    """Standard errors to either side that an interval of some level reaches to, by Student's distribution."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + level) / 2))
 
 
 def join_lone_strata(of_units: IntArray) -> tuple[IntArray, int]:
-    """Combine strata with a single unit; a remaining one joins a neighbouring stratum.
+    """Put strata of a single unit together, and a lone one with the stratum before it, or after it if it is the first.
 
     Parameters
     ----------
@@ -339,7 +337,7 @@ def join_lone_strata(of_units: IntArray) -> tuple[IntArray, int]:
 
     Returns
     -------
-    Strata of the units, numbered from 0, and the number of strata that had a single unit.
+    Strata of the units, numbered from 0, and how many had a single unit.
     """
     lone = np.flatnonzero(np.bincount(of_units) == 1)
     if not lone.size:
@@ -350,56 +348,56 @@ def join_lone_strata(of_units: IntArray) -> tuple[IntArray, int]:
 
 
 def vary_totals(by_unit: FloatArray, shares: FloatArray, of_units: IntArray) -> float:
-    """Sum the variances of shares, by the linearised totals of units within strata.
+    """Sum of the variances of shares, by the linearised totals of units within strata.
 
-    Variances are multiplied by the squared ratio of Student's to the normal quantile, both for 95 %, so that intervals
-    based on the effective sample size reflect the degrees of freedom: units minus strata, counting strata with any of
-    the samples. See Korn and Graubard (1998), Survey Methodology 24(2).
+    They are larger by the square of Student's quantile over the normal one, both of 95 %, so that intervals of as many
+    independent samples allow for the degrees of freedom: units less strata, of the strata that have any of the samples.
+    See Korn and Graubard (1998), Survey Methodology 24(2).
 
     Parameters
     ----------
     by_unit
-        float64 of shape (n_units, n_cells): weights of each unit by cell; a unit without samples is 0 and still counts
-        as a unit of its stratum.
+        float64 of shape (n_units, n_cells): weights of each unit, by cell; 0 where it has none, and then it counts
+        among those of its stratum.
     shares
-        float64 of shape (n_cells,): share of each cell in the total.
+        float64 of shape (n_cells,): share of each cell in the sum of all.
     of_units
-        int64 of shape (n_units,): stratum of each unit; each stratum has at least two units.
+        int64 of shape (n_units,): stratum of each unit, of which each has two at least.
     """
     scores = (by_unit - by_unit.sum(axis=1, keepdims=True) * shares) / float(by_unit.sum())
     n_each = np.bincount(of_units).astype(np.float64)
     means = np.stack([np.bincount(of_units, each) for each in scores.T], axis=1) / n_each[:, None]
     squares = ((scores - means[of_units]) ** 2).sum(axis=1)
     variance = float((np.bincount(of_units, squares) * n_each / (n_each - 1)).sum())
-    # strata without any of the samples carry no information on the variance
+    # strata without any of the samples say nothing of how these vary
     held = np.bincount(of_units, by_unit.sum(axis=1)) > 0
     return variance * _widen(int((n_each[held] - 1).sum()))
 
 
 def _widen(degrees: int) -> float:
-    """Return the squared ratio of Student's to the normal quantile, both for 95 %."""
+    """Square of Student's quantile over the normal one, both of 95 %."""
     return (find_student_quantile(degrees, 0.95) / NORMAL_QUANTILE) ** 2
 
 
 def count_degrees(method: str, n: int) -> int:
-    """Return the degrees of freedom of variances from n replicates: n, or n - 1 for a single stratum."""
+    """Degrees of freedom of variances by n replicates: all of them, less 1 where they are of one stratum."""
     return max(n - int(method in ("JK1", "bootstrap")), 1)
 
 
 def vary_replicates(
     by_replicate: FloatArray, shares: FloatArray, factors: FloatArray, degrees: int
 ) -> float:
-    """Sum the variances of shares from replicates, adjusted for the degrees of freedom as in `vary_totals`.
+    """Sum of the variances of shares, by replicates, larger for the degrees of freedom as by `vary_totals`.
 
     Parameters
     ----------
     by_replicate
-        float64 of shape (n_replicates, n_cells): sums of the weights of each replicate; a replicate without any of
-        these samples has no shares.
+        float64 of shape (n_replicates, n_cells): sums of the weights of each replicate; one without any of these
+        samples has no shares.
     shares
-        float64 of shape (n_cells,): shares with full weights.
+        float64 of shape (n_cells,), of the whole.
     factors
-        float64 of shape (n_replicates,): factor of each squared deviation.
+        float64 of shape (n_replicates,): share of each squared departure from the whole.
     degrees
         Degrees of freedom.
     """
@@ -409,14 +407,14 @@ def vary_replicates(
 
 
 def _number(name: str, labels: Any) -> IntArray:
-    """Number labels in sorted order, int64 of shape (n_rows,)."""
+    """Numbers of labels in their order, int64 of shape (n_rows,)."""
     given = np.asarray(labels)
     if given.ndim != 1:
         raise PmfError(f"{name} has shape {given.shape}; give one label for each row")
     values = given.tolist()
     for row, value in enumerate(values):
         if value is None or value != value:
-            raise PmfError(f"{name}[{row}] is missing; give a value, or omit the row")
+            raise PmfError(f"{name}[{row}] is missing; name it, or leave the row out")
     if given.dtype == object:
         given = np.array([str(value) for value in values])
     return np.unique(given, return_inverse=True)[1].astype(np.int64)
@@ -426,15 +424,15 @@ def _read_floats(name: str, values: Any) -> FloatArray:
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError):
-        raise PmfError(f"{name} contains a value that is not a number; give numbers") from None
+        raise PmfError(f"{name} has something that is no number; give numbers") from None
 
 
 def _read_replicates(replicates: Any) -> FloatArray:
-    """Return replicate weights as float64 of shape (n_rows, n_replicates)."""
+    """Replicate weights, float64 of shape (n_rows, n_replicates)."""
     found = _read_floats("replicates", replicates)
     if found.ndim != 2 or found.shape[1] < 2:
         raise PmfError(
-            f"replicates has shape {found.shape}; give (n_rows, n_replicates) with at least two replicates"
+            f"replicates has shape {found.shape}; give (n_rows, n_replicates), two at least"
         )
     bad = np.argwhere(~(np.isfinite(found) & (found >= 0)))
     if len(bad):
@@ -444,8 +442,8 @@ def _read_replicates(replicates: Any) -> FloatArray:
         )
     if (empty := np.flatnonzero(~found.any(axis=0))).size:
         raise PmfError(
-            f"replicates[:, {empty[0]}] is 0 in all rows ({empty.size} such replicates), from which nothing can be "
-            "estimated; omit it, or read the column again"
+            f"replicates[:, {empty[0]}] is 0 in all rows ({empty.size} such replicates), of which nothing can be "
+            "estimated; leave it out, or read the column again"
         )
     return found
 
@@ -453,26 +451,26 @@ def _read_replicates(replicates: Any) -> FloatArray:
 def find_factors(
     method: str | None, n: int, fay: float | None = None, factors: object | None = None
 ) -> FloatArray:
-    """Return the factor of each of n replicates in a variance, float64 of shape (n,).
+    """Factor of each of n replicates in a variance, float64 of shape (n,).
 
     Parameters
     ----------
     method, fay, factors
-        As for `SurveyDesign`.
+        As of a `SurveyDesign`.
     n
         Number of replicates, at least two.
 
     Raises
     ------
     PmfError
-        If these are inconsistent.
+        If these do not go together.
     """
     if method not in METHODS:
         raise PmfError(f"method is {method!r}; replicates were made by one of {METHODS}")
     if (method == "Fay") != (fay is not None) or (fay is not None and not 0 <= fay < 1):
-        raise PmfError(f"method is {method!r} and fay is {fay}; only 'Fay' takes fay, in [0, 1)")
+        raise PmfError(f"method is {method!r} and fay is {fay}; 'Fay' alone takes one, in [0, 1)")
     if (method == "JKn") != (factors is not None):
-        raise PmfError(f"method is {method!r}; only 'JKn' takes factors, one per replicate")
+        raise PmfError(f"method is {method!r}; 'JKn', and no other, takes factors, one a replicate")
     if factors is not None:
         found = _read_floats("factors", factors)
         if found.shape != (n,) or not (np.isfinite(found) & (found > 0)).all():

@@ -1,4 +1,4 @@
-"""Weights of samples: fixed-point integers in a given unit, their sums, and effective sample sizes."""
+"""Weights of samples: fixed-point integers in a stated unit, their sums, and how many samples they are worth."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError
 
 MOST_DECIMALS = 6
-"""Number of decimals if no unit is given: a weight of 1 then has a rounding error of half a millionth."""
+"""Decimals that are kept where no unit is given: a weight of 1 then has a rounding error of half a millionth."""
 LIMIT = 1 << 63
-"""Upper bound for sums of weights in units, since cells of tables are int64 and at most the total."""
+"""What a sum of weights, in units, must stay below: cells of tables are int64, and none is above the sum."""
 LARGEST = 1 << 53
-"""Largest weight of a stored sample, in units: doubles represent integers exactly up to this."""
+"""Largest weight of a stored sample, in units: up to there doubles hold whole numbers exactly."""
 LIMB = 21
-"""Number of bits in a part of a weight: products of two parts, summed over two million rows, stay below `LIMIT`."""
+"""Bits of a part of a weight: products of two parts of two million rows add up below `LIMIT`."""
 
 
 @dataclass(frozen=True)
 class WeightSums:
-    """Sums of weights and of squared weights by fold: exact integers that can be added and subtracted.
+    """What some weights, and their squares, add up to, by fold: exact integers, which add and subtract.
 
     Parameters
     ----------
     decimals
         The unit of a weight is 10 ** -decimals.
     totals, squares
-        Sums of the weights and of the squared weights of each fold, in units.
+        Sums of the weights of each fold, in units, and of their squares.
     """
 
     decimals: int
@@ -38,12 +38,12 @@ class WeightSums:
     squares: tuple[int, ...]
 
     def add(self, other: WeightSums, sign: int = 1) -> WeightSums:
-        """Add (or with sign -1 subtract) the sums of another set of weights.
+        """Sums of both, or without the other.
 
         Raises
         ------
         PmfError
-            If the units differ, or the sum would overflow.
+            If the units differ, or the sum could not be held.
         """
         if other.decimals != self.decimals:
             raise PmfError(
@@ -56,43 +56,43 @@ class WeightSums:
         return WeightSums(self.decimals, totals, squares)
 
     def select(self, folds: Sequence[int]) -> WeightSums:
-        """Return the sums of some folds."""
+        """Sums of some folds."""
         totals, squares = (tuple(x[fold] for fold in folds) for x in (self.totals, self.squares))
         return WeightSums(self.decimals, totals, squares)
 
     def merge(self) -> WeightSums:
-        """Return the sums of all folds as one."""
+        """Sums of all folds as one."""
         return WeightSums(self.decimals, (sum(self.totals),), (sum(self.squares),))
 
     @classmethod
     def stack(cls, parts: Sequence[WeightSums]) -> WeightSums:
-        """Concatenate sums, at least one, each with a single fold."""
+        """Sums of as many folds as there are parts, at least one, of a fold each."""
         totals = tuple(part.totals[0] for part in parts)
         return cls(parts[0].decimals, totals, tuple(part.squares[0] for part in parts))
 
     def are_equal(self, n_rows: int) -> bool:
-        """Return whether ``n_rows`` rows with these sums all have the same weight."""
+        """Whether so many rows, whose weights these sums are of, all have the same one."""
         return sum(self.totals) ** 2 == n_rows * sum(self.squares)
 
     @property
     def n_effective(self) -> float:
-        """Return Kish's effective number of samples, (sum w)^2 / sum w^2."""
+        """Kish's effective number of samples, (sum w)^2 / sum w^2: what as many equal weights would be worth."""
         squares = sum(self.squares)
         return sum(self.totals) ** 2 / squares if squares else 0.0
 
     @property
     def total(self) -> float:
-        """Return the sum of the weights."""
+        """Sum of the weights."""
         return sum(self.totals) / 10.0**self.decimals
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to plain JSON types; squares may exceed the precision of doubles and are stored as text."""
+        """Plain JSON types; squares may be larger than a double holds, and are texts."""
         squares = [str(each) for each in self.squares]
         return {"decimals": self.decimals, "totals": list(self.totals), "squares": squares}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> WeightSums:
-        """Restore sums from `to_json`."""
+        """What `to_json` was called on."""
         return cls(
             int(found["decimals"]),
             tuple(int(each) for each in found["totals"]),
@@ -109,7 +109,7 @@ class Weights:
     units
         int64 of shape (n_rows,), at least 1: weights in units of 10 ** -decimals.
     decimals
-        Number of decimals.
+        Decimals that are kept.
     """
 
     units: IntArray
@@ -117,25 +117,25 @@ class Weights:
 
     @property
     def are_ones(self) -> bool:
-        """Return whether all weights are 1."""
+        """Whether all are 1."""
         return bool((self.units == 10**self.decimals).all())
 
     @property
     def sums(self) -> WeightSums:
-        """Return the sums of the weights as a single fold."""
+        """Sums of the weights, as of one fold."""
         total = sum_exactly(self.units)
         check_total(total, self.decimals)
         return WeightSums(self.decimals, (total,), (sum_squares(self.units),))
 
     @property
     def n_effective(self) -> float:
-        """Return Kish's effective number of samples."""
+        """Kish's effective number of samples."""
         return self.sums.n_effective
 
     def scale(self) -> FloatArray | None:
-        """Return the weights scaled to sum to `n_effective`, rounded; None for 1 each.
+        """Number of samples that each row counts for in a fit; they add up to `n_effective`, rounded. None is one each.
 
-        float64 of shape (n_rows,). Equal weights carry no information, whatever their value.
+        float64 of shape (n_rows,). Equal weights say nothing, whatever they are.
         """
         units = self.units
         if not units.size or int(units.min()) == int(units.max()):
@@ -147,24 +147,24 @@ class Weights:
 def read_weights(
     weight: object, n_rows: int, *, decimals: int | None = None, name: str = "weight"
 ) -> Weights:
-    """Validate and convert the weights of samples.
+    """Read the weights of samples.
 
     Parameters
     ----------
     weight
-        Numbers above 0 of shape (n_rows,), as an array, a list or a column of a DataFrame.
+        Numbers above 0 of shape (n_rows,), as an array, a list or a column of a frame.
     n_rows
         Number of samples.
     decimals
-        Number of decimals, 0 to 18; None keeps as few as represent all weights, at most `MOST_DECIMALS`.
+        Decimals that are kept, 0 to 18; None keeps as few as hold all weights, at most `MOST_DECIMALS`.
     name
-        Name of the argument in messages.
+        What the argument is called in messages.
 
     Raises
     ------
     PmfError
-        If a weight is missing, 0, negative, infinite, or less than half a unit; if the number of weights differs from
-        the number of rows; or if their sum, in units, is 2**63 or more.
+        If a weight is missing, 0, negative or infinite, is less than half a unit, or there are not as many as rows; if
+        the sum of all, in units, is not below 2**63.
     """
     values = _read_numbers(weight, n_rows, name)
     if decimals is not None and not 0 <= decimals <= 18:
@@ -173,8 +173,8 @@ def read_weights(
     if bad.size:
         row = int(bad[0])
         raise PmfError(
-            f"{name}[{row}] is {values[row]:g} ({bad.size} such rows); weights are finite numbers above zero: omit "
-            "these rows out, or give them their design weight"
+            f"{name}[{row}] is {values[row]:g} ({bad.size} such rows); weights are finite numbers above zero: leave "
+            "these rows out, or give them the weight that they have by design"
         )
     kept = find_decimals(values) if decimals is None else decimals
     scaled = np.rint(values * 10.0**kept)
@@ -183,7 +183,7 @@ def read_weights(
         row = int(small[0])
         raise PmfError(
             f"{name}[{row}] is {values[row]:g}, less than half a unit of 10**-{kept} ({small.size} such rows); "
-            "multiply all weights by a constant, or increase weight_decimals of the schema"
+            "multiply all weights by one number, or set weight_decimals of the schema higher"
         )
     # in doubles, which do not overflow
     check_total(float(scaled.sum()), kept, name)
@@ -191,28 +191,28 @@ def read_weights(
 
 
 def read_shares(weight: object | None, n_rows: int) -> FloatArray:
-    """Return weights of rows as float64 of shape (n_rows,), at least 0, where 0 omits a row; 1 each for None.
+    """Weights of rows of which some may be left out: float64 of shape (n_rows,), at least 0; 1 each for None.
 
     Raises
     ------
     PmfError
-        If the shape differs, or a weight is negative or not finite.
+        If they are of another shape, or one is below 0 or not finite.
     """
     if weight is None:
         return np.ones(n_rows)
     weights = _read_numbers(weight, n_rows, "weight")
     if not np.isfinite(weights).all() or (weights < 0).any():
-        raise PmfError("weight has a value that is missing or below 0; give 0 to omit a row")
+        raise PmfError("weight has a value that is missing or below 0; give 0 to leave a row out")
     return weights
 
 
 def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
-    """Convert to float64 of shape (n_rows,), without checking values."""
+    """Numbers, float64 of shape (n_rows,), whatever their values."""
     try:
         values = np.asarray(weight, np.float64)
     except (TypeError, ValueError):
         raise PmfError(
-            f"{name} contains a value that is not a number; give a number for each row"
+            f"{name} has something that is no number; give a number for each row"
         ) from None
     if values.shape != (n_rows,):
         raise PmfError(
@@ -222,7 +222,7 @@ def _read_numbers(weight: object, n_rows: int, name: str) -> FloatArray:
 
 
 def find_decimals(values: FloatArray) -> int:
-    """Return the smallest number of decimals that represents all weights, at most `MOST_DECIMALS`."""
+    """Least decimals that hold all weights but for a rounding of doubles; at most `MOST_DECIMALS`."""
     for decimals in range(MOST_DECIMALS):
         scaled = values * 10.0**decimals
         if (np.abs(scaled - np.rint(scaled)) <= 1e-12 * scaled).all():
@@ -231,7 +231,7 @@ def find_decimals(values: FloatArray) -> int:
 
 
 def check_total(total: float, decimals: int, name: str = "weight") -> None:
-    """Check that the sum of weights, in units, is below `LIMIT`.
+    """Refuse weights whose sum, in units, is not below `LIMIT`.
 
     Raises
     ------
@@ -241,17 +241,17 @@ def check_total(total: float, decimals: int, name: str = "weight") -> None:
     if total >= LIMIT:
         raise PmfError(
             f"{name} adds up to {float(total):.3g} units of 10**-{decimals}, which is not below 2**63 = 9.22e18; "
-            "divide all weights by a constant, or decrease weight_decimals of the schema"
+            "divide all weights by one number, or set weight_decimals of the schema lower"
         )
 
 
 def sum_exactly(units: IntArray) -> int:
-    """Sum non-negative int64 exactly, without overflow."""
+    """Sum of int64 at least 0, exactly, whether or not it fits into 63 bits."""
     return (int((units >> 32).sum()) << 32) + int((units & 0xFFFFFFFF).sum())
 
 
 def sum_squares(units: IntArray) -> int:
-    """Sum the squares of int64 exactly."""
+    """Sum of squares of int64, exactly."""
     total = 0
     for start in range(0, units.size, 1 << LIMB):
         part = units[start : start + (1 << LIMB)]
@@ -262,8 +262,8 @@ def sum_squares(units: IntArray) -> int:
 
 
 def note_weights(n_rows: int, n_effective: float) -> str:
-    """Describe the effective number of weighted samples."""
+    """Say how many samples some with weights are worth."""
     return (
         f"weighted: {n_rows:,} samples are worth {n_effective:,.0f} (Kish), in which likelihoods, criteria and "
-        "pseudo-counts are expressed"
+        "pseudo-counts are"
     )

@@ -126,14 +126,14 @@ def test_survey_design__a_stratum_of_few_units_that_is_most_of_the_population_ke
         ({"psu": ["a", None]}, r"psu\[1\] is missing"),
         ({"stratum": [1.0, np.nan]}, r"stratum\[1\] is missing"),
         ({"weight": [1, -1]}, r"weight\[1\] is -1"),
-        ({"weight": [1, 1], "method": "BRR"}, "require replicates"),
+        ({"weight": [1, 1], "method": "BRR"}, "are of replicates"),
         ({"replicates": [[1, 1], [1, 1]]}, "replicates were made by one of"),
         ({"replicates": [[1, 1], [1, -1]], "method": "BRR"}, r"replicates\[1, 1\] is -1"),
-        ({"replicates": [[1], [1]], "method": "BRR"}, "two replicates"),
-        ({"replicates": [[1, 1], [1, 1]], "method": "Fay"}, "'Fay'"),
+        ({"replicates": [[1], [1]], "method": "BRR"}, "two at least"),
+        ({"replicates": [[1, 1], [1, 1]], "method": "Fay"}, "'Fay' alone takes one"),
         ({"replicates": [[1, 1], [1, 1]], "method": "JKn"}, "takes factors"),
         ({"replicates": [[1, 1]] * 2, "method": "JKn", "factors": [1]}, "give 2 numbers"),
-        ({"replicates": [[1, 1]] * 2, "method": "BRR", "psu": [1, 2]}, "stratum or psu"),
+        ({"replicates": [[1, 1]] * 2, "method": "BRR", "psu": [1, 2]}, "hold these already"),
     ],
 )
 def test_survey_design__refuses_what_does_not_go_together(options, said):
@@ -213,8 +213,8 @@ def test_find_effective__of_one_stratum_is_that_of_its_own_units():
     ("given", "what"),
     [
         ({"weight": 3}, "weight is 3"),
-        ({"replicates": [["a", "b"]] * 4, "method": "BRR"}, "replicates"),
-        ({"replicates": np.ones((4, 2)), "method": "JKn", "factors": ["a", 1]}, "factors"),
+        ({"replicates": [["a", "b"]] * 4, "method": "BRR"}, "replicates has something"),
+        ({"replicates": np.ones((4, 2)), "method": "JKn", "factors": ["a", 1]}, "factors has some"),
         ({"replicates": np.ones((4, 2)), "method": "JKn", "factors": [np.inf, 1]}, "factors is"),
     ],
 )
