@@ -40,7 +40,7 @@ def test_counts__are_a_group():
     assert summed.n_rows == whole.n_rows
     without = whole - parts[2]
     assert np.array_equal(without.tables, (parts[1] + parts[3]).tables)
-    with pytest.raises(SchemaError, match="never held"):
+    with pytest.raises(SchemaError, match="subtract"):
         parts[1] - whole
     with pytest.raises(SchemaError, match="count both under one schema"):
         whole + pmf.count_triples(codes[:, :3], [2, 3, 2])
@@ -53,7 +53,7 @@ def test_zero__refuses_what_does_not_fit_in_memory():
 
 
 def test_triple_counts__refuses_another_shape():
-    with pytest.raises(SchemaError, match="the schema and n_rows ask for"):
+    with pytest.raises(SchemaError, match="tables has shape"):
         TripleCounts(
             pmf.Schema.from_cardinalities([2, 2]),
             np.zeros((1, 3, 3, 3), np.int64),

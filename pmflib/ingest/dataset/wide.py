@@ -1,9 +1,10 @@
-"""Wide files: a row is a sample, a column a variable, and what is neither is kept as text."""
+"""Wide files: encode rows, each of which is a sample with a column per variable."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import IntArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib.core.hashing import assign_folds
@@ -19,7 +20,7 @@ from pmflib.core.texts import list_near
 from pmflib.ingest.chunks import FileChunk, RawRows
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
-from pmflib.ingest.dataset.identifiers import as_binary, count_forms
+from pmflib.ingest.dataset.identifiers import Identifiers, as_binary, count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.sample_weights import (
@@ -52,9 +53,9 @@ def encode_wide(
     on_rows: Callable[[int], None] | None = None,
     chunk: FileChunk | None = None,
 ) -> StepSummary:
-    """Encode one file whose rows are samples without identifiers.
+    """Encode a file whose rows are samples without identifiers.
 
-    Columns that are no variable are ignored.
+    Other columns than variables are ignored.
 
     Parameters
     ----------
@@ -63,62 +64,50 @@ def encode_wide(
     schema
         Variables and levels; each variable must be a column of the file.
     source_config, policy
-        Layout of the file, and the policy for rows that do not fit.
+        Layout of the file, and policy for rows that do not fit.
     n_folds
-        Folds that rows are assigned to, by a hash of row number and seed.
+        Number of folds, to which rows are assigned by a hash of row number and seed.
     seed
-        Made from the file's name, so that rows of different files are assigned differently.
+        Derived from the file's name, so that rows of different files are assigned independently.
     folder
-        Folder, made if need be; ``samples`` (dense), ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
+        Output folder, created if necessary, for ``samples`` (dense), ``quarantine.parquet`` and ``LEVEL_COUNTS``.
     on_rows
-        Called with the number of rows of each batch when it is done: progress.
+        Progress callback, given the number of rows of each finished batch.
     chunk
-        Part of the file that is read; None reads all.
+        Part of the file to read; None reads all.
 
     Returns
     -------
-    The account of its rows, none of which is left out or erased, and what was written.
+    Account of the rows, and the numbers of samples written.
 
     Raises
     ------
     SchemaError
-        If a variable is no column of the file, or a value is no level and the policy is to stop.
+        If the file lacks a variable, or a value is an unknown level and the policy is to stop.
     SourceError
         If the file cannot be read, or a row is malformed and the policy is to stop.
     ConfigError
-        If the source is not laid out wide, or its samples have identifiers.
+        If the layout of the source is not wide, or its samples have identifiers.
     """
     if source_config.sample is not None:
         raise ConfigError(
             f"source.sample is {source_config.sample!r}; samples with identifiers are spilled "
-            "to buckets (spill_wide) and assembled (assemble_buckets)"
+            "to buckets (spill_wide) and assembled (assemble_samples)"
         )
-    folder.mkdir(parents=True, exist_ok=True)
     ignored = list_ignored(source, schema, source_config)
-    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
-    decimals, names = find_decimals(schema, source_config), schema.names
-    columns = list(dict.fromkeys([*names, *list_design_columns(source_config)]))
+    folder.mkdir(parents=True, exist_ok=True)
+    decimals = find_decimals(schema, source_config)
     samples = SampleWriter(folder / "samples", schema, sparse=False, weight_decimals=decimals)
+    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
         screen = Screen(source, source_config, policy, quarantine)
-        for raw in read_rows(
-            source, source_config, columns, on_rows=on_rows, chunk=chunk, coded=names
-        ):
-            decisions = RowDecisions(raw.batch.num_rows)
-            weights = read_weight_column(raw, decimals, decisions)
-            replicates = read_replicate_columns(raw, source_config, decimals, decisions)
-            units = read_units(raw, columns, source_config, decisions)
-            kept, codes = encoder.encode(raw, decisions, screen)
-            level_counts += encoder.count_levels(codes)
-            if kept.size:
-                rows = raw.rows[kept]
-                folds = assign_folds(rows, n_folds, seed)
-                if units is not None:
-                    units = units[kept]
-                    folds = assign_unit_folds(units, n_folds)
-                block = DenseBlock(codes, None if weights is None else weights[kept])
-                of_kept = None if replicates is None else replicates[kept]
-                samples.append(block, folds, rows, units=units, replicates=of_kept)
+        for rows in _encode_rows(source, schema, source_config, encoder, screen, on_rows, chunk):
+            level_counts += encoder.count_levels(rows.codes)
+            folds = assign_folds(rows.numbers, n_folds, seed)
+            if rows.units is not None:
+                folds = assign_unit_folds(rows.units, n_folds)
+            block = DenseBlock(rows.codes, rows.weights)
+            samples.append(block, folds, rows.numbers, units=rows.units, replicates=rows.replicates)
     np.save(folder / LEVEL_COUNTS, level_counts)
     return StepSummary(screen.account, source.name, ignored, written=samples.close())
 
@@ -135,101 +124,143 @@ def spill_wide(
     erased: ErasedSamples | None = None,
     chunk: FileChunk | None = None,
 ) -> StepSummary:
-    """Encode one file whose rows are samples with identifiers, and assign them to buckets by their hash.
+    """Encode a file whose rows are samples with identifiers, and write them to buckets by the hash of these.
 
     Parameters
     ----------
     source, schema, source_config, policy
         As in `encode_wide`.
     n_buckets
-        The same for all files of a dataset: see `choose_buckets`.
+        Number of buckets, the same for all files of a dataset: see `choose_buckets`.
     folder
-        Folder, made if need be; the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
+        Output folder, created if necessary, for the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS``.
     on_rows
-        Called with the number of rows of each batch when it is done: progress.
+        Progress callback, given the number of rows of each finished batch.
     erased
         Samples whose rows are skipped.
     chunk
-        Part of the file that is read; None reads all.
+        Part of the file to read; None reads all.
 
     Returns
     -------
-    The account of its rows, none of which is left out. The rows encoded here enter `assemble_buckets`: see
-    `combine_accounts`.
+    Account of the rows, for `combine_accounts`.
 
     Raises
     ------
     SchemaError, SourceError
         As in `encode_wide`.
     ConfigError
-        If the source is not laid out wide, or names no sample column.
+        If the layout of the source is not wide, or it has no sample column.
     """
     if source_config.sample is None:
         raise ConfigError("source.sample is not set; rows without identifiers go to encode_wide")
-    folder.mkdir(parents=True, exist_ok=True)
     ignored = list_ignored(source, schema, source_config)
-    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
-    forms = Counter[str]()
-    design = list_design_columns(source_config)
-    columns = list(dict.fromkeys([*schema.names, source_config.sample, *design]))
-    index = columns.index(source_config.sample)
-    decimals = find_decimals(schema, source_config)
+    folder.mkdir(parents=True, exist_ok=True)
     width = schema.n_variables * schema.code_dtype.itemsize
     fields = [("sample", pa.binary()), ("codes", pa.binary(width)), ("row", pa.int64())]
-    fields += [] if decimals is None else [(WEIGHT, pa.int64())]
+    fields += [] if source_config.weight is None else [(WEIGHT, pa.int64())]
     fields += [] if source_config.psu is None else [(name, pa.int64()) for name in UNITS]
     wide = 8 * len(source_config.replicate_columns)
     fields += [(REPLICATES, pa.binary(wide))] if wide else []
-    spill = SpillWriter(folder, pa.schema(fields), n_buckets)
+    spill, forms = SpillWriter(folder, pa.schema(fields), n_buckets), Counter[str]()
+    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
+    index = _list_columns(schema, source_config).index(source_config.sample)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
         spill.metadata |= {"layout": "wide", "schema": schema.digest, "identifier": str(index)}
-        coded = [name for name in schema.names if name != source_config.sample]
-        for raw in read_rows(
-            source, source_config, columns, on_rows=on_rows, chunk=chunk, coded=coded
+        for rows in _encode_rows(
+            source, schema, source_config, encoder, screen, on_rows, chunk, erased
         ):
-            raw, identifiers, n_erased = pass_over(raw, index, erased, source_config.separator)
-            screen.pass_over(n_erased)
-            decisions = RowDecisions(raw.batch.num_rows)
-            decisions.mark(identifiers.undecodable, "undecodable", index)
-            decisions.mark(identifiers.absent, "no_sample", index)
-            weights = read_weight_column(raw, decimals, decisions)
-            replicates = read_replicate_columns(raw, source_config, decimals, decisions)
-            units = read_units(raw, columns, source_config, decisions)
-            kept, codes = encoder.encode(raw, decisions, screen)
-            level_counts += encoder.count_levels(codes)
-            texts = identifiers.texts.take(pa.array(kept))
-            forms.update(count_forms(texts))
-            arrays = [texts, _pack(codes, width), pa.array(raw.rows[kept])]
-            arrays += [] if weights is None else [pa.array(weights[kept].astype(np.int64))]
-            if units is not None:
-                arrays += [pa.array(np.ascontiguousarray(part)) for part in units[kept].T]
-            arrays += [] if replicates is None else [_pack(replicates[kept], wide)]
-            if kept.size:
-                rows = pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
-                spill.append(identifiers.hashes[kept], rows)
+            assert rows.identifiers is not None
+            level_counts += encoder.count_levels(rows.codes)
+            forms.update(count_forms(rows.identifiers.texts))
+            arrays = [rows.identifiers.texts, _pack(rows.codes, width), pa.array(rows.numbers)]
+            if rows.weights is not None:
+                arrays.append(pa.array(rows.weights.astype(np.int64)))
+            if rows.units is not None:
+                arrays += [pa.array(np.ascontiguousarray(part)) for part in rows.units.T]
+            if rows.replicates is not None:
+                arrays.append(_pack(rows.replicates, wide))
+            batch = pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
+            spill.append(rows.identifiers.hashes, batch)
     np.save(folder / LEVEL_COUNTS, level_counts)
     return StepSummary(screen.account, source.name, ignored, forms=forms)
+
+
+@dataclass(frozen=True)
+class _EncodedRows:
+    """Valid rows of a batch, at least one: codes, row numbers, identifiers and sampling design."""
+
+    codes: IntArray
+    numbers: IntArray
+    identifiers: Identifiers | None
+    weights: FloatArray | None
+    units: IntArray | None
+    replicates: IntArray | None
+
+
+def _list_columns(schema: Schema, config: SourceOptions) -> list[str]:
+    """Columns to read: variables, the identifier, and the sampling design."""
+    named = [] if config.sample is None else [config.sample]
+    return list(dict.fromkeys([*schema.names, *named, *list_design_columns(config)]))
+
+
+def _encode_rows(
+    source: Source,
+    schema: Schema,
+    config: SourceOptions,
+    encoder: WideEncoder,
+    screen: Screen,
+    on_rows: Callable[[int], None] | None,
+    chunk: FileChunk | None,
+    erased: ErasedSamples | None = None,
+) -> Iterator[_EncodedRows]:
+    """Encode a file batch by batch; the screen receives rows that do not fit."""
+    columns, decimals = _list_columns(schema, config), find_decimals(schema, config)
+    coded = [name for name in schema.names if name != config.sample]
+    for raw in read_rows(source, config, columns, on_rows=on_rows, chunk=chunk, coded=coded):
+        identifiers = None
+        if config.sample is not None:
+            index = columns.index(config.sample)
+            raw, identifiers, n_erased = pass_over(raw, index, erased, config.separator)
+            screen.pass_over(n_erased)
+        decisions = RowDecisions(raw.batch.num_rows)
+        if identifiers is not None:
+            decisions.mark(identifiers.undecodable, "undecodable", index)
+            decisions.mark(identifiers.absent, "no_sample", index)
+        weights = read_weight_column(raw, decimals, decisions)
+        replicates = read_replicate_columns(raw, config, decimals, decisions)
+        units = read_units(raw, columns, config, decisions)
+        kept, codes = encoder.encode(raw, decisions, screen)
+        if kept.size:
+            yield _EncodedRows(
+                codes,
+                raw.rows[kept],
+                None if identifiers is None else identifiers.take(kept),
+                None if weights is None else weights[kept],
+                None if units is None else units[kept],
+                None if replicates is None else replicates[kept],
+            )
 
 
 def list_ignored(
     source: Source, schema: Schema, config: SourceOptions, optional: Sequence[str] = ()
 ) -> list[str]:
-    """Columns of a wide file that are neither variables, identifiers nor weights.
+    """List the columns of a wide file that are not used.
 
     Parameters
     ----------
     source, schema, config
         As in `encode_wide`.
     optional
-        Variables that the file need not have.
+        Variables that the file may lack.
 
     Raises
     ------
     ConfigError
-        If the source is not laid out wide.
+        If the layout of the source is not wide.
     SchemaError
-        If a variable is no column of the file.
+        If the file lacks a variable.
     """
     if config.layout != "wide":
         raise ConfigError(f"source.layout is {config.layout!r}; encoding rows needs 'wide'")
@@ -255,9 +286,9 @@ class WideEncoder:
     schema
         Variables and levels.
     policy
-        What happens to what does not fit.
+        Policy for rows that do not fit.
     lenient
-        Variables whose unknown levels count as missing whatever the policy says.
+        Variables whose unknown levels count as missing, whatever the policy.
     """
 
     def __init__(self, schema: Schema, policy: SchemaOptions, lenient: Sequence[str] = ()) -> None:
@@ -276,11 +307,11 @@ class WideEncoder:
         Parameters
         ----------
         raw, decisions
-            The rows, and what is decided of them already.
+            The rows, and earlier decisions about them.
         screen
-            Takes the rows that do not fit, and counts the cells that are made missing.
+            Receives the rows that do not fit, and the numbers of cells made missing.
         on_unknown
-            Called with the name of each variable that has such cells, and their raw values.
+            Called with the name of each variable with such cells, and their raw values.
 
         Returns
         -------
@@ -310,17 +341,17 @@ class WideEncoder:
         return kept, codes if kept.size == len(codes) else codes[kept]
 
     def count_levels(self, codes: IntArray) -> IntArray:
-        """Number of rows that hold each level, int64 of shape (n_levels,)."""
+        """Number of rows with each level, int64 of shape (n_levels,)."""
         counts = np.zeros(self._schema.n_levels, np.int64)
         for index, size in enumerate(self._schema.cardinalities.tolist()):
-            # missing cells are counted first, and dropped
+            # missing cells are counted in the first bin, which is dropped
             counted = np.bincount(codes[:, index] + 1, minlength=size + 1)[1:]
             counts[self._schema.rows_of(index)] = counted
         return counts
 
 
 def _pack(codes: IntArray, width: int) -> pa.FixedSizeBinaryArray:
-    """Rows of codes as values of a fixed number of bytes, little-endian."""
+    """Pack rows of integers as fixed-size binary values, little-endian."""
     content = np.ascontiguousarray(codes, codes.dtype.newbyteorder("<"))
     return pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(width), len(codes), [None, pa.py_buffer(content)]
@@ -328,16 +359,16 @@ def _pack(codes: IntArray, width: int) -> pa.FixedSizeBinaryArray:
 
 
 def read_texts(column: pa.Array) -> pa.StringArray:
-    """Texts of a column of a raw file.
+    """Convert a column of a raw file to texts.
 
     Parameters
     ----------
     column
-        Arrow values of any type that is read from files.
+        Arrow array of any type that is read from files.
 
     Returns
     -------
-    Texts of the same length; null where there is none, or it does not decode.
+    Texts; null if missing or undecodable.
     """
     texts = as_binary(column)
     texts = pc.if_else(pc.equal(pc.binary_length(texts), 0), None, texts)

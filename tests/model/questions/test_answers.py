@@ -101,7 +101,7 @@ def test_answer__without_counts_it_is_a_number():
     lines = [line.split() for line in repr(found).splitlines()]
     assert lines[0] == ["P(stars=4)"]
     assert lines[-1][:2] == ["4", f"{found.value:.3f}"]
-    said = "the model alone, worth: no unseen rows say what it is worth)"
+    said = f"the model alone, worth {m:,.0f} rows (assumed: no unseen rows say what it is worth)"
     assert ("from", said) in found.summary().facts
 
 
