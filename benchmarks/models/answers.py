@@ -10,8 +10,8 @@ for each table, kind and range of support has the squared error of counts, model
 its logarithm), in units of what the two samples alone would give, what the answer gains over either with its standard
 error, and the share of truths within the intervals of 95 %, which allow for the sampling error of the truth.
 
-The law of the equivalent samples that an answer begins with is fitted to the other tables only. ``--law`` fits it to all
-of them and prints the constants of `pmflib.model.questions.equivalent_samples`.
+The law of the equivalent samples that an answer begins with is fitted to the other tables only. ``--law`` fits it to
+all of them and prints the constants of `pmflib.model.questions.equivalent_samples`.
 """
 
 from __future__ import annotations
@@ -70,11 +70,18 @@ def hear_table(name: str) -> tuple[QuestionLikelihoods, ...]:
             rows = codes[: min(n, len(codes) // 2)]
             fitted, unseen = np.split(rows, [len(rows) * 4 // 5])
             model = pmf.fit_em(fitted, schema=schema, rank=rank).model
-            counts = (partial(count_codes, each, schema) for each in (fitted, unseen))
-            likelihoods = ask_unseen(model, unseen, *counts, len(fitted), 0)
+            likelihoods = ask_rows(model, fitted, unseen)
             if likelihoods is not None:
                 found.append(likelihoods)
     return tuple(found)
+
+
+def ask_rows(
+    model: pmf.JointPMF, fitted: np.ndarray, unseen: np.ndarray
+) -> QuestionLikelihoods | None:
+    """Put questions to unseen rows in memory."""
+    count_seen, count_unseen = (partial(count_codes, x, model.schema) for x in (fitted, unseen))
+    return ask_unseen(model, unseen, count_seen, count_unseen, len(fitted), 0)
 
 
 def find_law(names: Sequence[str]) -> EquivalentSamples:
@@ -92,8 +99,7 @@ def fit_models(
     yield "notebook", replace(model, origin={**model.origin, NAME: law.to_json()})
     fitted, unseen = np.split(rows, [len(rows) * 4 // 5])
     model = pmf.fit_em(fitted, schema=schema, rank=rank).model
-    counts = (partial(count_codes, each, schema) for each in (fitted, unseen))
-    likelihoods = ask_unseen(model, unseen, *counts, len(fitted), 0)
+    likelihoods = ask_rows(model, fitted, unseen)
     if likelihoods is not None:
         law = replace(law, n_fitted=float(len(fitted)))
         law = maximise([likelihoods], law, np.array(PRIOR_SPREADS))

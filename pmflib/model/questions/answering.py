@@ -307,7 +307,7 @@ class _Weighed:
             # of no model: what counts alone leave open
             by = np.full(n_by, COUNTED_ROWS / n_by)
             heads = tables.sum(axis=1) + by if bound.by else np.ones(1)
-            cells = tables + COUNTED_ROWS / n_each
+            cells = np.asarray(tables + COUNTED_ROWS / n_each, np.float64)
             posterior = Posterior(bound.schema, bound.by, self.targets, heads, cells)
             return posterior, np.full(n_by, COUNTED_ROWS)
         positions = (*bound.by, *self.targets)
