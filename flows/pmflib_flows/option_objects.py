@@ -1,4 +1,4 @@
-"""Options of a command that are the fields of a frozen dataclass, which the Python interface takes as well."""
+"""Command options from the fields of a frozen dataclass, which the Python interface shares."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import typer
 
 
 def takes_options(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each field of a dataclass; it is called with the object as ``options``.
+    """Give a command one option per field of a dataclass; it is called with the object as ``options``.
 
     Parameters
     ----------
     kind
-        Frozen dataclass. Fields are annotated as typer takes them; or their metadata hold what `typer.Option` takes:
-        "help", and where they apply "min", "show_default" and "flags", the names on the command line.
+        Frozen dataclass. Fields are annotated for typer, or their metadata contain arguments of `typer.Option`: "help"
+        and, if applicable, "min", "show_default" and "flags", the names on the command line.
     """
     hints = get_type_hints(kind, include_extras=True)
 

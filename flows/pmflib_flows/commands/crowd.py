@@ -1,4 +1,4 @@
-"""Verb for label logs: crowd."""
+"""Command for label logs: crowd."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ SETTINGS = {
     "classes": "crowd.classes",
     "seed": "seed",
 }
-"""Setting of the configuration for each option of the command that has one."""
+"""Configuration setting for each option of the command."""
 OPTIONS = {setting: "--" + name.replace("_", "-") for name, setting in SETTINGS.items()} | {
     "source.path": "PATH",
     "crowd.em": "--em/--no-em",
     "crowd.ordinal": "--ordinal/--nominal",
 }
-"""Option of the command for each setting."""
+"""Command-line option for each setting."""
 
 
 PATHS = ("source.path", "crowd.known", "crowd.classifier")
-"""Options that are paths: in the configuration they start from its folder."""
+"""Options that are paths; in the configuration they are relative to its folder."""
 
 
 class OnRepeated(StrEnum):
-    """What the configuration knows for several answers of one worker to one task."""
+    """Values of the configuration for repeated answers of one worker to one task."""
 
     FIRST = "first"
     LAST = "last"
@@ -66,62 +66,58 @@ class OnRepeated(StrEnum):
 
 
 COLUMNS = {"sample": "task", "variable": "worker", "value": "label"}
-"""Names of the columns by default."""
+"""Default column names."""
 NOTE = (
-    "`pmf crowd` works with this file from now on, and never changes it: [source], [store], [em], [crowd], [cluster] "
-    "and seed count; schema.json is written anew from the labels"
+    "`pmf crowd` uses this file from now on and never changes it: [source], [store], [em], [crowd], [cluster] "
+    "and seed are used; schema.json is regenerated from the labels"
 )
 
 
 @dataclass(frozen=True)
 class CrowdOptions:
-    """Options of ``pmf crowd``; None where an option is not given."""
+    """Options of ``pmf crowd``; None if an option is not given."""
 
     path: Annotated[
         str | None,
         typer.Argument(
-            help="Labels: file, folder, glob or URL; CSV or Parquet. Default: what pipeline.toml says."
+            help="Labels: file, folder, glob or URL; CSV or Parquet. Default: the source in pipeline.toml."
         ),
     ] = None
     output: Annotated[
         Path,
         typer.Option(
-            help="Folder for labels, workers, pipeline.toml and the store; or one file for the labels, .csv or "
-            ".parquet, with all else in a folder of that name."
+            help="Output folder for labels, workers, pipeline.toml and the store; or a file for the labels, .csv or "
+            ".parquet, in which case the rest is in a folder of the same name."
         ),
     ] = Path("crowd")
     task: Annotated[
         str | None,
-        typer.Option(
-            rich_help_panel="Files", help="Column that names the task.", show_default="task"
-        ),
+        typer.Option(rich_help_panel="Files", help="Column with the task.", show_default="task"),
     ] = None
     worker: Annotated[
         str | None,
         typer.Option(
-            rich_help_panel="Files", help="Column that names the worker.", show_default="worker"
+            rich_help_panel="Files", help="Column with the worker.", show_default="worker"
         ),
     ] = None
     label: Annotated[
         str | None,
         typer.Option(
             rich_help_panel="Files",
-            help="Column that holds the label that the worker gave.",
+            help="Column with the worker's label.",
             show_default="label",
         ),
     ] = None
     classes: Annotated[
         str | None,
-        typer.Option(
-            rich_help_panel="Method", help="Labels that there are: a,b,c.", show_default="all"
-        ),
+        typer.Option(rich_help_panel="Method", help="Possible labels: a,b,c.", show_default="all"),
     ] = None
     ordinal: Annotated[
         bool | None,
         typer.Option(
             "--ordinal/--nominal",
             rich_help_panel="Method",
-            help="Whether labels are in order, and mistakes likelier the nearer they are.",
+            help="Treat labels as ordered, so that errors to neighbouring labels are more likely.",
             show_default="nominal",
         ),
     ] = None
@@ -129,7 +125,7 @@ class CrowdOptions:
         str | None,
         typer.Option(
             rich_help_panel="Method",
-            help="File of tasks whose true label is known, with the columns for tasks and labels.",
+            help="File of tasks with known true labels, with the columns of task and label.",
             show_default="none",
         ),
     ] = None
@@ -137,7 +133,7 @@ class CrowdOptions:
         str | None,
         typer.Option(
             rich_help_panel="Method",
-            help="File of class probabilities of a model, Parquet or CSV: the column for tasks, and one a class.",
+            help="File of a model's class probabilities, Parquet or CSV: a column with the task and one per class.",
             show_default="none",
         ),
     ] = None
@@ -145,8 +141,8 @@ class CrowdOptions:
         str | None,
         typer.Option(
             rich_help_panel="Method",
-            help=f"{', '.join(select_methods(CROWD_METHODS, 'passes'))} pass over the tasks; "
-            f"{', '.join(select_methods(CROWD_METHODS, 'pairs'))} begin with pairs of workers.",
+            help=f"{', '.join(select_methods(CROWD_METHODS, 'passes'))} iterate over the tasks; "
+            f"{', '.join(select_methods(CROWD_METHODS, 'pairs'))} start from pairs of workers.",
             show_default="auto",
         ),
     ] = None
@@ -154,7 +150,7 @@ class CrowdOptions:
         OnRepeated | None,
         typer.Option(
             rich_help_panel="Method",
-            help="Several answers of one worker to one task: which counts; the others go to quarantine. Or stop.",
+            help="Which of several answers of one worker to a task to use (the others go to quarantine), or stop.",
             show_default="last",
         ),
     ] = None
@@ -163,15 +159,13 @@ class CrowdOptions:
         typer.Option(
             "--em/--no-em",
             rich_help_panel="Method",
-            help="Whether passes follow pairs of workers.",
+            help="Refine methods based on pairs of workers by EM passes.",
             show_default="em",
         ),
     ] = None
     seed: Annotated[
         int | None,
-        typer.Option(
-            rich_help_panel="Method", min=0, help="Seed of what is drawn.", show_default="0"
-        ),
+        typer.Option(rich_help_panel="Method", min=0, help="Random seed.", show_default="0"),
     ] = None
     delimiter: Annotated[
         str | None,
@@ -185,34 +179,34 @@ class CrowdOptions:
         str | None,
         typer.Option(
             rich_help_panel="Files",
-            help="Encoding of CSV files, as utf-8 or cp1252.",
+            help="Encoding of CSV files, for example utf-8 or cp1252.",
             show_default="found out",
         ),
     ] = None
     columns: Annotated[
         str | None,
         typer.Option(
-            rich_help_panel="Files", help="Names of the columns of files without a header: a,b,c."
+            rich_help_panel="Files", help="Column names of files without a header: a,b,c."
         ),
     ] = None
     tags: Annotated[
         bool,
         typer.Option(
             "--tags",
-            help="A task has several labels: a row for each tag that a worker gave. In one go, without a pipeline.",
+            help="Tasks have several labels: one row per tag given by a worker. Runs once, without a pipeline.",
         ),
     ] = False
     accept_quality: Annotated[
         bool,
         typer.Option(
             "--accept-quality",
-            help="Take the labels of this run as they are, whatever guards say.",
+            help="Accept the labels of this run even if a quality check fails.",
         ),
     ] = False
     as_json: AsJson = False
 
     def list_given(self) -> dict[str, Any]:
-        """Settings of the configuration that were given, by name; paths are absolute."""
+        """Return the given settings of the configuration, by name; paths are absolute."""
         from pmflib.ingest.source_paths import make_absolute
 
         given: dict[str, Any] = {}
@@ -233,10 +227,10 @@ class CrowdOptions:
 
 @takes_options(CrowdOptions)
 def crowd(options: CrowdOptions) -> None:
-    """Find the true labels of tasks that many workers have labelled; Parquet, or CSV by the suffix of --output.
+    """Estimate the true labels of tasks labelled by many workers; writes Parquet, or CSV if --output ends in .csv.
 
-    Run it again with the same --output after labels have come in: files that were read before are not read again. A
-    pipeline.toml that is there is used as it is.
+    Run it again with the same --output when new labels have arrived; files already read are not read again. An existing
+    pipeline.toml is used as it is.
     """
     path, output = options.path, options.output
     if path is not None and path.endswith(".toml"):
@@ -293,7 +287,7 @@ def crowd(options: CrowdOptions) -> None:
 
 
 def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
-    """Write a configuration for the options given; notes on what was found out."""
+    """Write a configuration for the given options; returns notes on what was detected."""
     from pmflib.ingest.options import make_source
     from pmflib.ingest.sniffing import sniff_source
     from pmflib.ingest.sources import find_sources
@@ -309,7 +303,7 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
     beside = {"known": crowd.known, "classifier": crowd.classifier}
     related = {key: relate_path(each, file.parent) for key, each in beside.items() if each}
     crowd = crowd.model_copy(update=related)
-    # columns are named by the user, or have their usual names: nothing is to be found out about a header
+    # columns are named by the user, or have their usual names, so no header needs to be detected
     known = {*_take(given, "source"), "columns", "decimal"}
     source, notes = sniff_source(find_sources(source.path), source, known)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -326,13 +320,13 @@ def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:
 
 
 def _take(given: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Options of a section."""
+    """Return the options of a section."""
     start = f"{section}."
     return {name[len(start) :]: value for name, value in given.items() if name.startswith(start)}
 
 
 def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any]) -> None:
-    """Refuse options that say something else than the configuration that is there."""
+    """Check that the options agree with an existing configuration."""
     from pmflib.ingest.options import make_source
     from pmflib.ingest.source_paths import make_absolute
 
@@ -358,25 +352,25 @@ def _check_agreement(config: PipelineConfig, file: Path, given: Mapping[str, Any
 
 
 def hand_over(found: Path, output: Path, folder: Path) -> Path:
-    """Copy labels and workers from the store to where they were asked for.
+    """Copy labels and workers from the store to the requested location.
 
     Parameters
     ----------
     found
-        Folder of the artefact of labels, on this machine.
+        Folder of the artefact with the labels, on this machine.
     output
-        Where the labels go: a folder, which takes one file a part, or a file name, which takes all in one.
+        Target of the labels: a folder, which receives one file per part, or a single file.
     folder
-        Folder of the file of workers; the same as ``output`` where that is a folder.
+        Folder for the file of workers; the same as ``output`` if that is a folder.
 
     Returns
     -------
-    Where the labels are.
+    Location of the labels.
 
     Raises
     ------
     StoreError
-        If a file of the artefact is damaged; nothing is written then.
+        If a file of the artefact is damaged; nothing is then written.
     """
     from pmflib.store.file_digests import check_artefact
     from pmflib.store.table_files import hold_output, join_files
