@@ -4,7 +4,9 @@ import gzip
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain, count, islice, product
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import BoolArray, FloatArray, IntArray
 from pmflib.core.errors import PmfError, SchemaError, SourceError
-from pmflib.model.sampling import check_parameters, choose_variables, sample_answers
+from pmflib.model.sampling import check_parameters, choose_variables, sample_answers, sample_codes
 
 Format: TypeAlias = Literal["csv", "csv.gz", "parquet"]
 FORMATS = ("csv", "csv.gz", "parquet")
@@ -22,8 +24,9 @@ FORMATS = ("csv", "csv.gz", "parquet")
 UNKNOWN_LABEL = "no such level"
 """Text of an answer that is not a level."""
 TEXT_DAMAGE = ("missing_field", "extra_field", "undecodable")
-RATING_DAMAGE = ("unknown_level", "empty_value", "duplicate", "unknown_variable")
-"""Types of damage for rows of a rating log; those of ``TEXT_DAMAGE`` need text files."""
+SURVEY_DAMAGE = ("unknown_level", "empty_value", "duplicate")
+RATING_DAMAGE = (*SURVEY_DAMAGE, "unknown_variable")
+"""Types of damage for rows of a survey or of a rating log; those of ``TEXT_DAMAGE`` need text files."""
 
 
 def plan_paths(path: Path, n_files: int, format: Format) -> tuple[Path, ...]:
@@ -99,6 +102,17 @@ def rating_texts(
     )
 
 
+def answer_texts(levels: Sequence[str], format: Format) -> list[bytes | None]:
+    """Return texts of levels, a missing answer, then damaged texts in the order of `damage_answers`."""
+    if format == "parquet":
+        return [*(text.encode() for text in levels), None, UNKNOWN_LABEL.encode()]
+    quoted = [
+        '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
+        for text in (*levels, "", UNKNOWN_LABEL)
+    ]
+    return [*(b",%b" % text.encode() for text in quoted), b"", b",,", b",\xe9"]
+
+
 def pick_rows(
     candidates: IntArray, dirt: float, damage: dict[str, int], rng: np.random.Generator
 ) -> dict[str, IntArray]:
@@ -125,6 +139,29 @@ def damage_ratings(
     repeats = rows[picked["duplicate"]]
     repeats[:, 2] = _change_levels(repeats[:, 2], cardinalities[repeats[:, 1]], rng)
     return repeats
+
+
+def damage_answers(
+    rows: IntArray,
+    picked: dict[str, IntArray],
+    offsets: IntArray,
+    missing: int,
+    rng: np.random.Generator,
+) -> tuple[IntArray, BoolArray]:
+    """Damage one answered cell in each selected row; return the duplicates and which rows are usable."""
+    usable = np.ones(len(rows), np.bool_)
+    columns = {}
+    for name, hit in picked.items():
+        keys = np.where(rows[hit] < missing, rng.random((hit.size, rows.shape[1])), -1.0)
+        columns[name] = keys.argmax(axis=1)
+    for index, name in enumerate(("empty_value", "unknown_level", *TEXT_DAMAGE)):
+        if name in picked:
+            rows[picked[name], columns[name]] = missing + index
+            usable[picked[name]] = name == "empty_value"
+    cell = (np.arange(picked["duplicate"].size), columns["duplicate"])
+    repeats = rows[picked["duplicate"]]
+    repeats[cell] = _change_levels(repeats[cell], np.diff(offsets)[cell[1]], rng)
+    return repeats, usable
 
 
 def _change_levels(codes: IntArray, cardinalities: IntArray, rng: np.random.Generator) -> IntArray:
@@ -266,6 +303,81 @@ def write_rating_log(
     return LogSummary(paths, movies, levels, n_rows, n_answers, **damage)
 
 
+def write_survey(
+    path: str | Path,
+    prior: FloatArray,
+    factors: FloatArray,
+    offsets: IntArray,
+    *,
+    n_samples: int,
+    observed: float | FloatArray,
+    rng: np.random.Generator,
+    dirt: float = 0.0,
+    format: Format = "csv",
+    level_labels: Sequence[str] | None = None,
+    batch: int = 16384,
+) -> LogSummary:
+    """Write a wide table with the columns id, q01, q02, ..., drawn from a model.
+
+    Parameters
+    ----------
+    path
+        The file.
+    prior, factors, offsets
+        The model.
+    n_samples
+        People, >= 1.
+    observed
+        Probability that a question is answered, a number or an array of shape (n_variables,).
+    rng
+        Random generator; equal seeds give equal bytes.
+    dirt
+        Share of the rows with an answer to damage, in [0, 1], each in one cell; the types of damage alternate. A
+        duplicate repeats an id later in the file, with one answer changed.
+    format
+        "csv", "csv.gz" or "parquet"; an unanswered question is an empty field or null.
+    level_labels
+        Text of each level, distinct and not empty; by default "a", "b", ... Labels with commas and quotes are quoted.
+    batch
+        Number of rows drawn at a time.
+
+    Returns
+    -------
+    Exact counts of what was written.
+
+    Raises
+    ------
+    RankError, SchemaError, PmfError
+        If the model is inconsistent, a number is out of range or labels are invalid.
+    SourceError
+        If the format is unknown.
+    """
+    check_parameters(prior, factors, offsets)
+    _check_sizes(offsets, n_samples, batch, dirt)
+    paths = plan_paths(Path(path), 1, format)
+    ways = SURVEY_DAMAGE if format == "parquet" else SURVEY_DAMAGE + TEXT_DAMAGE
+    levels = _check_labels(level_labels, int(np.diff(offsets).max()))
+    width = max(2, len(str(offsets.size - 1)))
+    questions = tuple(f"q{j + 1:0{width}d}" for j in range(offsets.size - 1))
+    texts = answer_texts(levels, format)
+    damage, n_rows, n_answers = dict.fromkeys(ways, 0), 0, 0
+    schema = pa.schema([(name, pa.string()) for name in ("id", *questions)])
+    with open_sink(paths[0], format, schema) as write:
+        for first in range(0, n_samples, batch):
+            n_batch = min(batch, n_samples - first)
+            codes = sample_codes(prior, factors, offsets, n_batch, rng, observed=observed)
+            rows = np.where(codes < 0, len(levels), codes.astype(np.int64))
+            picked = pick_rows(np.flatnonzero((codes >= 0).any(axis=1)), dirt, damage, rng)
+            repeats, usable = damage_answers(rows, picked, offsets, len(levels), rng)
+            n_rows += n_batch + len(repeats)
+            n_answers += int(np.sum(rows[usable] < len(levels)))
+            people = [b"s%06d" % person for person in range(first + 1, first + n_batch + 1)]
+            identity = np.concatenate([np.arange(n_batch), picked["duplicate"]])
+            cells = np.concatenate([rows, repeats]).T
+            write([take(people, identity), *(take(texts, cell) for cell in cells)])
+    return LogSummary(paths, questions, levels, n_rows, n_answers, **damage)
+
+
 def _check_sizes(offsets: IntArray, n_samples: int, batch: int, dirt: float) -> None:
     if n_samples < 1 or batch < 1:
         raise PmfError(f"n_samples is {n_samples} and batch {batch}: both must be >= 1")
@@ -275,6 +387,20 @@ def _check_sizes(offsets: IntArray, n_samples: int, batch: int, dirt: float) -> 
         raise SchemaError(
             "a variable has 1 level, a duplicate with another needs 2: pass dirt=0 or add levels"
         )
+
+
+def _check_labels(labels: Sequence[str] | None, n_needed: int) -> tuple[str, ...]:
+    if labels is None:
+        letters = (product(ascii_lowercase, repeat=width) for width in count(1))
+        return tuple("".join(word) for word in islice(chain.from_iterable(letters), n_needed))
+    if len(labels) < n_needed:
+        raise SchemaError(f"level_labels has {len(labels)} texts, the widest variable {n_needed}")
+    if len(set(labels)) < len(labels) or not {"", UNKNOWN_LABEL}.isdisjoint(labels):
+        raise SchemaError(
+            f"level_labels is {list(labels)!r}: texts must differ and be neither empty nor "
+            f"{UNKNOWN_LABEL!r}, which marks damage"
+        )
+    return tuple(labels[:n_needed])
 
 
 def _draw_ratings(

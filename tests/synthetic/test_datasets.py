@@ -10,7 +10,7 @@ import pytest
 import pmflib as pmf
 from pmflib.core.errors import SchemaError
 from pmflib.synthetic.planted_models import planted_factors
-from pmflib.synthetic.raw_logs import write_rating_log
+from pmflib.synthetic.raw_logs import write_rating_log, write_survey
 
 CARDINALITIES = [4, 3, 4, 2, 4, 4]
 OFFSETS = np.concatenate([[0], np.cumsum(CARDINALITIES)])
@@ -25,6 +25,7 @@ LONG_DAMAGE = (
     "duplicate",
     "unknown_variable",
 )
+WIDE_DAMAGE = LONG_DAMAGE[:-1]
 
 
 def make_model(seed=0):
@@ -34,6 +35,11 @@ def make_model(seed=0):
 def write_log(path, seed=1, **options):
     options = {"n_samples": 500, "ratings_per_sample": 3.0, "batch": 128} | options
     return write_rating_log(path, *make_model(), rng=np.random.default_rng(seed), **options)
+
+
+def write_table(path, seed=1, **options):
+    options = {"n_samples": 500, "observed": 0.6, "batch": 128} | options
+    return write_survey(path, *make_model(), rng=np.random.default_rng(seed), **options)
 
 
 def read_csv(path):
@@ -171,32 +177,89 @@ def test_write_rating_log__popularity_is_skewed_and_activity_varies(tmp_path):
 
 
 @pytest.mark.parametrize("format", ["csv", "csv.gz", "parquet"])
-def test_write_rating_log__one_seed_gives_one_file(tmp_path, format):
+@pytest.mark.parametrize("write", [write_log, write_table])
+def test_writers__one_seed_gives_one_file(tmp_path, format, write):
     first, again, other = (
-        write_log(tmp_path / name, seed=seed, format=format, dirt=0.1).paths[0].read_bytes()
+        write(tmp_path / name, seed=seed, format=format, dirt=0.1).paths[0].read_bytes()
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     )
     assert first == again
     assert first != other
 
 
+def test_write_survey__pair_marginals_agree_with_the_model(tmp_path):
+    summary = write_table(tmp_path / "survey.csv", n_samples=20_000, batch=4096)
+    header, rows = read_csv(summary.paths[0])
+    assert header == ["id", *summary.variables]
+    assert [fields[0] for fields in rows] == [f"s{person:06d}" for person in range(1, 20_001)]
+    answers = [
+        {j: "abcd".index(text) for j, text in enumerate(fields[1:]) if text} for fields in rows
+    ]
+    assert sum(map(len, answers)) == summary.n_answers
+    assert_pair_marginals(answers, 15)
+
+
+@pytest.mark.parametrize("format", ["csv", "csv.gz"])
+def test_write_survey__summary_agrees_with_the_file(tmp_path, format):
+    labels = ["plain", "a, b", 'say "no"', "été"]
+    clean = write_table(tmp_path / "clean", format="csv", level_labels=labels)
+    assert {text for fields in read_csv(clean.paths[0])[1] for text in fields[1:]} == {"", *labels}
+    summary = write_table(
+        tmp_path / f"dirty.{format}", format=format, dirt=0.3, level_labels=labels
+    )
+    _, rows = read_csv(summary.paths[0])
+    found, people, n_answers = Counter(), {}, 0
+    for fields in rows:
+        if is_undecodable(fields):
+            found["undecodable"] += 1
+        elif len(fields) != 7:
+            found["missing_field" if len(fields) < 7 else "extra_field"] += 1
+        elif any(text not in ("", *labels) for text in fields[1:]):
+            found["unknown_level"] += 1
+        elif fields[0] in people:
+            found["duplicate"] += 1
+            pairs = zip(people[fields[0]], fields[1:], strict=True)
+            assert sum(left != right for left, right in pairs) == 1
+        else:
+            people[fields[0]] = fields[1:]
+            n_answers += sum(map(bool, fields[1:]))
+    assert len(rows) == summary.n_rows == 500 + summary.duplicate
+    assert n_answers == summary.n_answers
+    for kind in set(WIDE_DAMAGE) - {"empty_value"}:
+        assert found[kind] == getattr(summary, kind) > 0
+    assert summary.levels == tuple(labels)
+
+
+def test_write_survey__emptied_answers_are_counted(tmp_path):
+    summary = write_table(tmp_path / "survey.parquet", format="parquet", dirt=0.4, observed=1.0)
+    table = pq.read_table(summary.paths[0])
+    answers = table.select(list(summary.variables))
+    assert sum(column.null_count for column in answers.columns) == summary.empty_value > 0
+    assert table.num_rows == summary.n_rows == 500 + summary.duplicate
+    unknown = sum(column.to_pylist().count("no such level") for column in answers.columns)
+    assert unknown == summary.unknown_level > 0
+    assert summary.n_answers == 6 * (500 - summary.unknown_level) - summary.empty_value
+
+
 @pytest.mark.parametrize(
-    ("name", "options", "named"),
+    ("write", "name", "options", "named"),
     [
-        ("log.csv", {"n_samples": 0}, "n_samples"),
-        ("log.csv", {"dirt": 1.1}, "dirt"),
-        ("log.csv", {"format": "xlsx"}, "format"),
-        ("log.csv", {"n_files": 0}, "n_files"),
-        ("log.csv", {"ratings_per_sample": 0}, "ratings_per_sample"),
-        ("", {}, "path"),
-        ("logs", {"n_files": 2}, "logs"),
-        ("logs/part-00000.csv", {"n_files": 2}, r"part-00000\.csv"),
+        (write_log, "log.csv", {"n_samples": 0}, "n_samples"),
+        (write_table, "log.csv", {"n_samples": 0}, "n_samples"),
+        (write_log, "log.csv", {"dirt": 1.1}, "dirt"),
+        (write_table, "log.csv", {"dirt": 1.1}, "dirt"),
+        (write_log, "log.csv", {"format": "xlsx"}, "format"),
+        (write_log, "log.csv", {"n_files": 0}, "n_files"),
+        (write_log, "log.csv", {"ratings_per_sample": 0}, "ratings_per_sample"),
+        (write_log, "", {}, "path"),
+        (write_log, "logs", {"n_files": 2}, "logs"),
+        (write_log, "logs/part-00000.csv", {"n_files": 2}, r"part-00000\.csv"),
     ],
 )
-def test_write_rating_log__refuses(tmp_path, name, options, named):
+def test_writers__refuse(tmp_path, write, name, options, named):
     write_log(tmp_path / "logs", n_files=2)
     with pytest.raises(pmf.PmfError, match=named):
-        write_log(tmp_path / name, **options)
+        write(tmp_path / name, **options)
 
 
 def test_write_rating_log__duplicates_need_two_levels(tmp_path):
