@@ -148,7 +148,7 @@ def test_make_config__every_layout():
         ),
         (
             {"base": "/tmp"},
-            "base: relative paths start from the configuration file; remove it",
+            "base: paths are relative to the configuration file",
         ),
     ],
 )
