@@ -144,7 +144,7 @@ def test_make_config__every_layout():
         ),
         (
             {"name": "../a"},
-            "name: '../a' is no file name; use letters, digits, spaces and . - _, a letter or digit first",
+            "name: '../a' is not a file name; use letters, digits, spaces and . - _, a letter or digit first",
         ),
         (
             {"base": "/tmp"},
