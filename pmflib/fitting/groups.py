@@ -1,8 +1,8 @@
-"""Latent classes in several groups, with conditional PMFs equal across groups for all variables, some, or none.
+"""Latent classes of several groups: conditional PMFs that are equal over groups, for all variables, some, or none.
 
-A variable whose PMFs differ by group is represented by several variables, each missing outside its group; the group
-itself is a variable whose PMFs are the class shares by group. Every pattern of equality is therefore a table with
-missing cells, to which EM can be applied.
+A variable whose PMFs differ by group is several variables, each missing outside its group; the group itself is a
+variable whose PMFs are the classes' shares by group. So every pattern of equality is a table with gaps, and EM fits it
+as it is.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from pmflib.schema.tables import as_arrow
 from pmflib.solvers import check_rank
 
 LEVEL = 0.05
-"""Accepted false discovery rate among the variables that are reported to differ."""
+"""Share of false discoveries that is allowed among the variables that are said to differ."""
 
 
 @dataclass(frozen=True)
 class GroupFit:
-    """Classes of all groups under one pattern of equality constraints.
+    """Classes of all groups under one pattern of equality.
 
     Parameters
     ----------
     free
-        Variables whose PMFs may differ by group.
+        Variables whose PMFs differ by group.
     criteria
-        Likelihood of the answers given the group, and information criteria.
+        Likelihood of the answers given the group, and what is made of it.
     models
-        The model of each group, by name; classes have the same numbers in all of them.
+        The model of each group, by name: classes have the same numbers in all.
     """
 
     free: tuple[str, ...]
@@ -61,12 +61,12 @@ class GroupFit:
 
 @dataclass(frozen=True)
 class RatioTest:
-    """Likelihood ratio test of one pattern of equality constraints within a less restricted one.
+    """A likelihood ratio test of one pattern of equality within another.
 
     Parameters
     ----------
     statistic, degrees, p_value
-        Twice the difference of the log-likelihoods, difference in parameters, and p-value of the equality.
+        Twice the difference of the log-likelihoods, parameters more, and the chance of as much if the equality holds.
     """
 
     statistic: float
@@ -76,19 +76,18 @@ class RatioTest:
 
 @dataclass(frozen=True)
 class VariableDifference:
-    """Difference of a variable's PMFs between groups, within classes.
+    """How a variable's PMFs differ between groups, within classes.
 
     Parameters
     ----------
     name
         The variable.
     test
-        Likelihood ratio test of all PMFs equal against those of this variable free.
+        Likelihood ratio test: all PMFs equal, against those of this variable free.
     adjusted
-        P-value adjusted for all variables by Benjamini and Hochberg.
+        P-value for all variables taken together, by Benjamini and Hochberg.
     distance
-        Mean over rows of the total variation between the PMF of their class in their group and the PMF across groups,
-        in [0, 1].
+        Mean over rows of the total variation between the PMF of their class in their group and in all: in [0, 1].
     """
 
     name: str
@@ -98,24 +97,24 @@ class VariableDifference:
 
     @property
     def is_distinct(self) -> bool:
-        """Return whether the difference is significant."""
+        """Whether it differs beyond chance."""
         return self.adjusted < LEVEL
 
 
 @dataclass(frozen=True, eq=False)
 class GroupComparison(Summarised):
-    """Latent classes in several groups under three patterns of equality constraints.
+    """Classes of several groups under three patterns of equality.
 
     Parameters
     ----------
     groups, sizes
-        Names of the groups, and their numbers of rows.
+        Names of the groups, and their rows.
     fits
         By pattern: "equal", all PMFs equal over groups; "partial", those of some variables free; "free", all.
     tests
-        "equal" within "partial", and "partial" within "free", by the name of the more restricted pattern.
+        "equal" within "partial", and "partial" within "free", by the name of the first.
     differences
-        Variables by increasing p-value; empty if they were not tested.
+        Variables by rising p-value; none if they were not tested.
     shares
         float64 of shape (n_groups, rank): shares of the classes in each group, under "partial".
     n_left_out
@@ -132,12 +131,12 @@ class GroupComparison(Summarised):
 
     @property
     def best(self) -> str:
-        """Return the pattern with the lowest BIC."""
+        """Pattern of the least BIC."""
         return min(self.fits, key=lambda name: self.fits[name].criteria.bic or 0.0)
 
     @property
     def table(self) -> pa.Table:
-        """Return the differences as an Arrow table, one row per variable."""
+        """Differences as an Arrow table, a row per variable."""
         columns: dict[str, list[Any]] = {
             "variable": [each.name for each in self.differences],
             "distance": [each.distance for each in self.differences],
@@ -148,9 +147,7 @@ class GroupComparison(Summarised):
         return pa.table(columns)
 
     def summary(self) -> Summary:
-        """Return a summary of the three fits, the variables that differ, and class shares: text, or HTML in a
-        notebook.
-        """
+        """The three fits, which variables differ, and the shares of the classes: text, or HTML in a notebook."""
         names = {"equal": "all equal", "partial": "some free", "free": "none equal"}
         rows = []
         for name, fit in self.fits.items():
@@ -195,21 +192,21 @@ class GroupComparison(Summarised):
         )
 
     def plot(self, state: int, *, fit: str = "free", ax: Axes | None = None) -> Axes:
-        """Plot the profile of a class in all groups side by side; see `pmflib.model.figures.plot_side_by_side`.
+        """Draw the profile of a class in all groups, side by side: see `pmflib.model.figures.plot_side_by_side`.
 
         Parameters
         ----------
         state
             The class.
         fit
-            Pattern of equality constraints whose models are plotted.
+            Pattern of equality whose models are drawn.
         ax
-            Axes to draw on; None creates new ones.
+            Axes to draw on; None makes some.
 
         Raises
         ------
         PmfError
-            If matplotlib is not installed, or the class or pattern does not exist.
+            If matplotlib is not installed, or there is no such class or pattern.
         """
         from pmflib.model.figures import plot_side_by_side
 
@@ -219,7 +216,7 @@ class GroupComparison(Summarised):
 
 
 MAX_PASSES, TOLERANCE = 5000, 1e-10
-"""Limits of a run; two likelihoods are compared, so both must be at their maximum."""
+"""Limits of a run: likelihoods of two models are compared, so that both have to be at their maximum."""
 
 
 @reports_progress
@@ -233,28 +230,28 @@ def fit_groups(
     seed: int = 0,
     weight: object | None = None,
 ) -> GroupComparison:
-    """Fit latent classes to several groups under different equality constraints on conditional PMFs, and compare.
+    """Fit latent classes to several groups, with conditional PMFs equal over groups or not, and compare.
 
-    Class shares always differ by group.
+    Shares of the classes differ by group in any case.
 
     Parameters
     ----------
     samples
         Codes of shape (n_rows, n_variables), -1 missing, or a table.
     group
-        Group of each row: strings, or other objects with names. Rows without a group are left out.
+        Group of each row: texts, or whatever has names. Rows without one are left out.
     rank
         Number of classes, at least 1.
     schema
         Variables; by default inferred from the samples.
     free
-        Variables, by name or position, that are free in the partial pattern; "auto" uses those that differ
-        significantly when tested one by one.
+        Variables, by name or position, that are free in the partial pattern; "auto" takes those that differ beyond
+        chance, tested one by one.
     seed
-        Random seed of the starts.
+        Seed of the starts.
     weight
-        Weights of the samples, as for `pmflib.fit_em`; likelihoods and ratios are then those of the effective number of
-        samples.
+        Weights of the samples, as for `pmflib.fit_em`: likelihoods, and with them the ratios, are those of as many
+        samples as all of them are worth.
 
     Returns
     -------
@@ -263,7 +260,7 @@ def fit_groups(
     Raises
     ------
     SchemaError
-        If the samples do not fit the schema, or a variable does not exist.
+        If the samples do not fit the schema, or it has no such variable.
     PmfError
         If there are fewer than two groups, or samples are stored.
 

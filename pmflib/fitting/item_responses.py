@@ -39,11 +39,11 @@ from pmflib.model.traits.level_scores import LevelScores
 from pmflib.schema import Schema
 
 MAX_PASSES, TOL = 500, 1e-8
-"""Maximum number of passes, and fraction of the objective that the remaining passes may gain when EM stops."""
+"""Passes at most, and the share of the objective that those to come may gain where they end."""
 TURNS = 2
-"""Maximum number of rotations of the traits to principal axes; passes continue after each rotation."""
+"""Times that traits are turned to their principal axes at most: passes go on from each turn."""
 TURNED = 1e-4
-"""Largest change of a slope in a rotation after which no further rotation is made."""
+"""Largest change of a slope by a turn after which there is no other."""
 
 
 @reports_progress
@@ -61,34 +61,33 @@ def fit_item_responses(
     on_pass: OnPass | None = None,
     weight: object | None = None,
 ) -> FitResult:
-    """Fit an item response model, in which answers depend only on one to three traits.
+    """Fit an item response model: people differ on one to three traits, and answers depend on nothing else.
 
-    Levels with values follow the generalised partial credit model, other levels the nominal response model, and
-    variables with two levels the two-parameter logistic model, a special case of both. The integral over people is a
-    sum over fixed points, which are the states of the joint PMF, so likelihood and answers are exact. For many traits
-    and many observed cells per person, as in ratings, use `pmflib.fit_traits`.
+    Levels with values follow the generalised partial credit model, those without the nominal response model, variables
+    of two levels the two-parameter logistic model, which both are then. The integral over people is a sum over fixed
+    points, which are the states of the joint PMF: its likelihood and answers are exact. For many traits, and many
+    observed cells of each person, as in ratings, take `pmflib.fit_traits`.
 
     Parameters
     ----------
     samples
-        A table, with -1 or None for missing cells, `StoredSamples`, or a block of samples with a given schema.
+        A table, with -1 or None missing, `StoredSamples`, or a block of samples of a schema that is given.
     n_traits
-        Number of traits, 1 to 3. ``fit_em(samples, rank="auto")`` compares them with each other and with latent
-        classes.
+        1 to 3. ``fit_em(samples, rank="auto")`` compares them with each other, and with latent classes.
     schema
         Variables; by default those of stored samples, or inferred from the table.
     validation
-        Held-out samples whose likelihood is reported, in memory or stored; they are not used for choices.
+        Held-out samples to say the likelihood of, in memory or stored; they choose nothing.
     pseudo_count
-        Mean pseudo-count per level, at least 0; shrinks slopes toward 0.
+        Mean pseudo-count per level, at least 0: draws slopes toward 0.
     max_passes
-        Maximum number of EM passes, at least 0; with two or three traits, the count restarts after each rotation.
+        Limit of the passes of EM, at least 0; of two or three traits they begin anew where these are turned.
     tol
-        Fraction of the objective, at least 0, that the remaining passes may gain when EM stops.
+        Share of the objective, at least 0, that passes to come may gain where they end.
     seed
-        Random seed of the start.
+        Seed of what is drawn for the start.
     checkpoint
-        Folder for the states of this fit: the same call resumes from them with equal bits. A folder with states of
+        Folder for the states of this fit: the same call continues from them, to the same bits. One that holds states of
         other samples or options is refused.
     on_pass
         Called with a name and the state after each pass.
@@ -97,22 +96,21 @@ def fit_item_responses(
 
     Returns
     -------
-    The model, which contains its `trait_model`, and the history of the fit. Traits are standard normal and rotated to
-    principal axes: the first has the largest effect on the observed cells, and levels with larger values are more
-    likely where it is larger. `pmflib.standard_errors` gives standard errors of intercepts and slopes. Histories begin
-    after the last rotation.
+    The model, which holds its `trait_model`, and how it was reached. Traits are standard normal and turned to principal
+    axes: the first moves the observed cells most, and levels of greater value are likelier where it is greater.
+    `pmflib.standard_errors` gives errors of intercepts and slopes. Histories begin where the traits were turned last.
 
     Raises
     ------
     PmfError
-        If n_traits or another option is out of range, there are no samples, or the checkpoint belongs to another fit.
+        If n_traits or another option is out of range, there are no samples, or the checkpoint is of another fit.
     SchemaError
         If samples do not fit the schema.
 
     Warns
     -----
     ConvergenceWarning
-        If EM reaches ``max_passes``.
+        If EM stops at ``max_passes``.
 
     References
     ----------
@@ -146,7 +144,7 @@ def fit_item_responses(
 
 
 def _check_options(n_traits: int, pseudo_count: float, max_passes: int, tol: float) -> None:
-    """Check that options are in range."""
+    """Refuse options that are out of range."""
     check_whole("n_traits", n_traits)
     if n_traits not in GRIDS:
         raise PmfError(
@@ -161,7 +159,7 @@ def _check_options(n_traits: int, pseudo_count: float, max_passes: int, tol: flo
 def _open_samples(
     samples: object, schema: Schema | None, weight: object | None, n_traits: int
 ) -> tuple[Schema, BlockSource, PairCounts]:
-    """Open the samples, at least one, with their variables and co-occurrence counts."""
+    """Variables, samples to fit to, at least one, and their co-occurrence counts."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
             weigh_samples(samples, weight, samples.schema)
@@ -188,7 +186,7 @@ def _report(
     state: ItemState,
     score: HeldOutScore | None,
 ) -> FitResult:
-    """Build the result of a fit from the final EM state."""
+    """Result of a fit from the state at the end of its EM."""
     measured = measure_fit(fitted, training)
     residuals = measure_residuals(fitted, training)
     return FitResult(
@@ -218,7 +216,7 @@ def fit_items(
     checkpoint: Path | None = None,
     on_pass: Callable[[ItemState], None] | None = None,
 ) -> tuple[JointPMF, ItemState]:
-    """Fit the traits of a design to samples, and rotate them to principal axes.
+    """Fit the traits of a design to samples, and turn them to principal axes.
 
     Parameters
     ----------
@@ -231,15 +229,15 @@ def fit_items(
     pseudo_count, max_passes, seed
         As for `fit_item_responses`.
     tol
-        Fraction of the objective that the remaining passes may gain when EM stops.
+        Share of the objective that passes to come may gain where they end.
     checkpoint
-        Folder for the states after each rotation.
+        Folder for the states after each number of turns.
     on_pass
-        Called with the state after each pass, if given.
+        Called with the state after each pass; None calls nothing.
 
     Returns
     -------
-    The model, and the final EM state.
+    The model, and the state of EM at its end.
     """
     schema = design.schema
     points, weights = design.grid
@@ -272,7 +270,7 @@ def fit_items(
             break
         again = family.begin(design.project(turned.base, turned.slopes))
         if design.n_traits == 1:
-            # the grid is symmetric
+            # the grid is the same from both ends
             state = replace(state, parameters=again.parameters)
             break
         state = again
@@ -292,9 +290,7 @@ def fit_items(
 def _find_start(
     design: ItemDesign, singles: FloatArray, counts: PairCounts | None, seed: int
 ) -> FloatArray:
-    """Compute starting slopes (n_levels, n_traits): for weak traits, pairs deviate from independence by their
-    product.
-    """
+    """Slopes to start from (n_levels, n_traits): of weak traits, pairs deviate from independence by their product."""
     schema, n_traits = design.schema, design.n_traits
     noise = np.random.default_rng([seed, n_traits]).standard_normal((schema.n_levels, n_traits))
     if counts is None:
@@ -307,7 +303,7 @@ def _find_start(
     values, vectors = np.linalg.eigh((residuals + residuals.T) / 2)
     sizes = np.sqrt(np.maximum(values[::-1][:n_traits], 0.0))
     found = vectors[:, ::-1][:, :n_traits]
-    # the sign of an eigenvector is arbitrary
+    # what has an eigenvector has its opposite, and which of them is found is chance
     signs = np.where(found[np.abs(found).argmax(axis=0), np.arange(found.shape[1])] < 0, -1.0, 1.0)
     slopes = np.zeros((schema.n_levels, n_traits))
     slopes[:, : found.shape[1]] = np.clip(found * signs * sizes / roots[:, None], -2.0, 2.0)
@@ -315,12 +311,12 @@ def _find_start(
 
 
 def _count_points(n_traits: int) -> int:
-    """Return the number of grid points."""
+    """Points of a grid."""
     return int(GRIDS[n_traits][0] ** n_traits)
 
 
 def _score(model: JointPMF, validation: object) -> HeldOutScore | None:
-    """Return the log-likelihood of held-out samples."""
+    """Log-likelihood of held-out samples."""
     if isinstance(validation, StoredSamples):
         held_out: BlockSource = validation
     else:

@@ -363,9 +363,7 @@ def _compare_states(traits: TraitModel, held_out: HeldOutCells) -> Comparison:
 def predict_by_states(
     model: JointPMF, block: SparseBlock, rows: IntArray, variables: IntArray
 ) -> FloatArray:
-    """Predict PMFs of cells from the other observed cells of their rows by latent states:
-    (n_cells, largest cardinality).
-    """
+    """Predict PMFs of cells from the rest of their rows by latent states: (n_cells, largest cardinality)."""
     schema = model.schema
     posteriors = np.empty((block.n_rows, model.rank))
     logs = take_logs(model.prior, model.factors)
