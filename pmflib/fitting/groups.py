@@ -268,8 +268,8 @@ def fit_groups(
     -----
     "equal" is one fit with the group as an additional variable; "free" has separate fits, whose classes are matched to
     those of "partial". Each variable is tested with all others equal: if many differ, the others seem to differ a
-    little as well. Tests use the chi-squared distribution, which holds for probabilities inside (0, 1) and many rows per
-    parameter: for three equal groups of 333 rows, "free" was preferred in .12 of the tests at .05.
+    little as well. Tests use the chi-squared distribution, which holds for probabilities inside (0, 1) and many rows
+    per parameter: for three equal groups of 333 rows, "free" was preferred in .12 of the tests at .05.
 
     References
     ----------
@@ -373,7 +373,7 @@ class _GroupTable:
         return self._finish(self.load(codes), [JointPMF(equal.prior, factors, schema)])
 
     def fit_separately(self, partial: GroupFit) -> list[JointPMF]:
-        """Fit each group separately, by a search and from the partial fit, and match the classes to those of that fit."""
+        """Fit each group by a search and from the partial fit, and match the classes to those of that fit."""
         found = []
         for each, start in enumerate(partial.models.values()):
             rows = self.members == each
