@@ -1,8 +1,8 @@
-"""How many latent states? Chosen by folds of counts: no pass over the samples is needed.
+"""Rank selection by pairs: cross-validation over folds of counts, without a pass over the samples.
 
-Counts of folds subtract: a rank is fitted to the total minus some folds, and scored by the
-log-likelihood of their pairs. Ranks are compared by the differences of their scores fold by fold,
-whose spread is far below that of the scores, and of ranks that cannot be distinguished the least wins.
+Counts of folds can be subtracted: a rank is fitted to the total minus some folds, and scored by the log-likelihood of
+the pairs in these folds. Ranks are compared by the differences of their scores by fold, which vary far less than the
+scores themselves; among ranks within one standard error of the best, the smallest is chosen.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from pmflib.fitting.ranks.fit_runs import (
 from pmflib.fitting.ranks.folds import RankFold, RankJob, fit_rank
 
 N_ROUNDS = 4
-"""Fits of each rank, each with a quarter of the folds held out."""
+"""Number of fits per rank, each with a quarter of the folds held out."""
 
 MAX_LEVELS = 600
-"""Larger tables are evaluated on the variables that are observed most."""
+"""Larger tables are evaluated on the most frequently observed variables."""
 
 VERSION = 2
-"""Raised when fits change: those that were kept before are not gone on from."""
+"""Increased when fits change; saved fits of earlier versions are not used."""
 
 
 @reports_progress
@@ -65,17 +65,17 @@ def select_rank(
     Parameters
     ----------
     counts
-        Co-occurrence counts of at least two variables, in at least two folds.
+        Co-occurrence counts of at least two variables in at least two folds.
     ranks
-        The ranks to compare, each at least 1. None searches: from the number of directions in the
-        pairs that held-out pairs confirm, up and down while the score rises.
+        Ranks to compare, each at least 1. None searches from the number of directions confirmed by held-out pairs, up
+        and down while the score improves.
     pseudo_counts
-        Mean pseudo-counts per level and state to compare, each at least 0. The first is what ranks
-        are compared under; where another does better at the rank found, they are compared again.
+        Mean pseudo-counts per level and state to compare, each at least 0. Ranks are compared under the first; if
+        another is better at the selected rank, they are compared again.
     max_rank
-        Limit of the search; None is what pairs can distinguish, `Schema.max_pairs_rank`.
+        Upper limit of the search; None uses the number of states that pairs can distinguish, `Schema.max_pairs_rank`.
     rng
-        Generator, or a seed for one; the same seed gives the same choice.
+        Random generator, or a seed; equal seeds give equal choices.
     **run
         Fields of `pmflib.fitting.ranks.fit_runs.RunOptions`: ``client`` (Dask client; None fits in this thread, to the
         same bits), ``budget`` (600 seconds of processor time, by a model of costs), ``checkpoint`` (folder from which
@@ -90,20 +90,19 @@ def select_rank(
     RankError
         If a rank is below 1.
     PmfError
-        If fewer than two folds hold a pair, a pseudo-count is negative, or there is nothing to compare.
+        If fewer than two folds have pairs, a pseudo-count is negative, or there is nothing to compare.
 
     Notes
     -----
-    Each rank costs four fits of the composite likelihood, a few thousand products of (n_levels,
-    n_levels) by (n_levels, rank) in all, whatever the number of samples. Fits start from symmetric
-    NMF, from the next rank less with a state added where the pairs fit worst, and from the next
-    rank more with two states made one; ranks between which the choice lies are fitted again until
-    the choice no longer changes. The rank that is best for samples may be larger: pairs do not show what three
-    variables have in common.
+    Each rank costs four fits of the composite likelihood, in total a few thousand products of matrices
+    (n_levels, n_levels) and (n_levels, rank), whatever the number of samples. Fits start from symmetric NMF, from the
+    next lower rank with a state added where the pairs fit worst, and from the next higher rank with two states merged.
+    Ranks close to the decision are refitted until the choice no longer changes. The best rank for samples may be
+    larger, because pairs do not show dependence among three variables.
 
     References
     ----------
-    Breiman, Friedman, Olshen and Stone (1984), section 3.4.3, for the rule of one standard error.
+    Breiman, Friedman, Olshen and Stone (1984), section 3.4.3, for the one-standard-error rule.
 
     Examples
     --------
@@ -151,7 +150,7 @@ def select_rank(
     compared, gain = search.compare_pseudo_counts(rank, [float(each) for each in pseudo_counts[1:]])
     pseudo_count = float(compared.chosen.settings["pseudo_count"])
     if gain >= search.margin:
-        # so large a gain may change the order of the ranks
+        # a gain this large may change the order of the ranks
         search = search.restart(pseudo_count)
         rank = search.settle()
     return RankChoice(
@@ -164,7 +163,7 @@ def select_rank(
 
 
 def _digest(counts: PairCounts, options: Sequence[Any]) -> str:
-    """SHA-256 of what the fits of a choice depend on."""
+    """Compute the SHA-256 digest of what the fits of a choice depend on."""
     total = hashlib.sha256(json.dumps([counts.schema.digest, *options]).encode())
     total.update(np.ascontiguousarray(counts.tables).tobytes())
     return total.hexdigest()
@@ -173,7 +172,7 @@ def _digest(counts: PairCounts, options: Sequence[Any]) -> str:
 def _check(
     ranks: Sequence[int] | None, pseudo_counts: Sequence[float], max_rank: int | None
 ) -> None:
-    """Refuse a grid that cannot be compared."""
+    """Check the candidates."""
     if ranks is not None and not isinstance(ranks, Sequence | range | np.ndarray):
         raise RankError(f"ranks is {ranks!r}; give a list of ranks to compare, as range(1, 9)")
     if ranks is not None and (not ranks or min(ranks) < 1):
@@ -186,20 +185,20 @@ def _check(
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Limits of the search. All are this library's own choices, tried on planted ranks (``benchmarks/rank.py``).
+    """Limits of the search. All are choices of this library, tested on simulated models (``benchmarks/rank.py``).
 
     Parameters
     ----------
     finest
-        Rank up to which every rank may be chosen; above, ranks grow by ``step``.
+        Rank up to which every rank is a candidate; above, ranks grow by a factor of ``step``.
     step
-        Ratio of neighbouring ranks above ``finest``: scores of nearer ranks hardly differ.
+        Ratio of neighbouring ranks above ``finest``; scores of closer ranks hardly differ.
     rounds
-        Limit of how often ranks close to the best are fitted again.
+        Maximum number of times that ranks close to the best are refitted.
     close
-        Standard errors below the best up to which a rank is fitted again: better fits may change the order.
+        Standard errors below the best within which a rank is refitted, because better fits may change the order.
     longest_step
-        Longest step of the search, in steps of the grid: eight steps of a tenth double the rank.
+        Longest step of the search, in steps of the grid; eight steps of ten percent double the rank.
     """
 
     finest: int = 30
@@ -213,7 +212,7 @@ SETTINGS = SearchSettings()
 
 
 def make_rank_grid(limit: int) -> list[int]:
-    """Ranks that a search may choose from: each one up to 30, then steps of a tenth.
+    """Return the candidate ranks of a search: every rank up to 30, then steps of ten percent.
 
     Parameters
     ----------
@@ -227,20 +226,20 @@ def make_rank_grid(limit: int) -> list[int]:
 
 
 class RankSearch:
-    """Fits of ranks on the same folds, under one pseudo-count.
+    """Fits of ranks to the same folds with one pseudo-count.
 
     Parameters
     ----------
     folds
-        Rounds of fitting and evaluating; two or more.
+        Rounds of fitting and evaluation, at least two.
     grid
-        Ranks to choose from, in order.
+        Candidate ranks, in order.
     pseudo_count
         Mean pseudo-count per level and state.
     seed
         Seed of the random starts.
     runs
-        Does the fits of a step. Fits that its budget cannot afford are left out, but for those of the first two ranks.
+        Runs the fits of a step. Fits beyond the budget are skipped, except those of the first two ranks.
     """
 
     def __init__(
@@ -265,12 +264,12 @@ class RankSearch:
         self._first = 0
 
     def start(self, guess: int) -> None:
-        """Fit the rank of the grid next to a guess, and the one above."""
+        """Fit the rank of the grid closest to an initial guess, and the one above."""
         self._first = min(bisect.bisect_left(self.grid, guess), len(self.grid) - 1)
         self.fit(self.grid[self._first : self._first + 2])
 
     def fit(self, ranks: Iterable[int]) -> None:
-        """Fit ranks one after another, all rounds at a time; those fitted before go on from there."""
+        """Fit ranks in turn, all rounds at a time; previously fitted ranks continue from their fits."""
         for rank in ranks:
             fitted = sorted(self.fits)
             index = bisect.bisect_left(fitted, rank)
@@ -286,11 +285,11 @@ class RankSearch:
             self._unsettled[rank] = max(0.0, float(gain))
 
     def settle(self) -> int:
-        """Fit the ranks that the choice depends on until it no longer changes, and return it."""
+        """Fit the ranks that the choice depends on until it no longer changes, and return the choice."""
         self._fill()
         for _ in range(SETTINGS.rounds):
             before = self.choose(), self.best
-            # from above: merged states are the better starts
+            # downwards, because merged states are the better starts
             close = [_rank_of(p) for p in reversed(self.compare().points) if _is_close(p)]
             if len(close) == 1:
                 break
@@ -305,15 +304,15 @@ class RankSearch:
 
     @property
     def best(self) -> int:
-        """Rank of the best score; the least of them."""
+        """Return the rank with the best score; ties go to the smallest."""
         return _rank_of(self.compare().best)
 
     def choose(self) -> int:
-        """The least rank that cannot be distinguished from the best."""
+        """Return the smallest rank within one standard error of the best."""
         return _rank_of(self.compare().chosen)
 
     def compare(self) -> Comparison:
-        """Compare all ranks fitted, in order."""
+        """Compare all fitted ranks, in order."""
         ranks = sorted(self.fits)
         sums = [self._sums(rank) for rank in ranks]
         return compare_candidates(
@@ -328,12 +327,12 @@ class RankSearch:
     def compare_pseudo_counts(
         self, rank: int, pseudo_counts: Sequence[float]
     ) -> tuple[Comparison, float]:
-        """Fit a rank under other pseudo-counts, and compare them with the one at hand.
+        """Fit a rank with other pseudo-counts, and compare them with the current one.
 
         Returns
         -------
-        The comparison, whose choice is the pseudo-count at hand unless another is better by more than its standard
-        error; and by how much the choice is better than the one at hand, nats per pair.
+        The comparison, which chooses the current pseudo-count unless another is better by more than a standard error;
+        and the gain of the choice over the current one, nats per pair.
         """
         sums, chosen, ahead = [self._sums(rank)], 0, 0.0
         starts = [(fit.parameters,) for fit in self.fits[rank]]
@@ -356,13 +355,13 @@ class RankSearch:
 
     @property
     def margin(self) -> float:
-        """Difference between the best rank and the closest other one, nats per pair."""
+        """Return the difference between the best rank and the closest other one, nats per pair."""
         compared = self.compare()
         others = [each.below_best for each in compared.points if each is not compared.best]
         return min(others, default=math.inf)
 
     def restart(self, pseudo_count: float) -> RankSearch:
-        """Search anew under another pseudo-count, from the fits around the choice."""
+        """Start a new search with another pseudo-count from the fits around the choice."""
         search = copy(self)
         search.pseudo_count = pseudo_count
         fitted = sorted(self.fits)
@@ -371,14 +370,14 @@ class RankSearch:
         search.fits = {rank: self.fits[rank] for rank in kept}
         search._unsettled = {}
         search.fit(kept)
-        # what another pseudo-count has changed does not show how settled a fit is
+        # changes due to another pseudo-count do not show how converged a fit is
         search._unsettled = dict.fromkeys(kept, 0.0)
         search._first = self.grid.index(self.best)
         return search
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on what the budget has left out."""
+        """Return sentences on what was left out because of the budget."""
         notes: tuple[str, ...] = ()
         if self._left_out:
             ranks = ", ".join(map(str, sorted(self._left_out)))
@@ -390,11 +389,11 @@ class RankSearch:
         return notes
 
     def _affords(self, ranks: Iterable[int]) -> bool:
-        """Whether the budget has room for fits of some ranks in all rounds."""
+        """Return whether the budget allows fits of some ranks in all rounds."""
         return self._runs.budget.affords(sum(map(self._estimate, ranks)) * len(self.folds))
 
     def _estimate(self, rank: int) -> float:
-        """Seconds that a fit will take, by the model of costs."""
+        """Estimate the time of a fit by the cost model, seconds."""
         return USUAL_UPDATES * estimate_update(self._n_levels, rank)
 
     @property
@@ -429,7 +428,7 @@ class RankSearch:
         return np.concatenate([fit.scores for fit in self.fits[rank]])
 
     def _fill(self) -> None:
-        """Fit ranks until those next to the best, and the one below the choice, are among them."""
+        """Fit ranks until the neighbours of the best, and the one below the choice, are included."""
         while (rank := self._find_gap()) is not None:
             if not self._affords([rank]):
                 self._left_out.add(rank)
@@ -437,7 +436,7 @@ class RankSearch:
             self.fit([rank])
 
     def _find_gap(self) -> int | None:
-        """Rank that has to be fitted before the choice can be made, if any."""
+        """Return a rank that must be fitted before the choice can be made, if any."""
         indices = [self.grid.index(rank) for rank in sorted(self.fits)]
         best, chosen = self.grid.index(self.best), self.grid.index(self.choose())
         if best == indices[-1] and best + 1 < len(self.grid) and self._still_rises():
@@ -461,7 +460,7 @@ class RankSearch:
         return None
 
     def _still_rises(self) -> bool:
-        """Whether the largest rank fitted does better than the next by more than the error."""
+        """Return whether the largest fitted rank is better than the next by more than the error."""
         fitted = sorted(self.fits)
         if len(fitted) < 2:
             return True
@@ -474,5 +473,5 @@ def _rank_of(point: ScoredCandidate) -> int:
 
 
 def _is_close(point: ScoredCandidate) -> bool:
-    """Whether better fits might change the order of a rank and the best."""
+    """Return whether better fits might change the order of a rank and the best."""
     return point.below_best <= SETTINGS.close * (point.error or 0.0) + point.unsettled
