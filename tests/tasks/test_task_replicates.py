@@ -125,7 +125,7 @@ def test_ingest__weights_are_rounded_as_they_are_written(pipeline, tmp_path, wor
     [
         ({"replicates": "r*", "replicate_method": "BRR"}, "needs weight"),
         ({"weight": "w", "replicates": "r*"}, "needs replicate_method"),
-        (FAY | {"psu": "school"}, "not with psu or stratum"),
+        (FAY | {"psu": "school"}, "cannot be combined with psu or stratum"),
         (FAY | {"fay": None}, "'Fay' needs fay"),
         (FAY | {"fay": 1.0}, "fay"),
         (FAY | {"replicate_method": "BRR"}, "'BRR' takes no fay"),
