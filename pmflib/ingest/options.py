@@ -141,7 +141,7 @@ def check_encoding(name: str) -> str:
         "".encode(name)
     except (LookupError, ValueError):
         raise ValueError(
-            f"{name[:40]!r} is not a text encoding; give one such as 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
+            f"{name[:40]!r} is not a text encoding; give one like 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
         ) from None
     # a byte order mark of UTF-8 is always skipped
     return "utf-8" if known.name == "utf-8-sig" else known.name
