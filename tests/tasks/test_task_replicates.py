@@ -130,7 +130,7 @@ def test_ingest__weights_are_rounded_as_they_are_written(pipeline, tmp_path, wor
         (FAY | {"fay": 1.0}, "fay"),
         (FAY | {"replicate_method": "BRR"}, "'BRR' takes no fay"),
         (FAY | {"replicate_factors": [0.5, 0.5]}, "'Fay' takes no replicate_factors"),
-        ({"weight": "w", "fay": 0.5}, r"\['fay'\] are of replicates"),
+        ({"weight": "w", "fay": 0.5}, r"\['fay'\] apply only to replicates"),
         (FAY | {"replicates": ["w", "r1"]}, r"replicates has \['w'\]"),
         (FAY | {"replicates": ["r1", "r1"]}, "a column twice"),
         (FAY | {"replicates": ["r1"]}, "replicates"),
