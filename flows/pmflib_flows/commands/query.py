@@ -166,7 +166,7 @@ def _count_all(
         for text in asked:
             with suppress(PmfError):
                 bound = bind_question(parse_question(text or ""), model.schema)
-                requests += list_requests(model, bound, source)
+                requests += list_requests(bound, source)
         if (seconds := evidence.plan(requests)) > LONG:
             from pmflib.display.summary import format_seconds
 
