@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.core.errors import SchemaError
+from pmflib.core.errors import PmfError, SchemaError
 from pmflib.fitting import weighing
 from pmflib.fitting.weighing import inherit_weight, weigh_model
 from pmflib.model.forests.tree_pmf import TreePMF
@@ -365,3 +365,18 @@ def test_inherit_weight__all_but_the_limit_which_is_of_the_samples(codes):
     assert (again.prior, again.factors) == (INDEPENDENT.prior, INDEPENDENT.factors)
     # nothing was learnt for a model whose fit left no sample out
     assert inherit_weight(INDEPENDENT, TRUTH, 9000) is None
+
+
+def test_ask__a_model_fitted_with_weights_refuses_samples_without(codes):
+    rows, weight = codes[:800], np.random.default_rng(0).uniform(0.5, 5.0, 800)
+    model = pmf.fit_em(rows, schema=SCHEMA, rank=2, weight=weight).model
+    with pytest.raises(PmfError, match="design"):
+        model.ask("P(v0)", rows)
+    found = model.ask("P(v0)", rows, design=pmf.SurveyDesign(weight))
+    held = rows[:, 0] >= 0
+    for (label,), counted in zip(found.labels, found.more["counted"], strict=True):
+        mine = weight[held & (rows[:, 0] == int(label))].sum() / weight[held].sum()
+        assert counted == pytest.approx(mine, abs=1e-5)
+    assert model.ask("P(v0)").value
+    equal = pmf.fit_em(rows, schema=SCHEMA, rank=2, weight=np.ones(800)).model
+    assert equal.ask("P(v0)", rows).support.n_rows == 800

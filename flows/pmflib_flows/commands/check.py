@@ -88,7 +88,7 @@ def check(
         print_json({**_describe(result), "found_out": notes})
     else:
         for note in notes:
-            out.print(f"found out: {note}")
+            out.print(f"detected: {note}")
         for table in _make_tables(result):
             out.print(table)
         out.print("Every row fits the schema" if result.fits else "Some rows do not fit the schema")

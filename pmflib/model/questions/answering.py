@@ -89,7 +89,8 @@ def ask(
         If data and model are of different schemas, or a variable has no values or order that the measure needs.
     PmfError
         If nobody can meet the conditions: the model gives them probability 0, and no sample has them; if ``source`` is
-        "counts" and nothing was counted; or an option is out of range.
+        "counts" and nothing was counted; if the model was fitted with weights and ``data`` are samples without a
+        ``design``; or an option is out of range.
     MemoryPlanError
         If there are too many combinations.
 

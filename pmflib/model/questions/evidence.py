@@ -87,7 +87,8 @@ class Evidence:
         SchemaError
             If counts and model are of different schemas, or samples do not fit the schema.
         PmfError
-            If a design is given with counts, or is of another number of rows.
+            If a design is given with counts, or is of another number of rows; if there is none for samples of a model
+            that was fitted with weights.
         """
         schema = model.schema
         if isinstance(data, Evidence):
@@ -104,6 +105,11 @@ class Evidence:
             n_rows = int(counts.n_rows.sum())
             return cls(schema, n_rows, is_weighted, lambda: counts.tables.sum(axis=0))
         codes = schema.encode(data)
+        if design is None and "n_effective" in model.origin:
+            raise PmfError(
+                "data is given without weights, and the model was fitted with weights; give "
+                "design=pmflib.SurveyDesign(weight) with those of these rows, or of ones"
+            )
         if design is not None:
             if design.n_rows != len(codes):
                 raise PmfError(
