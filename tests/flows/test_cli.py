@@ -304,7 +304,7 @@ def test_status__before_the_first_run(call, tmp_path):
 
 def test_verify__names_what_is_damaged(call, tmp_path):
     (tmp_path / "p.toml").write_text('[source]\npath="a"\nlayout="wide"\n[model]\nrank=2\n')
-    empty = {"artefacts": 0, "damages": [], "remedies": {}}
+    empty = {"artefacts": 0, "damages": [], "remedies": {}, "torn": []}
     assert json.loads(call("verify", "p.toml", "--json")[1]) == empty
 
     def write(folder, work):
