@@ -1,167 +1,113 @@
-"""Numbers of independent samples behind tables of weighted samples, by replicate weights or by sampling units."""
+"""Effective numbers of samples behind tables of weighted samples, by the replicate weights of their design."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.errors import StoreError
 from pmflib.core.machine import count_processors
-from pmflib.core.survey_design import join_lone_strata, vary_replicates, vary_totals
+from pmflib.core.replicate_weights import ReplicateWeights
 from pmflib.counting.conditional_tables import TablePlan, TableRequest, add_cells
 from pmflib.counting.stored_pairs import merge_tables
 from pmflib.schema import Schema
-from pmflib.store.sample_blocks import (
-    NO_REPLICATES,
-    BlockReference,
-    read_block,
-    read_replicates,
-    read_sampling_units,
-    restore_units,
-)
+from pmflib.store.sample_blocks import BlockReference, read_block, restore_units
+from pmflib.store.sample_designs import StoredDesign, StoredReplicates
 
 
-def find_replicate_sizes(
+def find_table_sizes(
     blocks: Sequence[BlockReference],
     schema: Schema,
     requests: Sequence[TableRequest],
-    factors: FloatArray,
-    degrees: int,
-) -> list[float]:
-    """Find how many independent samples tables are worth by the shares of each replicate.
+    design: StoredDesign,
+) -> list[float] | None:
+    """Find the number of independent samples that would have shares as uncertain as those of each table.
 
     Parameters
     ----------
     blocks
-        Blocks of samples with weights and replicate weights.
+        All blocks of the dataset, of samples with weights.
     schema, requests
         As for `pmflib.counting.conditional_tables.count_tables`.
-    factors
-        float64 of shape (n_replicates,): share of the squared departure of each replicate in a variance.
-    degrees
-        Degrees of freedom of variances.
+    design
+        Design of the samples.
 
     Returns
     -------
-    For each request the number n with sum q (1 - q) / n equal to the sum of the variances of the shares q, as
-    `pmflib.SurveyDesign` has it; infinite where these do not vary. The same bits for any number of threads.
+    For each request the number n with sum q (1 - q) / n equal to the sum of the variances of the shares q, as in
+    `pmflib.SurveyDesign`; infinite if these do not vary. None if all samples are of one sampling unit. The same bits
+    for any number of threads.
 
     Raises
     ------
     StoreError
         If a partition is gone or damaged, or has other replicates.
     """
+    drawn = design.reduce(blocks)
+    if drawn is None:
+        return None
     plan = TablePlan.make(schema, requests)
     filled = restore_units(block for block in blocks if block.n_rows)
-    with ThreadPoolExecutor(count_processors(), "replicates") as pool:
-        add = partial(_add_replicates, plan=plan, n_replicates=factors.size)
-        parts = list(pool.map(add, filled))
-    if not parts:
+    if not filled:
         return [np.inf] * len(requests)
-    whole, *each = merge_tables(parts).astype(np.float64)
-    by_replicate = np.array(each)
+    with ThreadPoolExecutor(count_processors(), "replicates") as pool:
+        if drawn.record.strata is None:
+            parts = list(pool.map(partial(_add_replicates, plan=plan, drawn=drawn), filled))
+            by_column = merge_tables(parts).astype(np.float64)
+        else:
+            units = list(pool.map(partial(_add_units, plan=plan, drawn=drawn), filled))
+            columns, cells, sums = np.concatenate(units, axis=1)
     found = []
     for request in requests:
-        cells = plan.tables[request].cells
-        vary = partial(vary_replicates, by_replicate[:, cells], factors=factors, degrees=degrees)
-        found.append(_find_size(whole[cells], vary))
+        table = plan.tables[request]
+        if drawn.record.strata is None:
+            whole, own = by_column[0, table.cells], by_column[1:, table.cells]
+        else:
+            mine = np.flatnonzero((cells >= table.start) & (cells < table.cells.stop))
+            totals = np.zeros((drawn.record.n_columns, table.n_cells), np.int64)
+            np.add.at(totals, (columns[mine], cells[mine] - table.start), sums[mine])
+            own = totals.astype(np.float64)
+            whole = own.sum(axis=0)
+        found.append(_find_size(whole, own, drawn.record))
     return found
 
 
-def _add_replicates(block: BlockReference, plan: TablePlan, n_replicates: int) -> IntArray:
+def _add_replicates(block: BlockReference, plan: TablePlan, drawn: StoredReplicates) -> IntArray:
     """Sums of the weights of a block, and of those of each replicate, by cell: int64 (1 + n_replicates, n_cells)."""
-    read, replicates = read_block(block), read_replicates(block)
-    if replicates is None or replicates.shape[1] != n_replicates:
-        raise StoreError(NO_REPLICATES)
+    read, replicates = read_block(block), drawn.read(block)
     assert read.weights is not None
-    total = np.zeros((1 + n_replicates, plan.n_cells), np.int64)
+    total = np.zeros((1 + drawn.record.n_columns, plan.n_cells), np.int64)
     weights = np.concatenate([read.weights.astype(np.int64)[None], replicates.T])
     add_cells(read, plan, weights, total)
     return total
 
 
-def find_unit_sizes(
-    blocks: Sequence[BlockReference], schema: Schema, requests: Sequence[TableRequest]
-) -> list[float] | None:
-    """Find how many independent samples tables are worth by the totals of sampling units.
-
-    Parameters
-    ----------
-    blocks
-        Blocks of samples with weights.
-    schema, requests
-        As for `pmflib.counting.conditional_tables.count_tables`.
-
-    Returns
-    -------
-    For each request the number n with sum q (1 - q) / n equal to the sum of the variances of the shares q by the
-    linearised totals of units within strata; infinite where these do not vary. A stratum of a single unit is taken with
-    another, as `pmflib.SurveyDesign` does. None where units are not known, or there are fewer than two.
-
-    Raises
-    ------
-    StoreError
-        If a partition is gone or damaged.
-    """
-    plan = TablePlan.make(schema, requests)
-    filled = restore_units(block for block in blocks if block.n_rows)
-    with ThreadPoolExecutor(count_processors(), "units") as pool:
-        parts = list(pool.map(partial(_add_units, plan=plan), filled))
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or not known:
-        return None
-    drawn = np.unique(np.concatenate([pairs for pairs, _ in known]), axis=0)
-    drawn = drawn[np.argsort(drawn[:, 1], kind="stable")]
-    if len(drawn) < 2:
-        return None
-    strata = join_lone_strata(np.unique(drawn[:, 0], return_inverse=True)[1].astype(np.int64))[0]
-    units, cells, sums = np.concatenate([table for _, table in known], axis=1)
-    places = np.searchsorted(drawn[:, 1], units)
-    found = []
-    for request in requests:
-        table = plan.tables[request]
-        mine = np.flatnonzero((cells >= table.start) & (cells < table.cells.stop))
-        by_unit = np.zeros((len(drawn), table.n_cells), np.int64)
-        np.add.at(by_unit, (places[mine], cells[mine] - table.start), sums[mine])
-        totals = by_unit.astype(np.float64)
-        found.append(_find_size(totals.sum(axis=0), partial(vary_totals, totals, of_units=strata)))
-    return found
-
-
-def _add_units(block: BlockReference, plan: TablePlan) -> tuple[IntArray, IntArray] | None:
-    """Strata and units of a block, and its weights by unit and cell; None where its units are not known.
-
-    Strata and units are hashes, int64 of shape (n_units, 2), distinct; units, cells and sums of weights are int64 of
-    shape (3, n_filled).
-    """
-    drawn = read_sampling_units(block)
-    if drawn is None:
-        return None
+def _add_units(block: BlockReference, plan: TablePlan, drawn: StoredReplicates) -> IntArray:
+    """Column, cell and sum of weights of each cell of a sampling unit that has samples: int64 of shape (3, n_held)."""
+    columns, of_row = np.unique(drawn.read(block), return_inverse=True)
     read = read_block(block)
     assert read.weights is not None
     weights = read.weights.astype(np.int64)
-    units, of_row = np.unique(drawn[:, 1], return_inverse=True)
     tables = [np.empty((3, 0), np.int64)]
     for table, rows, cells in plan.find_cells(read):
         n_cells = table.n_cells
-        by_unit = np.zeros(units.size * n_cells, np.int64)
-        np.add.at(by_unit, of_row[rows] * n_cells + cells, weights[rows])
-        filled = np.flatnonzero(by_unit)
+        by_column = np.zeros(columns.size * n_cells, np.int64)
+        np.add.at(by_column, of_row[rows] * n_cells + cells, weights[rows])
+        filled = np.flatnonzero(by_column)
         owners, places = np.divmod(filled, n_cells)
-        tables.append(np.stack([units[owners], table.start + places, by_unit[filled]]))
-    return np.unique(drawn, axis=0), np.concatenate(tables, axis=1)
+        tables.append(np.stack([columns[owners], table.start + places, by_column[filled]]))
+    return np.concatenate(tables, axis=1)
 
 
-def _find_size(totals: FloatArray, vary: Callable[[FloatArray], float]) -> float:
-    """Independent samples that a table of sums of weights is worth, by the sum of the variances of its shares."""
-    total = float(totals.sum())
+def _find_size(whole: FloatArray, by_column: FloatArray, record: ReplicateWeights) -> float:
+    """Effective number of samples of a table, given its sums of weights in the whole sample and by column."""
+    total = float(whole.sum())
     if not total:
         return np.inf
-    shares = totals / total
+    shares = whole / total
     spread = float((shares * (1 - shares)).sum())
-    variance = vary(shares)
+    variance = record.vary_shares(by_column, shares)
     return spread / variance if spread > 0 < variance else np.inf

@@ -1,4 +1,4 @@
-"""Replicates of latent classes without refits: where one pass over the samples says that they move a model."""
+"""Replicates of latent classes to first order, from one pass over the samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pmflib.core.arrays import BoolArray, FloatArray, IntArray, Parameters, sum_blocks
 from pmflib.core.blocks import Block
 from pmflib.core.errors import MemoryPlanError, PmfError
-from pmflib.core.survey_design import join_lone_strata
+from pmflib.core.replicate_weights import ReplicateWeights
 from pmflib.em.block_source import BlockSource
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
 from pmflib.model import JointPMF
@@ -31,34 +31,31 @@ from pmflib.store.sample_blocks import BlockGroup, BlockReference, read_block
 S = TypeVar("S", bound=np.generic)
 
 ReadDrawn: TypeAlias = Callable[[Block | BlockReference, int], FloatArray | IntArray]
-"""How the samples of a block were drawn, given the block and the position of its first row among all: float64 of shape
-(n_replicates, n_rows), the weights of each replicate in the unit of the block's own; or int64 of shape (n_rows, 2),
-stratum and unit of each row. It travels to workers."""
+"""Reads the replicate weights of a block, given the block and the position of its first row among all rows: float64 of
+shape (n_columns, n_rows), in the unit of the block's own weights; or their sparse form, int64 of shape (n_rows,). It
+travels to workers."""
 
 SHORT = 1e-3
-"""Share of its step that a model is moved by, for it to be a derivative: rounding leaves a dozen digits of it."""
+"""Fraction of its step that a model is moved by: a derivative, of which rounding leaves a dozen digits."""
 LEAST_LEFT = 0.5
-"""Share that such a step leaves of any probability, at least."""
+"""Minimum share of any probability that is left after such a step."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearReplicates:
-    """Where replicates of the design move a model, to first order.
+    """Steps of a model towards the fits to the replicates, to first order.
 
     Parameters
     ----------
     steps
-        float64 of shape (n_replicates, n_entries): what each moves the entries of `list_pmfs` by.
+        float64 of shape (n_steps, n_entries): step of the entries of `list_pmfs` for each replicate, or for each of
+        fewer combinations of these with the same variances.
     factors
-        float64 of shape (n_replicates,): factor of the squared step of each in a variance.
+        float64 of shape (n_steps,): factor of each squared step in a variance.
     errors
         float64 of shape (n_entries,): standard errors of the entries.
     is_determined, is_edge
         As in `LatentCurvature`.
-    n_drawn
-        Replicates of the design, or units.
-    degrees
-        Units less strata; 0 of replicates.
     distance
         Newton's step to the maximum, in standard errors of the entry that it moves most.
     is_maximum
@@ -70,19 +67,17 @@ class LinearReplicates:
     errors: FloatArray
     is_determined: BoolArray
     is_edge: BoolArray
-    n_drawn: int
-    degrees: int
     distance: float
     is_maximum: bool
 
 
 def linearise(
-    model: JointPMF, source: BlockSource, read_drawn: ReadDrawn, factors: FloatArray | None = None
+    model: JointPMF, source: BlockSource, read_drawn: ReadDrawn, record: ReplicateWeights
 ) -> LinearReplicates:
-    """Find where replicates move a model: the inverse of the curvature by what each changes of the scores.
+    """Compute the step for each replicate: the inverse of the curvature times its departure of the scores.
 
-    With strata and units these are left out one after another, the infinitesimal jackknife, whose variances are those
-    of the sandwich; where they are more than free parameters, as many combinations of them have the same variances.
+    For sampling units this is the infinitesimal jackknife, whose variances are those of the sandwich. If there are more
+    replicates than free parameters, as many combinations of them give the same variances.
 
     Parameters
     ----------
@@ -90,17 +85,13 @@ def linearise(
         Latent classes, a single fit to the samples.
     source
         The samples, all rows in their order.
-    read_drawn
-        How those of a block were drawn.
-    factors
-        float64 of shape (n_replicates,): shares of squared departures in a variance; None of units.
+    read_drawn, record
+        The replicate weights.
 
     Raises
     ------
     MemoryPlanError
         If prior and tables have more than ``MAX_ENTRIES`` entries.
-    PmfError
-        If all samples are of one unit.
 
     References
     ----------
@@ -119,19 +110,20 @@ def linearise(
     with threadpool_limits(1):
         parameters = model.prior, model.factors
         sums = source.map_rows(_sum_group, merge_latent, source.offsets, parameters, read_drawn)
-        return _solve(model, sums, factors)
+        return _solve(model, sums, record)
 
 
-def _solve(model: JointPMF, sums: LatentSums, factors: FloatArray | None) -> LinearReplicates:
-    """Steps of replicates from sums over the samples."""
+def _solve(model: JointPMF, sums: LatentSums, record: ReplicateWeights) -> LinearReplicates:
+    """Compute the steps from sums over the samples."""
     entries, starts = list_pmfs(model.parameters)
     mass = flatten_states(sums.mass)
     pseudo_counts = find_pseudo_counts(model, model.parameters, mass)
     curvature = LatentCurvature.find(entries, starts, sums, pseudo_counts)
-    changes, shares, degrees = _find_changes(sums, factors)
-    moved = (changes @ curvature.scores) @ curvature.inverse
-    n_drawn = len(moved)
-    if n_drawn > moved.shape[1]:
+    totals = np.zeros((record.n_columns, mass.size))
+    totals[sums.columns] = flatten_states(sums.totals)
+    moved = (record.find_departures(totals, mass) @ curvature.scores) @ curvature.inverse
+    shares = record.factors
+    if len(moved) > moved.shape[1]:
         moved, shares = _combine(moved, shares)
     steps = moved @ curvature.steps.T
     errors = np.sqrt(shares @ steps**2)
@@ -144,19 +136,17 @@ def _solve(model: JointPMF, sums: LatentSums, factors: FloatArray | None) -> Lin
         errors,
         curvature.is_determined,
         curvature.is_edge,
-        n_drawn,
-        degrees,
         float((to_maximum[known] / errors[known]).max(initial=0.0)),
         not curvature.n_rising,
     )
 
 
 def move_model(model: JointPMF, found: LinearReplicates) -> tuple[list[JointPMF], FloatArray]:
-    """Move a model by a small part of the step of each replicate.
+    """Move a model by a small fraction of each step.
 
     Returns
     -------
-    The models, and factors of their squared departures in a variance.
+    The models, and the factors of their squared departures in a variance.
     """
     # in proportion, so that what is at 0 stays there
     ratios = found.steps / list_pmfs(model.parameters)[0]
@@ -184,7 +174,7 @@ def _sum_group(
 
 
 def find_pseudo_counts(model: JointPMF, parameters: TreeParameters, mass: FloatArray) -> FloatArray:
-    """Samples that the fit has added to each entry of prior and tables, from the samples expected in each."""
+    """Find the pseudo-counts of each entry of prior and tables, given the samples expected in each."""
     rank, forest, offsets = model.rank, parameters.forest, model.schema.offsets
     mean = float(model.origin.get("pseudo_count", 0.0))
     held = forest.sum_levels(mass[rank:]).sum(axis=1)
@@ -197,34 +187,13 @@ def find_pseudo_counts(model: JointPMF, parameters: TreeParameters, mass: FloatA
     return np.concatenate([np.full(rank, added.state), of_levels])
 
 
-def _find_changes(
-    sums: LatentSums, factors: FloatArray | None
-) -> tuple[FloatArray, FloatArray, int]:
-    """What each replicate changes of the masses, its factor in a variance, and the degrees of freedom of units."""
-    totals = flatten_states(sums.totals)
-    if factors is not None:
-        return totals - flatten_states(sums.mass), factors, 0
-    if len(totals) < 2:
-        raise PmfError(
-            "all rows are one sampling unit, which shows no spread; a variance takes two"
-        )
-    strata = np.unique(sums.keys[:, 0], return_inverse=True)[1].ravel().astype(np.int64)
-    strata, _ = join_lone_strata(strata)
-    n_each = np.bincount(strata)
-    means = np.zeros((n_each.size, totals.shape[1]))
-    np.add.at(means, strata, totals)
-    means /= n_each[:, None]
-    shares = (n_each / (n_each - 1))[strata]
-    return totals - means[strata], shares, len(totals) - n_each.size
-
-
 def _combine(moved: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Fewer steps, each of a factor of 1, with the same sums of squares in all directions."""
+    """Combine steps into fewer with a factor of 1 each and the same sums of squares in all directions."""
     values, vectors = np.linalg.eigh((moved * shares[:, None]).T @ moved)
     kept = values > values.max(initial=0.0) * np.finfo(np.float64).eps
     return np.sqrt(values[kept])[:, None] * vectors[:, kept].T, np.ones(int(kept.sum()))
 
 
 def read_entries(entries: NDArray[S], rank: int) -> tuple[NDArray[S], NDArray[S]]:
-    """What is given for the entries of `list_pmfs`, as arrays like prior and factors."""
+    """Reshape values of the entries of `list_pmfs` like prior and factors."""
     return entries[:rank], np.ascontiguousarray(entries[rank:].reshape(rank, -1).T)

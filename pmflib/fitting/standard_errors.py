@@ -11,7 +11,8 @@ import numpy as np
 from pmflib.core.arrays import BoolArray, FloatArray, check_model_type
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
-from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
+from pmflib.core.replicate_weights import NORMAL_QUANTILE
+from pmflib.core.survey_design import SurveyDesign, weigh_samples
 from pmflib.display.summary import decimal
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.stored_samples import StoredSamples
@@ -30,7 +31,6 @@ from pmflib.fitting.parameter_errors import (
     span_logits,
 )
 from pmflib.fitting.replicates import Method, Replicates, fit_replicates
-from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.information import (
@@ -237,7 +237,7 @@ def open_source(model: JointPMF, samples: object, weight: object | None = None) 
     """Blocks of the samples, with their weights if any."""
     if isinstance(samples, StoredSamples):
         if weight is not None:
-            weigh_samples(samples, weight, model.schema)
+            weigh_samples(samples, weight, model.schema.weight_decimals)
         if samples.schema.digest != model.schema.digest:
             raise SchemaError(
                 "model and samples have different schemas; take both from one pipeline"
@@ -246,7 +246,7 @@ def open_source(model: JointPMF, samples: object, weight: object | None = None) 
     codes = model.schema.encode(samples)
     if not len(codes):
         raise PmfError("samples has no rows; give those that the model was fitted to")
-    block = weigh_samples(DenseBlock(codes), weight, model.schema)
+    block = weigh_samples(DenseBlock(codes), weight, model.schema.weight_decimals)
     return BlocksInMemory.cut(block, model.schema.offsets, model.rank)
 
 

@@ -10,11 +10,11 @@ from typing import TypeVar
 import numpy as np
 
 from pmflib.core.arrays import IntArray
+from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
-from pmflib.core.survey_design import SurveyDesign
+from pmflib.core.survey_design import SurveyDesign, weigh_samples
 from pmflib.counting.conditional_tables import TableRequest, count_stored_tables
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.weighted_samples import weigh_block
 from pmflib.model import JointPMF
 from pmflib.model.questions.equivalent_samples import (
     MOST_TIMES,
@@ -141,7 +141,7 @@ def _weigh_designed(
         return weigh_model(model, *samples, rng=rng)
     schema = model.schema
     seen, unseen = (
-        weigh_block(schema.encode(each), design).codes
+        weigh_samples(DenseBlock(schema.encode(each)), design, None).codes
         for each, design in zip(samples, (first, second), strict=True)
     )
 

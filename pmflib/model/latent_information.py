@@ -1,4 +1,4 @@
-"""What replicates and sampling units say of latent classes: sums of their scores, and the curvature of the whole."""
+"""Sums of the scores of latent classes by replicate weights, and the curvature of the log-likelihood."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class LatentSums:
         of two states, by two levels that a sample holds; a first level is held by all. States pair as `combinations`;
         upper triangles.
     totals
-        float64 of shape (n_groups, rank, 1 + n_levels): `mass` by the weights of each replicate, or of each unit alone.
-    keys
-        int64 of shape (n_groups, 2): stratum and unit of each, in their order; of replicates 0 and their number.
+        float64 of shape (n_held, rank, 1 + n_levels): `mass` by the weights of each column of the replicate weights.
+    columns
+        int64 of shape (n_held,), ascending: number of each of these columns; those without any sample may be left out.
     """
 
     mass: FloatArray
     missing: FloatArray
     totals: FloatArray
-    keys: IntArray
+    columns: IntArray
 
 
 def sum_latent(
@@ -70,8 +70,8 @@ def sum_latent(
     model
         Prior and factors.
     drawn
-        How the rows were drawn: float64 of shape (n_replicates, n_rows), weights of the rows in each replicate; or
-        int64 of shape (n_rows, 2), stratum and unit of each.
+        Replicate weights of the rows: float64 of shape (n_columns, n_rows); or their sparse form, int64 of shape
+        (n_rows,), the one column in which each row has its own weight.
     """
     prior, factors = model
     rank, n_levels = prior.size, int(offsets[-1])
@@ -79,9 +79,10 @@ def sum_latent(
     pairs = list(combinations(range(rank), 2))
     missing = np.zeros((len(pairs), 1 + n_levels, 1 + n_levels))
     mass = np.zeros((rank, 1 + n_levels))
-    by_unit = drawn.dtype.kind == "i"
-    keys, of_row = _number_units(drawn) if by_unit else (_number_replicates(len(drawn)), None)
-    totals = np.zeros((len(keys), rank * (1 + n_levels)))
+    columns, of_row = np.arange(len(drawn)), None
+    if drawn.ndim == 1:
+        columns, of_row = np.unique(drawn.astype(np.int64), return_inverse=True)
+    totals = np.zeros((columns.size, rank * (1 + n_levels)))
     step = max(1, BATCH_CELLS // (1 + n_levels))
     for start in range(0, block.n_rows, step):
         part = block.cut(start, min(start + step, block.n_rows))
@@ -94,26 +95,21 @@ def sum_latent(
         mass += (posteriors * weights[:, None]).T @ held
         if of_row is None:
             of_states = drawn[:, None, start:stop] * posteriors.T
-            totals += (of_states.reshape(-1, part.n_rows) @ held).reshape(len(keys), -1)
+            totals += (of_states.reshape(-1, part.n_rows) @ held).reshape(columns.size, -1)
         else:
-            _add_by_unit(of_row[start:stop], posteriors * weights[:, None], held, totals)
+            _add_by_column(of_row[start:stop], posteriors * weights[:, None], held, totals)
         _add_missing(posteriors, weights, held, pairs, missing)
-    return LatentSums(mass, missing, totals.reshape(len(keys), rank, -1), keys)
+    return LatentSums(mass, missing, totals.reshape(columns.size, rank, -1), columns)
 
 
 def merge_latent(parts: Sequence[LatentSums]) -> LatentSums:
-    """Sum over parts of the samples, at least one, in the order given; units may be in several."""
-    keys, places = np.unique(
-        np.concatenate([part.keys for part in parts]), axis=0, return_inverse=True
-    )
-    totals = np.zeros((len(keys), *parts[0].totals.shape[1:]))
-    first = 0
+    """Sum over parts of the samples, at least one, in the order given; a column may be in several."""
+    columns = np.unique(np.concatenate([part.columns for part in parts]))
+    totals = np.zeros((columns.size, *parts[0].totals.shape[1:]))
     for part in parts:
-        own = places.ravel()[first : first + len(part.keys)]
-        totals[own] += part.totals
-        first += len(part.keys)
+        totals[np.searchsorted(columns, part.columns)] += part.totals
     mass = np.sum([part.mass for part in parts], axis=0)
-    return LatentSums(mass, np.sum([part.missing for part in parts], axis=0), totals, keys)
+    return LatentSums(mass, np.sum([part.missing for part in parts], axis=0), totals, columns)
 
 
 def open_entries(prior: FloatArray, factors: FloatArray, offsets: IntArray) -> Parameters:
@@ -121,16 +117,6 @@ def open_entries(prior: FloatArray, factors: FloatArray, offsets: IntArray) -> P
     opened, tables = np.maximum(prior, OPENED), np.maximum(factors, OPENED)
     sums = np.add.reduceat(tables, offsets[:-1], axis=0)
     return opened / opened.sum(), tables / repeat_blocks(sums, offsets)
-
-
-def _number_replicates(n_replicates: int) -> IntArray:
-    return np.stack([np.zeros(n_replicates, np.int64), np.arange(n_replicates)], axis=1)
-
-
-def _number_units(drawn: FloatArray | IntArray) -> tuple[IntArray, IntArray]:
-    """Strata and units that there are, in order, and which of them each row is in."""
-    keys, of_row = np.unique(drawn.astype(np.int64), axis=0, return_inverse=True)
-    return keys, of_row.ravel().astype(np.int64)
 
 
 def _mark_levels(codes: IntArray, offsets: IntArray) -> FloatArray:
@@ -142,10 +128,10 @@ def _mark_levels(codes: IntArray, offsets: IntArray) -> FloatArray:
     return held
 
 
-def _add_by_unit(
+def _add_by_column(
     of_row: IntArray, of_states: FloatArray, held: FloatArray, totals: FloatArray
 ) -> None:
-    """Add the masses of rows to those of their units."""
+    """Add the masses of rows to those of their columns."""
     order = np.argsort(of_row, kind="stable")
     own, starts = np.unique(of_row[order], return_index=True)
     ordered, n = held[order], held.shape[1]

@@ -16,7 +16,7 @@ from pmflib.cluster.clients import Client
 from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError, StoreError
-from pmflib.core.survey_design import SurveyDesign, count_degrees, find_factors
+from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.weights import WeightSums
 from pmflib.counting.conditional_tables import (
     StoredTableCounts,
@@ -29,13 +29,14 @@ from pmflib.counting.conditional_tables import (
 )
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
-from pmflib.counting.table_sizes import find_replicate_sizes, find_unit_sizes
+from pmflib.counting.table_sizes import find_table_sizes
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store, identify
 from pmflib.store.file_digests import holds
 from pmflib.store.run_records import find_run_of
 from pmflib.store.sample_blocks import BlockReference, add_sums
+from pmflib.store.sample_designs import StoredDesign
 from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 CountSamples: TypeAlias = Callable[[Sequence[TableRequest]], tuple[Sequence[IntArray], int]]
@@ -285,7 +286,7 @@ def open_evidence(
         if stored.schema == schema:
             n_rows = int(stored.n_rows.sum())
             is_weighted = stored.weights is not None and (
-                not stored.weights.are_equal(n_rows) or bool(_read_design(store, dataset))
+                not stored.weights.are_equal(n_rows) or _open_design(store, dataset) is not None
             )
             if stored.weights is not None:
                 n_rows = round(stored.weights.n_effective)
@@ -297,25 +298,24 @@ def open_evidence(
         if n_rows is None:
             n_rows = int(entry.summary["samples"])
             if (weights := add_sums(counted.blocks)) is not None:
-                is_weighted = not weights.are_equal(n_rows) or bool(_read_design(store, dataset))
+                is_weighted = (
+                    not weights.are_equal(n_rows) or _open_design(store, dataset) is not None
+                )
                 n_rows = round(weights.n_effective)
     if n_rows is None:
         return None
     if counted is None:
         return Evidence(schema, n_rows, is_weighted, read_pairs)
-    effect = counted.measure_effect if _read_design(store, dataset) else None
+    effect = None if _open_design(store, dataset) is None else counted.measure_effect
     known = read_pairs, counted, counted.plan
     return Evidence(schema, n_rows, is_weighted, *known, measure_effect=effect)
 
 
-def _read_design(store: Store, dataset: Reference | None) -> dict[str, Any]:
-    """Options of the source of a dataset whose samples have units or replicate weights; none of others."""
-    from pmflib.store.dataset import read_source
-
+def _open_design(store: Store, dataset: Reference | None) -> StoredDesign | None:
+    """Design of a dataset whose samples have sampling units or replicate weights; None for other or lost datasets."""
     if dataset is None or store.find(dataset.identity) is None:
-        return {}
-    source = read_source(store, dataset)
-    return source if {"psu", "replicates"} & set(source) else {}
+        return None
+    return StoredDesign.open(store, dataset)
 
 
 def _read_pairs(stored: StoredTables) -> IntArray:
@@ -439,15 +439,10 @@ class _StoredCounts:
         # some of the blocks do not hold all of a unit, and replicates are of all
         if found.weighted is None or found.n_rows < found.n_rows_of_all:
             return found
-        source = _read_design(self.store, self.dataset)
+        design = _open_design(self.store, self.dataset)
         sizes = None
-        if "replicates" in source:
-            how = source["replicate_method"], len(source["replicates"])
-            factors = find_factors(*how, source.get("fay"), source.get("replicate_factors"))
-            degrees = count_degrees(*how)
-            sizes = find_replicate_sizes(blocks, self.schema, requests, factors, degrees)
-        elif source:
-            sizes = find_unit_sizes(blocks, self.schema, requests)
+        if design is not None:
+            sizes = find_table_sizes(blocks, self.schema, requests, design)
         return replace(found, weighted=replace(found.weighted, sizes=sizes))
 
 
