@@ -10,8 +10,6 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError
 from pmflib.core.hashing import HashArray
 
-MOST_REPLICATES = 200
-"""Maximum number of jackknife refits; more units are left out in groups within their strata."""
 NORMAL_QUANTILE = 1.959963984540054
 """Half-width of a 95 % interval under the normal distribution, in standard errors."""
 METHODS = ("BRR", "Fay", "JK1", "JK2", "JKn", "bootstrap")

@@ -13,13 +13,11 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.core.hashing import mix_hashes
-from pmflib.core.replicate_weights import (
-    MOST_REPLICATES,
-    ReplicateWeights,
-    group_units,
-    join_lone_strata,
-)
+from pmflib.core.replicate_weights import ReplicateWeights, group_units, join_lone_strata
 from pmflib.core.weights import Weights, read_weights
+
+MOST_REPLICATES = 200
+"""Maximum number of jackknife refits; more units are left out in groups within their strata."""
 
 
 @dataclass(frozen=True)

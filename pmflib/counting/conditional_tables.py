@@ -1,7 +1,7 @@
-"""Tables of some variables among the samples that meet conditions, in memory and over stored blocks.
+"""Tables of some variables among the samples that meet conditions.
 
-All tables are counted in one pass. A condition is met once for all tables that share it, and sums of weights have an
-axis of weights: ones, the weights of the samples, their squares, or the weights of replicates.
+All tables are counted in one pass. A condition is evaluated once for all tables that share it, and sums have an axis of
+weights: ones, the weights of the samples, their squares, or the weights of replicates.
 """
 
 from __future__ import annotations
@@ -10,44 +10,33 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pmflib.cluster.clients import Client, count_threads, find_memory
-from pmflib.cluster.maps import run_blocks
-from pmflib.cluster.memory import ClusterMemory, MemoryPlan
+from pmflib.cluster.clients import find_memory
+from pmflib.cluster.memory import MemoryPlan
 from pmflib.cluster.task_plans import plan_tasks
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import Block, DenseBlock
-from pmflib.core.errors import ConfigError, SchemaError
-from pmflib.core.hashing import mix_hashes
-from pmflib.core.machine import count_processors
-from pmflib.core.weights import WeightSums
-from pmflib.counting.stored_pairs import merge_tables
+from pmflib.core.errors import SchemaError
 from pmflib.schema import Schema
 from pmflib.store.sample_blocks import (
     BLOCK_BYTES,
     MAX_BLOCK_ROWS,
     BlockReference,
-    add_sums,
-    read_blocks,
-    restore_units,
 )
 
 CodeSets: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 """Conditions: position of each variable, and the codes that it may have."""
 
-SQUARES_BITS = 61
-"""Bits of the sums of squared weights."""
 READ_BYTES = 650e6
-"""Bytes in memory that a core decompresses in a second. A code is counted about as fast as a byte is decompressed."""
+"""Bytes in memory that a core decompresses per second. A code is counted about as fast as a byte is decompressed."""
 MOST_JOINED = np.iinfo(np.int16).max
-"""Most cells whose numbers are held as int16."""
+"""Maximum number of cells whose numbers are held as int16."""
 
 
 @dataclass(frozen=True)
@@ -241,9 +230,10 @@ class TablePlan:
         n_steps = sum(1 + len(each.targets) + len(each.given) for each in self.tables)
         return (block.nbytes + n_steps * block.n_rows) / READ_BYTES
 
-    def plan_memory(self, n_threads: int) -> MemoryPlan:
-        """Memory of counting: independent of the number of samples."""
-        table, n_waiting = 8 * self.n_cells, plan_tasks([1] * n_threads, n_threads).n_waiting
+    def plan_memory(self, n_threads: int, n_weights: int = 1) -> MemoryPlan:
+        """Memory of counting with some number of weights: independent of the number of samples."""
+        table = 8 * n_weights * self.n_cells
+        n_waiting = plan_tasks([1] * n_threads, n_threads).n_waiting
         return MemoryPlan(
             "counting tables under conditions",
             {
@@ -335,7 +325,7 @@ def count_tables(
 
 
 def add_cells(block: Block, plan: TablePlan, weights: IntArray | None, total: IntArray) -> None:
-    """Add the weights of samples to the cells of all tables, in place.
+    """Add samples with any number of weights to the cells of all tables, in place.
 
     Parameters
     ----------
@@ -354,242 +344,3 @@ def add_cells(block: Block, plan: TablePlan, weights: IntArray | None, total: In
     for table, rows, cells in plan.find_cells(block):
         for each, own in zip(total[:, table.cells], weights, strict=True):
             np.add.at(each, cells, own[rows])
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedTables:
-    """Tables of sums of weights and of their squares, beside those of the numbers of samples.
-
-    Parameters
-    ----------
-    sums
-        int64 tables: weights of the samples of each cell, in units.
-    squares
-        int64 tables: squares of these weights, times 2 ** shift, each rounded.
-    shift
-        Such that squares of all samples fit into 62 bits: their sums are the same in any order.
-    totals
-        What the weights of all samples counted add up to.
-    sizes
-        Independent samples that each table is worth by its sampling units or replicates, infinite where their totals do
-        not vary; None where these are not known.
-    """
-
-    sums: list[IntArray]
-    squares: list[IntArray]
-    shift: int
-    totals: WeightSums
-    sizes: list[float] | None = None
-
-    def to_samples(self, tables: Sequence[IntArray], n_rows: int) -> tuple[list[Any], int]:
-        """Tables in effective samples, and the effective number of all so many rows.
-
-        A table has the shares of the weights, and the number of independent samples whose shares would vary as much:
-        by the linearised variance of a ratio, added up over the cells; of units, where these are known. It is another
-        one for every table, and never above the number of samples in it. Equal weights, without units, give the tables
-        of samples, int64.
-
-        References
-        ----------
-        Kish (1965), Survey Sampling, for design effects; Wolter (2007), Introduction to Variance Estimation, chapter 6.
-        """
-        if self.sizes is None and self.totals.are_equal(n_rows):
-            return list(tables), n_rows
-        worth = self._find_worth(tables)
-        found = [
-            each * (n / max(int(each.sum()), 1)) for each, n in zip(self.sums, worth, strict=True)
-        ]
-        return found, round(self.totals.n_effective)
-
-    def find_effects(self, tables: Sequence[IntArray]) -> list[float]:
-        """Samples that each table is worth, for each that its rows are worth by weights alone (Kish); 1 of no rows."""
-        found = []
-        for sums, squares, n in zip(self.sums, self.squares, self._find_worth(tables), strict=True):
-            squared = math.ldexp(float(squares.sum()), -self.shift)
-            found.append(n * squared / float(sums.sum()) ** 2 if n else 1.0)
-        return found
-
-    def _find_worth(self, tables: Sequence[IntArray]) -> list[float]:
-        sizes = [None] * len(self.sums) if self.sizes is None else self.sizes
-        each = zip(tables, self.sums, self.squares, sizes, strict=True)
-        return [_find_worth(*one, self.shift) for one in each]
-
-
-def _find_worth(
-    rows: IntArray, sums: IntArray, squares: IntArray, size: float | None, shift: int
-) -> float:
-    """Number of samples that a table is worth: see `WeightedTables.to_samples`."""
-    total = float(sums.sum())
-    if not total:
-        return 0.0
-    shares, squared = sums / total, np.ldexp(squares.astype(np.float64), -shift)
-    spread = float((shares * (1 - shares)).sum())
-    variance = float((squared * (1 - 2 * shares) + shares**2 * squared.sum()).sum()) / total**2
-    # where all are in one cell, their number is Kish's
-    n = spread / variance if spread > 0 < variance else total**2 / float(squared.sum())
-    if size is not None and math.isfinite(size):
-        n = size
-    return min(n, float(rows.sum()))
-
-
-@dataclass(frozen=True, eq=False)
-class StoredTableCounts:
-    """Tables counted over stored blocks, and over how many of them.
-
-    Parameters
-    ----------
-    tables
-        int64 tables in the order of the requests, of shapes (cardinalities of the targets).
-    n_rows
-        Samples of the blocks that were counted.
-    n_rows_of_all
-        Samples of all blocks: more than ``n_rows`` where the budget was too small for them.
-    n_blocks
-        Blocks that were counted.
-    seconds
-        What the plan says that counting them takes one core, seconds.
-    weighted
-        What the weights of the samples counted add up to, where they have any: tables are then sums of weights, in its
-        unit.
-    """
-
-    tables: list[IntArray]
-    n_rows: int
-    n_rows_of_all: int
-    n_blocks: int
-    seconds: float
-    weighted: WeightedTables | None = None
-
-    def to_samples(self) -> tuple[list[IntArray], int]:
-        """Tables in samples, and the number of all: those of `WeightedTables` where samples have weights."""
-        if self.weighted is None:
-            return self.tables, self.n_rows
-        return self.weighted.to_samples(self.tables, self.n_rows)
-
-
-def count_stored_tables(
-    references: Sequence[BlockReference],
-    schema: Schema,
-    requests: Sequence[TableRequest],
-    *,
-    client: Client = None,
-    budget: float | None = None,
-    digest: str = "",
-) -> StoredTableCounts:
-    """Count tables among stored samples, or among those of some blocks where all would take too long.
-
-    Parameters
-    ----------
-    references
-        Blocks in the order of the dataset.
-    schema, requests
-        As for `count_tables`.
-    client
-        Dask client whose workers see the store; None to work in threads of this process, one for each processor.
-    budget
-        Time that counting may take, seconds of one core, as planned from the sizes of blocks and requests; None counts
-        all blocks. It is no time of the clock, and no share of it is given to workers: the same blocks are counted
-        with any number of them.
-    digest
-        Digest of the dataset: it decides on the order in which blocks are drawn. The blocks of a small budget are among
-        those of a larger one, and every block is as likely to be drawn as any other.
-
-    Returns
-    -------
-    The counts, of the same bits for any number of workers. At least one block is counted where there are samples.
-
-    Raises
-    ------
-    SchemaError
-        If a position or a code of a request is not in the schema.
-    ConfigError
-        If the budget is not above 0.
-    MemoryPlanError
-        If the tables would not fit in memory.
-    StoreError
-        If a partition is gone or damaged.
-
-    Notes
-    -----
-    Counts of drawn blocks are of a sample of clusters: rows of a block often come from one file, and are more alike
-    than rows drawn one by one, so that standard errors that take them for independent are too small.
-    """
-    if budget is not None and not budget > 0:
-        raise ConfigError(f"budget is {budget}; give seconds above 0, or None to count all blocks")
-    plan = TablePlan.make(schema, requests)
-    n_threads = count_processors() if client is None else count_threads(client)
-    memory = ClusterMemory.here(n_threads=n_threads) if client is None else find_memory(client)
-    memory.check(plan.plan_memory)
-    filled, costs, chosen = _choose_blocks(references, plan, budget, digest)
-    sums = add_sums(filled[position] for position in chosen)
-    shift = None if sums is None else SQUARES_BITS - sums.squares[0].bit_length()
-    total = np.zeros((1 if shift is None else 3, plan.n_cells), np.int64)
-    if chosen.size:
-        runs = [
-            [filled[position] for position in chosen[start:stop]]
-            for start, stop in plan_tasks(costs[chosen], n_threads).runs
-        ]
-        if client is None:
-            count = partial(_count_group, plan=plan, shift=shift)
-            with ThreadPoolExecutor(n_threads, "tables") as pool:
-                total = merge_tables(list(pool.map(count, runs)))
-        else:
-            options: dict[str, Any] = {"result_bytes": total.nbytes, "name": "tables"}
-            total = run_blocks(client, _count_group, runs, merge_tables, plan, shift, **options)
-    parts = [plan.split(part, requests) for part in total]
-    weighted = None
-    if sums is not None and shift is not None:
-        weighted = WeightedTables(parts[1], parts[2], shift, sums)
-    return StoredTableCounts(
-        parts[0],
-        sum(filled[position].n_rows for position in chosen),
-        sum(block.n_rows for block in filled),
-        chosen.size,
-        float(costs[chosen].sum()),
-        weighted,
-    )
-
-
-def plan_stored_tables(
-    references: Sequence[BlockReference],
-    schema: Schema,
-    requests: Sequence[TableRequest],
-    *,
-    budget: float | None = None,
-    digest: str = "",
-) -> float:
-    """Seconds that `count_stored_tables` of the same arguments takes one core, about; nothing is read."""
-    _, costs, chosen = _choose_blocks(references, TablePlan.make(schema, requests), budget, digest)
-    return float(costs[chosen].sum())
-
-
-def _choose_blocks(
-    references: Sequence[BlockReference], plan: TablePlan, budget: float | None, digest: str
-) -> tuple[list[BlockReference], FloatArray, IntArray]:
-    """Blocks that hold samples, the seconds of each, and the positions of those that a budget is enough for."""
-    filled = [block for block in references if block.n_rows]
-    costs = np.array([plan.plan_seconds(block) for block in filled])
-    chosen = np.arange(len(filled)) if budget is None else _draw_blocks(costs, budget, digest)
-    return filled, costs, chosen
-
-
-def _draw_blocks(costs: FloatArray, budget: float, digest: str) -> IntArray:
-    """Positions of the blocks that a budget is enough for, sorted: the first of a random order, at least one."""
-    seed = int.from_bytes(hashlib.sha256(digest.encode()).digest()[:8], "little")
-    order = np.argsort(mix_hashes(np.arange(costs.size), seed))
-    n_drawn = max(1, int(np.searchsorted(np.cumsum(costs[order]), budget, side="right")))
-    return np.sort(order[:n_drawn])
-
-
-def _count_group(group: Sequence[BlockReference], plan: TablePlan, shift: int | None) -> IntArray:
-    """Cells of samples, int64 of shape (1, n_cells); with a shift, (3, n_cells): those of weights and squares too."""
-    total = np.zeros((1 if shift is None else 3, plan.n_cells), np.int64)
-    # weights are added up exactly, as whole numbers of units
-    for block in read_blocks(restore_units(group)):
-        weights = None
-        if shift is not None:
-            assert block.weights is not None
-            squares = np.rint(np.ldexp(block.weights**2, shift))
-            weights = np.array([np.ones(block.n_rows), block.weights, squares]).astype(np.int64)
-        add_cells(block, plan, weights, total)
-    return total

@@ -13,12 +13,8 @@ from pmflib.core.arrays import BoolArray, FloatArray, IntArray, Parameters, chec
 from pmflib.core.blocks import Block, DenseBlock, split_block, weigh_rows
 from pmflib.core.defaults import Limits
 from pmflib.core.errors import PmfError
-from pmflib.core.replicate_weights import (
-    MOST_REPLICATES,
-    ReplicateWeights,
-    find_student_quantile,
-)
-from pmflib.core.survey_design import SurveyDesign, weigh_samples
+from pmflib.core.replicate_weights import ReplicateWeights, find_student_quantile
+from pmflib.core.survey_design import MOST_REPLICATES, SurveyDesign, weigh_samples
 from pmflib.counting.marginals import estimate_block_singles, normalise_singles
 from pmflib.em.block_source import MAX_BLOCKS, BlocksInMemory, BlockSource, StoredBlocks
 from pmflib.em.family import run_em
@@ -280,7 +276,8 @@ def find_stored_replicates(
     notes = () if fitted.converged else ("refits were stopped before all had converged",)
     fits = split_members(fitted.parameters, 1 + drawn.record.n_columns)
     whole, *made = [JointPMF(*each, model.schema, dict(model.origin)) for each in fits]
-    return _describe_refits(model, whole, made, drawn.record, notes)
+    factors = drawn.record.refit_factors
+    return _describe_refits(model, whole, made, factors, drawn.record, notes)
 
 
 def _describe_linear(
@@ -316,6 +313,7 @@ def _describe_refits(
     given: JointPMF,
     whole: JointPMF,
     models: Sequence[JointPMF],
+    factors: FloatArray,
     record: ReplicateWeights,
     notes: tuple[str, ...],
 ) -> Replicates:
@@ -325,7 +323,7 @@ def _describe_refits(
     replicates = Replicates(
         whole,
         tuple(models),
-        record.refit_factors,
+        factors,
         record.degrees,
         f"{len(models)} replicates ({record.method}), {record.degrees} degrees of freedom",
         (np.ones(start[0].shape, bool), np.ones(start[1].shape, bool)),
@@ -347,16 +345,17 @@ def _list_parameters(model: JointPMF) -> FloatArray:
 def _refit(model: JointPMF, refits: _Refits, design: SurveyDesign) -> Replicates:
     """Fit to each replicate of samples in memory."""
     start, is_converged = refits.fit_whole()
-    models, n_stopped = [], int(not is_converged)
+    models, factors, n_stopped = [], [], int(not is_converged)
     for each in design.iterate_replicates():
         kept = np.flatnonzero(each.weights)
         part = DenseBlock(refits.block.codes[kept], each.weights[kept] * refits.scale)
         found, is_converged = refits.fit(part, start)
         models.append(refits.make(found))
+        factors.append(each.factor)
         n_stopped += int(not is_converged)
     notes = (f"{n_stopped} refits were stopped before they had converged",) if n_stopped else ()
-    record, _ = design.reduce(MOST_REPLICATES)
-    return _describe_refits(model, refits.make(start), models, record, notes)
+    whole = refits.make(start)
+    return _describe_refits(model, whole, models, np.array(factors), design.record, notes)
 
 
 class _Refits:

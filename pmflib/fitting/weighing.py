@@ -13,7 +13,8 @@ from pmflib.core.arrays import IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError
 from pmflib.core.survey_design import SurveyDesign, weigh_samples
-from pmflib.counting.conditional_tables import TableRequest, count_stored_tables
+from pmflib.counting.conditional_tables import TableRequest
+from pmflib.counting.weighted_tables import count_stored_tables
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.model import JointPMF
 from pmflib.model.questions.equivalent_samples import (

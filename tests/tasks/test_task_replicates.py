@@ -11,7 +11,7 @@ from pmflib.core.errors import ConfigError, PmfError, SchemaError, SourceError
 from pmflib.counting import replicate_counts
 from pmflib.counting.conditional_tables import TableRequest
 from pmflib.counting.replicate_counts import ReplicateCounts
-from pmflib.counting.table_sizes import find_table_sizes
+from pmflib.counting.weighted_tables import count_stored_tables
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.model.questions.evidence import open_evidence
 from pmflib.store.artefacts import Store
@@ -192,8 +192,9 @@ def test_answers_allow_for_replicates(pipeline, tmp_path, workers):
     blocks = list_dataset_blocks(store_of(config), dataset, None)
     design = StoredDesign.open(store_of(config), dataset)
     assert design is not None
-    found = find_table_sizes(blocks, make_schema(*SIZES), REQUESTS, design)
-    assert found is not None
+    counted = count_stored_tables(blocks, make_schema(*SIZES), REQUESTS, design=design)
+    assert counted.weighted is not None
+    found = counted.weighted.sizes
     # one of the replicates has nobody at the level that the second table is given
     check_sizes(found, codes, weights, replicates)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,18 +18,15 @@ from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import PmfError, SchemaError, StoreError
 from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.weights import WeightSums
-from pmflib.counting.conditional_tables import (
-    StoredTableCounts,
-    TablePlan,
-    TableRequest,
-    WeightedTables,
-    count_stored_tables,
-    count_tables,
-    plan_stored_tables,
-)
+from pmflib.counting.conditional_tables import TablePlan, TableRequest, count_tables
 from pmflib.counting.pair_counts import PairCounts
 from pmflib.counting.stored_tables import PAIRS, StoredTables
-from pmflib.counting.table_sizes import find_table_sizes
+from pmflib.counting.weighted_tables import (
+    StoredTableCounts,
+    WeightedTables,
+    count_stored_tables,
+    plan_stored_tables,
+)
 from pmflib.model.mixture import Mixture
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Reference, Store, identify
@@ -263,7 +260,7 @@ def open_evidence(
         Dask client that counts more than pairs where that takes a core longer than ``LOCAL_SECONDS``; less, or all
         where it is None, is counted in threads of this process.
     budget
-        As for `pmflib.counting.conditional_tables.count_stored_tables`: seconds of one core.
+        As for `pmflib.counting.weighted_tables.count_stored_tables`: seconds of one core.
 
     Returns
     -------
@@ -432,18 +429,15 @@ class _StoredCounts:
         client = self.client
         if client is not None and self._plan(requests) <= LOCAL_SECONDS:
             client = None
-        blocks, digest = self.blocks, self.dataset.digest
-        found = count_stored_tables(
-            blocks, self.schema, requests, client=client, budget=self.budget, digest=digest
+        return count_stored_tables(
+            self.blocks,
+            self.schema,
+            requests,
+            client=client,
+            budget=self.budget,
+            digest=self.dataset.digest,
+            design=_open_design(self.store, self.dataset),
         )
-        # some of the blocks do not hold all of a unit, and replicates are of all
-        if found.weighted is None or found.n_rows < found.n_rows_of_all:
-            return found
-        design = _open_design(self.store, self.dataset)
-        sizes = None
-        if design is not None:
-            sizes = find_table_sizes(blocks, self.schema, requests, design)
-        return replace(found, weighted=replace(found.weighted, sizes=sizes))
 
 
 def _list_known(sizes: Sequence[float] | None) -> list[float | None] | None:
