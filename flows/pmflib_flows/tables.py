@@ -1,4 +1,4 @@
-"""Tables of values under their titles."""
+"""Tables of values on the terminal, and the formats of values in them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from rich.text import Text
 
 from pmflib.core.texts import show_text
 
+DIGITS = 12
+"""Digits of a digest that identify a model to people; `pmf log` takes them."""
+
 
 def make_table(
     title: str,
@@ -20,9 +23,9 @@ def make_table(
     *,
     narrow: bool = False,
 ) -> Group:
-    """Table of values under its title; numbers are shortened and aligned to the right.
+    """Build a table of values under its title; columns of numbers are aligned to the right.
 
-    A narrow one has no lines between its columns: for many of them on 80 characters.
+    A narrow table has no lines between its columns, so that more of them fit on 80 characters.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)) if narrow else Table()
     for index, column in enumerate(columns):
@@ -37,7 +40,7 @@ def make_table(
 
 
 def format_value(value: Any) -> str:
-    """Text of a value: thousands are grouped, fractions have six digits."""
+    """Format a value: thousands are grouped, fractions have six significant digits."""
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, float):
@@ -50,7 +53,7 @@ def format_value(value: Any) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a time: 42 s, 7 min, 3.5 h, 2.1 days."""
+    """Format a time: 42 s, 7 min, 3.5 h, 2.1 days."""
     if seconds < 99.5:
         return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
     if seconds < 5970:

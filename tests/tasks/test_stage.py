@@ -2,8 +2,7 @@ import pytest
 
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib_tasks.ingest import ingest
-from pmflib_tasks.stage import stage
-from pmflib_tasks.stage_runs import is_worth_a_retry
+from pmflib_tasks.stage import is_worth_a_retry, stage
 from tests.pipelines import make_schema
 
 
@@ -27,7 +26,7 @@ def test_is_worth_a_retry__only_what_may_pass(error, expected):
 @pytest.mark.parametrize(("error", "n_runs"), [(OSError("disk"), 3), (SchemaError("fix it"), 1)])
 def test_stage__runs_again_where_a_failure_may_pass(monkeypatch, error, n_runs):
     waits = []
-    monkeypatch.setattr("pmflib_tasks.stage_runs.time.sleep", waits.append)
+    monkeypatch.setattr("pmflib_tasks.stage.time.sleep", waits.append)
     calls = []
 
     @stage(name="one")
