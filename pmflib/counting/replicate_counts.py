@@ -52,8 +52,7 @@ ROWS_AT_ONCE = 1 << 15
 """Minimum number of rows that are counted together, from several blocks: each call of the kernel sums up thousands of
 cells."""
 TABLE_BYTES = 1 << 27
-"""Maximum size in bytes of the tables of a task, but at least `LANES` tables: samples of wide schemas are read more than
-once."""
+"""Maximum size in bytes of the tables of a task, but at least `LANES` tables; wide schemas take several passes."""
 
 
 class ReplicateCounts:
