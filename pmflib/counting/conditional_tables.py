@@ -41,15 +41,15 @@ MOST_JOINED = np.iinfo(np.int16).max
 
 @dataclass(frozen=True)
 class TableRequest:
-    """A table to count: equal requests are equal objects, however their conditions were ordered.
+    """A table to count; requests with the same conditions in another order are equal.
 
     Parameters
     ----------
     targets
-        Positions of the variables that the table has an axis for, in the order of the axes; none asks for one number.
+        Positions of the variables of the axes of the table, in order; an empty tuple requests a single number.
     given
-        Position of each variable of a condition, and the codes that it may have, at least one; kept in order, each code
-        once. A sample that lacks the variable does not meet the condition.
+        Position of each variable of a condition and its allowed codes, at least one; sorted, each code once. A sample
+        that lacks the variable does not meet the condition.
 
     Raises
     ------
@@ -84,20 +84,20 @@ class TableRequest:
         return {*self.targets, *(position for position, _ in self.given)}
 
     def to_json(self) -> dict[str, Any]:
-        """Targets and conditions as plain JSON types."""
+        """Convert to plain JSON types."""
         given = [[position, list(codes)] for position, codes in self.given]
         return {"targets": list(self.targets), "given": given}
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the JSON form, in hexadecimal: equal requests, equal digests, in any version and process."""
+        """SHA-256 of the JSON form, in hexadecimal: the same for equal requests in any version and process."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """The shape of a table, and the position of its first cell among those of all tables, end to end."""
+    """Shape of a table, and the position of its first cell in the concatenation of all tables."""
 
     targets: tuple[int, ...]
     shape: tuple[int, ...]
@@ -110,7 +110,7 @@ class PlannedTable:
 
     @property
     def cells(self) -> slice:
-        """Positions of its cells among those of all tables."""
+        """Slice of the cells in the concatenation of all tables."""
         return slice(self.start, self.start + self.n_cells)
 
 
@@ -125,7 +125,7 @@ class TablePlan:
     tables
         The table of each distinct request.
     n_cells
-        Cells of all tables together.
+        Number of cells of all tables.
     """
 
     schema: Schema
@@ -134,7 +134,7 @@ class TablePlan:
 
     @classmethod
     def make(cls, schema: Schema, requests: Iterable[TableRequest]) -> TablePlan:
-        """Check requests against a schema, and assign cells to them.
+        """Check requests against a schema and assign cells to them.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class TablePlan:
 
     @cached_property
     def used(self) -> IntArray:
-        """Positions of the variables that any table depends on, sorted: int64 of shape (n_used,)."""
+        """Sorted positions of the variables that any table depends on: int64 of shape (n_used,)."""
         return np.array(sorted(set().union(*(each.positions for each in self.tables))), np.int64)
 
     @cached_property
@@ -165,7 +165,7 @@ class TablePlan:
         return groups
 
     def find_cells(self, block: Block) -> Iterator[tuple[PlannedTable, IntArray, IntArray]]:
-        """Rows of a block that each table counts, at least one, and the cell of each in the flat table."""
+        """Iterate over tables with the rows of a block that they count, at least one, and the flat cells of these."""
         for table, taken, is_met in self._iterate_tables(block):
             rows, cells = _find_cells(table, taken, is_met)
             if rows.size:
@@ -174,7 +174,7 @@ class TablePlan:
     def add_rows(self, block: Block, total: IntArray) -> None:
         """Add the number of rows of a block at each cell to int64 of shape (n_cells,), in place."""
         for table, taken, is_met in self._iterate_tables(block):
-            # cell 0 of each axis is for rows that do not count, so that none has to be taken out
+            # cell 0 of each axis takes the rows that do not count, so that none has to be removed
             padded = tuple(size + 1 for size in table.shape)
             n_padded = math.prod(padded)
             if n_padded > block.n_rows or not padded:
@@ -192,7 +192,7 @@ class TablePlan:
     def _iterate_tables(
         self, block: Block
     ) -> Iterator[tuple[PlannedTable, IntArray, npt.NDArray[np.bool_]]]:
-        """Tables, the codes of their targets, 0 missing, (n_targets, n_rows), and whether rows meet the conditions."""
+        """Iterate over tables, codes of their targets (n_targets, n_rows), 0 missing, and whether rows meet conditions."""
         columns = self._read_columns(block)
         place = {position: k for k, position in enumerate(self.used.tolist())}
         for conditions, tables in self.by_conditions.items():
@@ -206,7 +206,7 @@ class TablePlan:
                     yield table, columns[[place[position] for position in table.targets]], is_met
 
     def _read_columns(self, block: Block) -> IntArray:
-        """Codes of the variables in use, from 1, and 0 for missing: int16 of shape (n_used, n_rows)."""
+        """Read the codes of the variables in use, from 1, 0 missing: int16 of shape (n_used, n_rows)."""
         if isinstance(block, DenseBlock):
             return np.add(block.codes[:, self.used].T, 1, dtype=np.int16, order="C")
         offsets = self.schema.offsets
@@ -221,12 +221,12 @@ class TablePlan:
         return columns
 
     def split(self, total: IntArray, requests: Iterable[TableRequest]) -> list[IntArray]:
-        """Tables of requests, which need not be distinct, from the cells of all: arrays of their own."""
+        """Split the cells of all tables into new arrays, one for each request; requests may repeat."""
         tables = [self.tables[request] for request in requests]
         return [total[table.cells].reshape(table.shape).copy() for table in tables]
 
     def plan_seconds(self, block: BlockReference) -> float:
-        """Seconds that reading and counting a block takes one core, about, if all samples met the conditions."""
+        """Estimate the seconds that a block takes one core, if all samples met the conditions."""
         n_steps = sum(1 + len(each.targets) + len(each.given) for each in self.tables)
         return (block.nbytes + n_steps * block.n_rows) / READ_BYTES
 
@@ -250,7 +250,7 @@ class TablePlan:
 def _find_cells(
     table: PlannedTable, taken: IntArray, is_met: npt.NDArray[np.bool_]
 ) -> tuple[IntArray, IntArray]:
-    """Rows that meet the conditions and have all targets, and the cell of each in the flat table."""
+    """Find the rows that meet the conditions and have all targets, and the flat cell of each."""
     rows = np.flatnonzero(is_met & (taken > 0).all(axis=0))
     cells = np.zeros(rows.size, np.int64)
     for size, codes in zip(table.shape, taken, strict=True):
@@ -261,7 +261,7 @@ def _find_cells(
 
 
 def _count_numbers(numbers: IntArray, n_numbers: int) -> IntArray:
-    """Count numbers in [0, n_numbers): those of two rows at a time where the pairs still fit into int16."""
+    """Count numbers in [0, n_numbers), two rows at a time if pairs fit into int16."""
     if n_numbers**2 > min(MOST_JOINED, numbers.size):
         return np.bincount(numbers, minlength=n_numbers)
     half = numbers.size // 2
@@ -296,7 +296,7 @@ def count_tables(
     Parameters
     ----------
     blocks
-        Valid samples, taken one at a time; of any size, dense or sparse. Each row counts once, whatever its weight.
+        Valid samples of any size, dense or sparse, taken one block at a time. Each row counts once; weights are ignored.
     schema
         Variables of the samples.
     requests

@@ -1,8 +1,8 @@
-"""Sums of vectors of weights over pairs: those of many replicates at once, by groups of variables.
+"""Sums over pairs of the weights of several replicates at a time, by groups of variables.
 
-As in `pmflib.kernels.joined_variables`, what a row holds of some variables is numbered as one, and added up over the
-numbers of two such groups. What is added is no weight but those of several replicates, side by side: as many as one
-instruction adds, in a cache line of their own, so that eight replicates take about the time of one.
+As in `pmflib.kernels.joined_variables`, the levels of a group of variables are numbered jointly, and weights are added
+up over the numbers of two groups. The weights of several replicates are added by one instruction and share a cache
+line, so that eight replicates take about the time of one.
 """
 
 import numpy as np
@@ -20,10 +20,11 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 from pmflib.kernels.scatter import add_weighted
 
 LANES = 8
-"""Replicates that are added up at a time: int64 of a cache line, and of a register of AVX-512."""
+"""Replicates that are added up at a time: int64 numbers of a cache line, and of a register of AVX-512."""
 
 MOST_LEVELS = 512
-"""Levels of a variable from which replicates are scattered one by one: pairs of such variables would fill memory."""
+"""Number of levels of a variable from which replicates are scattered one by one: pairs of such variables would fill
+memory."""
 
 
 @compile_kernel()
@@ -76,14 +77,14 @@ def add_lane_groups(joined, lanes, firsts, sizes, bases, offsets, tables):  # ty
 
 
 def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables: IntArray) -> None:
-    """Add what each replicate adds to the weights of the rows that hold each pair to its table.
+    """Add the weights of each replicate in the rows that have a pair to the table of the replicate.
 
     Parameters
     ----------
     codes
         int8 or int16 of shape (n_rows, n_variables), -1 missing; no variable has more than 32,766 levels.
     changes
-        int64 of shape (n_rows, n_replicates), of any sign: rows of which `LANES` replicates are 0 are passed over.
+        int64 of shape (n_rows, n_replicates), of any sign; rows whose `LANES` replicates are all 0 are skipped.
     offsets
         int64 of shape (n_variables + 1,).
     tables
@@ -91,8 +92,8 @@ def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables
 
     Notes
     -----
-    Memory: 64 bytes and 2 bytes for each group of variables, for each of `JOINED_ROWS` rows, and 1 MiB; more where two
-    variables of many levels meet.
+    Memory: 64 bytes and 2 bytes for each group of variables, for each of `JOINED_ROWS` rows, and 1 MiB; more for two
+    variables with many levels.
     """
     if int(np.diff(offsets).max()) >= MOST_LEVELS:
         for replicate, table in enumerate(tables):
@@ -119,7 +120,7 @@ def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables
 def _number_rows(
     codes: IntArray, rows: IntArray, bases: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Number of each group of variables in some rows, first variable of each group, and numbers of each."""
+    """Joint number of each group of variables in some rows, first variable of each group, and its count of numbers."""
     firsts, sizes = group_variables(bases, rows.size)
     joined = np.empty((sizes.size, rows.size), np.int16)
     lowest = np.empty(bases.size, np.int16)
