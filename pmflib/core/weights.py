@@ -133,7 +133,7 @@ class Weights:
         return self.sums.n_effective
 
     def scale(self) -> FloatArray | None:
-        """Scale weights to the number of samples that each row counts for in a fit; their sum is `n_effective`, rounded.
+        """Scale weights to the number of samples that each row stands for; their sum is `n_effective`, rounded.
 
         Returns
         -------

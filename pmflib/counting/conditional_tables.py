@@ -192,7 +192,7 @@ class TablePlan:
     def _iterate_tables(
         self, block: Block
     ) -> Iterator[tuple[PlannedTable, IntArray, npt.NDArray[np.bool_]]]:
-        """Iterate over tables, codes of their targets (n_targets, n_rows), 0 missing, and whether rows meet conditions."""
+        """Iterate over tables, codes of their targets, (n_targets, n_rows), and whether rows meet the conditions."""
         columns = self._read_columns(block)
         place = {position: k for k, position in enumerate(self.used.tolist())}
         for conditions, tables in self.by_conditions.items():
@@ -296,7 +296,7 @@ def count_tables(
     Parameters
     ----------
     blocks
-        Valid samples of any size, dense or sparse, taken one block at a time. Each row counts once; weights are ignored.
+        Valid samples of any size, dense or sparse, taken one block at a time. Each row counts once, without weights.
     schema
         Variables of the samples.
     requests
