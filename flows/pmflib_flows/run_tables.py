@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from pmflib.core.comparison import Comparison
-from pmflib.display.summary import tabulate
+from pmflib.display.summary import format_value, tabulate_comparison
 from pmflib.fitting.fit_statistics import (
     HeldOutScore,
     describe_likelihood,
@@ -18,7 +18,7 @@ from pmflib.fitting.fit_statistics import (
 from pmflib.fitting.pair_agreement import PairAgreement
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib_flows.console import out, print_json
-from pmflib_flows.tables import DIGITS, format_value, make_table
+from pmflib_flows.tables import DIGITS, draw_table, make_table
 from pmflib_tasks.gate_decision import OF_WEIGHTED, GateNumbers
 from pmflib_tasks.guards.findings import Finding, find_recorded
 from pmflib_tasks.refit import Refit
@@ -131,12 +131,10 @@ def make_run_tables(facts: Mapping[str, Any]) -> list[Group | Text]:
         described.append(("note", OF_WEIGHTED))
     tables.append(make_table(_name("New model", gate.get("new")), ("what", "value"), described))
     if fit:
-        made = tabulate_statistics(fit)
-        tables.append(make_table(made.title, ("statistic", "value"), made.rows))
+        tables.append(draw_table(tabulate_statistics(fit)))
     for chosen in (facts.get("rank", {}), model):
         for content in chosen.get("comparisons", ()):
-            table = tabulate(Comparison.from_json(content))
-            tables.append(make_table(table.title, table.columns, table.rows))
+            tables.append(draw_table(tabulate_comparison(Comparison.from_json(content))))
     if scores.get("hidden_cells"):
         tables.append(_make_scores_table(facts))
     return tables

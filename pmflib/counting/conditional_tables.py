@@ -31,7 +31,7 @@ from pmflib.store.sample_blocks import (
 )
 
 CodeSets: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
-"""Conditions: position of each variable, and the codes that it may have."""
+"""Conditions: pairs of a variable's position and its allowed codes."""
 
 READ_BYTES = 650e6
 """Bytes in memory that a core decompresses per second. A code is counted about as fast as a byte is decompressed."""
@@ -54,7 +54,7 @@ class TableRequest:
     Raises
     ------
     SchemaError
-        If a position occurs twice among the targets or among the conditions, or a condition has no code.
+        If a position is repeated among the targets or among the conditions, or a condition has no code.
     """
 
     targets: tuple[int, ...]
@@ -66,21 +66,23 @@ class TableRequest:
             sorted((int(j), tuple(sorted({*map(int, codes)}))) for j, codes in self.given)
         )
         if len(set(targets)) < len(targets):
-            raise SchemaError(f"targets is {targets}: a position occurs twice; give each once")
+            raise SchemaError(
+                f"targets is {targets}: a position is repeated; give each position once"
+            )
         if len({position for position, _ in given}) < len(given):
             raise SchemaError(
-                f"given is {given}: a position occurs twice; give the codes that both conditions allow"
+                f"given is {given}: a position is repeated; give the codes that both conditions allow"
             )
         if empty := [position for position, codes in given if not codes]:
             raise SchemaError(
-                f"given[{empty[0]}] is empty; give at least one code, or leave it out"
+                f"given[{empty[0]}] is empty; give at least one code, or omit this condition"
             )
         object.__setattr__(self, "targets", targets)
         object.__setattr__(self, "given", given)
 
     @property
     def positions(self) -> set[int]:
-        """Positions of all variables that the table depends on."""
+        """Return the positions of all variables used by the table."""
         return {*self.targets, *(position for position, _ in self.given)}
 
     def to_json(self) -> dict[str, Any]:
@@ -105,7 +107,7 @@ class PlannedTable:
 
     @property
     def n_cells(self) -> int:
-        """Number of cells."""
+        """Return the number of cells."""
         return math.prod(self.shape)
 
     @property
@@ -116,14 +118,14 @@ class PlannedTable:
 
 @dataclass(frozen=True, eq=False)
 class TablePlan:
-    """Distinct requests, and the positions of their cells.
+    """Distinct table requests and the positions of their cells.
 
     Parameters
     ----------
     schema
         Variables of the samples.
     tables
-        The table of each distinct request.
+        Planned table of each distinct request.
     n_cells
         Number of cells of all tables.
     """
@@ -158,7 +160,7 @@ class TablePlan:
 
     @cached_property
     def by_conditions(self) -> dict[CodeSets, list[PlannedTable]]:
-        """Tables by their conditions."""
+        """Group the tables by their conditions."""
         groups: dict[CodeSets, list[PlannedTable]] = {}
         for request, table in self.tables.items():
             groups.setdefault(request.given, []).append(table)
@@ -172,7 +174,7 @@ class TablePlan:
                 yield table, rows, cells
 
     def add_rows(self, block: Block, total: IntArray) -> None:
-        """Add the number of rows of a block at each cell to int64 of shape (n_cells,), in place."""
+        """Add the number of rows in each cell to int64 of shape (n_cells,), in place."""
         for table, taken, is_met in self._iterate_tables(block):
             # cell 0 of each axis takes the rows that do not count, so that none has to be removed
             padded = tuple(size + 1 for size in table.shape)
@@ -237,12 +239,12 @@ class TablePlan:
         return MemoryPlan(
             "counting tables under conditions",
             {
-                f"cells of {len(self.tables)} tables, for each thread and as they are merged": table
+                f"cells of {len(self.tables)} tables, per thread and during merging": table
                 * (n_threads + n_waiting),
                 "sample blocks and cells of samples": n_threads
                 * (4 * BLOCK_BYTES + 64 * MAX_BLOCK_ROWS),
             },
-            "Ask for fewer tables at a time, or for tables of fewer variables.",
+            "Request fewer tables at a time, or tables with fewer variables.",
             {"cells of all tables": 2 * table},
         )
 
@@ -284,14 +286,14 @@ def _check_request(request: TableRequest, schema: Schema) -> None:
         if codes[0] < 0 or codes[-1] >= variable.cardinality:
             raise SchemaError(
                 f"given[{position}] has codes {codes}; those of variable {variable.name!r} are 0 to "
-                f"{variable.cardinality - 1}, and missing is none"
+                f"{variable.cardinality - 1}, and missing is not one of them"
             )
 
 
 def count_tables(
     blocks: Iterable[Block], schema: Schema, requests: Sequence[TableRequest]
 ) -> list[IntArray]:
-    """Count tables among the samples of blocks, in one pass.
+    """Count tables over blocks of samples in one pass.
 
     Parameters
     ----------
@@ -300,19 +302,19 @@ def count_tables(
     schema
         Variables of the samples.
     requests
-        Tables to count; equal ones are counted once.
+        Tables to count; equal requests are counted once.
 
     Returns
     -------
-    A table of its own for each request, int64 of shape (cardinalities of the targets): the number of samples at each
-    combination of levels, among those that meet all conditions and in which all targets are observed.
+    One array per request, int64 of shape (cardinalities of the targets): number of samples at each combination of
+    levels, among those that meet all conditions and have all targets observed.
 
     Raises
     ------
     SchemaError
         If a position or a code of a request is not in the schema.
     MemoryPlanError
-        If the tables would not fit in memory.
+        If the tables do not fit in memory.
     """
     plan = TablePlan.make(schema, requests)
     find_memory(None).check(plan.plan_memory)

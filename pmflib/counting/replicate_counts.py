@@ -66,11 +66,11 @@ class ReplicateCounts:
     Attributes
     ----------
     schema
-        The variables counted.
+        Variables of the counts.
     n_replicates
         Number of replicates.
     totals
-        Sum of the weights of each replicate less that of the whole, in units.
+        Total weight of each replicate minus the total full weight, in units.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class ReplicateCounts:
         Raises
         ------
         StoreError
-            If they are lost or damaged.
+            If they are missing or damaged.
         """
         with refuse_damage(self.folder / REPLICATES):
             group = open_group(self.folder / REPLICATES)
@@ -121,20 +121,20 @@ def count_replicates(
     client
         Dask client, or None to work in this thread; the counts are the same.
     blocks
-        All samples, which have weights and replicate weights.
+        All samples, with weights and replicate weights.
     increment
         Counts of the same replicates to start from, and the samples added and removed; None counts all.
     n_replicates
-        Number of replicate weights of each sample.
+        Number of replicate weights per sample.
     folder
         Folder of the counts of the whole, to which a Zarr group is added.
     schema
-        The variables counted.
+        Variables of the counts.
 
     Raises
     ------
     PmfError
-        If the weights of a replicate add up to 2**63 units or more.
+        If the weights of a replicate sum to 2**63 units or more.
     SourceError
         If all weights of a replicate are 0, as it gives no estimate.
     StoreError
@@ -178,9 +178,9 @@ def count_replicates(
     empty = [place for place, more in enumerate(totals, 1) if total and total + more == 0]
     if empty:
         raise SourceError(
-            f"source.replicates: {len(empty)} of {n_replicates} replicates weigh every sample 0, first number "
-            f"{empty[0]}, and no estimate can be made from them; deliver these columns again, or take them out of "
-            "source.replicates"
+            f"source.replicates: {len(empty)} of {n_replicates} replicates give every sample weight 0, the first one "
+            f"number {empty[0]}, and no estimate can be computed from them; supply these columns again, or remove them "
+            "from source.replicates"
         )
     attributes = {"kind": KIND, "triangle": "upper", "units": f"1e-{decimals}"}
     set_attributes(group, {**attributes, "totals": totals, "schema": schema.to_json()})
@@ -250,7 +250,7 @@ def _add_waiting(
 
 
 def plan_replicates(n_levels: int, n_replicates: int, n_threads: int) -> MemoryPlan:
-    """Memory of counting pairs for each replicate: independent of the number of samples."""
+    """Plan the memory of counting pairs for each replicate, which does not depend on the number of samples."""
     table = 8 * n_levels**2 * choose_at_once(n_levels, n_replicates)
     n_waiting = plan_tasks([1] * n_threads, n_threads).n_waiting
     return MemoryPlan(
@@ -258,10 +258,10 @@ def plan_replicates(n_levels: int, n_replicates: int, n_threads: int) -> MemoryP
         {
             f"count tables of replicates, {n_levels} x {n_levels} levels each, by thread": n_threads
             * table,
-            "count tables of replicates that wait to be merged": n_waiting * table,
+            "count tables of replicates waiting to be merged": n_waiting * table,
             "sample blocks and replicate weights": n_threads
             * (8 * BLOCK_BYTES + 30 * n_replicates * MAX_BLOCK_ROWS),
         },
-        "Leave variables out of the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
-        {"count tables of replicates as they are written": 3 * table},
+        "Remove variables from the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
+        {"count tables of replicates while they are written": 3 * table},
     )

@@ -158,7 +158,7 @@ def _solve(model: JointPMF, sums: LatentSums, record: ReplicateWeights) -> Linea
         curvature.is_determined,
         curvature.is_edge,
         float((to_maximum[known] / errors[known]).max(initial=0.0)),
-        not curvature.n_rising,
+        curvature.is_maximum,
     )
 
 

@@ -29,7 +29,7 @@ memory."""
 
 @compile_kernel()
 def add_lanes(left, right, width, lanes, cells):  # type: ignore[no-untyped-def]
-    """Add rows of lanes, int64 (n_rows, LANES), to those of cells: of two numbers, of which right is below width."""
+    """Add lanes of rows, int64 (n_rows, LANES), to cells indexed by two numbers; the right one is below width."""
     n_right = np.uint64(width)
     for row in range(np.uint64(left.size)):
         cell = np.uint64(left[row]) * n_right + np.uint64(right[row])
@@ -39,7 +39,7 @@ def add_lanes(left, right, width, lanes, cells):  # type: ignore[no-untyped-def]
 
 @compile_kernel()
 def add_lane_groups(joined, lanes, firsts, sizes, bases, offsets, tables):  # type: ignore[no-untyped-def]
-    """Add the pairs of rows that `join_codes` has numbered to a table for each lane.
+    """Add the pair counts of rows encoded by `join_codes` to one table per lane.
 
     joined: int16 (n_groups, n_rows). lanes: int64 (n_rows, LANES). tables: int64 (n_tables, n_levels, n_levels), of the
     first lanes. The rest as in `pmflib.kernels.joined_variables`.
@@ -88,7 +88,7 @@ def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables
     offsets
         int64 of shape (n_variables + 1,).
     tables
-        int64 of shape (n_replicates, n_levels, n_levels); upper triangles grow.
+        int64 of shape (n_replicates, n_levels, n_levels); upper triangles are updated.
 
     Notes
     -----
@@ -110,7 +110,7 @@ def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables
                 continue
             lanes = np.zeros((rows.size, LANES), np.int64)
             lanes[:, : part.shape[1]] = part[rows]
-            # groups of fewer numbers where rows are few
+            # smaller groups for few rows
             numbered = every if rows.size == len(near) else _number_rows(near, rows, bases)
             joined, firsts, sizes = numbered
             own = tables[first : first + LANES]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pmflib.core.errors import ConfigError, StoreError
+from pmflib.display.summary import format_value
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
-from pmflib_flows.tables import DIGITS, format_value, make_table
+from pmflib_flows.tables import DIGITS, make_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
