@@ -31,7 +31,7 @@ from pmflib.store.sample_blocks import (
 )
 
 CodeSets: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
-"""Conditions: position of each variable, and the codes that it may have."""
+"""Conditions: pairs of a variable's position and its allowed codes."""
 
 READ_BYTES = 650e6
 """Bytes in memory that a core decompresses per second. A code is counted about as fast as a byte is decompressed."""
@@ -41,20 +41,20 @@ MOST_JOINED = np.iinfo(np.int16).max
 
 @dataclass(frozen=True)
 class TableRequest:
-    """A table to count: equal requests are equal objects, however their conditions were ordered.
+    """A table to count; requests with the same conditions in another order are equal.
 
     Parameters
     ----------
     targets
-        Positions of the variables that the table has an axis for, in the order of the axes; none asks for one number.
+        Positions of the variables of the axes of the table, in order; an empty tuple requests a single number.
     given
-        Position of each variable of a condition, and the codes that it may have, at least one; kept in order, each code
-        once. A sample that lacks the variable does not meet the condition.
+        Position of each variable of a condition and its allowed codes, at least one; sorted, each code once. A sample
+        that lacks the variable does not meet the condition.
 
     Raises
     ------
     SchemaError
-        If a position occurs twice among the targets or among the conditions, or a condition has no code.
+        If a position is repeated among the targets or among the conditions, or a condition has no code.
     """
 
     targets: tuple[int, ...]
@@ -66,38 +66,40 @@ class TableRequest:
             sorted((int(j), tuple(sorted({*map(int, codes)}))) for j, codes in self.given)
         )
         if len(set(targets)) < len(targets):
-            raise SchemaError(f"targets is {targets}: a position occurs twice; give each once")
+            raise SchemaError(
+                f"targets is {targets}: a position is repeated; give each position once"
+            )
         if len({position for position, _ in given}) < len(given):
             raise SchemaError(
-                f"given is {given}: a position occurs twice; give the codes that both conditions allow"
+                f"given is {given}: a position is repeated; give the codes that both conditions allow"
             )
         if empty := [position for position, codes in given if not codes]:
             raise SchemaError(
-                f"given[{empty[0]}] is empty; give at least one code, or leave it out"
+                f"given[{empty[0]}] is empty; give at least one code, or omit this condition"
             )
         object.__setattr__(self, "targets", targets)
         object.__setattr__(self, "given", given)
 
     @property
     def positions(self) -> set[int]:
-        """Positions of all variables that the table depends on."""
+        """Return the positions of all variables used by the table."""
         return {*self.targets, *(position for position, _ in self.given)}
 
     def to_json(self) -> dict[str, Any]:
-        """Targets and conditions as plain JSON types."""
+        """Convert to plain JSON types."""
         given = [[position, list(codes)] for position, codes in self.given]
         return {"targets": list(self.targets), "given": given}
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the JSON form, in hexadecimal: equal requests, equal digests, in any version and process."""
+        """SHA-256 of the JSON form, in hexadecimal: the same for equal requests in any version and process."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """The shape of a table, and the position of its first cell among those of all tables, end to end."""
+    """Shape of a table, and the position of its first cell in the concatenation of all tables."""
 
     targets: tuple[int, ...]
     shape: tuple[int, ...]
@@ -105,27 +107,27 @@ class PlannedTable:
 
     @property
     def n_cells(self) -> int:
-        """Number of cells."""
+        """Return the number of cells."""
         return math.prod(self.shape)
 
     @property
     def cells(self) -> slice:
-        """Positions of its cells among those of all tables."""
+        """Slice of the cells in the concatenation of all tables."""
         return slice(self.start, self.start + self.n_cells)
 
 
 @dataclass(frozen=True, eq=False)
 class TablePlan:
-    """Distinct requests, and the positions of their cells.
+    """Distinct table requests and the positions of their cells.
 
     Parameters
     ----------
     schema
         Variables of the samples.
     tables
-        The table of each distinct request.
+        Planned table of each distinct request.
     n_cells
-        Cells of all tables together.
+        Number of cells of all tables.
     """
 
     schema: Schema
@@ -134,7 +136,7 @@ class TablePlan:
 
     @classmethod
     def make(cls, schema: Schema, requests: Iterable[TableRequest]) -> TablePlan:
-        """Check requests against a schema, and assign cells to them.
+        """Check requests against a schema and assign cells to them.
 
         Raises
         ------
@@ -153,28 +155,28 @@ class TablePlan:
 
     @cached_property
     def used(self) -> IntArray:
-        """Positions of the variables that any table depends on, sorted: int64 of shape (n_used,)."""
+        """Sorted positions of the variables that any table depends on: int64 of shape (n_used,)."""
         return np.array(sorted(set().union(*(each.positions for each in self.tables))), np.int64)
 
     @cached_property
     def by_conditions(self) -> dict[CodeSets, list[PlannedTable]]:
-        """Tables by their conditions."""
+        """Group the tables by their conditions."""
         groups: dict[CodeSets, list[PlannedTable]] = {}
         for request, table in self.tables.items():
             groups.setdefault(request.given, []).append(table)
         return groups
 
     def find_cells(self, block: Block) -> Iterator[tuple[PlannedTable, IntArray, IntArray]]:
-        """Rows of a block that each table counts, at least one, and the cell of each in the flat table."""
+        """Iterate over tables with the rows of a block that they count, at least one, and the flat cells of these."""
         for table, taken, is_met in self._iterate_tables(block):
             rows, cells = _find_cells(table, taken, is_met)
             if rows.size:
                 yield table, rows, cells
 
     def add_rows(self, block: Block, total: IntArray) -> None:
-        """Add the number of rows of a block at each cell to int64 of shape (n_cells,), in place."""
+        """Add the number of rows in each cell to int64 of shape (n_cells,), in place."""
         for table, taken, is_met in self._iterate_tables(block):
-            # cell 0 of each axis is for rows that do not count, so that none has to be taken out
+            # cell 0 of each axis takes the rows that do not count, so that none has to be removed
             padded = tuple(size + 1 for size in table.shape)
             n_padded = math.prod(padded)
             if n_padded > block.n_rows or not padded:
@@ -192,7 +194,7 @@ class TablePlan:
     def _iterate_tables(
         self, block: Block
     ) -> Iterator[tuple[PlannedTable, IntArray, npt.NDArray[np.bool_]]]:
-        """Tables, the codes of their targets, 0 missing, (n_targets, n_rows), and whether rows meet the conditions."""
+        """Iterate over tables, codes of their targets, (n_targets, n_rows), and whether rows meet the conditions."""
         columns = self._read_columns(block)
         place = {position: k for k, position in enumerate(self.used.tolist())}
         for conditions, tables in self.by_conditions.items():
@@ -206,7 +208,7 @@ class TablePlan:
                     yield table, columns[[place[position] for position in table.targets]], is_met
 
     def _read_columns(self, block: Block) -> IntArray:
-        """Codes of the variables in use, from 1, and 0 for missing: int16 of shape (n_used, n_rows)."""
+        """Read the codes of the variables in use, from 1, 0 missing: int16 of shape (n_used, n_rows)."""
         if isinstance(block, DenseBlock):
             return np.add(block.codes[:, self.used].T, 1, dtype=np.int16, order="C")
         offsets = self.schema.offsets
@@ -221,12 +223,12 @@ class TablePlan:
         return columns
 
     def split(self, total: IntArray, requests: Iterable[TableRequest]) -> list[IntArray]:
-        """Tables of requests, which need not be distinct, from the cells of all: arrays of their own."""
+        """Split the cells of all tables into new arrays, one for each request; requests may repeat."""
         tables = [self.tables[request] for request in requests]
         return [total[table.cells].reshape(table.shape).copy() for table in tables]
 
     def plan_seconds(self, block: BlockReference) -> float:
-        """Seconds that reading and counting a block takes one core, about, if all samples met the conditions."""
+        """Estimate the seconds that a block takes one core, if all samples met the conditions."""
         n_steps = sum(1 + len(each.targets) + len(each.given) for each in self.tables)
         return (block.nbytes + n_steps * block.n_rows) / READ_BYTES
 
@@ -237,12 +239,12 @@ class TablePlan:
         return MemoryPlan(
             "counting tables under conditions",
             {
-                f"cells of {len(self.tables)} tables, for each thread and as they are merged": table
+                f"cells of {len(self.tables)} tables, per thread and during merging": table
                 * (n_threads + n_waiting),
                 "sample blocks and cells of samples": n_threads
                 * (4 * BLOCK_BYTES + 64 * MAX_BLOCK_ROWS),
             },
-            "Ask for fewer tables at a time, or for tables of fewer variables.",
+            "Request fewer tables at a time, or tables with fewer variables.",
             {"cells of all tables": 2 * table},
         )
 
@@ -250,7 +252,7 @@ class TablePlan:
 def _find_cells(
     table: PlannedTable, taken: IntArray, is_met: npt.NDArray[np.bool_]
 ) -> tuple[IntArray, IntArray]:
-    """Rows that meet the conditions and have all targets, and the cell of each in the flat table."""
+    """Find the rows that meet the conditions and have all targets, and the flat cell of each."""
     rows = np.flatnonzero(is_met & (taken > 0).all(axis=0))
     cells = np.zeros(rows.size, np.int64)
     for size, codes in zip(table.shape, taken, strict=True):
@@ -261,7 +263,7 @@ def _find_cells(
 
 
 def _count_numbers(numbers: IntArray, n_numbers: int) -> IntArray:
-    """Count numbers in [0, n_numbers): those of two rows at a time where the pairs still fit into int16."""
+    """Count numbers in [0, n_numbers), two rows at a time if pairs fit into int16."""
     if n_numbers**2 > min(MOST_JOINED, numbers.size):
         return np.bincount(numbers, minlength=n_numbers)
     half = numbers.size // 2
@@ -284,35 +286,35 @@ def _check_request(request: TableRequest, schema: Schema) -> None:
         if codes[0] < 0 or codes[-1] >= variable.cardinality:
             raise SchemaError(
                 f"given[{position}] has codes {codes}; those of variable {variable.name!r} are 0 to "
-                f"{variable.cardinality - 1}, and missing is none"
+                f"{variable.cardinality - 1}, and missing is not one of them"
             )
 
 
 def count_tables(
     blocks: Iterable[Block], schema: Schema, requests: Sequence[TableRequest]
 ) -> list[IntArray]:
-    """Count tables among the samples of blocks, in one pass.
+    """Count tables over blocks of samples in one pass.
 
     Parameters
     ----------
     blocks
-        Valid samples, taken one at a time; of any size, dense or sparse. Each row counts once, whatever its weight.
+        Valid samples of any size, dense or sparse, taken one block at a time. Each row counts once, without weights.
     schema
         Variables of the samples.
     requests
-        Tables to count; equal ones are counted once.
+        Tables to count; equal requests are counted once.
 
     Returns
     -------
-    A table of its own for each request, int64 of shape (cardinalities of the targets): the number of samples at each
-    combination of levels, among those that meet all conditions and in which all targets are observed.
+    One array per request, int64 of shape (cardinalities of the targets): number of samples at each combination of
+    levels, among those that meet all conditions and have all targets observed.
 
     Raises
     ------
     SchemaError
         If a position or a code of a request is not in the schema.
     MemoryPlanError
-        If the tables would not fit in memory.
+        If the tables do not fit in memory.
     """
     plan = TablePlan.make(schema, requests)
     find_memory(None).check(plan.plan_memory)
