@@ -9,7 +9,7 @@ import pmflib as pmf
 from pmflib.cluster.workers import start_workers
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
-from pmflib.crowd import starts
+from pmflib.crowd import fitting as fits
 from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
@@ -34,8 +34,8 @@ K = 3
 @pytest.fixture(autouse=True)
 def short_screening(monkeypatch):
     """Six passes from each start, stored labels' and those in memory alike: what is compared is the same bits."""
-    screening = replace(starts.SCREENING, n_passes=6)
-    monkeypatch.setattr(starts, "SCREENING", screening)
+    screening = replace(fits.SCREENING, n_passes=6)
+    monkeypatch.setattr(fits, "SCREENING", screening)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers,
     assert third["crowd_model"] == first["crowd_model"]
     assert third["labels"] != first["labels"]
     monkeypatch.setattr(fitting, "fit_worker_pairs", None)
-    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_crowd", None)
+    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_labels", None)
     assert run(choose(crowd, "symnmf"), workers) == first
 
 

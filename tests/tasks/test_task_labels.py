@@ -216,7 +216,7 @@ def test_find_labels__new_labels_equal_a_full_run(pipeline, tmp_path, log, worke
     assert labels["label"].to_pylist() == [f"c{code}" for code in expected.codes]
     np.testing.assert_allclose(people["accuracy"], expected.accuracy, atol=1e-8)
     # once more: nothing is left to do
-    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_crowd", None)
+    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_labels", None)
     assert run(config, workers) == grown
 
 
