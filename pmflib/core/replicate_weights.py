@@ -74,6 +74,11 @@ class ReplicateWeights:
         return int(self.factors.size)
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether the matrix of weights has the sparse form of units."""
+        return self.strata is not None
+
+    @property
     def refit_factors(self) -> FloatArray:
         """Factors of estimates from dense replicates, such as `leave_out` gives: float64 of shape (n_columns,)."""
         if self.strata is None:

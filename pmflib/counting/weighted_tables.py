@@ -276,7 +276,7 @@ class _Weights:
     @property
     def n_weights(self) -> int:
         """Number of weights, but for those of sampling units, which have a form of their own."""
-        if self.drawn is None or self.drawn.record.strata is not None:
+        if self.drawn is None or self.drawn.record.is_sparse:
             return 1 if self.shift is None else 3
         return 3 + self.drawn.record.n_columns
 
@@ -317,7 +317,7 @@ def _count_group(group: Sequence[BlockReference], plan: TablePlan, weights: _Wei
         known = np.array([np.ones(block.n_rows), block.weights, squares]).astype(np.int64)
         if weights.drawn is not None:
             drawn = weights.drawn.read(reference)
-            if drawn.ndim == 1:
+            if weights.drawn.record.is_sparse:
                 by_unit += _sum_by_unit(block, plan, known[1], drawn)
             else:
                 known = np.concatenate([known, drawn.T])
@@ -344,9 +344,8 @@ def _find_size(found: _Sums, table: PlannedTable, record: ReplicateWeights) -> f
     total = float(whole.sum())
     if not total:
         return np.inf
-    if record.strata is None:
-        by_column = found.total[3:, table.cells]
-    else:
+    by_column = found.total[3:, table.cells]
+    if record.is_sparse:
         units, cells, sums = found.by_unit
         mine = np.flatnonzero((cells >= table.start) & (cells < table.cells.stop))
         by_column = np.zeros((record.n_columns, table.n_cells), np.int64)

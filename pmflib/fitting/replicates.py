@@ -295,7 +295,7 @@ def _describe_linear(
             f"{n_edges} probabilities are at 0 or 1, and taken as fixed: they have no errors",
         )
     models, factors = move_model(model, found)
-    drawn = "replicates" if record.strata is None else "units"
+    drawn = "units" if record.is_sparse else "replicates"
     return Replicates(
         model,
         tuple(models),
@@ -420,7 +420,7 @@ def _evaluate_group(
         block = read_block(item) if isinstance(item, BlockReference) else item
         found, drawn = [em_statistics(block, offsets, *logs[0])], read(item, first)
         for column, log in enumerate(logs[1:]):
-            if drawn.ndim == 1:
+            if record.is_sparse:
                 weights = record.leave_out(column, drawn.astype(np.int64), weigh_rows(block))
             else:
                 weights = drawn[column].astype(np.float64)

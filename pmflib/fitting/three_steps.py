@@ -21,8 +21,8 @@ from pmflib.core.replicate_weights import NORMAL_QUANTILE
 from pmflib.core.survey_design import SurveyDesign
 from pmflib.core.weights import read_shares
 from pmflib.fitting.classification import check_classes, tabulate_assignment
+from pmflib.fitting.information import invert_information
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
-from pmflib.fitting.standard_errors import invert_information
 from pmflib.fitting.three_step_results import ClassDifference, ClassRegression, DistalOutcome
 from pmflib.model import JointPMF
 from pmflib.model.information import iterate_scores, list_pmfs, sum_information

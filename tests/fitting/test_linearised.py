@@ -91,6 +91,22 @@ def test_standard_errors__to_first_order_are_those_of_refits(survey):
     np.testing.assert_allclose(small, whole, rtol=0.04)
 
 
+def test_linearise__units_give_the_errors_of_their_replicate_weights_written_out(survey):
+    codes, design, model = survey
+    unit, replicates = 10.0**design.weights.decimals, list(design.iterate_replicates())
+    written = pmf.SurveyDesign(
+        design.weights.units / unit,
+        replicates=np.stack([each.weights for each in replicates], axis=1) / unit,
+        method="JKn",
+        factors=[each.factor for each in replicates],
+    )
+    first, second = (
+        pmf.standard_errors(model, codes, each, method="linear") for each in (design, written)
+    )
+    for name in ("prior", "factors"):
+        np.testing.assert_allclose(first[name].errors, second[name].errors, rtol=1e-8)
+
+
 def test_linearise__units_above_the_number_of_parameters_are_combined_without_loss(survey):
     codes, design, model = survey
     codes, weights = codes[:600], design.weights.units[:600] / 10.0**design.weights.decimals
