@@ -1,4 +1,4 @@
-"""How good workers are, how precisely that is known, and which workers are suspicious."""
+"""Accuracy of workers with its standard error, and suspicious workers."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def make_worker_table(
     calibration: Calibration,
     classes: Sequence[str] = (),
 ) -> pa.Table:
-    """Make a row per worker: worker, accuracy, n_labels, skill, standard_error, and PMFs of the labels by true class.
+    """Make a table with a row per worker: worker, accuracy, n_labels, skill, standard_error, confusion matrix.
 
     Parameters
     ----------
     workers
         Names of the workers.
     prior, confusion
-        float64 of shapes (n_classes,) and (n_workers, n_classes, n_classes): the accuracy is theirs.
+        float64 of shapes (n_classes,) and (n_workers, n_classes, n_classes), for the accuracy.
     n_labels
-        int64 of shape (n_workers,): number of labels that each worker gave.
+        int64 of shape (n_workers,): number of labels of each worker.
     calibration
-        What the skill is measured by: see `measure_skills`.
+        Calibration, for the skill: see `measure_skills`.
     classes
-        Names of the classes, for the columns of the PMFs; without names there are none.
+        Names of the classes, for the columns of the confusion matrices; empty leaves these out.
     """
     skill, error = measure_skills(calibration.rounds[-1].model)
     columns = {
@@ -54,21 +54,21 @@ def make_worker_table(
 
 
 def measure_accuracy(prior: FloatArray, confusion: FloatArray) -> FloatArray:
-    """Probability that a worker labels a task drawn at random right, (n_workers,)."""
+    """Probability that each worker labels a random task correctly, (n_workers,)."""
     return np.asarray(np.diagonal(confusion, axis1=1, axis2=2) @ prior)
 
 
 def measure_skills(model: CrowdModel) -> tuple[FloatArray, FloatArray]:
-    """Probability that a worker labels a task drawn at random right, and its standard error, both (n_workers,).
+    """Probability that each worker labels a random task correctly, and its standard error, both (n_workers,).
 
-    The probability is the mean of the diagonal of the worker's confusion matrix under the class prior. Its log odds
-    have the prior variance of skills, and every label has the information of one that is right as often: of a worker
-    without a label, the skill is that of all workers, and hardly known.
+    The probability is the mean of the diagonal of the worker's confusion matrix under the class prior. The standard
+    error combines the prior variance of the log odds of skills with the information of the labels: the skill of a
+    worker without labels is that of all workers, with a large error.
 
     Parameters
     ----------
     model
-        Crowd model with one subclass: that of a calibration, whose labels count by calibrated posteriors.
+        Crowd model with one subclass, from a calibration: its labels count by calibrated posteriors.
     """
     skill = measure_accuracy(model.prior, model.confusion)
     pseudo_labels = model.pseudo_count * model.n_classes
@@ -79,17 +79,18 @@ def measure_skills(model: CrowdModel) -> tuple[FloatArray, FloatArray]:
 
 
 LEAST_LABELS = 10
-"""Labels below which nothing is said of a worker."""
+"""Workers with fewer labels are never suspicious."""
 STANDARD_ERRORS = 2.0
-"""Standard errors by which a share of right labels must be below chance to be called so."""
+"""Standard errors by which a share of correct labels must be below chance."""
 RARE_BY_CHANCE = 1e-3
-"""Probability that tasks drawn at random all have one class, below which it is odd that a worker always names it."""
+"""A worker who always gives one label is suspicious if random tasks would all be of that class with a probability
+below this."""
 
 
 class SuspiciousWorker(TypedDict):
-    """A worker whose labels are worse than chance, always the same, or another's: see `find_suspicious`.
+    """A worker whose labels are worse than chance, always the same, or copied: see `find_suspicious`.
 
-    Its name is of whatever type the log has names of.
+    The name has the type of names in the log.
     """
 
     worker: Any
@@ -106,7 +107,7 @@ def find_suspicious(
     prior: FloatArray,
     copies: Sequence[Copies] = (),
 ) -> list[SuspiciousWorker]:
-    """List workers whose labels are worse than chance, always the same, or another's, the worst first.
+    """List workers whose labels are worse than chance, always the same, or copied, the worst first.
 
     Parameters
     ----------
@@ -117,13 +118,13 @@ def find_suspicious(
     prior
         float64 of shape (n_classes,), probabilities.
     copies
-        As from `find_copies`; both workers are listed, for who copied is not known.
+        As from `find_copies`; both workers are listed, since it is not known who copied.
 
     Returns
     -------
-    Worker, reason in words, number of labels, share of them that are right, and what that would be by chance: of
-    labels that are given as often, but without a look at the task. It is worse than chance if it is
-    ``STANDARD_ERRORS`` of a share below. Only workers with at least ``LEAST_LABELS`` labels.
+    Worker, reason in words, number of labels, share of correct labels, and that share by chance: for labels with the
+    same frequencies, given regardless of the task. Worse than chance means ``STANDARD_ERRORS`` standard errors below
+    it. Only workers with at least ``LEAST_LABELS`` labels are listed.
     """
     n_labels = counts.given.sum(axis=1)
     partners: dict[int, list[tuple[int, Copies]]] = {}
@@ -145,8 +146,8 @@ def find_suspicious(
             other, pair = partners[worker][0]
             more = f" and of {len(partners[worker]) - 1} more" if partners[worker][1:] else ""
             reasons.append(
-                f"has the mistakes of {workers[other]!r}{more}: {pair.shared:.0f} alike, {pair.expected:.1f} by "
-                "chance"
+                f"has the mistakes of {workers[other]!r}{more}: {pair.shared:.0f} in common, {pair.expected:.1f} "
+                "expected by chance"
             )
         if reasons:
             found.append(
