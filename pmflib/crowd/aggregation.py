@@ -8,11 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray
 from pmflib.core.defaults import LABEL_LIMITS, Limits
-from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, SchemaError
+from pmflib.core.errors import (
+    ConvergenceWarning,
+    IdentificationWarning,
+    SchemaError,
+    SchemaWarning,
+)
 from pmflib.core.methods import CROWD_METHODS, document_methods, find_method
+from pmflib.core.texts import list_near
 from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.classifiers import read_classifier
 from pmflib.crowd.co_occurrence import fit_worker_pairs
@@ -20,6 +27,7 @@ from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass, fit_crow
 from pmflib.crowd.e_step import LabelsInMemory, LogWeights
 from pmflib.crowd.fitting import fit_labels
 from pmflib.crowd.known_labels import find_known
+from pmflib.crowd.label_counts import list_unused
 from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_order, read_labels
 from pmflib.crowd.left_out_labels import LEAST_LABELS
 from pmflib.crowd.true_labels import Aggregation, TasksInMemory
@@ -93,7 +101,10 @@ def aggregate(
     ConvergenceWarning
         If the passes did not converge, and tol is above 0. Not for "mv_em", which makes ten passes by definition.
     IdentificationWarning
-        If no task has two labels and no label is known: confidence then rests on assumptions about workers.
+        If no task has two labels and no label is known: confidence then rests on assumptions about workers. Or if a
+        class has far fewer tasks in the fit than its share of the labels.
+    SchemaWarning
+        If known labels are no class.
 
     Notes
     -----
@@ -148,6 +159,7 @@ def aggregate(
             stacklevel=3,
         )
     model = fit.parameters
+    _warn_of_unused_classes(log, model.prior)
     posterior = source.find_posteriors(LogWeights.from_model(model, with_votes=False))
     return Aggregation(
         TasksInMemory(log, posterior, predictions),
@@ -172,7 +184,9 @@ def _check_log(log: LabelLog, known: object, *, is_ordered: bool, ordinal: bool)
     """
     _refuse_strange_labels(log)
     if known is not None:
-        log = replace(log, known=find_known(known, log.tasks, log.classes))
+        found = find_known(known, log.tasks, log.classes)
+        _warn_of_unknown_labels(found.quarantine, log.classes.to_pylist())
+        log = replace(log, known=found)
     if ordinal:
         check_class_order(log.classes.to_pylist(), given=log.is_ordered or is_ordered)
     return log
@@ -200,6 +214,34 @@ def _warn_of_single_labels(log: LabelLog) -> None:
         warnings.warn(
             f"no task has {LEAST_LABELS} labels, so that the accuracy of workers cannot be estimated and confidence "
             "rests on assumptions; have some tasks labelled again, or pass known labels",
+            IdentificationWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_unknown_labels(quarantine: pa.Table, classes: Sequence[Any]) -> None:
+    """Warn of known labels that are no class: probably typing errors."""
+    rows = [each for each in quarantine.to_pylist() if each["reason"] == "unknown_label"]
+    if not rows:
+        return
+    first = rows[0]["label"]
+    near = list_near(first, list(map(str, classes)), 1)
+    hint = f", did you mean {near[0]!r}?" if near else ""
+    warnings.warn(
+        f"known has {len(rows)} rows whose label is no class, as {first!r}{hint}; they are set aside in "
+        "known_quarantine",
+        SchemaWarning,
+        stacklevel=5,
+    )
+
+
+def _warn_of_unused_classes(log: LabelLog, prior: FloatArray) -> None:
+    """Warn of classes with far more labels than tasks."""
+    n_labels = np.bincount(log.block.indices % log.n_classes, minlength=log.n_classes)
+    for code in list_unused(n_labels, prior):
+        warnings.warn(
+            f"class {log.classes[code].as_py()!r} has {n_labels[code] / n_labels.sum():.1%} of the labels, but only "
+            f"{prior[code]:.1%} of the tasks in the fit; compare with method 'balanced', or pass known labels of it",
             IdentificationWarning,
             stacklevel=4,
         )

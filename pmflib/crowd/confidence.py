@@ -7,7 +7,7 @@ with the power that predicts left-out labels best (`pmflib.crowd.left_out_labels
 from the resulting posteriors, and the power is chosen again, now together with the share of tasks that are so hard that
 their labels are guesses: without it, a few such tasks would lower the confidence of all others. Labels cannot show
 errors that all workers of a task share. The share of such tasks is assumed (`CalibrationPrior`), until known labels
-replace the assumption. The result is averaged with the method's own posterior, tempered with the same power. The label
+replace the assumption. The result is averaged with the method's own posterior, tempered likewise. The label
 of a task is the class that is then most probable.
 """
 
@@ -46,6 +46,9 @@ METHOD_SHARE = 0.6
 """Share of the method's own tempered posterior in the probabilities. Chosen on the tuned half of
 benchmarks/crowd/regimes.py and the seven public logs there: from 0.4 to 0.7 labels are equally accurate, and on the
 public logs no less accurate than by the posterior alone."""
+METHOD_POWER = 0.85
+"""Power of the method's posterior relative to that of the labels: its matrices include the own share of each task.
+Chosen with the share."""
 HARD_POWER = 0.3
 """Power of the evidence of hard tasks relative to that of others: guesses that agree are not all due to chance. Chosen
 like the share of the method's posterior."""
@@ -154,7 +157,8 @@ class Calibration:
         prior = self.rounds[-1].model.prior
         shares, hard = find_hard_tasks(labels, posterior, self.rounds, known)
         several = self.method_share * (np.diff(labels.indptr) >= LEAST_LABELS)[:, None]
-        mixed = (1 - several) * shares + several * temper(posterior, prior, self.power)
+        tempered = temper(posterior, prior, METHOD_POWER * self.power)
+        mixed = (1 - several) * shares + several * tempered
         if hard.any():
             mixed += hard * (temper(mixed, prior, HARD_POWER) - mixed)
         mixed = (1 - self.shared_error) * mixed + self.shared_error * prior

@@ -124,3 +124,23 @@ class LabelCounts:
     def majority_agreement(self) -> float | None:
         """Share of the estimated labels that have no fewer votes than any other; None without labels."""
         return self.n_agreeing / self.n_labelled if self.n_labelled else None
+
+
+UNUSED_SHARE = 0.25
+"""Fitted share of a class, relative to its share of the labels, below which the class is hardly used."""
+LEAST_LABELS = 20
+"""Classes with fewer labels are rare, and never reported as unused."""
+
+
+def list_unused(n_labels: IntArray, prior: FloatArray) -> list[int]:
+    """List the classes whose fitted share is far below their share of the labels: the fit hardly uses them.
+
+    Parameters
+    ----------
+    n_labels
+        int64 of shape (n_classes,): number of labels of each class.
+    prior
+        float64 of shape (n_classes,): fitted share of each class.
+    """
+    least = UNUSED_SHARE * n_labels / max(int(n_labels.sum()), 1)
+    return np.flatnonzero((n_labels >= LEAST_LABELS) & (prior < least)).tolist()

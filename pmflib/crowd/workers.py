@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import expit
 
-from pmflib.core.arrays import FloatArray, IntArray
+from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
 from pmflib.crowd.confidence import Calibration
 from pmflib.crowd.copied_labels import Copies
 from pmflib.crowd.label_counts import LabelCounts
@@ -87,8 +89,80 @@ RARE_BY_CHANCE = 1e-3
 below this."""
 
 
+@dataclass(frozen=True)
+class GuessMixture:
+    """Parameters of `find_guessers`; chosen on the regimes of benchmarks/panels/labels.py with and without guesses.
+
+    Parameters
+    ----------
+    noise
+        Factor of the binomial variance of a share of correct labels, because correct labels are only known by their
+        posteriors.
+    spread
+        Standard deviation of the agreement of honest workers beyond chance.
+    share, share_workers
+        Prior share of guessers, and the number of workers that it is worth.
+    certainty
+        Posterior probability above which a worker is taken for a guesser.
+    n_steps
+        Number of EM steps.
+    """
+
+    noise: float = 1.5
+    spread: float = 0.15
+    share: float = 0.1
+    share_workers: float = 10.0
+    certainty: float = 0.7
+    n_steps: int = 50
+
+
+GUESS_MIXTURE = GuessMixture()
+
+
+def find_guessers(n_labels: IntArray, right: FloatArray, chance: FloatArray) -> BoolArray:
+    """Find workers whose labels are no better than chance, by a mixture of guessers and honest workers.
+
+    The agreement of a worker beyond chance has mean 0 for guessers. For honest workers it has a normal distribution,
+    whose mean is estimated by EM, like the share of guessers. Workers of low accuracy are thus told from guessers only
+    if they gave enough labels.
+
+    Parameters
+    ----------
+    n_labels
+        int64 of shape (n_workers,).
+    right, chance
+        float64 of shape (n_workers,): share of correct labels, and that share by chance.
+
+    Returns
+    -------
+    bool of shape (n_workers,). False for workers who are worse than chance, or gave fewer than ``LEAST_LABELS`` labels.
+    """
+    mixture = GUESS_MIXTURE
+    room = np.maximum(1.0 - chance, FLOOR)
+    agreement = (right - chance) / room
+    errors = mixture.noise * np.maximum(chance, FLOOR) / room / np.maximum(n_labels, 1)
+    judged = (n_labels >= LEAST_LABELS) & (agreement > -STANDARD_ERRORS * np.sqrt(errors))
+    guessed = np.zeros(n_labels.size)
+    if not judged.any():
+        return guessed > 0
+    agreement, errors = agreement[judged], errors[judged]
+    own = mixture.spread**2 + errors
+    share, mean = mixture.share, float(np.quantile(agreement, 0.75))
+    probability = guessed[judged]
+    for _ in range(mixture.n_steps):
+        guess = np.log(share) - 0.5 * (agreement**2 / errors + np.log(errors))
+        honest = np.log1p(-share) - 0.5 * ((agreement - mean) ** 2 / own + np.log(own))
+        probability = expit(guess - honest)
+        weight = (1.0 - probability) / own
+        mean = float(weight @ agreement) / max(float(weight.sum()), FLOOR)
+        before = mixture.share * mixture.share_workers
+        share = (float(probability.sum()) + before) / (probability.size + mixture.share_workers)
+    guessed[judged] = probability
+    return np.asarray(guessed > mixture.certainty)
+
+
 class SuspiciousWorker(TypedDict):
-    """A worker whose labels are worse than chance, always the same, or copied: see `find_suspicious`.
+    """A worker whose labels are chance or worse, always the same, or copied: see `find_suspicious`.
 
     The name has the type of names in the log.
     """
@@ -107,7 +181,7 @@ def find_suspicious(
     prior: FloatArray,
     copies: Sequence[Copies] = (),
 ) -> list[SuspiciousWorker]:
-    """List workers whose labels are worse than chance, always the same, or copied, the worst first.
+    """List workers whose labels are chance or worse, always the same, or copied, the worst first.
 
     Parameters
     ----------
@@ -124,7 +198,8 @@ def find_suspicious(
     -------
     Worker, reason in words, number of labels, share of correct labels, and that share by chance: for labels with the
     same frequencies, given regardless of the task. Worse than chance means ``STANDARD_ERRORS`` standard errors below
-    it. Only workers with at least ``LEAST_LABELS`` labels are listed.
+    it: such workers may be adversaries, or mistake the classes. No better than chance are guessers, see
+    `find_guessers`. Only workers with at least ``LEAST_LABELS`` labels are listed.
     """
     n_labels = counts.given.sum(axis=1)
     partners: dict[int, list[tuple[int, Copies]]] = {}
@@ -133,6 +208,7 @@ def find_suspicious(
         partners.setdefault(pair.second, []).append((pair.first, pair))
     several = np.maximum(n_labels, 1)
     right, chance = counts.right / several, (counts.given / several[:, None]) @ prior
+    guessers = find_guessers(n_labels, right, chance)
     found: list[SuspiciousWorker] = []
     for worker in map(int, np.flatnonzero(n_labels >= LEAST_LABELS)):
         usual, n = int(counts.given[worker].argmax()), int(n_labels[worker])
@@ -142,6 +218,8 @@ def find_suspicious(
             reasons.append("worse than chance")
         if counts.given[worker, usual] == n and prior[usual] ** n < RARE_BY_CHANCE:
             reasons.append(f"always {classes[usual]!r}")
+        elif guessers[worker]:
+            reasons.append("no better than chance")
         if worker in partners:
             other, pair = partners[worker][0]
             more = f" and of {len(partners[worker]) - 1} more" if partners[worker][1:] else ""
