@@ -67,7 +67,7 @@ def test_stages__writing_refused(
     command = [sys.executable, "-c", STAGES_HERE, str(path)]
     said = run_limited(command, largest_file)
     assert said.startswith(f"store '{store}' cannot be written ([Errno 27]")
-    assert "make room" in said
+    assert "free disk space" in said
     assert unmade not in list_kinds(store)
     assert list((store / "tmp").iterdir()) == []
     check_artefacts(store)

@@ -114,7 +114,7 @@ def test_promote_and_rollback__by_hand(nights, call):  # noqa: F811
     first = pipeline.run()
     code, _, err = call("rollback", pipeline.path)
     assert code == 4
-    assert "no model was live before the present one; `pmf models`" in err
+    assert "no model was live before" in err
     # too few cells: kept, and made live by hand
     pipeline.configure(
         model=FRESH, em={"max_passes": 3}, store={"folds": 4}, gate={"least_cells": 10_000}
@@ -162,7 +162,7 @@ def test_promote_and_rollback__by_hand(nights, call):  # noqa: F811
     (pipeline.store.locate(model) / "more").touch()
     code, _, err = call("promote", pipeline.path, 2)
     assert code == 4
-    assert "does not hold what it was published with" in err
+    assert "has changed since it was published" in err
 
 
 def test_run__a_changed_schema_never_goes_live_by_itself(nights):  # noqa: F811

@@ -1,7 +1,7 @@
 """What is said of a label log."""
 
 from pmflib.crowd.pipeline.summaries import LabelSummary
-from pmflib_flows.label_summary import describe_agreement
+from pmflib_flows.run_tables import describe_agreement
 
 
 def test_describe_agreement__names_tasks_and_workers():

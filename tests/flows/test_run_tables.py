@@ -10,9 +10,9 @@ from pmflib.core.comparison import PairedGain, compare_candidates
 from pmflib.core.weights import WeightSums
 from pmflib.fitting.pair_agreement import PairAgreement
 from pmflib_flows import run_tables
-from pmflib_flows.target_tables import make_target_tables
+from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.gate_decision import AssessedGain
-from pmflib_tasks.guards.findings import Finding, abstain
+from pmflib_tasks.guards.findings import Finding, Measurement, assess
 from pmflib_tasks.scoring.target_report import LOGISTIC, MAJORITY, MODEL, compare_predictions
 
 
@@ -34,7 +34,9 @@ def test_make_run_tables__what_was_not_used_is_named():
 def test_make_quality_tables__what_crossed_a_limit_and_how_many_passed():
     sentence = "half of [bold] rows"
     found = Finding("quarantine", "all rows", 0.5, 0.2, "warn", False, sentence)
-    findings = [found, *(abstain(guard, "x", "") for guard in ("quarantine", "a", "b"))]
+    guards = ("quarantine", "same_bytes", "file_size")
+    skipped = [Measurement(guard, "x", None, "") for guard in guards]
+    findings = [found, *assess(skipped, QualityConfig())]
     file = io.StringIO()
     for table in run_tables.make_quality_tables(findings):
         Console(file=file, width=100).print(table)
@@ -110,7 +112,7 @@ def test_make_target_tables__scores_differences_confusion_calibration_and_verdic
     )
     file = io.StringIO()
     console = Console(file=file, width=200)
-    for table in make_target_tables(replace(report, left_out={LOGISTIC: "too many"})):
+    for table in run_tables.make_target_tables(replace(report, left_out={LOGISTIC: "too many"})):
         console.print(table)
     text = file.getvalue()
     assert "[class] predicted from the other answers of held-out samples (80)" in text

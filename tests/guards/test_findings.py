@@ -7,9 +7,9 @@ from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib_tasks.config import GuardLimits, QualityConfig
 from pmflib_tasks.guards.findings import (
-    REMEDIES,
+    GUARDS,
     Finding,
-    abstain,
+    Measurement,
     accept,
     assess,
     condense,
@@ -27,10 +27,8 @@ def make_finding(action, guard="quarantine", subject="all rows"):
 
 def test_assess__the_stricter_limit_that_is_crossed():
     limits = GuardLimits(warn=0.1, stop=0.3)
-    found = [
-        assess(CONFIG, "quarantine", "x", share, "", limits=limits)
-        for share in (0.1, 0.2, 0.3, 0.31)
-    ]
+    shares = (0.1, 0.2, 0.3, 0.31)
+    found = assess([Measurement("quarantine", "x", each, "", limits) for each in shares], CONFIG)
     assert [(f.action, f.limit, f.passed) for f in found] == [
         ("pass", 0.1, True),
         ("warn", 0.1, False),
@@ -41,14 +39,16 @@ def test_assess__the_stricter_limit_that_is_crossed():
 
 def test_assess__lower_limits():
     limits = GuardLimits(warn=100, stop=10)
-    found = [assess(CONFIG, "least_rows", "x", n, "", limits=limits) for n in (100, 99, 10, 9)]
+    numbers = (100, 99, 10, 9)
+    found = assess([Measurement("least_rows", "x", each, "", limits) for each in numbers], CONFIG)
     assert [f.action for f in found] == ["pass", "warn", "warn", "stop"]
 
 
 def test_assess__off():
-    found = assess(CONFIG, "quarantine", "x", 1.0, "all of it", limits=GuardLimits())
+    measured = Measurement("quarantine", "x", 1.0, "all of it", GuardLimits())
+    found, none = assess([measured, Measurement("pair_drift", "all", None, "why")], CONFIG)
     assert (found.action, found.passed, found.limit, found.measured) == ("off", True, None, 1.0)
-    assert abstain("pair_drift", "all", "why").measured is None
+    assert (none.action, none.passed, none.limit, none.measured) == ("off", True, None, None)
 
 
 def test_hold_back__names_measured_limit_and_remedy():
@@ -59,7 +59,7 @@ def test_hold_back__names_measured_limit_and_remedy():
     assert lines[0].startswith("held back by 2 findings")
     assert (
         lines[1]
-        == f"  quarantine: all rows: half (measured 0.5, limit 0.2); {REMEDIES['quarantine']}"
+        == f"  quarantine: all rows: half (measured 0.5, limit 0.2); {GUARDS['quarantine'].remedy}"
     )
     assert "b.csv" in lines[2]
     assert "file_size" not in str(error.value)
@@ -107,6 +107,7 @@ def test_refuse_empty__names_what_is_in_quarantine():
         refuse_empty(empty)
 
 
-def test_remedies__every_guard_has_one():
+def test_guards__every_option_with_limits_is_one():
     guards = {name for name, f in QualityConfig.model_fields.items() if f.annotation is GuardLimits}
-    assert set(REMEDIES) == guards
+    assert set(GUARDS) == guards
+    assert all(guard.remedy for guard in GUARDS.values())

@@ -14,7 +14,7 @@ from pmflib.core.errors import ConfigError, SchemaError, SourceError, StoreError
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.dataset import spills
 from pmflib.ingest.dataset.accounts import combine_accounts
-from pmflib.ingest.dataset.assembly import assemble_buckets
+from pmflib.ingest.dataset.assembly import assemble_samples
 from pmflib.ingest.dataset.identifiers import (
     BUCKET_BYTES,
     choose_buckets,
@@ -64,7 +64,7 @@ def ingest(folder, contents, config=LONG, policy=None, n_buckets=2, schema=SCHEM
         out = folder / f"bucket-{bucket}"
         out.mkdir()
         parts.append(
-            assemble_buckets(
+            assemble_samples(
                 folders,
                 list(made),
                 (bucket, bucket + 1),
@@ -441,7 +441,7 @@ def test_assemble__refuses_spills_that_do_not_belong(tmp_path):
     def assemble(schema, bucket=0, config=LONG, folders=(out,)):
         names = ["x.csv"]
         buckets = bucket, bucket + 1
-        assemble_buckets(folders, names, buckets, schema, config, SchemaOptions(), **arguments)
+        assemble_samples(folders, names, buckets, schema, config, SchemaOptions(), **arguments)
 
     with pytest.raises(StoreError, match=r"spill 'spill-x\.csv' has \{'schema': "):
         assemble(other)

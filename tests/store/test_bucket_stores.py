@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pmflib.core.errors import StoreError
-from pmflib.store import leases, packs
+from pmflib.store import leases
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import UPLOAD_SECONDS, drop_unused, find_local_path, name_for_workers
 from pmflib.store.checkpoints import gather_in, hand_in, load_arrays, save_arrays
@@ -17,6 +17,7 @@ from pmflib.store.collection import list_unfinished
 from pmflib.store.erasures import LOCK, keep_erasures_out, stay_alone
 from pmflib.store.file_digests import check_artefact, read_checked, read_ranges
 from pmflib.store.leases import hold_lease, list_leases
+from pmflib.store.objects import packs
 from pmflib.store.objects.bucket import Bucket
 from pmflib.store.objects.local_folder import mark_draft
 from pmflib.store.run_records import RunRecord, append_record, find_live, find_record, list_records
@@ -201,7 +202,7 @@ def test_find_local_path__of_another_machine(address, monkeypatch, tmp_path):
     assert folder.is_relative_to(tmp_path / "elsewhere")
     assert np.array_equal(read_array_rows(open_group(folder), "x"), VALUES)
     assert BlockReference(name, 0, 1, 0, 1, 1).path == name
-    with pytest.raises(StoreError, match="no location of a store"):
+    with pytest.raises(StoreError, match="not a location of a store"):
         find_local_path(f"{address}/manifest/x.json")
 
 

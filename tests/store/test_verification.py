@@ -7,11 +7,11 @@ import pytest
 
 from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Reference, Store
-from pmflib.store.caches import LIST_FILE
 from pmflib.store.exports import remember_export
-from pmflib.store.file_digests import digest_file, seal, unseal, write_fingerprint
+from pmflib.store.file_digests import seal, unseal, write_fingerprint
 from pmflib.store.leases import hold_lease
-from pmflib.store.objects.local_folder import mark_draft
+from pmflib.store.objects.interface import LIST_FILE
+from pmflib.store.objects.local_folder import digest_file, mark_draft
 from pmflib.store.run_records import RunRecord, append_record, find_live
 from pmflib.store.verification import REMEDIES, verify_store
 
@@ -263,11 +263,16 @@ def test_verify_store__fingerprints(store):
 def test_verify_store__events(store):
     events = store.root / "lineage" / "events.jsonl"
     events.parent.mkdir()
-    for damaged in ('{"a": 1}\n{"b', '{"a": 1}\n{"b"}\n', '{"a": 1}'):
+    for damaged in ('{"a": 1}\n{"b"}\n', '{"a"\n{"b": 2}\n', '{"a"\n{"b'):
         events.write_text(damaged)
         assert list_damages(store) == [("damaged events", "lineage/events.jsonl")]
-    events.write_text('{"a": 1}\n{"b": 2}\n')
+    for whole in ('{"a": 1}\n{"b": 2}\n', '{"a": 1}'):
+        events.write_text(whole)
+        assert list_damages(store) == []
+        assert verify_store(store).torn == ()
+    events.write_text('{"a": 1}\n{"b')
     assert list_damages(store) == []
+    assert verify_store(store).torn == ("lineage/events.jsonl",)
 
     def refuse(line):
         raise ValueError("it has been edited")

@@ -11,7 +11,7 @@ from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Store
 from pmflib.store.copying import copy_store
 from pmflib.store.exports import list_exports, remember_export
-from pmflib.store.file_digests import digest_file
+from pmflib.store.objects.local_folder import digest_file
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_list_exports__refuses_what_was_edited(store, page):
     remember_export(store, "report", page, [page])
     (path,) = (store.root / "exports").iterdir()
     path.write_text(path.read_text().replace("report", "scores"))
-    with pytest.raises(StoreError, match=r"is damaged .*no certificate names"):
+    with pytest.raises(StoreError, match="is damaged"):
         list_exports(store)
 
 

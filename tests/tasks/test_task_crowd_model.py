@@ -17,12 +17,11 @@ from pmflib.ingest.dataset import log_names
 from pmflib.solvers.crowd import worker_marginals
 from pmflib.store.artefacts import Store
 from pmflib_tasks.config import ClusterConfig, make_crowd
-from pmflib_tasks.crowd_model import crowd_model
+from pmflib_tasks.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.labels import find_labels
 from pmflib_tasks.log_names import list_log_names
 from pmflib_tasks.worker_model import worker_model
-from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.factories import write_label_log
 from tests.pipelines import make_schema, summary_of

@@ -89,7 +89,7 @@ class StoredLabels(LabelSource, StoredBlocks):
     known
         Artefact of the known labels, as from `pmflib_tasks.known.find_known_labels`; None without any.
     classifier
-        Artefact of the predictions of a classifier, as from `pmflib_tasks.classifier.find_predictions`; None without
+        Artefact of the predictions of a classifier, as from `pmflib_tasks.known.find_predictions`; None without
         one.
 
     Raises
