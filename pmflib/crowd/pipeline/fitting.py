@@ -13,6 +13,7 @@ from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass
 from pmflib.crowd.fitting import fit_labels
+from pmflib.crowd.label_counts import list_unused
 from pmflib.crowd.labelling import Labelling
 from pmflib.crowd.pipeline.block_groups import plan_pair_method
 from pmflib.crowd.pipeline.label_tables import (
@@ -302,6 +303,9 @@ def write_labels(
         alpha=counts.alpha,
         compared_labels=round(float(counts.coincidences.sum())),
         majority_agreement=counts.majority_agreement,
+        unused_classes=[
+            labels.classes[code] for code in list_unused(counts.given.sum(axis=0), model.prior)
+        ],
         ask_again=choose_asked_workers(uncertain, calibration, labels.workers, labels.classes),
         suspicious_workers=labelling.find_suspicious(counts),
     )

@@ -72,6 +72,8 @@ class LabelSummary:
         Number of labels of tasks with several labels; without any, the accuracy of workers cannot be estimated.
     majority_agreement
         Share of the tasks whose label is that of the majority; None without labels.
+    unused_classes
+        Classes whose fitted share is far below their share of the labels.
     ask_again
         Tasks for which another label would help most, and the workers to ask.
     suspicious_workers
@@ -98,6 +100,7 @@ class LabelSummary:
     alpha: float | None = None
     compared_labels: int | None = None
     majority_agreement: float | None = None
+    unused_classes: Sequence[str] = ()
     ask_again: Sequence[AskedTask] = ()
     suspicious_workers: Sequence[SuspiciousWorker] = field(default_factory=list)
     method: str | None = None
