@@ -144,11 +144,11 @@ def test_make_config__every_layout():
         ),
         (
             {"name": "../a"},
-            "name: '../a' is no file name; use letters, digits, spaces and . - _, a letter or digit first",
+            "name: '../a' is not a file name; use letters, digits, spaces and . - _, a letter or digit first",
         ),
         (
             {"base": "/tmp"},
-            "base: relative paths start from the configuration file; remove it",
+            "base: paths are relative to the configuration file; remove base",
         ),
     ],
 )
@@ -264,7 +264,7 @@ def test_make_config__how_long_models_are_refitted_warm():
     assert make().model.refresh_after == timedelta(days=30)
     for text in ("30", "d", "-1d", "1.5d", "30 days", "", "99999999w", "1234567890h"):
         with pytest.raises(
-            ConfigError, match=r"^model.refresh: '.*' is no time up to 36500d; write"
+            ConfigError, match=r"^model.refresh: '.*' is not a time up to 36500d; write"
         ):
             make(model={"rank": 2, "refresh": text})
 

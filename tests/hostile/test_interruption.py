@@ -91,14 +91,14 @@ __main__.main()
 @pytest.mark.parametrize(
     ("where", "number", "code", "said"),
     [
-        ("imported", signal.SIGINT, 130, "interrupted: the same command goes on from here"),
+        ("imported", signal.SIGINT, 130, "interrupted: run the same command again to continue"),
         (
             *("called", signal.SIGINT, 130),
-            "interrupted: the store is valid; the same command goes on from here",
+            "interrupted: the store is valid; run the same command again to continue",
         ),
         (
             *("called", signal.SIGTERM, 143),
-            "terminated: the store is valid; the same command goes on from here",
+            "terminated: the store is valid; run the same command again to continue",
         ),
     ],
 )

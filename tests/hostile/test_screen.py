@@ -125,7 +125,7 @@ def test_main__errors_and_wrong_usage(call):
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (OSError(28, "No space left on device"), 4, "the system refused"),
+        (OSError(28, "No space left on device"), 4, "request to the system failed"),
         (MemoryError(), 5, "memory"),
         (RuntimeError(EVIL + " https://me:hunter2@host"), 1, "defect: RuntimeError"),
     ],

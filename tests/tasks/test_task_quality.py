@@ -89,7 +89,7 @@ def test_check_quality__a_new_column_is_warned_of(home, tmp_path):
     crossed, findings, _ = check(config, after, live, live)
     assert crossed == {"new_columns": "warn"}
     assert [f.sentence for f in findings if not f.passed] == [
-        "b.csv: 1 columns that the files of the last run had not, and that are not in the schema: 'more'"
+        "b.csv: 1 columns that are neither in the schema nor in the files of the last run: 'more'"
     ]
     assert check(config, run(), after, after)[0] == {"new_rows": "warn"}
 

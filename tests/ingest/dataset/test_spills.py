@@ -89,7 +89,7 @@ def test_spill__one_that_was_not_closed_is_refused(tmp_path):
     tmp_path.joinpath("spill").mkdir()
     with pytest.raises(KeyError), SpillWriter(tmp_path / "spill", FIELDS, 2):
         raise KeyError
-    with pytest.raises(StoreError, match="its file is spilled again"):
+    with pytest.raises(StoreError, match="cannot be read"):
         Spill(tmp_path / "spill", {})
 
 
@@ -105,11 +105,11 @@ def test_spill__one_flipped_bit_is_noticed(tmp_path, names, name):
         damaged[position] ^= 1 << int(rng.integers(8))
         file.write_bytes(bytes(damaged))
         spill = Spill(tmp_path / "spill", {})
-        with pytest.raises(StoreError, match="its file is spilled again"):
+        with pytest.raises(StoreError, match="cannot be read"):
             [spill.read_keys(), spill.read_buckets(0, 4)]
     file.write_bytes(content[:-1])
     spill = Spill(tmp_path / "spill", {})
-    with pytest.raises(StoreError, match="its file is spilled again"):
+    with pytest.raises(StoreError, match="cannot be read"):
         [spill.read_keys(), spill.read_buckets(0, 4)]
 
 
@@ -118,7 +118,7 @@ def test_spill__strange_index_is_refused(tmp_path, names, name):
     write(tmp_path / "spill", names)
     file = tmp_path / "spill" / name
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(StoreError, match="its file is spilled again"):
+    with pytest.raises(StoreError, match="cannot be read"):
         Spill(tmp_path / "spill", {}).read_buckets(3, 4)
 
 
