@@ -223,9 +223,7 @@ def _measure(model: JointPMF, block: DenseBlock) -> Criteria:
 
 
 def _draw_ratio(block: DenseBlock, small: JointPMF, rng: np.random.Generator) -> float:
-    """Compute the statistic of a table drawn from the smaller model, with the missing cells and weights of the
-    samples.
-    """
+    """Compute the statistic of a table drawn from the smaller model with the samples' gaps and weights."""
     table = small.sample(len(block), rng)
     table[block.codes < 0] = -1
     drawn = DenseBlock(table, block.weights)
@@ -253,9 +251,7 @@ def _make_starts(small: JointPMF, rng: np.random.Generator) -> list[JointPMF]:
 
 
 def _reach(block: DenseBlock, small: JointPMF, starts: list[JointPMF]) -> JointPMF:
-    """Return the best optimum from several starts of equal rank: all make some passes, and the best run to
-    convergence.
-    """
+    """Return the best optimum from several starts: all make some passes, and the best run to convergence."""
     schema, rank = small.schema, starts[0].rank
     training = BlocksInMemory.cut(block, schema.offsets, rank)
     singles = small.factors @ small.prior
@@ -272,9 +268,7 @@ def _reach(block: DenseBlock, small: JointPMF, starts: list[JointPMF]) -> JointP
 
 
 def _find_weights(block: DenseBlock, large: JointPMF, small: JointPMF) -> FloatArray:
-    """Compute the weights of the sum of squares whose distribution is that of the ratio: float64 of shape
-    (n_weights,).
-    """
+    """Compute the weights in the limit distribution of the ratio, a weighted sum of squares: (n_weights,)."""
     block, roots, scores = block[np.flatnonzero((block.codes >= 0).any(axis=1))], [], []
     for model in (large, small):
         parameters = model.parameters
