@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pmflib.core.errors import ConfigError, StoreError
+from pmflib.display.summary import format_seconds
 from pmflib_flows.commands.erase import describe_erasure_state
 from pmflib_flows.console import (
     AsJson,
@@ -21,7 +22,7 @@ from pmflib_flows.console import (
     progress_shown,
 )
 from pmflib_flows.pipeline_flow import import_quickly
-from pmflib_flows.tables import format_seconds, make_table
+from pmflib_flows.tables import make_table
 
 if TYPE_CHECKING:
     from pmflib.store.artefacts import Reference, Store
