@@ -198,7 +198,7 @@ def test_check__of_a_pipeline_and_of_a_file(call, tmp_path):
     (tmp_path / "b.csv").write_text("a;b;c\nno;1;x\nyse;2;x\n")
     code, out, err = call("check", "b.csv", "--schema", "schema.json")
     assert (code, err) == (3, "")
-    assert "found out: delimiter ';'" in out
+    assert "detected: delimiter ';'" in out
     assert "'yse' 1 ('yes'?)" in out
     assert "not in the schema" in out
     code, out, err = call("check", "b.csv", "--schema", "schema.json", "--json")
@@ -304,7 +304,7 @@ def test_status__before_the_first_run(call, tmp_path):
 
 def test_verify__names_what_is_damaged(call, tmp_path):
     (tmp_path / "p.toml").write_text('[source]\npath="a"\nlayout="wide"\n[model]\nrank=2\n')
-    empty = {"artefacts": 0, "damages": [], "remedies": {}}
+    empty = {"artefacts": 0, "damages": [], "remedies": {}, "torn": []}
     assert json.loads(call("verify", "p.toml", "--json")[1]) == empty
 
     def write(folder, work):

@@ -62,7 +62,7 @@ def test_infer__weights_that_would_go_to_quarantine_are_named(bad, remedy, layou
     code, out, _ = call("infer", "a.csv", "--sample", "id", *long, "--weight", "w")
     assert code == 0
     text = " ".join(out.split())
-    assert f"w: 5 of 60 values, as '{bad}', are no weights" in text
+    assert f"w: 5 of 60 values, as '{bad}', are not weights" in text
     assert remedy in text
 
 
