@@ -164,7 +164,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
         out.print(make_table("Artefacts", ("stage", "kind", "digest"), rows))
     for work in unfinished:
         what = f"{work.kind or 'work'} {work.identity[:12]}, since {work.since or 'some time'}"
-        out.print(f"Unfinished: {what} (UTC); the same command goes on with it")
+        out.print(f"Unfinished: {what} (UTC); run the same command again to continue it")
     for line in describe_erasure_state(erased):
         out.print(line)
     if (found := LabelSummary.find(labels)) is not None:
