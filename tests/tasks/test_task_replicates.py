@@ -11,13 +11,14 @@ from pmflib.core.errors import ConfigError, PmfError, SchemaError, SourceError
 from pmflib.counting import replicate_counts
 from pmflib.counting.conditional_tables import TableRequest
 from pmflib.counting.replicate_counts import ReplicateCounts
-from pmflib.counting.table_sizes import find_replicate_sizes
+from pmflib.counting.weighted_tables import count_stored_tables
 from pmflib.ingest.dataset.quarantine import read_quarantine
 from pmflib.model.questions.evidence import open_evidence
 from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
 from pmflib.store.sample_blocks import read_block, read_replicates
+from pmflib.store.sample_designs import StoredDesign
 from pmflib_tasks.count import count
 from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
@@ -125,12 +126,12 @@ def test_ingest__weights_are_rounded_as_they_are_written(pipeline, tmp_path, wor
     [
         ({"replicates": "r*", "replicate_method": "BRR"}, "needs weight"),
         ({"weight": "w", "replicates": "r*"}, "needs replicate_method"),
-        (FAY | {"psu": "school"}, "not with psu or stratum"),
+        (FAY | {"psu": "school"}, "cannot be combined with psu or stratum"),
         (FAY | {"fay": None}, "'Fay' needs fay"),
         (FAY | {"fay": 1.0}, "fay"),
         (FAY | {"replicate_method": "BRR"}, "'BRR' takes no fay"),
         (FAY | {"replicate_factors": [0.5, 0.5]}, "'Fay' takes no replicate_factors"),
-        ({"weight": "w", "fay": 0.5}, r"\['fay'\] are of replicates"),
+        ({"weight": "w", "fay": 0.5}, r"\['fay'\] apply only to replicates"),
         (FAY | {"replicates": ["w", "r1"]}, r"replicates has \['w'\]"),
         (FAY | {"replicates": ["r1", "r1"]}, "a column twice"),
         (FAY | {"replicates": ["r1"]}, "replicates"),
@@ -189,8 +190,11 @@ def test_answers_allow_for_replicates(pipeline, tmp_path, workers):
     write(tmp_path / "data" / "a.csv", codes, weights, replicates)
     dataset = ingest.fn(config, workers)
     blocks = list_dataset_blocks(store_of(config), dataset, None)
-    factors = np.full(N, 1 / (N * 0.25))
-    found = find_replicate_sizes(blocks, make_schema(*SIZES), REQUESTS, factors, N)
+    design = StoredDesign.open(store_of(config), dataset)
+    assert design is not None
+    counted = count_stored_tables(blocks, make_schema(*SIZES), REQUESTS, design=design)
+    assert counted.weighted is not None
+    found = counted.weighted.sizes
     # one of the replicates has nobody at the level that the second table is given
     check_sizes(found, codes, weights, replicates)
 
