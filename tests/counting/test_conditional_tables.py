@@ -9,7 +9,7 @@ from hypothesis import given
 import pmflib as pmf
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, MemoryPlanError
-from pmflib.counting import conditional_tables
+from pmflib.counting import conditional_tables, weighted_tables
 from pmflib.counting.conditional_tables import (
     TableRequest,
     count_tables,

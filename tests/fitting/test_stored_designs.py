@@ -108,12 +108,18 @@ def test_reduce__many_units_are_left_out_in_groups_of_their_stratum(survey, tmp_
     _, codes, weights, stratum, unit, _ = survey
     hashes = np.column_stack([stratum * 7919, unit * 104_729 + 13]).astype(np.int64)
     stored = store_samples(tmp_path / "p", codes, weights, units=hashes)
-    found = group_units(stored.blocks, 12)[0]
-    assert np.bincount(found.strata).tolist() == [2] * 5
-    assert np.bincount(found.groups).tolist() == [3] * 10
-    assert found.degrees == 25
+    found = StoredDesign().reduce(stored.blocks, 12)
+    assert found is not None
+    assert found.record.strata is not None
+    assert found.columns is not None
+    assert np.bincount(found.record.strata).tolist() == [2] * 5
+    assert np.bincount(found.columns).tolist() == [3] * 10
+    assert found.record.degrees == 25
     # a stratum with a single unit is taken with another
     hashes[unit == 29, 0] = 1
     alone = store_samples(tmp_path / "q", codes, weights, units=hashes)
-    found = group_units(alone.blocks, 1000)[0]
-    assert np.bincount(found.strata).min() > 1
+    found = StoredDesign().reduce(alone.blocks, 1000)
+    assert found is not None
+    assert found.record.strata is not None
+    assert np.bincount(found.record.strata).min() > 1
+    assert found.record.notes
