@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pmflib.core.errors import ConfigError, SchemaError
+from pmflib.display.summary import percent
 from pmflib_flows.console import AsJson, load_pipeline, out, print_json
 from pmflib_flows.exit_codes import EXIT_CODES
 from pmflib_flows.tables import make_table
@@ -145,7 +146,7 @@ def _make_tables(check: DataCheck) -> list[Group]:
         (
             each.name,
             each.values,
-            f"{100 * each.share_missing:.3g} %",
+            percent(each.share_missing),
             each.undecodable,
             sum(n for _, n, _ in each.unknown),
             _list_unknown(each.unknown),
