@@ -259,6 +259,11 @@ def describe_agreement(found: LabelSummary) -> Iterator[str]:
             "no task has two labels: how good workers are cannot be seen, and confidence is what is assumed of them; "
             "have some tasks labelled again"
         )
+    if found.unused_classes:
+        yield (
+            f"the fit hardly uses the classes {', '.join(found.unused_classes)}, although workers give them: compare "
+            "with --method balanced, or give known labels of them"
+        )
     if found.alpha is not None:
         yield (
             "agreement between workers (Krippendorff's alpha; 1 is all, 0 is chance): "

@@ -42,6 +42,13 @@ def test_describe_agreement__says_that_nothing_is_seen_of_workers_without_two_la
     assert next(describe_agreement(found)).startswith("no task has two labels")
 
 
+def test_describe_agreement__names_classes_that_the_fit_hardly_uses():
+    found = LabelSummary(
+        7, 70, 3, ["a", "b"], [0.99, 0.01], 0.5, 9, converged=True, unused_classes=["b"]
+    )
+    assert "hardly uses the classes b" in next(describe_agreement(found))
+
+
 def test_label_summary__keys_that_the_manifest_has():
     found = LabelSummary(7, 20, 3, ["cat"], [1.0], 0.5, 9, converged=True, method="ds", known=2)
     assert list(found.to_json()) == [
@@ -56,7 +63,8 @@ def test_label_summary__keys_that_the_manifest_has():
             "classifier_power",
             "alpha",
         ),
-        *("compared_labels", "majority_agreement", "ask_again", "suspicious_workers"),
+        *("compared_labels", "majority_agreement", "unused_classes"),
+        *("ask_again", "suspicious_workers"),
     ]
     assert LabelSummary.find(found.to_json()) == found
     assert LabelSummary.find({"rows": {}}) is None
