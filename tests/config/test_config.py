@@ -127,7 +127,7 @@ def test_make_config__every_layout():
         ),
         (
             {"source": WIDE | {"encoding": "rot13"}},
-            "source.encoding: 'rot13' is no encoding of texts; give one as 'utf-8', 'latin-1', 'cp1252' or 'utf-16'",
+            "source.encoding: 'rot13' is not a text encoding; give one like 'utf-8', 'latin-1', 'cp1252' or 'utf-16'",
         ),
         (
             {"source": {"path": "x", "layout": "long", "sample": "user"}},

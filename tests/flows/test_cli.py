@@ -249,7 +249,7 @@ def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
             "is source.delimiter ';' (pmf infer: --delimiter)?",
         ),
         (["infer", "a.csv", "--delimiter", ""], 2, "delimiter: "),
-        (["infer", "a.csv", "--encoding", "utf-9"], 2, "'utf-9' is no encoding of texts"),
+        (["infer", "a.csv", "--encoding", "utf-9"], 2, "'utf-9' is not a text encoding"),
         (["infer", "u.csv"], 3, "not clear where its rows are cut"),
         (["infer", "h.csv"], 3, "--header or --no-header"),
         (["infer", "a.csv", "--delimiter", ";", "--sample", "id"], 3, "no column 'id'"),

