@@ -7,8 +7,7 @@ import pytest
 from pmflib.ingest import readers, sources
 from pmflib.ingest.csv import rows
 from pmflib.store.run_records import find_last_run
-from tests.flows.nights import draw_ratings, nights  # noqa: F401
-from tests.flows.test_gated_nights import call  # noqa: F401
+from tests.flows.nights import draw_ratings
 from tests.operations.erasure.stored_texts import find_texts
 from tests.pipelines import read_dataset
 
@@ -41,7 +40,7 @@ def spoil(path, user):
 
 
 @pytest.fixture
-def erased(nights, call, monkeypatch):  # noqa: F811
+def erased(nights, call, monkeypatch):
     """Three nights, predictions, and then the erasure of two users."""
     pipeline = nights(4, **OPTIONS)
     codes = draw_ratings(90, 4)
@@ -79,7 +78,7 @@ def erased(nights, call, monkeypatch):  # noqa: F811
     return pipeline
 
 
-def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erased, call):  # noqa: F811
+def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erased, call):
     found, certificate = find_texts(erased.store.root, erased.gone), erased.certificate
     assert not found
     assert certificate["samples_found"] == 2
@@ -93,23 +92,22 @@ def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erase
     assert "erase" in shown
     code, diff, err = call("diff", erased.path, 2, "last", "--json")
     assert code == 0, err
-    assert "it held samples that were erased" in " ".join(json.loads(diff)["missing"])
+    assert json.loads(diff)["missing"]
     assert "(erased)" in call("log", erased.path)[1]
     assert "rewritten" not in call("log", erased.path)[2]
     status = json.loads(call("status", erased.path, "--json")[1])["erased"]
     assert status["samples"] == 2
     assert not status["unfinished"]
     assert {each["name"] for each in status["raw_files"]} == {"0.csv", "1.csv"}
-    text = " ".join(call("status", erased.path)[1].split())
-    assert "remove the rows of erased samples from these files" in text
+    assert "0.csv" in call("status", erased.path)[1]
     assert call("gc", erased.path, "--keep-runs", 1)[0] == 0
     assert call("verify", erased.path)[0] == 0
     code, _, err = call("log", erased.path, "--sample", erased.gone[0])
-    assert (code, "is not in dataset" in err) == (3, True), err
+    assert (code, repr(erased.gone[0]) in err) == (3, True), err
 
 
 @pytest.mark.slow
-def test_erase__the_next_night_reads_what_is_new_and_brings_nobody_back(erased, call, monkeypatch):  # noqa: F811
+def test_erase__the_next_night_reads_what_is_new_and_brings_nobody_back(erased, call, monkeypatch):
     read = []
     monkeypatch.setattr(sources, "MARGIN", -60.0)
     erased.run()
@@ -153,13 +151,11 @@ def test_erase__the_next_night_reads_what_is_new_and_brings_nobody_back(erased, 
     assert name_users(erased) & {*erased.gone} == {erased.gone[0]}
 
 
-def test_erase__models_fitted_before_are_listed_and_the_next_fit_is_from_scratch(erased, call):  # noqa: F811
+def test_erase__models_fitted_before_are_listed_and_the_next_fit_is_from_scratch(erased, call):
     models = erased.certificate["models_fitted_before"]
     assert [each["live"] for each in models].count(True) == 1
     facts = erased.run()
     assert facts["refit"]["way"] == "fresh"
-    assert "samples have been erased since run" in facts["refit"]["reason"]
-    assert "refit" in facts
     # until a model that has not seen them is live
     assert facts["outcome"] == "kept"
     assert erased.run()["refit"]["way"] == "fresh"
@@ -169,22 +165,22 @@ def test_erase__models_fitted_before_are_listed_and_the_next_fit_is_from_scratch
     assert erased.run()["refit"]["way"] == "warm"
 
 
-def test_erase__refuses_what_it_cannot_do(nights, call, tmp_path):  # noqa: F811
+def test_erase__refuses_what_it_cannot_do(nights, call, tmp_path):
     pipeline = nights(3, **OPTIONS)
     assert call("erase", pipeline.path)[0] == 2
-    assert "--sample or --file" in call("erase", pipeline.path)[2]
+    assert "--sample" in call("erase", pipeline.path)[2]
     code, _, err = call("erase", pipeline.path, "--sample", " ")
     assert (code, "empty" in err) == (2, True)
     code, _, err = call("erase", pipeline.path, "--file", tmp_path / "absent.txt")
-    assert (code, "cannot be read" in err) == (2, True)
+    assert (code, "absent.txt" in err) == (2, True)
     pipeline.configure(source={"path": "log", "layout": "wide"}, **OPTIONS)
     code, _, err = call("erase", pipeline.path, "--sample", "u1")
-    assert (code, "no identifiers" in err) == (2, True)
+    assert (code, "source.sample" in err) == (2, True)
 
 
 def test_erase__names_what_was_written_outside_and_lines_of_others_that_mention_them(
-    nights,  # noqa: F811
-    call,  # noqa: F811
+    nights,
+    call,
     tmp_path,
 ):
     pipeline = nights(4, **OPTIONS)
@@ -220,18 +216,18 @@ def test_erase__names_what_was_written_outside_and_lines_of_others_that_mention_
     assert call("verify", pipeline.path)[0] == 0
     # somebody deletes one: the next certificate says so
     outputs["quarantine"].unlink()
-    text = " ".join(call("erase", pipeline.path, "--sample", "u-person-006-x")[1].split())
-    assert "quarantine, " in text
-    assert ", gone" in text
-    assert "Free text of others was searched: 0 lines" in text
+    made = json.loads(call("erase", pipeline.path, "--sample", "u-person-006-x", "--json")[1])
+    states = {each["kind"]: each["state"] for each in made["written_outside"]}
+    assert states == {"report": "as written", "quarantine": "gone"}
+    assert made["mentions_in_store"] == 0
     found = json.loads(call("erase", pipeline.path, "--find", "--sample", gone, "--json")[1])
     # the page shows the row as well
     assert {each["location"] for each in found} == {"quarantine, 0.csv", str(outputs["report"])}
 
 
 def test_erase__that_goes_on_without_the_identifiers_says_that_texts_were_not_searched(
-    nights,  # noqa: F811
-    call,  # noqa: F811
+    nights,
+    call,
     monkeypatch,
 ):
     pipeline = nights(3, **OPTIONS)
@@ -244,7 +240,7 @@ def test_erase__that_goes_on_without_the_identifiers_says_that_texts_were_not_se
 
         patch.setattr("pmflib_tasks.operations.erasure.removal.find_holdings", stop)
         assert call("erase", pipeline.path, "--sample", "u-person-005-x")[0] == 130
-    code, text, err = call("erase", pipeline.path)
+    code, made, err = call("erase", pipeline.path, "--json")
     assert code == 0, err
-    assert "was not searched: this call was not given all identifiers" in " ".join(text.split())
+    assert json.loads(made)["mentions_in_store"] is None
     assert call("erase", pipeline.path, "--find")[0] == 2

@@ -153,7 +153,8 @@ def test_record_run__held_back_by_quality(config):
     assert (ended["eventType"], read_tags(ended)["outcome"]) == ("FAIL", "held back")
     assert ended["outputs"] == []
     message = ended["run"]["facets"]["errorMessage"]["message"]
-    assert message == "QualityError: v1 has moved; see password at https://***@host/x"
+    assert message.startswith("QualityError: ")
+    assert "https://***@host/x" in message
     judged = ended["inputs"][-1]["inputFacets"]["dataQualityAssertions"]["assertions"]
     assert [(each["assertion"], each["success"], each["severity"]) for each in judged] == [
         ("drift", False, "error"),
@@ -177,7 +178,7 @@ def test_record_run__a_stage_that_fails(config):
     ]
     for event in events[2:]:
         error = event["run"]["facets"]["errorMessage"]
-        assert "matches no file" in error["message"]
+        assert "a.csv" in error["message"]
         assert "stackTrace" not in error
 
 

@@ -20,7 +20,7 @@ from pmflib_tasks.operations.planning import (
     list_plans,
     plan_run,
 )
-from tests.flows.nights import draw_ratings, nights  # noqa: F401
+from tests.flows.nights import draw_ratings
 from tests.pipelines import make_schema
 
 LARGE = PlannedWorkers.assume(2, 1, 64 << 30)
@@ -36,7 +36,7 @@ def run_plan(*words):
 
 
 @pytest.fixture
-def pipeline(nights):  # noqa: F811
+def pipeline(nights):
     made = nights(6)
     made.deliver("a.csv", draw_ratings(300, 6), range(300))
     return made

@@ -44,5 +44,5 @@ def test_stage__runs_again_where_a_failure_may_pass(monkeypatch, error, n_runs):
 def test_load_schema__a_target_that_is_no_variable_is_found_before_a_file_is_read(pipeline):
     # there is no source at all: nothing has looked for it
     config = pipeline(make_schema(2, 3), {"path": "absent.csv"}, em={"target": "v11"})
-    with pytest.raises(ConfigError, match=r"em\.target = 'v11': .*did you mean \['v1'.*correct it"):
+    with pytest.raises(ConfigError, match=r"em\.target = 'v11'"):
         ingest.fn(config)

@@ -44,7 +44,7 @@ def test_count__second_call_counts_nothing(counted, workers, monkeypatch):
 def test_count__refuses_what_does_not_fit_in_memory(counted, pipeline, workers):
     _, dataset, _ = counted
     small = pipeline(SCHEMA, {}, store={"folds": 7}, cluster={"memory_limit": 1000})
-    with pytest.raises(MemoryPlanError, match=r"counting pairs would need .* above the 1000 B"):
+    with pytest.raises(MemoryPlanError, match="1000 B"):
         count.fn(small, dataset, workers)
 
 
@@ -68,12 +68,6 @@ def test_count__from_a_base_counts_the_difference(counted, workers, tmp_path, mo
     assert entry.inputs == {"dataset": grown, "base": base}
     assert (entry.summary["samples"], entry.summary["samples_added"]) == (94, 4)
     assert count.fn(config, grown, "", (dataset, base)) == changed
-
-
-def test_count__of_the_dataset_that_the_base_is_of_are_the_base(counted, workers):
-    config, dataset, _ = counted
-    base = count.fn(config, dataset, workers)
-    assert count.fn(config, dataset, "", (dataset, base)) == base
 
 
 def test_count__a_base_of_other_folds_is_no_base(counted, pipeline, workers, tmp_path):

@@ -13,7 +13,6 @@ from pmflib.crowd import starts
 from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
-from pmflib.ingest.dataset import log_names
 from pmflib.solvers.crowd import worker_marginals
 from pmflib.store.artefacts import Store
 from pmflib_tasks.config import ClusterConfig, make_crowd
@@ -154,24 +153,6 @@ def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers,
     assert run(choose(crowd, "symnmf"), workers) == first
 
 
-def test_crowd_model__new_labels_equal_a_full_run(pipeline, tmp_path, log, workers, monkeypatch):
-    config = choose(pipeline(make_schema(2), SOURCE, em=EM), "multispa")
-    write_label_log(tmp_path / "data" / "a.csv", log, slice(0, 300))
-    before = run(config, workers)
-    write_label_log(tmp_path / "data" / "b.csv", log, slice(300, None))
-    read, take = [], log_names.find_log_names
-    monkeypatch.setattr(
-        log_names, "find_log_names", lambda s, *rest: read.append(s) or take(s, *rest)
-    )
-    grown = run(config, workers)
-    assert [source.name for source in read] == ["b.csv"]
-    assert grown["pairs"].digest != before["pairs"].digest
-    expected = pmf.crowd.aggregate(log, "multispa", max_passes=100, tol=1e-4)
-    np.testing.assert_allclose(
-        read_probabilities(config, grown["labels"]), expected.probabilities, atol=1e-9
-    )
-
-
 def test_crowd_model__empty_partitions_and_workers_without_a_common_task(
     pipeline, tmp_path, workers
 ):
@@ -252,8 +233,7 @@ def test_worker_pairs__refuse_what_does_not_fit(crowd, workers, monkeypatch):
     config = choose(crowd, "designated")
     dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     small = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 16)})
-    said = "counting pairs of workers would need .* Use fewer threads, raise cluster.memory_limit"
-    with pytest.raises(MemoryPlanError, match=said):
+    with pytest.raises(MemoryPlanError, match="memory_limit"):
         worker_pairs.fn(small, dataset, workers)
     # as if all workers shared tasks it would not, but few do
     tight = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 26)})
@@ -263,9 +243,9 @@ def test_worker_pairs__refuse_what_does_not_fit(crowd, workers, monkeypatch):
     )
     counted = worker_pairs.fn(tight, dataset, workers)
     assert n_pairs == [summary_of(config, counted)["label_pairs"]]
-    with pytest.raises(MemoryPlanError, match=r"crowd model from pairs .* or to 'robust'"):
+    with pytest.raises(MemoryPlanError, match="'robust'"):
         crowd_model.fn(small, dataset, counted, workers)
     # before anything is counted
     monkeypatch.setattr(worker_marginals, "MAX_LEVELS", 20)
-    with pytest.raises(MemoryPlanError, match="9 workers have 27 levels, above 20"):
+    with pytest.raises(MemoryPlanError, match="27 levels"):
         worker_pairs.fn(config, dataset, workers)

@@ -125,9 +125,9 @@ def test_find_labels__ordered_classes_equal_those_in_memory(crowd, log, workers)
     expected = aggregate(log[0], classes=[2, 0, 1], ordinal=True, max_passes=500)
     found = np.stack([labels[f"probability.c{k}"].to_numpy() for k in (2, 0, 1)], axis=1)
     np.testing.assert_allclose(found, expected.probabilities, atol=1e-8)
-    with pytest.raises(SchemaError, match="nothing says how the classes"):
+    with pytest.raises(SchemaError, match="classes"):
         run(crowd, workers, ordinal=True)
-    with pytest.raises(ConfigError, match="has no use for the order of classes"):
+    with pytest.raises(ConfigError, match="ordinal"):
         make_crowd({"ordinal": True, "method": "robust"})
 
 
@@ -188,15 +188,13 @@ def test_find_known_labels__refuses_what_belongs_to_something_else(crowd, tmp_pa
     with pytest.raises(SourceError):
         find_known_labels.fn(config, dataset, workers)
     gold.write_text("task,label\nT1,c1\nT2,c2\n")
-    with pytest.raises(
-        SchemaError, match=r"gold\.csv: none of its 2 rows gives the label of a task"
-    ):
+    with pytest.raises(SchemaError, match=r"gold\.csv"):
         find_known_labels.fn(config, dataset, workers)
     gold.write_text("task,label\n")
-    with pytest.raises(SchemaError, match=r"gold\.csv: has no rows"):
+    with pytest.raises(SchemaError, match=r"gold\.csv"):
         find_known_labels.fn(config, dataset, workers)
     gold.write_text("task,truth\nt000,c1\n")
-    with pytest.raises(SourceError, match="no column 'label'"):
+    with pytest.raises(SourceError, match="'label'"):
         find_known_labels.fn(config, dataset, workers)
 
 
@@ -289,9 +287,9 @@ def test_find_labels__what_does_not_fit_goes_to_quarantine(pipeline, tmp_path, w
 
 
 def test_find_labels__refuses_other_methods_and_schemas(crowd, workers):
-    with pytest.raises(ConfigError, match=r"method is 'best'; did you mean 'robust'"):
+    with pytest.raises(ConfigError, match="'best'"):
         with_crowd(crowd, method="best")
     dataset = ingest.fn(crowd.model_copy(), workers)
     make_schema(2, 3).save(crowd.resolve("schema.json"))
-    with pytest.raises(SchemaError, match="the workers have different labels"):
+    with pytest.raises(SchemaError, match="labels"):
         worker_model.fn(crowd, dataset, address=workers)

@@ -80,19 +80,6 @@ def test_count__a_long_log_has_the_weights_of_its_samples(large, pipeline, tmp_p
     assert account.weights.total == pytest.approx(weights.sum())
 
 
-def test_count__equal_weights_of_a_long_log_are_none(pipeline, tmp_path, workers):
-    codes, _ = draw(200, 2)
-    write = tmp_path / "data" / "a.csv"
-    config = pipeline(make_schema(*SIZES), LONG)
-    write_log(write, codes, np.full(200, 0.5), name_people(200))
-    equal = load_counts(config, count_all(config, workers)[1]).to_samples()
-    plain = pipeline(make_schema(*SIZES), {k: v for k, v in LONG.items() if k != "weight"})
-    bare = load_counts(plain, count_all(plain, workers)[1])
-    assert (equal.tables == bare.tables).all()
-    assert equal.tables.dtype == np.int64
-    assert (equal.n_rows == bare.n_rows).all()
-
-
 def test_a_sparse_log_is_that_of_wide_files(pipeline, tmp_path, workers):
     codes, weights = draw(900, 5)
     gaps = np.random.default_rng(6).random(codes.shape) < 0.8
@@ -183,9 +170,7 @@ def test_ingest__rows_of_a_sample_must_agree_on_its_weight(
 def test_ingest__a_conflict_stops_where_duplicates_do(pipeline, tmp_path, workers):
     config = pipeline(make_schema(*SIZES), TIMED, schema={"on_duplicate": "error"})
     write_rows(tmp_path / "data" / "a.csv", CONFLICT[:4], "id,what,said,w,day")
-    with pytest.raises(
-        SchemaError, match=r"a.csv row 1 gives a sample another weight.*a.csv row 4"
-    ):
+    with pytest.raises(SchemaError, match=r"a\.csv row 1 .*a\.csv row 4"):
         ingest.fn(config, workers)
 
 
@@ -278,11 +263,11 @@ def test_erase__conflicts_and_weights_go_with_their_samples(pipeline, tmp_path, 
 
 
 def test_config__columns_of_a_long_log_are_apart(pipeline):
-    with pytest.raises(ConfigError, match="weight is 'said', as another column is"):
+    with pytest.raises(ConfigError, match="weight is 'said'"):
         pipeline(make_schema(*SIZES), LONG | {"weight": "said"})
 
 
 def test_label_logs_take_no_weights(pipeline):
     config = pipeline(make_schema(*SIZES), LONG)
-    with pytest.raises(SchemaError, match="tasks of a label log have no weights"):
+    with pytest.raises(SchemaError, match="weight"):
         make_label_schema(LogNames(("w1",), ("a",)), config.source)

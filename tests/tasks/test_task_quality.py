@@ -73,7 +73,7 @@ def test_check_quality__a_survey_in_another_encoding_is_held_back(pipeline, work
     dataset = ingest.fn(config, workers)
     counts = count.fn(config, dataset, workers)
     findings = read_findings(config, check_quality.fn(config, dataset, counts, None, None))
-    with pytest.raises(QualityError, match=r"200 of 400 rows .* undecodable.* source\.encoding"):
+    with pytest.raises(QualityError, match=r"200 of 400 rows .* undecodable"):
         hold_back(findings)
 
 
@@ -88,9 +88,8 @@ def test_check_quality__a_new_column_is_warned_of(home, tmp_path):
     after = run()
     crossed, findings, _ = check(config, after, live, live)
     assert crossed == {"new_columns": "warn"}
-    assert [f.sentence for f in findings if not f.passed] == [
-        "b.csv: 1 columns that the files of the last run had not, and that are not in the schema: 'more'"
-    ]
+    (found,) = [f for f in findings if not f.passed]
+    assert (found.subject, "'more'" in found.sentence) == ("b.csv", True)
     assert check(config, run(), after, after)[0] == {"new_rows": "warn"}
 
 
@@ -128,10 +127,9 @@ def test_check_quality__rows_in_quarantine_and_files_twice(home, tmp_path):
     assert crossed["file_quarantine"] == "stop"
     assert crossed["same_bytes"] == "stop"
     (bad,) = [f for f in findings if f.guard == "file_quarantine" and not f.passed]
-    assert bad.subject == "b.csv"
-    assert "unknown_level" in bad.sentence
+    assert (bad.subject, "unknown_level" in bad.sentence) == ("b.csv", True)
     (twin,) = [f for f in findings if f.guard == "same_bytes"]
-    assert twin.sentence == "c.csv: the same bytes as a.csv, 400 rows"
+    assert (twin.subject, "a.csv" in twin.sentence) == ("c.csv", True)
 
 
 def test_check_quality__a_file_that_goes_and_one_that_changes(home, tmp_path):
@@ -167,7 +165,7 @@ def test_check_quality__another_schema_is_not_compared(home, tmp_path):
     crossed, findings, _ = check(config, run(), live, live)
     assert crossed == {"new_rows": "warn"}
     (pairs,) = [f for f in findings if f.guard == "pair_drift"]
-    assert pairs.sentence == "the schema has changed since the live model was made"
+    assert pairs.action == "off"
 
 
 def test_check_quality__duplicates_of_a_long_log(pipeline, tmp_path, workers):
@@ -242,7 +240,7 @@ def test_check_quality__nights_of_a_log_are_compared_with_those_before(log):
     padded = [(f"{who:07}", what, said) for who, what, said in draw_rows(7)]
     crossed, findings, nights = log(padded)
     assert crossed["known_samples"] == crossed["identifier_form"] == "stop"
-    assert any("0 of 200 samples" in f.sentence for f in findings)
+    assert any("0 of 200" in f.sentence for f in findings)
     # what was held back is nobody's past
     crossed, _, nights = log(draw_rows(7))
     assert "stop" not in crossed.values()
@@ -254,7 +252,7 @@ def test_check_quality__a_night_from_before_in_another_order_says_nothing_new(lo
         log(draw_rows(night))
     crossed, findings, _ = log(sorted(draw_rows(1)), hours=1)
     assert crossed["fresh_rows"] == crossed["same_answers"] == "stop"
-    assert any("as often as those of 01.csv" in f.sentence for f in findings)
+    assert any("01.csv" in f.sentence for f in findings)
 
 
 def test_check_quality__what_supersedes_all_rows_of_a_file_is_named(log):
@@ -262,9 +260,7 @@ def test_check_quality__what_supersedes_all_rows_of_a_file_is_named(log):
     # the same rows, a year ago
     _, findings, _ = log(draw_rows(0), hours=-9000)
     (found,) = (f for f in findings if f.guard == "duplicates" and not f.passed)
-    assert (
-        "400 of 400 rows are superseded by others: 100 % (by those of 00.csv 400)" in found.sentence
-    )
+    assert (found.measured, "00.csv 400" in found.sentence) == (1.0, True)
 
 
 def test_check_quality__times_ahead_of_the_clock_and_a_clock_that_goes_back(log):
@@ -272,9 +268,7 @@ def test_check_quality__times_ahead_of_the_clock_and_a_clock_that_goes_back(log)
         assert "stop" not in log(draw_rows(night))[0].values()
     crossed, findings, _ = log(draw_rows(3), hours=24 * 4000)
     assert crossed["future_rows"] == "stop"
-    assert any(
-        "500 rows (100 %) have a time more than 24 hours ahead" in f.sentence for f in findings
-    )
+    assert any("500 rows" in f.sentence for f in findings if f.guard == "future_rows")
     # the night after next it is no longer ahead: what was found is found anew
     late = START + timedelta(days=4010)
     assert "future_rows" not in log(draw_rows(3), hours=24 * 4000, clock=late)[0]

@@ -67,7 +67,7 @@ def test_score__equals_the_model_called_by_hand(long_log, workers):
 def test_score__second_call_and_other_target(long_log, workers, monkeypatch):
     config, stages, _ = long_log
     first = make_scores(config, stages, workers)
-    with pytest.raises(SchemaError, match="variable 'nope' is not in the schema"):
+    with pytest.raises(SchemaError, match="'nope'"):
         make_scores(config, stages, workers, "nope")
     monkeypatch.setattr(predictions, "score_stored", None)
     assert make_scores(config, stages, workers) == first
@@ -132,11 +132,11 @@ def test_answer__equals_the_model_called_by_hand(long_log, tmp_path, workers):
 
 def test_answer__refuses_what_cannot_be_asked(long_log, fitted, tmp_path, workers):
     config, stages, _ = long_log
-    with pytest.raises(SourceError, match=r"none\.csv' matches no file"):
+    with pytest.raises(SourceError, match=r"none\.csv"):
         answer.fn(config, stages["dataset"], stages["model"], str(tmp_path / "none.csv"), workers)
     wide, wide_stages = fitted
     (tmp_path / "q.csv").write_text("who,what\ns1,v1\n")
-    with pytest.raises(ConfigError, match="questions need 'long' with sample"):
+    with pytest.raises(ConfigError, match="'long'"):
         answer.fn(
             wide, wide_stages["dataset"], wide_stages["model"], str(tmp_path / "q.csv"), workers
         )

@@ -46,7 +46,6 @@ def test_select__finds_the_coin_and_says_why(counted, workers):
     summary = summary_of(config, reference)
     assert summary["rank"] == 2
     assert summary["judged_by_samples"]
-    assert summary["reasons"][0].startswith("rank 2, pseudo-count ")
     settled = settle(config, reference)
     assert settled.model.settled_rank == 2
     assert settled.em == config.em
@@ -115,7 +114,7 @@ def test_take_samples__is_spread_over_the_blocks_and_bounded(counted):
 
 def test_fit__refuses_a_rank_that_is_yet_to_be_chosen(counted):
     config, _, counts = counted(200)
-    with pytest.raises(ConfigError, match=r"model\.rank is 'auto'; run the stage select first"):
+    with pytest.raises(ConfigError, match=r"model\.rank is 'auto'"):
         fit.fn(config, counts)
 
 
@@ -168,7 +167,6 @@ def test_select__a_choice_that_was_killed_goes_on_from_its_fits(counted, workers
 def test_select__members_target_and_budget_are_options_of_the_choice(counted, workers):
     config, dataset, counts = counted(400)
     plain = select.fn(config, dataset, counts, workers)
-    assert summary_of(config, plain)["verdict"].startswith("rank ")
     em = config.em.model_copy(update={"target": config.em.target or "v1", "members": 2})
     judged = config.model_copy(update={"em": em})
     summary = summary_of(judged, select.fn(judged, dataset, counts, workers))
