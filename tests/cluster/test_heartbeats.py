@@ -22,12 +22,6 @@ def test_call_regularly__calls_while_the_context_lasts_and_not_after():
     assert len(calls) == n_calls
 
 
-def test_call_regularly__nothing_to_call():
-    before = threading.active_count()
-    with call_regularly(None, 0.001):
-        assert threading.active_count() == before
-
-
 def test_call_regularly__ends_with_an_error():
     calls = []
     with pytest.raises(RuntimeError), call_regularly(lambda: calls.append(1), 1000):

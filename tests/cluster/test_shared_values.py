@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pmflib.cluster.item_maps import SENT_BYTES, is_sent_along, measure_shared
+from pmflib.cluster.item_maps import is_sent_along, measure_shared
 from pmflib.cluster.task_plans import name_range
 
 
@@ -24,9 +24,3 @@ from pmflib.cluster.task_plans import name_range
 def test_measure_shared__small_values_are_sent_along(value, n_bytes):
     assert measure_shared(value) == n_bytes
     assert is_sent_along(n_bytes, 1000) == (n_bytes is not None)
-
-
-def test_is_sent_along__not_what_is_large_in_all_tasks():
-    assert is_sent_along(10_000, 10)
-    assert not is_sent_along(10_000, 1000)
-    assert not is_sent_along(SENT_BYTES + 1, 1)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import pmflib as pmf
 from pmflib.core.errors import SourceError
 from pmflib.ingest import chunks, splitting
-from pmflib.ingest.chunks import FILE_CHUNK_BYTES, FileChunk, choose_groups, choose_ranges
+from pmflib.ingest.chunks import FILE_CHUNK_BYTES, FileChunk, choose_ranges
 from pmflib.ingest.csv.rows import find_data
 from pmflib.ingest.dataset.building import build_dataset
 from pmflib.ingest.dataset.file_accounts import read_files
@@ -175,7 +175,7 @@ def test_build_dataset__names_rows_of_the_file_and_finds_samples_of_chunks(tmp_p
     assert kinds == {"dataset", "samples", "spill-list", "spill", "cuts", "source"}
     entries = {each.reference.identity: each for each in store.entries()}
     assert reach(entries, [entry.reference.identity]) == set(entries)
-    with pytest.raises(SourceError, match=r"row 301 on, where|is not in dataset"):
+    with pytest.raises(SourceError, match="s99"):
         find_sample(store, entry.reference, "s99")
 
 
@@ -247,7 +247,7 @@ def test_build_dataset__file_that_changes_while_its_chunks_are_read(
         return follow_range(item, delimiter)
 
     monkeypatch.setattr(splitting, "follow_range", change)
-    with pytest.raises(SourceError, match=r"x\.csv: changed while it was read"):
+    with pytest.raises(SourceError, match=r"x\.csv"):
         build(tmp_path, content)
     assert {e.reference.kind for e in Store(tmp_path / "store").entries()} == {"source"}
 
@@ -256,7 +256,7 @@ def test_build_dataset__one_bad_chunk_is_a_bad_file(tmp_path, split_at):
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "b.csv").write_bytes(HEADER + b"s1,a,1\n" * 200 + b's1,a,"1\n')
     split_at(500)
-    with pytest.raises(SourceError, match=r"b\.csv: a quotation mark in row 201 is never closed"):
+    with pytest.raises(SourceError, match=r"b\.csv: .*row 201"):
         build(tmp_path, None, "log")
     (tmp_path / "log" / "a.csv").write_bytes(HEADER + b"s1,a,1\n" * 200)
     store, entry = build(tmp_path, None, "log", on_unreadable_file="skip")
@@ -349,11 +349,6 @@ def test_choose_ranges__all_bytes_once_and_none_small():
         assert (ranges[0][0], ranges[-1][1]) == (0, size)
         assert all(a[1] == b[0] for a, b in pairwise(ranges))
         assert all(FILE_CHUNK_BYTES <= 2 * (b - a) < 3 * FILE_CHUNK_BYTES for a, b in ranges)
-
-
-def test_choose_groups__all_groups_once():
-    assert choose_groups([], 10) == []
-    assert choose_groups([4, 4, 4, 20, 0, 1], 8) == [range(2), range(2, 4), range(4, 6)]
 
 
 @pytest.mark.parametrize("n_buckets", [1, 5, 16, 4096])
