@@ -223,7 +223,7 @@ def test_load__refuses_what_is_no_schema(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     for read in (path, tmp_path):
-        with pytest.raises(SchemaError, match=tmp_path.name):
+        with pytest.raises(SchemaError):
             pmf.Schema.load(read)
 
 
