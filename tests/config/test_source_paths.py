@@ -6,9 +6,7 @@ from pmflib.core.errors import ConfigError, SourceError
 from pmflib.ingest.options import DATA_SUFFIXES
 from pmflib.ingest.source_paths import (
     check_output,
-    escape_text,
     make_absolute,
-    split_wildcards,
     would_find_store,
 )
 from pmflib.ingest.sources import find_sources
@@ -57,31 +55,6 @@ def test_make_absolute__working_folder_is_no_wildcard(projects, monkeypatch, pat
     (source,) = find_sources(make_absolute(path))
     assert source.url == str(projects / ODD / "logs" / "log.csv")
     assert source.name == "log.csv"
-
-
-def test_make_absolute__keeps_urls_and_nothing():
-    assert make_absolute("s3://bucket/a[1]/*.csv") == "s3://bucket/a[1]/*.csv"
-    assert make_absolute("") == ""
-
-
-@pytest.mark.parametrize(
-    ("path", "parts"),
-    [
-        ("a/b.csv", ("a/b.csv", "")),
-        ("a/b*.csv", ("a", "b*.csv")),
-        ("a[[]1]/b/*/c", ("a[1]/b", "*/c")),
-        ("a[1]/b", ("", "a[1]/b")),
-        ("/*", ("/", "*")),
-        ("[*]", ("*", "")),
-    ],
-)
-def test_split_wildcards(path, parts):
-    assert split_wildcards(path) == parts
-
-
-@pytest.mark.parametrize("name", ["plain", "a[1]", "*", "what?", "]["])
-def test_escape_text__is_undone(name):
-    assert split_wildcards(escape_text(name)) == (name, "")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ class Nights:
             patch.setattr(etl, name, getattr(getattr(etl, name), "fn", getattr(etl, name)))
         self.folder, self.log = folder, folder / "log"
         self.path = folder / "pipeline.toml"
-        self.log.mkdir(parents=True)
+        self.log.mkdir(parents=True, exist_ok=True)
         schema.save(folder / "schema.json")
         self.configure(**sections)
 

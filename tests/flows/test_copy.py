@@ -1,24 +1,35 @@
 """Copying a store as a person does it: the command, and what works on the copy."""
 
 import json
+import shutil
 
 import pytest
 
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_last_run, find_live
 from pmflib_tasks.config import load_config
-from tests.flows.nights import draw_ratings
+from tests.flows.nights import Nights, draw_ratings, make_movies
+
+OPTIONS = {"em": {"max_passes": 3}, "store": {"folds": 4}}
+CODES = draw_ratings(90, 4)
+
+
+@pytest.fixture(scope="module")
+def first_night(tmp_path_factory):
+    """Folder of a pipeline after its first night."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("first night")
+        pipeline = Nights(folder, make_movies(4), patch, **OPTIONS)
+        pipeline.deliver("0.csv", CODES[:60], range(60))
+        pipeline.run()
+    return folder
 
 
 @pytest.fixture
-def pipeline(nights):
-    """A pipeline after its first night."""
-    pipeline = nights(4, em={"max_passes": 3}, store={"folds": 4})
-    codes = draw_ratings(90, 4)
-    pipeline.deliver("0.csv", codes[:60], range(60))
-    pipeline.run()
-    pipeline.codes = codes
-    return pipeline
+def pipeline(first_night, nights, tmp_path):
+    """A pipeline of a copy of it."""
+    shutil.copytree(first_night, tmp_path / "pipeline")
+    return nights(4, **OPTIONS)
 
 
 def point_to(pipeline, folder):
@@ -58,7 +69,7 @@ def test_copy__the_pipeline_goes_on_with_the_copy(pipeline, call, tmp_path):
         code, out, err = call(words[0], str(pipeline.path), *words[1:])
         assert code == 0, err
     # the next night is the same wherever it is
-    pipeline.deliver("1.csv", pipeline.codes[60:], range(60, 90))
+    pipeline.deliver("1.csv", CODES[60:], range(60, 90))
     pipeline.run()
     there = list_made(copied)
     point_to(pipeline, store.root)

@@ -1,17 +1,21 @@
 """Erasure as a person meets it: the command, the nights after it, and what the other commands say."""
 
 import json
+import shutil
 
 import pytest
 
 from pmflib.ingest import readers, sources
 from pmflib.ingest.csv import rows
 from pmflib.store.run_records import find_last_run
-from tests.flows.nights import draw_ratings
+from tests.factories import run_command
+from tests.flows.nights import Nights, draw_ratings, make_movies
 from tests.operations.erasure.stored_texts import find_texts
 from tests.pipelines import read_dataset
 
 OPTIONS = {"em": {"max_passes": 3}, "store": {"folds": 4}}
+CODES = draw_ratings(90, 4)
+GONE = ["u-person-025-x", "u-person-005-x"]
 
 
 def name_users(pipeline):
@@ -39,54 +43,46 @@ def spoil(path, user):
         )
 
 
-@pytest.fixture
-def erased(nights, call, monkeypatch):
-    """Three nights, predictions, and then the erasure of two users."""
-    pipeline = nights(4, **OPTIONS)
-    codes = draw_ratings(90, 4)
-    for night, stop in enumerate((40, 60, 80)):
-        start = stop - 40 if night else 0
-        deliver(pipeline, f"{night}.csv", codes[start:stop], range(start, stop))
-        spoil(pipeline.log / f"{night}.csv", f"u-person-{start + 5:03}-x")
-        pipeline.run()
-    from pmflib_flows.score import score_flow
-    from pmflib_tasks.answer import answer
-    from pmflib_tasks.ingest import ingest
-    from pmflib_tasks.score import score
+@pytest.fixture(scope="module")
+def erased_once(tmp_path_factory):
+    """Folder of a pipeline after three nights, predictions, and the erasure of two users; and its certificate."""
+    folder = tmp_path_factory.mktemp("erased")
+    with pytest.MonkeyPatch.context() as patch:
+        pipeline = Nights(folder, make_movies(4), patch, **OPTIONS)
+        for night, stop in enumerate((40, 60, 80)):
+            start = stop - 40 if night else 0
+            deliver(pipeline, f"{night}.csv", CODES[start:stop], range(start, stop))
+            spoil(pipeline.log / f"{night}.csv", f"u-person-{start + 5:03}-x")
+            pipeline.run()
+        run_command(folder, "score", pipeline.path, "--target", "v0")
+        (folder / "asked.csv").write_text("user,movie\nu-person-025-x,v1\nu-person-007-x,v2\n")
+        run_command(folder, "score", pipeline.path, "--questions", "asked.csv")
+        before = find_texts(pipeline.store.root, GONE)
+        kinds = {path.relative_to(pipeline.store.root).parts[0] for path in before}
+        assert kinds == {"answers", "predictions", "samples", "spill"}
+    words = ["erase", folder / "pipeline.toml", "--sample", GONE[0], "--sample", GONE[1], "--json"]
+    return folder, json.loads(run_command(folder, *words))
 
-    monkeypatch.setattr("pmflib_flows.score.score", score.fn)
-    monkeypatch.setattr("pmflib_flows.score.answer", answer.fn)
-    monkeypatch.setattr("pmflib_flows.score.ingest", ingest.fn)
-    score_flow.fn(str(pipeline.path), targets=("v0",))
-    (pipeline.folder / "asked.csv").write_text("user,movie\nu-person-025-x,v1\nu-person-007-x,v2\n")
-    score_flow.fn(str(pipeline.path), questions=str(pipeline.folder / "asked.csv"))
-    pipeline.score = score_flow.fn
-    pipeline.gone = ["u-person-025-x", "u-person-005-x"]
-    pipeline.delivered = codes
-    before = find_texts(pipeline.store.root, pipeline.gone)
-    assert {path.relative_to(pipeline.store.root).parts[0] for path in before} == {
-        "answers",
-        "predictions",
-        "samples",
-        "spill",
-    }
-    code, out, err = call(
-        "erase", pipeline.path, "--sample", pipeline.gone[0], "--sample", pipeline.gone[1], "--json"
-    )
-    assert code == 0, err
-    pipeline.certificate = json.loads(out)
+
+@pytest.fixture
+def erased(erased_once, nights, tmp_path):
+    """A copy of it."""
+    folder, certificate = erased_once
+    shutil.copytree(folder, tmp_path / "pipeline")
+    pipeline = nights(4, **OPTIONS)
+    pipeline.certificate = certificate
     return pipeline
 
 
 def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erased, call):
-    found, certificate = find_texts(erased.store.root, erased.gone), erased.certificate
+    found, certificate = find_texts(erased.store.root, GONE), erased.certificate
     assert not found
     assert certificate["samples_found"] == 2
     assert {"spill", "samples", "dataset", "counts", "predictions", "answers"} == {
         *certificate["artefacts"]
     }
-    assert not any(name in json.dumps(certificate) for name in erased.gone)
-    assert name_users(erased).isdisjoint(erased.gone)
+    assert not any(name in json.dumps(certificate) for name in GONE)
+    assert name_users(erased).isdisjoint(GONE)
     assert call("verify", erased.path)[0] == 0, call("verify", erased.path)
     shown = call("history", erased.path)[1]
     assert "erase" in shown
@@ -102,8 +98,8 @@ def test_erase__no_byte_of_the_store_holds_them_and_every_command_works_on(erase
     assert "0.csv" in call("status", erased.path)[1]
     assert call("gc", erased.path, "--keep-runs", 1)[0] == 0
     assert call("verify", erased.path)[0] == 0
-    code, _, err = call("log", erased.path, "--sample", erased.gone[0])
-    assert (code, repr(erased.gone[0]) in err) == (3, True), err
+    code, _, err = call("log", erased.path, "--sample", GONE[0])
+    assert (code, repr(GONE[0]) in err) == (3, True), err
 
 
 @pytest.mark.slow
@@ -122,33 +118,30 @@ def test_erase__the_next_night_reads_what_is_new_and_brings_nobody_back(erased, 
     facts = erased.run()
     assert not read
     assert facts["refit"]["way"] != "warm"
-    codes = erased.delivered
     # one of them is in tomorrow's file as well
-    deliver(erased, "3.csv", codes[24:90], range(24, 90))
+    deliver(erased, "3.csv", CODES[24:90], range(24, 90))
     facts = erased.run()
     assert {*read} == {"3.csv"}
     assert facts["rows"]["rows_erased"] > 0
-    assert name_users(erased).isdisjoint(erased.gone)
-    assert not find_texts(erased.store.root, erased.gone)
+    assert name_users(erased).isdisjoint(GONE)
+    assert not find_texts(erased.store.root, GONE)
     # answers are not given about them either
-    erased.score(str(erased.path), questions=str(erased.folder / "asked.csv"))
-    assert not find_texts(erased.store.root, erased.gone)
+    assert call("score", erased.path, "--questions", erased.folder / "asked.csv")[0] == 0
+    assert not find_texts(erased.store.root, GONE)
     # the rows are taken out of the raw files: nothing is left to say
     for path in erased.log.iterdir():
         lines = path.read_text().splitlines()
-        path.write_text(
-            "\n".join(x for x in lines if not any(name in x for name in erased.gone)) + "\n"
-        )
+        path.write_text("\n".join(x for x in lines if not any(name in x for name in GONE)) + "\n")
     erased.run()
     assert not json.loads(call("status", erased.path, "--json")[1])["erased"]["raw_files"]
     # who comes back stays out, until that is taken back
-    deliver(erased, "4.csv", codes[25:26], range(25, 26))
+    deliver(erased, "4.csv", CODES[25:26], range(25, 26))
     erased.run()
-    assert name_users(erased).isdisjoint(erased.gone)
-    code, out, _ = call("erase", erased.path, "--forget", "--sample", erased.gone[0], "--json")
+    assert name_users(erased).isdisjoint(GONE)
+    code, out, _ = call("erase", erased.path, "--forget", "--sample", GONE[0], "--json")
     assert (code, json.loads(out)) == (0, {"forgotten": 1})
     erased.run()
-    assert name_users(erased) & {*erased.gone} == {erased.gone[0]}
+    assert name_users(erased) & {*GONE} == {GONE[0]}
 
 
 def test_erase__models_fitted_before_are_listed_and_the_next_fit_is_from_scratch(erased, call):
@@ -160,8 +153,7 @@ def test_erase__models_fitted_before_are_listed_and_the_next_fit_is_from_scratch
     assert facts["outcome"] == "kept"
     assert erased.run()["refit"]["way"] == "fresh"
     assert call("promote", erased.path)[0] == 0
-    codes = erased.delivered
-    deliver(erased, "3.csv", codes[80:], range(80, 90))
+    deliver(erased, "3.csv", CODES[80:], range(80, 90))
     assert erased.run()["refit"]["way"] == "warm"
 
 

@@ -46,11 +46,6 @@ def testread_rank__no_rank(text):
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize("text", ["1", "64", "999999999"])
-def testread_rank__ranks(text):
-    assert read_rank(text) == int(text)
-
-
 @pytest.mark.parametrize(
     "address", ["127.0.0.1:99999", "tcp://127.0.0.1:65536", "tls://[::1]:0", "host:" + "9" * 5000]
 )
@@ -58,14 +53,6 @@ def test_find_scheduler__a_port_that_is_none_is_refused_at_once(monkeypatch, add
     monkeypatch.delenv("PMF_DASK_ADDRESS", raising=False)
     with pytest.raises(ConfigError, match="address"):
         find_scheduler(ClusterConfig(address=address))
-
-
-@pytest.mark.parametrize(
-    "address", ["", "127.0.0.1:1", "tcp://host:65535", "inproc://10.0.0.1/1/2", "tcp://host"]
-)
-def test_find_scheduler__addresses(monkeypatch, address):
-    monkeypatch.delenv("PMF_DASK_ADDRESS", raising=False)
-    assert find_scheduler(ClusterConfig(address=address)) == address
 
 
 @pytest.mark.parametrize(
@@ -116,11 +103,6 @@ def test_cut_message__is_short_and_keeps_the_remedy(text):
     assert shown[0].startswith("error: the header is ")
     assert shown[-1].endswith("; set source.encoding")
     assert "bytes more" in "".join(shown)
-
-
-def test_cut_message__short_ones_stay():
-    lines = ["error: one", "  two ^^^"]
-    assert cut_message(lines) == lines
 
 
 @pytest.mark.parametrize("raised", [RuntimeError("pool is closed"), OSError("x"), GeneratorExit()])

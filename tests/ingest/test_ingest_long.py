@@ -23,6 +23,7 @@ from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import find_sources
 from pmflib.store.dataset import LEVEL_COUNTS
 from pmflib.store.sample_blocks import list_blocks, read_block, read_origins
+from tests.pipelines import tree_bytes
 
 LONG = SourceOptions(path="x", layout="long", sample="user", variable="item", value="rating")
 TIMED = LONG.model_copy(update={"time": "ts"})
@@ -355,14 +356,6 @@ def test_ingest__samples_do_not_depend_on_the_order_of_rows(tmp_path):
         ingest(folder, {"x.csv": content})
         stored.append([tree_bytes(folder / f"bucket-{bucket}") for bucket in range(2)])
     assert stored[0] == stored[1]
-
-
-def tree_bytes(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def test_ingest__dense_where_much_is_observed(tmp_path):

@@ -27,14 +27,6 @@ SCHEMA = pmf.Schema(
 )
 
 
-def tree_bytes(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 def stored(folder, schema):
     """Codes by origin, in the order stored, and the folds."""
     blocks = list_blocks(folder / "samples")

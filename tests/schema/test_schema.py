@@ -46,10 +46,6 @@ def test_encode__mixed_and_huge_values_in_one_column():
         SCHEMA.encode(TABLE | {"visits": [2**70, 0, 1]})
 
 
-def test_encode__columns_beside_the_schema_are_passed_over():
-    assert SCHEMA.encode(TABLE | {"id": ["a", "b", "c"]}).tolist() == CODES
-
-
 def test_encode__absent_columns():
     table = {name: values for name, values in TABLE.items() if name != "visits"}
     with pytest.raises(SchemaError, match="column 'visits'"):

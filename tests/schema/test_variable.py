@@ -47,11 +47,6 @@ def test_encode_column__booleans_are_texts_of_their_own():
     assert flag.encode_column(pa.array([True, False, None])).tolist() == [1, 0, MISSING]
 
 
-def test_encode_column__codes_beyond_eight_bits():
-    wide = pmf.Variable("wide", tuple(map(str, range(30_000))))
-    assert wide.encode_column(pa.array([29_999, 128, 30_000])).tolist() == [29_999, 128, UNKNOWN]
-
-
 def test_encode_column__nested_column_is_refused():
     with pytest.raises(SchemaError, match="column 'rating'"):
         RATING.encode_column(pa.array([[1], [2]]))

@@ -24,7 +24,7 @@ from pmflib.store.erasures import (
 from pmflib.store.file_digests import digest_file, digest_list, seal
 from pmflib.store.lineage import is_needed, list_collected_runs
 from pmflib.store.objects.local_folder import LocalFolder
-from pmflib.store.run_records import COLLECTIONS, append_record, find_live, keep_page, list_records
+from pmflib.store.run_records import append_record, find_live, keep_page, list_records
 from pmflib.store.verification import verify_store
 from tests.store.test_collection import RUN, build, list_left, record, run_nights
 
@@ -285,18 +285,6 @@ def test_copy_store__one_pipeline(source, target):
     check(target)
     with pytest.raises(ConfigError, match="--pipeline"):
         copy_store(source, target, pipeline="r")
-
-
-def test_copy_store__collections_of_both(source, target):
-    run_nights(source)
-    copy_store(source, target)
-    collect(target, 3)
-    collect(source, 1)
-    copy_store(source, target)
-    check(target)
-    kept = [each.facts["keep_runs"] for each in list_records(target, COLLECTIONS)]
-    assert kept == [3, 1]
-    assert copy_store(source, target).records == 0
 
 
 def test_copy_store__the_same_store_twice(source, tmp_path):

@@ -1,6 +1,5 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import make_config
 from pmflib_tasks.guards.findings import Finding
-from pmflib_tasks.refit import choose_refit, digest_fit_options, limit_patience, plan_refit
+from pmflib_tasks.refit import choose_refit, digest_fit_options, plan_refit
 from tests.reference import make_model
 
 NOW = datetime(2026, 3, 31, 2, tzinfo=UTC)
@@ -162,16 +161,6 @@ def test_plan_refit__growth_and_drift(lived):
     assert plan(lived, findings=others).way == "warm"
 
 
-def test_digest_fit_options__the_budget_of_the_rank_counts_where_it_is_chosen(tmp_path):
-    def digest(rank, hurried):
-        data = {"source": {"path": "a", "layout": "wide"}, "model": {"rank": rank}}
-        config = make_config(data, base=tmp_path)
-        return digest_fit_options(config.hurry() if hurried else config)
-
-    assert digest("auto", False) != digest("auto", True)
-    assert digest(3, False) == digest(3, True)
-
-
 def test_plan_refit__a_model_fitted_to_its_target_is_fitted_from_scratch(lived):
     store, config, schema, (record,) = lived
 
@@ -205,10 +194,3 @@ def test_plan_refit__traits_go_on_whatever_em_is(lived):
     assert plan((store, config, schema, [record])).start == model
     other = pmf.Schema.from_cardinalities([3, 2, 2])
     assert plan((store, config, other, [record])).way == "fresh"
-
-
-@pytest.mark.parametrize(("n_observed", "patience"), [(10**6, 2), (10**4, 10)])
-def test_limit_patience__of_plenty_of_samples(n_observed, patience):
-    samples = SimpleNamespace(n_observed=n_observed, schema=SimpleNamespace(n_levels=100))
-    assert limit_patience(10, samples, 4) == patience  # type: ignore[arg-type]
-    assert limit_patience(1, samples, 4) == 1  # type: ignore[arg-type]

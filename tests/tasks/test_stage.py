@@ -3,25 +3,7 @@ import pytest
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.stage import stage
-from pmflib_tasks.stage_runs import is_worth_a_retry
 from tests.pipelines import make_schema
-
-
-class LostScheduler(Exception):
-    __module__ = "distributed.comm.core"
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (SchemaError("fix it"), False),
-        (OSError("disk"), True),
-        (LostScheduler(), True),
-        (KeyError("ours"), False),
-    ],
-)
-def test_is_worth_a_retry__only_what_may_pass(error, expected):
-    assert is_worth_a_retry(error) is expected
 
 
 @pytest.mark.parametrize(("error", "n_runs"), [(OSError("disk"), 3), (SchemaError("fix it"), 1)])

@@ -3,10 +3,9 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import MemoryPlanError
-from pmflib.store.artefacts import Store
 from pmflib_tasks.count import count
 from pmflib_tasks.ingest import ingest
-from tests.pipelines import as_wide, draw_codes, make_schema
+from tests.pipelines import as_wide, draw_codes, make_schema, store_of
 from tests.reference import pair_table
 
 SIZES = (3, 2, 4, 2)
@@ -23,7 +22,7 @@ def counted(pipeline, tmp_path, workers):
 
 
 def load(config, reference):
-    return pmf.PairCounts.load(Store(config.resolve("store")).locate(reference) / "pairs")
+    return pmf.PairCounts.load(store_of(config).locate(reference) / "pairs")
 
 
 def test_count__equals_a_loop_over_the_rows(counted, workers):
@@ -63,7 +62,7 @@ def test_count__from_a_base_counts_the_difference(counted, workers, tmp_path, mo
     np.testing.assert_array_equal(
         np.triu(loaded.to_dense()), pair_table(np.vstack([codes, more]), SIZES)
     )
-    entry = Store(config.resolve("store")).find(changed.identity)
+    entry = store_of(config).find(changed.identity)
     assert entry is not None
     assert entry.inputs == {"dataset": grown, "base": base}
     assert (entry.summary["samples"], entry.summary["samples_added"]) == (94, 4)

@@ -14,7 +14,6 @@ from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.solvers.crowd import worker_marginals
-from pmflib.store.artefacts import Store
 from pmflib_tasks.config import ClusterConfig, make_crowd
 from pmflib_tasks.crowd_model import crowd_model
 from pmflib_tasks.ingest import ingest
@@ -24,7 +23,7 @@ from pmflib_tasks.worker_model import worker_model
 from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.factories import write_label_log
-from tests.pipelines import make_schema, summary_of
+from tests.pipelines import make_schema, store_of, summary_of, write_pipeline
 
 SOURCE = {"layout": "long", "sample": "task", "variable": "worker", "value": "label"}
 EM = {"max_passes": 100}
@@ -48,11 +47,12 @@ def log():
     return {name: column[~apart] for name, column in table.items()}
 
 
-@pytest.fixture
-def crowd(pipeline, tmp_path, log):
-    config = pipeline(make_schema(2), SOURCE, em=EM)
-    write_label_log(tmp_path / "data" / "a.csv", log)
-    return config
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory, log):
+    """Configuration of a pipeline of the log, whose store all tests share."""
+    folder = tmp_path_factory.mktemp("crowd")
+    write_label_log((folder / "data").with_suffix(".csv"), log)
+    return write_pipeline(folder, make_schema(2), SOURCE | {"path": "data.csv"}, em=EM)
 
 
 def run(config, workers):
@@ -74,7 +74,7 @@ def choose(config, method, em=True, **store):
 
 
 def locate(config, reference):
-    return Store(config.resolve(config.store.path)).locate(reference)
+    return store_of(config).locate(reference)
 
 
 def read_probabilities(config, reference):
@@ -230,7 +230,7 @@ def run_interrupted(monkeypatch, work, config, stop_at):
 
 
 def test_worker_pairs__refuse_what_does_not_fit(crowd, workers, monkeypatch):
-    config = choose(crowd, "designated")
+    config = choose(crowd, "designated", path="apart")
     dataset = ingest.fn(config, workers, list_log_names.fn(config, workers))
     small = config.model_copy(update={"cluster": ClusterConfig(memory_limit=1 << 16)})
     with pytest.raises(MemoryPlanError, match="memory_limit"):

@@ -7,13 +7,12 @@ import pytest
 
 import pmflib as pmf
 from pmflib.fitting.pair_agreement import PairAgreement, compare_pairs
-from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
 from pmflib.store.sample_blocks import read_block
 from pmflib_tasks.config import EvaluateConfig
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.scoring.evaluation import choose_hidden
-from tests.pipelines import make_schema, summary_of
+from tests.pipelines import load_model, make_schema, store_of, summary_of
 from tests.reference import conditional_pmf, joint_tensor, row_probability
 
 SIZES = (3, 2, 4, 2)
@@ -21,7 +20,7 @@ SIZES = (3, 2, 4, 2)
 
 def gather(config, stages, folds):
     """Codes of some folds, and which of their cells are hidden when the last one is scored."""
-    store = Store(config.resolve("store"))
+    store = store_of(config)
     offsets = make_schema(*SIZES).offsets
     codes, hidden = [np.empty((0, len(SIZES)), int)], [np.empty((0, len(SIZES)), bool)]
     for block in list_dataset_blocks(store, stages["dataset"], folds):
@@ -53,8 +52,8 @@ def test_evaluate__equals_a_loop_over_the_hidden_cells(fitted, workers):
     config, stages = fitted
     reference = evaluate.fn(config, stages["dataset"], stages["counts"], stages["model"], workers)
     found = summary_of(config, reference)
-    store = Store(config.resolve("store"))
-    model = pmf.JointPMF.load(store.locate(stages["model"]) / "model")
+    store = store_of(config)
+    model = load_model(config, stages["model"])
     counts = pmf.PairCounts.load(store.locate(stages["counts"]) / "pairs")
     assert PairAgreement.from_json(found["pairs"]) == compare_pairs(model, counts)
     tensor = joint_tensor(model.prior, model.factors, SIZES)

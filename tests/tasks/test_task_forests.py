@@ -12,7 +12,7 @@ from pmflib_tasks.count import count
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.refine import refine
-from tests.pipelines import as_wide, make_schema, run_to_model, summary_of
+from tests.pipelines import as_wide, load_model, make_schema, run_to_model, summary_of
 
 
 def draw_chain(n_rows, *, seed=0):
@@ -33,10 +33,6 @@ def draw_chain(n_rows, *, seed=0):
 def _few_starts(monkeypatch):
     monkeypatch.setattr("pmflib.fitting.tree_fit.MOST_STARTS", 2)
     monkeypatch.setattr("pmflib.fitting.tree_fit.ROUNDS", ((4, 2),))
-
-
-def load_model(config, reference):
-    return pmf.JointPMF.load(Store(config.resolve("store")).locate(reference) / "model")
 
 
 def write_delivery(tmp_path, name, n_rows, seed):

@@ -14,13 +14,12 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.ingest.dataset.log_names import LogNames, make_label_schema
 from pmflib.ingest.dataset.quarantine import read_quarantine
-from pmflib.store.artefacts import Store
 from pmflib.store.dataset import list_dataset_blocks
-from pmflib.store.run_records import RunRecord, append_record, find_last_run, now
+from pmflib.store.run_records import find_last_run
 from pmflib.store.sample_blocks import read_blocks
 from pmflib_tasks.erase import erase
 from pmflib_tasks.ingest import ingest
-from tests.pipelines import make_schema, summary_of
+from tests.pipelines import make_schema, record_night, store_of, summary_of
 from tests.tasks.test_task_weights import (
     DESIGN,
     EM,
@@ -55,7 +54,7 @@ def write_log(path, codes, weights, names, more=()):
 
 
 def list_rejected(config, dataset):
-    store = Store(config.resolve(config.store.path))
+    store = store_of(config)
     return [row for batch in read_quarantine(store, dataset) for row in batch.to_pylist()]
 
 
@@ -115,7 +114,7 @@ def test_a_sparse_log_is_that_of_wide_files(pipeline, tmp_path, workers):
 
 
 def open_training(config, dataset, schema):
-    store = Store(config.resolve(config.store.path))
+    store = store_of(config)
     return StoredSamples.open(store, dataset, schema, config.fold_split.train)
 
 
@@ -216,18 +215,12 @@ def test_count__nights_of_a_log_with_weights(pipeline, tmp_path, workers):
     # the same as of a store that has seen all of it at once, without workers, bit for bit
     fresh = pipeline(make_schema(*SIZES), LONG, store={"path": "new", "folds": 4})
     anew = count_all(fresh, "")
-    expected = load_fresh(fresh, anew[1])
+    expected = load_counts(fresh, anew[1])
     assert (expected.tables == lost.tables).all()
     assert expected.weights == lost.weights
     rows = ("rows_in", "rows_encoded", "reasons", "samples", "observed", "weights")
     upon, whole = summary_of(config, third[0]), summary_of(fresh, anew[0])
     assert {key: upon[key] for key in rows} == {key: whole[key] for key in rows}
-
-
-def load_fresh(config, counts):
-    from pmflib.counting.pair_counts import PairCounts
-
-    return PairCounts.load(Store(config.resolve(config.store.path)).locate(counts) / "pairs")
 
 
 def test_erase__conflicts_and_weights_go_with_their_samples(pipeline, tmp_path, workers):
@@ -243,9 +236,9 @@ def test_erase__conflicts_and_weights_go_with_their_samples(pipeline, tmp_path, 
         tmp_path / "data" / "b.csv", codes[some], weights[some] + 1, ["p3", "p50", "p60"], other
     )
     dataset, counts = count_all(config, workers)
-    store, time = Store(config.resolve("store")), now()
+    store = store_of(config)
     stages = {"dataset": dataset, "counts": counts}
-    append_record(store, config.name, RunRecord("run", "kept", "a night", time, time, "", stages))
+    record_night(config, stages)
     erase(config, ["p3", "p7"])
     last = find_last_run(store, config.name).stages
     kept = np.delete(np.arange(200), [3, 7])

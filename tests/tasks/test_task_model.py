@@ -13,15 +13,19 @@ from pmflib.display.progress import Progress
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.weighing import weigh_model
-from pmflib.store.artefacts import Store
 from pmflib_tasks.fit import fit
 from pmflib_tasks.refine import refine
 from pmflib_tasks.refit import WARM_PATIENCE
-from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
-
-
-def load_model(config, reference):
-    return pmf.JointPMF.load(Store(config.resolve("store")).locate(reference) / "model")
+from tests.pipelines import (
+    as_wide,
+    change,
+    draw_codes,
+    load_model,
+    make_schema,
+    run_to_model,
+    store_of,
+    summary_of,
+)
 
 
 def run(pipeline, tmp_path, workers, schema, codes, **sections):
@@ -29,16 +33,6 @@ def run(pipeline, tmp_path, workers, schema, codes, **sections):
     (tmp_path / "data" / "a.csv").write_text(as_wide(codes))
     stages = run_to_model(config, workers)
     return config, stages, load_model(config, stages["model"])
-
-
-def change(config, **sections):
-    """Copy a configuration with other options."""
-    return config.model_copy(
-        update={
-            name: getattr(config, name).model_copy(update=options)
-            for name, options in sections.items()
-        }
-    )
 
 
 def check_model(model, schema, rank):
@@ -68,7 +62,7 @@ def test_refine__two_variables_and_one_state(pipeline, tmp_path, workers):
 
 def test_refine__folds_that_are_held_out_say_what_the_model_is_worth(fitted):
     config, stages = fitted
-    store, split = Store(config.resolve("store")), config.fold_split
+    store, split = store_of(config), config.fold_split
     model = load_model(config, stages["model"])
     seen, unseen = (
         StoredSamples.open(store, stages["dataset"], model.schema, folds)
@@ -145,7 +139,7 @@ def test_refine__continues_from_the_last_pass(fitted, workers, monkeypatch):
     monkeypatch.setattr(Checkpoint, "save", lambda self, state: passes.append(state.n_passes))
     resumed = refine.fn(longer, *arguments)
     assert passes[0] == 5
-    store = Store(config.resolve("store"))
+    store = store_of(config)
     (store.root / "manifest" / f"{resumed.identity}.json").unlink()
     assert refine.fn(longer, *arguments).digest == resumed.digest
 

@@ -2,14 +2,13 @@ import pytest
 
 import pmflib as pmf
 from pmflib.fitting.pair_agreement import PairAgreement
-from pmflib.store.artefacts import Store
 from pmflib_flows.recording import record_run
 from pmflib_tasks.compare import compare
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.gate_decision import GateNumbers
 from pmflib_tasks.publish import locate_for_people, publish
 from pmflib_tasks.refine import refine
-from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, summary_of
+from tests.pipelines import as_wide, draw_codes, make_schema, run_to_model, store_of, summary_of
 
 
 def run_and_publish(config, workers):
@@ -42,7 +41,7 @@ def test_publish__first_model_and_again(published, workers):
     assert (first.facts["rows"]["rows_in"], first.facts["model"]["rank"]) == (800, 2)
     assert first.facts["gate"] == {"new": stages["model"].digest, "live": None}
     assert first.facts["warnings"] == []
-    paths = locate_for_people(Store(config.resolve("store")), first.live)
+    paths = locate_for_people(store_of(config), first.live)
     assert list(paths) == ["live_model", "live"]
     assert pmf.JointPMF.load(paths["live"]).rank == 2
     _, again = run_and_publish(config, workers)
@@ -84,7 +83,7 @@ def test_publish__equal_parameters_are_no_new_model(published, workers, monkeypa
     again = refine.fn(
         with_passes(config, 6), stages["dataset"], stages["counts"], stages["start"], workers
     )
-    store = Store(config.resolve("store"))
+    store = store_of(config)
 
     def write(folder, work):
         model = pmf.JointPMF.load(store.locate(first.live) / "model")

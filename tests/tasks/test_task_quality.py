@@ -8,7 +8,6 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import QualityError
-from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.count import count
@@ -16,7 +15,7 @@ from pmflib_tasks.guards.findings import hold_back
 from pmflib_tasks.guards.stored_checks import read_nights
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.quality import check_quality, read_findings
-from tests.pipelines import as_wide, draw_codes, make_schema, summary_of
+from tests.pipelines import as_wide, draw_codes, make_schema, store_of, summary_of
 
 SIZES = (3, 2, 4, 2)
 
@@ -153,7 +152,7 @@ def test_check_quality__limits_are_part_of_the_identity(home):
     crossed, _, second = check(config.model_copy(update={"quality": strict}), done)
     assert crossed == {"least_rows": "stop"}
     assert second.identity != first.identity
-    path = Store(config.resolve("store")).locate(second) / "findings.json"
+    path = store_of(config).locate(second) / "findings.json"
     assert json.loads(path.read_text())[0]["guard"] == "least_rows"
 
 
@@ -213,7 +212,7 @@ def log(pipeline, tmp_path, workers):
         findings = read_findings(config, stages["quality"])
         if not any(each.action == "stop" for each in findings):
             runs.append(RunRecord("run", "kept", "", ended, ended, config.digest, stages))
-        nights = read_nights(Store(config.resolve("store")), stages["quality"])
+        nights = read_nights(store_of(config), stages["quality"])
         return {f.guard: f.action for f in findings if not f.passed}, findings, nights
 
     return deliver

@@ -17,6 +17,7 @@ from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.readers import read_columns, read_rows
 from pmflib.ingest.sources import find_sources
 from pmflib_tasks.scoring.answers import read_questions
+from tests.pipelines import tree_bytes
 
 WIDE = SourceOptions(path="x", layout="wide")
 LONG = SourceOptions(path="x", layout="long", sample="wer", variable="was", value="wie")
@@ -32,14 +33,6 @@ def read(path, config, columns):
         values = zip(*(column.to_pylist() for column in raw.batch.columns), strict=True)
         rows |= dict(zip(raw.rows.tolist(), values, strict=True)) | dict(raw.ragged)
     return dict(sorted(rows.items()))
-
-
-def tree_bytes(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "utf-8-sig"])
