@@ -6,7 +6,14 @@ from pmflib_tasks.stage import stage
 from tests.pipelines import make_schema
 
 
-@pytest.mark.parametrize(("error", "n_runs"), [(OSError("disk"), 3), (SchemaError("fix it"), 1)])
+class LostScheduler(Exception):
+    __module__ = "distributed.comm.core"
+
+
+@pytest.mark.parametrize(
+    ("error", "n_runs"),
+    [(OSError("disk"), 3), (LostScheduler(), 3), (SchemaError("fix it"), 1), (KeyError("ours"), 1)],
+)
 def test_stage__runs_again_where_a_failure_may_pass(monkeypatch, error, n_runs):
     waits = []
     monkeypatch.setattr("pmflib_tasks.stage_runs.time.sleep", waits.append)
