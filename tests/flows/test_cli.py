@@ -237,7 +237,7 @@ def test_infer__data_far_away_keep_their_full_path(call, tmp_path):
         (["infer", "u.csv"], 3, "u.csv"),
         (["infer", "h.csv"], 3, "--no-header"),
         (["infer", "a.csv", "--delimiter", ";", "--sample", "id"], 3, "'id'"),
-        (["infer", "a.csv", "--delimiter", ";", "--value", "a"], 2, "--value"),
+        (["infer", "a.csv", "--delimiter", ";", "--value", "a"], 2, "'variable'"),
         (["infer", "d.csv", "--header"], 3, "--no-header"),
         (["infer", "a.csv", "--rank", "0"], 2, "--rank"),
         (["infer", "d.csv", "--no-header", "--columns", "a,b"], 2, "--columns"),
