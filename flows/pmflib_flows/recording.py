@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pmflib.core.errors import PmfError, QualityError, StoreError
 from pmflib.core.events import Notice, listen, send_event
+from pmflib.core.process_usage import ProcessUsage
 from pmflib.core.texts import mask_secrets
 from pmflib.store.artefacts import Reference, refuse_unwritable
 from pmflib.store.dataset import list_sources
@@ -29,12 +30,10 @@ from pmflib.store.run_records import (
     now,
 )
 from pmflib_flows.run_log import log_run, publish_report
-from pmflib_flows.stage_usage import StageUsage
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.operations.lineage import RunEvents, open_events
 from pmflib_tasks.prefect_runs import find_flow_run_id
-from pmflib_tasks.stage import open_store
-from pmflib_tasks.stage_events import StageRun
+from pmflib_tasks.stage import StageRun, open_store
 
 MAX_NOTICES = 200
 """Most notices, such as of workers that are lost, that the record of a run keeps."""
@@ -79,6 +78,40 @@ class RunDraft:
         now_live = "no model" if live is None else f"model {live.digest[:12]}"
         reason = f"kept the live model: {now_live} became live while this was decided; run again to compare with it"
         return replace(record, live=live, outcome="kept", reason=reason)
+
+
+class StageUsage:
+    """Resources used so far by the stages of a run; a listener to `StageRun`."""
+
+    def __init__(self) -> None:
+        self._client: dict[str, list[ProcessUsage]] = {}
+        self._workers: dict[str, list[ProcessUsage]] = {}
+
+    def note(self, stage: StageRun) -> None:
+        """Add a run of a stage that has ended."""
+        if stage.is_over:
+            self._client.setdefault(stage.stage, []).append(stage.client)
+            self._workers.setdefault(stage.stage, []).extend(stage.workers)
+
+    def list_timings(self, seconds: Mapping[str, float]) -> list[dict[str, Any]]:
+        """Build section "timings" of the facts of a run, from the seconds that each stage took."""
+        found = []
+        for stage, took in seconds.items():
+            client, workers = (
+                ProcessUsage.add(each.get(stage, ())) for each in (self._client, self._workers)
+            )
+            found.append(
+                {
+                    "stage": stage,
+                    "seconds": took,
+                    "processor_seconds": round(client.seconds + workers.seconds, 3),
+                    "client_memory": client.peak_bytes,
+                    "worker_memory": workers.peak_bytes,
+                    "read_bytes": client.read_bytes + workers.read_bytes,
+                    "written_bytes": client.written_bytes + workers.written_bytes,
+                }
+            )
+        return found
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""Expectation-maximisation over samples, whatever the model is."""
+"""Expectation-maximisation (EM) for all families of models."""

@@ -1,4 +1,4 @@
-"""Blocks of samples that passes map over: in memory, by threads, or in a store, with a Dask client or without."""
+"""Sources of sample blocks for EM: in memory (threads) or in a store (Dask workers or the current thread)."""
 
 from __future__ import annotations
 
@@ -44,22 +44,23 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 ScoreUnder: TypeAlias = Callable[[P, IntArray], ScoreRows]
-"""Scores of rows under a model, whose logarithms are taken once; the offsets of the levels are given."""
+"""Given a model and level offsets, returns a function that scores rows; logarithms are computed once."""
 
 MAX_BLOCKS = 16
-"""Limit of the number of blocks in memory: more would only add up more statistics."""
+"""Largest number of blocks in memory; more blocks only add statistics to merge."""
 BLOCK_WORK = 20_000_000
-"""Observed cells times rank in a block in memory, about: some milliseconds of work, which is worth a thread."""
+"""Approximate observed cells times rank per block in memory: a few milliseconds of work, enough for a thread."""
 CHANGED_SHARE = 4
-"""Stored blocks are assigned anew when the number of threads has changed by more than itself divided by this: those
-that workers keep must then be read again."""
+"""Stored blocks are reassigned when the number of threads changes by more than a fraction 1 / ``CHANGED_SHARE``;
+reassigned blocks are read again.
+"""
 
 
 class BlockSource(ABC):
-    """Blocks of samples, wherever they are: what all families of models pass over.
+    """Blocks of samples, in memory or in a store, that every family of models iterates over.
 
-    How samples are cut into blocks, and in which order or tree results are merged, depends on the samples and the work
-    alone: the same bits with any number of threads or workers, and without any.
+    The division into blocks and the order of merging depend only on the samples and the amount of work, so results have
+    the same bits for any number of threads or workers.
 
     Attributes
     ----------
@@ -68,7 +69,8 @@ class BlockSource(ABC):
     n_observed
         Number of observed cells.
     target
-        Variable whose log-likelihood given the others models are evaluated by; None is that of all.
+        Variable whose conditional log-likelihood given the others is the evaluation criterion; None for the joint
+        log-likelihood.
     """
 
     offsets: IntArray
@@ -78,7 +80,7 @@ class BlockSource(ABC):
     @property
     @abstractmethod
     def n_samples(self) -> int:
-        """Number of samples, those with nothing observed among them."""
+        """Return the number of samples, including those with nothing observed."""
 
     @abstractmethod
     def map_each(
@@ -91,43 +93,43 @@ class BlockSource(ABC):
         name: str = "",
         meanwhile: Callable[[], None] | None = None,
     ) -> list[R]:
-        """Map a function over the blocks under each of several arguments, at least one, and merge the results of each.
+        """Map a function over the blocks for each of several argument tuples and merge the results of each.
 
         Parameters
         ----------
         function
-            Called as ``function(group, *arguments)`` with some blocks, of which `iterate_distinct` gives the distinct
-            rows; must change neither.
+            Called as ``function(group, *arguments)`` with a group of blocks, whose distinct rows `iterate_distinct`
+            yields. It must not modify its arguments.
         merge
-            Joins a list of results in order; must not change them.
+            Merges a list of results in order, without modifying them.
         each
-            Arguments.
+            Argument tuples, at least one.
         result_bytes
-            Size of a result, where it is large.
+            Size of a result in bytes, if it is large.
         name
-            What the tasks of a client are called.
+            Name of the tasks on a Dask cluster.
         meanwhile
-            Called once the work is under way elsewhere; never where it is done here.
+            Called while workers compute; not called when the work is done in this process.
         """
 
     @abstractmethod
     def map_rows(
         self, function: Callable[..., R], merge: Callable[[Sequence[R]], R], *shared: Any
     ) -> R:
-        """Map a function over all rows in their order, and merge the results.
+        """Map a function over all rows in order and merge the results.
 
         Parameters
         ----------
         function
-            Called as ``function(group, first, *shared)`` with some blocks, as for
-            `pmflib.store.sample_blocks.iterate_blocks`, and the position of the first of their rows.
+            Called as ``function(group, first, *shared)`` with a group of blocks, as for
+            `pmflib.store.sample_blocks.iterate_blocks`, and the position of its first row.
         merge, shared
             As for `map_blocks`.
         """
 
     @abstractmethod
     def digest(self) -> str:
-        """SHA-256, in hexadecimal, that other samples do not have: states of EM are kept with it. No block is read."""
+        """Return a SHA-256 digest, in hexadecimal, that identifies the samples in checkpoints. No block is read."""
 
     def map_blocks(
         self,
@@ -137,7 +139,7 @@ class BlockSource(ABC):
         result_bytes: int = 0,
         name: str = "",
     ) -> R:
-        """Do `map_each` for one tuple of arguments."""
+        """Apply `map_each` to a single tuple of arguments."""
         return self.map_each(function, merge, [shared], result_bytes=result_bytes, name=name)[0]
 
     def start(
@@ -148,7 +150,7 @@ class BlockSource(ABC):
         result_bytes: int = 0,
         name: str = "",
     ) -> Callable[[], R]:
-        """Do `start_each` for one tuple of arguments."""
+        """Apply `start_each` to a single tuple of arguments."""
         wait = self.start_each(function, merge, [shared], result_bytes=result_bytes, name=name)
         return lambda: wait()[0]
 
@@ -161,17 +163,17 @@ class BlockSource(ABC):
         result_bytes: int = 0,
         name: str = "",
     ) -> Callable[[], list[R]]:
-        """Start `map_each` where workers do it, and return a function that does it or waits for it."""
+        """Start `map_each` on workers, if any, and return a function that waits for the results or computes them."""
         options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
         return partial(self.map_each, function, merge, each, **options)
 
     def count_per_task(self, n_models: int) -> int:
-        """Number of models that a task is to work on, one after the other, for each block; results are equal."""
+        """Return the number of models that one task evaluates per block; it does not affect the results."""
         return 1
 
     @abstractmethod
     def assign(self) -> None:
-        """Assign the blocks to the workers that read them; nothing without workers."""
+        """Assign the blocks to workers; does nothing without workers."""
 
     def map_in_turn(
         self,
@@ -181,7 +183,7 @@ class BlockSource(ABC):
         result_bytes: int = 0,
         name: str = "",
     ) -> R:
-        """Do `map_blocks` with results so large that those in memory are all added to one, a block after the other."""
+        """Apply `map_blocks` with large results, accumulated one block after another for blocks in memory."""
         return self.map_blocks(function, merge, *shared, result_bytes=result_bytes, name=name)
 
     def score(
@@ -191,14 +193,14 @@ class BlockSource(ABC):
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> float:
-        """Log-likelihood under the average of models, nats per sample; 0 without samples.
+        """Compute the log-likelihood under the average of models, nats per sample; 0 without samples.
 
         Parameters
         ----------
         models
-            Parameters of at least one model.
+            Parameters of each model, at least one.
         score_under
-            Scores of rows under one of them; by default that of latent classes.
+            Scoring function; by default that of latent classes.
         meanwhile
             As for `map_each`.
         """
@@ -211,7 +213,7 @@ class BlockSource(ABC):
         second: Sequence[Any],
         score_under: ScoreUnder[Any] = score_under_classes,
     ) -> PairedDifference:
-        """Mean gain of a sample by the average of the first models over that of the second, nats, and its error."""
+        """Compute the mean gain per sample of the first average over the second, nats, and its standard error."""
         return estimate_gain(self._add_scores(score_difference, score_under, [first, second]))
 
     def _add_scores(
@@ -221,7 +223,7 @@ class BlockSource(ABC):
         averages: Sequence[Sequence[P]],
         meanwhile: Callable[[], None] | None = None,
     ) -> FloatArray:
-        """Sums of scores under averages of models over all samples."""
+        """Sum scores under averages of models over all samples."""
         shared = self.offsets, add, score_under, averages, self.target
         return self.map_each(
             score_block_group, merge_scores, [shared], name="score", meanwhile=meanwhile
@@ -229,18 +231,18 @@ class BlockSource(ABC):
 
 
 class BlocksInMemory(BlockSource):
-    """A few blocks of distinct rows in memory, worked on by threads.
+    """A few blocks of distinct rows in memory, processed by threads.
 
     Parameters
     ----------
     blocks
-        Distinct rows.
+        Blocks of distinct rows.
     offsets, target
         As for `BlockSource`.
     rows
-        All rows in their order, where they are needed; None is those of the blocks.
+        All rows in their original order, if needed; by default the rows of the blocks.
     n_observed
-        Observed cells of all samples; None is those of the blocks.
+        Number of observed cells in all samples; by default counted in the blocks.
     """
 
     def __init__(
@@ -266,17 +268,17 @@ class BlocksInMemory(BlockSource):
         rank: int,
         target: int | None = None,
     ) -> BlocksInMemory:
-        """Cut samples into blocks of distinct rows for latent classes.
+        """Group samples into blocks of distinct rows for latent classes.
 
         Parameters
         ----------
         samples
-            Valid samples, with weights or without; or their codes alone, (n_rows, n_variables), -1 missing.
+            Valid samples, weighted or not; or codes of shape (n_rows, n_variables), -1 missing.
         offsets, target
             As for `BlockSource`.
         rank
-            Rank of the models to come, summed where they are averaged: the number of blocks follows from the work,
-            whatever the number of threads.
+            Rank of the models to be fitted, summed over the members of an average. It determines the number of blocks,
+            which does not depend on the number of threads.
         """
         given = samples if isinstance(samples, DenseBlock) else DenseBlock(samples)
         whole = merge_duplicates(given)
@@ -286,25 +288,25 @@ class BlocksInMemory(BlockSource):
 
     @property
     def n_samples(self) -> int:
-        """Number of samples: rows that are equal may be one."""
+        """Return the number of samples; equal rows may be stored once."""
         return round(sum(block.n_samples for block in self.blocks))
 
     def change(self, function: Callable[[Block], Block]) -> BlocksInMemory:
-        """Return samples of changed blocks: fewer rows, or a variable hidden."""
+        """Return samples with transformed blocks, for example with fewer rows or a hidden variable."""
         changed = copy(self)
         changed.blocks = changed._rows = [*map(function, self.blocks)]
         changed.n_observed = sum(block.n_observed for block in changed.blocks)
         return changed
 
     def assign(self) -> None:
-        """Nothing: there are no workers."""
+        """Do nothing: there are no workers."""
 
     def hide(self, variable: int) -> BlocksInMemory:
         """Return the same samples with one variable missing."""
         return self.change(lambda block: block.hide(variable, self.offsets))
 
     def thin(self, most: int) -> BlocksInMemory:
-        """Return about so many of the distinct rows, at equal distances; the samples themselves where these are few."""
+        """Return about ``most`` of the distinct rows, evenly spaced, or the samples themselves if there are no more."""
         step = sum(block.n_rows for block in self.blocks) // max(most, 1)
         if step < 2:
             return self
@@ -320,7 +322,7 @@ class BlocksInMemory(BlockSource):
         name: str = "",
         meanwhile: Callable[[], None] | None = None,
     ) -> list[R]:
-        """Do the work here, in a task for each block and each of the arguments."""
+        """Map in threads, with one task per block and argument tuple."""
 
         def work(number: int) -> R:
             index, own = divmod(number, len(each))
@@ -338,13 +340,13 @@ class BlocksInMemory(BlockSource):
         result_bytes: int = 0,
         name: str = "",
     ) -> R:
-        """Do the work on all blocks in one call of the function."""
+        """Process all blocks in a single call of the function."""
         return function(self.blocks, *shared)
 
     def map_rows(
         self, function: Callable[..., R], merge: Callable[[Sequence[R]], R], *shared: Any
     ) -> R:
-        """Do the work here, in a task for each block of rows."""
+        """Map in threads, with one task per block of rows."""
         ends = np.cumsum([0, *(block.n_rows for block in self._rows)])
         items = list(zip(self._rows, ends.tolist(), strict=False))
         return merge(
@@ -366,20 +368,20 @@ class BlocksInMemory(BlockSource):
 
 
 class StoredBlocks(BlockSource):
-    """Blocks in a store, read in groups, which Dask workers map over, or this thread.
+    """Blocks in a store, read in groups by Dask workers or by this thread.
 
     Parameters
     ----------
     blocks
-        In the order of the dataset.
+        Blocks in the order of the dataset.
     offsets, target
         As for `BlockSource`.
     client
-        Dask client whose workers see the store; None to work in this thread.
+        Dask client whose workers can read the store; None to work in this thread.
     is_kept
-        Whether workers keep what they have read from one pass to the next.
+        Whether workers keep the blocks they have read between passes.
     load
-        Reads a group that is kept.
+        Reads a group that is to be kept.
     """
 
     def __init__(
@@ -396,22 +398,22 @@ class StoredBlocks(BlockSource):
         self.n_observed = sum(block.n_observed for block in blocks)
         self._is_kept, self._load = is_kept, load_group if load is None else load
         self._kept: list[LoadedItems] = []
-        # runs side by side take the same blocks
+        # concurrent runs share one assignment of the blocks
         self._holding = Lock()
 
     @property
     def n_samples(self) -> int:
-        """Number of samples in the blocks; rows with weights count for as many as these say."""
+        """Return the number of samples in the blocks, weighted rows counting by their weights."""
         return round(sum(block.n_samples for block in self.blocks))
 
     @cached_property
     def groups(self) -> Sequence[Sequence[BlockReference]]:
-        """Groups of blocks, each worth a task; none for no blocks."""
+        """Return groups of blocks, each large enough for a task."""
         return group_blocks(self.blocks)
 
     @cached_property
     def costs(self) -> list[int]:
-        """Cost of each group, for the plan of a pass; 0 where there is none."""
+        """Return the cost of each group, for planning a pass."""
         return [*map(weigh_blocks, self.groups)] or [0]
 
     def start_each(
@@ -423,7 +425,7 @@ class StoredBlocks(BlockSource):
         result_bytes: int = 0,
         name: str = "",
     ) -> Callable[[], list[R]]:
-        """Submit the tasks to the workers; without a client the work is done when the result is requested."""
+        """Submit the tasks to the workers; without a client, compute when the result is requested."""
         options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
         if self.client is None:
             return super().start_each(function, merge, each, **options)
@@ -446,7 +448,7 @@ class StoredBlocks(BlockSource):
         ]
 
     def count_per_task(self, n_models: int) -> int:
-        """As many models as leave no more tasks than keep all threads busy: a task reads a block once."""
+        """Return as many models per task as keep all threads busy: a task reads each block once."""
         return share_models(len(self.groups), count_threads(self.client), n_models)
 
     def assign(self) -> None:
@@ -464,7 +466,7 @@ class StoredBlocks(BlockSource):
         name: str = "",
         meanwhile: Callable[[], None] | None = None,
     ) -> list[R]:
-        """Map over the groups, which are kept where they fit."""
+        """Map over the groups, kept in memory if they fit."""
         options: dict[str, Any] = {"result_bytes": result_bytes, "name": name}
         pending = self._submit(function, merge, each, **options)
         if meanwhile is not None and self.client is not None:
@@ -474,7 +476,7 @@ class StoredBlocks(BlockSource):
     def map_rows(
         self, function: Callable[..., R], merge: Callable[[Sequence[R]], R], *shared: Any
     ) -> R:
-        """Map over the groups, which are read once more."""
+        """Map over the groups, which are read again."""
         groups: Sequence[Any] = self.groups or [[]]
         ends = np.cumsum([0, *(sum(block.n_rows for block in group) for group in groups)])
         items = list(zip(groups, ends.tolist(), strict=False))
@@ -485,7 +487,7 @@ class StoredBlocks(BlockSource):
         return found
 
     def digest(self) -> str:
-        """Digest the positions of the blocks and of the rows in them."""
+        """Digest the block positions and the row positions within each block."""
         total = hashlib.sha256()
         for block in self.blocks:
             name = name_content(find_local_path(block.path))
@@ -495,19 +497,19 @@ class StoredBlocks(BlockSource):
         return total.hexdigest()
 
     def hold(self) -> LoadedItems:
-        """What `_assign_groups` returns, for one thread of the client at a time."""
+        """Return the assignment of the groups; one thread of the client at a time."""
         with self._holding:
             return self._assign_groups()
 
     def _assign_groups(self) -> LoadedItems:
-        """Groups where they are worked on, assigned to the threads that there are: what was read, or references."""
+        """Return the groups assigned to the current threads: loaded blocks or references."""
         n_tasks = choose_tasks(self.costs, count_threads(self.client))
         if self._kept:
             kept = self._kept[0]
             n_runs = min(n_tasks, len(kept))
             if abs(n_runs - kept.plan.n_runs) * CHANGED_SHARE <= kept.plan.n_runs:
                 return kept
-            # they go before others come
+            # release old groups before loading new ones
             self._kept.clear()
             del kept
         load: Callable[[Any], Any] = list
@@ -525,15 +527,15 @@ class StoredBlocks(BlockSource):
 def _work_on_rows(
     item: tuple[Sequence[BlockReference], int], function: Callable[..., R], *shared: Any
 ) -> R:
-    """Call a function with a group of blocks, the position of the first row, and what is shared."""
+    """Call a function with a group of blocks, the position of its first row, and the shared arguments."""
     return function(*item, *shared)
 
 
 def iterate_distinct(group: BlockGroup) -> Iterator[Block]:
-    """Blocks of a group, one at a time; those that are read have their equal rows merged where that pays.
+    """Yield the blocks of a group; equal rows of blocks that are read are merged where that pays.
 
-    Whether blocks are kept in memory or read again for every pass must not change the result: they are merged either
-    way, and loaded blocks are taken as they are.
+    Results must not depend on whether blocks are kept or read again, so equal rows are merged in both cases; loaded
+    blocks are already merged.
     """
     if stored := [item for item in group if isinstance(item, BlockReference)]:
         yield from map(merge_duplicates, read_blocks(stored))
@@ -541,7 +543,7 @@ def iterate_distinct(group: BlockGroup) -> Iterator[Block]:
 
 
 def load_group(group: Sequence[BlockReference]) -> list[Block]:
-    """Read all blocks of a group; equal rows are merged where that pays."""
+    """Read all blocks of a group and merge equal rows where that pays."""
     return list(iterate_distinct(group))
 
 
@@ -553,6 +555,6 @@ def score_block_group(
     averages: Sequence[Sequence[P]],
     target: int | None,
 ) -> FloatArray:
-    """Sums of the scores of a group under averages of models, whose logarithms are taken once."""
+    """Sum the scores of a group under averages of models; logarithms are computed once."""
     scores = [[score_under(model, offsets) for model in models] for models in averages]
     return merge_scores([add(block, offsets, *scores, target) for block in iterate_distinct(group)])

@@ -1,4 +1,4 @@
-"""What passes need of one block: equal rows merged into one with a weight, and scores under averages of models."""
+"""Operations on single blocks: merging equal rows and scoring rows under averages of models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AddScores: TypeAlias = Callable[..., FloatArray]
 
 
 def score_under_classes(model: Parameters, offsets: IntArray) -> ScoreRows:
-    """Scores of rows under a mixture of independent variables; its logarithms are taken once."""
+    """Return a function that scores rows under a latent class model; logarithms are computed once."""
     return partial(_score_states, offsets, *take_logs(*model))
 
 
@@ -40,7 +40,7 @@ def _score_states(
 def score_rows(
     block: Block, offsets: IntArray, models: Sequence[ScoreRows], target: int | None = None
 ) -> FloatArray:
-    """Score rows under the mean of models' probabilities, without forming a model of their summed rank.
+    """Score rows under the average of several models without building the combined model.
 
     Parameters
     ----------
@@ -49,13 +49,13 @@ def score_rows(
     offsets
         int64 of shape (n_variables + 1,).
     models
-        Scores under each model, at least one.
+        Scoring functions of the models, at least one.
     target
-        Variable whose log-likelihood given the others is requested; None is that of all of them.
+        Variable whose conditional log-likelihood given the others is computed; None for the joint log-likelihood.
 
     Returns
     -------
-    Log-likelihoods, nats, float64 of shape (n_rows,); 0 for a row without the target, or with nothing observed.
+    float64 of shape (n_rows,): log-likelihoods, nats; 0 for rows without the target or with nothing observed.
     """
     if not block.n_rows:
         return np.zeros(0)
@@ -68,7 +68,7 @@ def score_rows(
 def score_average(
     block: Block, offsets: IntArray, models: Sequence[ScoreRows], target: int | None = None
 ) -> FloatArray:
-    """Log-likelihood of samples, as `score_rows` has it, nats, and their number: float64 of shape (2,)."""
+    """Return the total log-likelihood as in `score_rows`, nats, and the number of samples: float64 of shape (2,)."""
     weights = weigh_rows(block)
     return np.array([weights @ score_rows(block, offsets, models, target), weights.sum()])
 
@@ -80,19 +80,19 @@ def score_difference(
     second: Sequence[ScoreRows],
     target: int | None = None,
 ) -> FloatArray:
-    """Number of samples, and the sums of what they gain by the first average over the second, and of its square."""
+    """Return the number of samples, the total gain of the first average over the second, and its sum of squares."""
     weights = weigh_rows(block)
     gains = score_rows(block, offsets, first, target) - score_rows(block, offsets, second, target)
     return np.array([weights.sum(), weights @ gains, weights @ gains**2])
 
 
 def merge_scores(parts: Sequence[FloatArray]) -> FloatArray:
-    """Sum of what was added up over parts of the samples, at least one, in the order of the parts."""
+    """Sum partial scores, at least one, in the given order."""
     return np.asarray(sum(parts))
 
 
 def _average(block: Block, models: Sequence[ScoreRows]) -> FloatArray:
-    """Logarithms of the mean of the probabilities that models give the rows of a block."""
+    """Return the log of the mean probability of each row over the models."""
     total = models[0](block)
     for score in models[1:]:
         total = np.logaddexp(total, score(block))
@@ -100,18 +100,18 @@ def _average(block: Block, models: Sequence[ScoreRows]) -> FloatArray:
 
 
 MIN_ROWS = 256
-"""Least number of rows of a block that is merged: smaller ones are left as they are."""
+"""Smallest block whose equal rows are merged."""
 SAMPLE_ROWS = 4096
-"""Rows, about, of the sample that decides whether all are compared."""
+"""Approximate size of the sample that decides whether all rows are compared."""
 WORTH_BELOW = 0.8
-"""Share of distinct rows below which merging pays: it costs about as much as one or two EM passes."""
+"""Share of distinct rows below which merging pays; merging costs about one or two EM passes."""
 
 
 def merge_duplicates(block: Block) -> Block:
-    """Merge equal rows, if enough of them are equal.
+    """Merge equal rows where enough rows are equal.
 
-    A sample of rows is hashed first, and all of them where that sample has enough equal rows. The result depends on the
-    block's samples alone.
+    A sample of rows is hashed first; all rows are hashed if the sample contains enough duplicates. The result depends
+    only on the samples in the block.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def merge_duplicates(block: Block) -> Block:
 
     Returns
     -------
-    The block itself, or one with its distinct rows, in the order in which they first occur, and weights.
+    The block itself, or a weighted block of its distinct rows in order of first occurrence.
     """
     n_rows = block.n_rows
     if n_rows < MIN_ROWS:
@@ -129,7 +129,7 @@ def merge_duplicates(block: Block) -> Block:
     if np.unique(_hash_rows(block.take(sampled))).size >= WORTH_BELOW * sampled.size:
         return block
     _, first, inverse = np.unique(_hash_rows(block), return_index=True, return_inverse=True)
-    # two rows of one hash that differ: never seen, and then nothing is merged
+    # different rows with the same hash: practically impossible, and then nothing is merged
     if first.size >= WORTH_BELOW * n_rows or not _are_equal(block, first[inverse]).all():
         return block
     weights = np.bincount(inverse, block.weights, minlength=first.size).astype(np.float64)
@@ -138,7 +138,7 @@ def merge_duplicates(block: Block) -> Block:
 
 
 def _hash_rows(block: Block) -> HashArray:
-    """Sum of random multiples of what a row holds, modulo 2**64."""
+    """Hash rows: sum of random multiples of their cells, modulo 2**64."""
     if isinstance(block, DenseBlock):
         hashes = np.zeros(block.n_rows, np.uint64)
         multipliers = mix_hashes(np.arange(block.codes.shape[1]))
@@ -152,7 +152,7 @@ def _hash_rows(block: Block) -> HashArray:
 
 
 def _are_equal(block: Block, others: IntArray) -> BoolArray:
-    """Whether each row holds the same as another."""
+    """Return whether each row equals its counterpart."""
     if isinstance(block, DenseBlock):
         equal: BoolArray = (block.codes == block.codes[others]).all(axis=1)
         return equal

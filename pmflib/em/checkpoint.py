@@ -1,4 +1,4 @@
-"""Checkpoints: a state of arrays in a file, which is gone on from only by the fit that it is of."""
+"""Checkpoints of EM: arrays of a state in a file that only the same fit can resume from."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from pmflib.store.checkpoints import load_arrays, save_arrays
 S = TypeVar("S")
 
 OF_FIT = "of_fit"
-"""Name of the array that says which fit a state is of."""
+"""Name of the array that identifies the fit."""
 
 
 @dataclass(frozen=True)
 class Checkpoint(Generic[S]):
-    """A state of a fit in a file; one that is interrupted continues from it, to the same bits.
+    """Saved state of a fit; an interrupted fit resumes from it with bit-identical results.
 
     Parameters
     ----------
     path
-        The file.
+        Path of the checkpoint file.
     fit
-        Digest of all that the state depends on, as from `digest_fit`: samples, options, and the model it starts from.
+        Digest of everything the state depends on, from `digest_fit`: samples, options and starting model.
     pack, unpack
-        Arrays of a state, and the state from them.
+        Convert a state to arrays, and arrays to a state.
     """
 
     path: Path
@@ -40,40 +40,41 @@ class Checkpoint(Generic[S]):
     unpack: Callable[[Arrays], S]
 
     def load(self) -> S | None:
-        """Read the state that was saved last; None if there is none that can be used, or nobody answers for it.
+        """Load the last saved state; None if there is no usable state.
 
         Raises
         ------
         PmfError
-            If it is one of another fit: to go on from there would mix the two.
+            If the checkpoint belongs to another fit.
         """
         arrays = load_arrays(self.path)
         if arrays is None or OF_FIT not in arrays:
             return None
         if str(arrays.pop(OF_FIT)) != self.fit:
             raise PmfError(
-                f"checkpoint {str(self.path.parent)!r} holds states of another fit, of other samples or options, or of "
-                "an earlier version; give each fit a folder of its own, or delete that one"
+                f"checkpoint {str(self.path.parent)!r} holds states of another fit, with other samples, options or "
+                "version; give each fit its own folder, or delete this one"
             )
         try:
             return self.unpack(arrays)
         except KeyError as error:
             raise PmfError(
-                f"checkpoint {str(self.path.parent)!r} is of an earlier version, without {error}; delete that folder"
+                f"checkpoint {str(self.path.parent)!r} is of an earlier version (no {error}); delete it"
             ) from error
 
     def save(self, state: S) -> None:
-        """Write a state in place of the one before."""
+        """Save a state, replacing the previous one."""
         save_arrays(self.path, {**self.pack(state), OF_FIT: np.array(self.fit)})
 
 
 def digest_fit(*inputs: object) -> str:
-    """SHA-256 of what the states of a fit depend on, in hexadecimal.
+    """Compute the SHA-256 digest, in hexadecimal, of everything the states of a fit depend on.
 
     Parameters
     ----------
     inputs
-        Arrays, by their bits, and whatever has a text that says all of it: digests, numbers, names, options.
+        Arrays (digested by their bits) and objects with a complete text representation: digests, numbers, names,
+        options.
     """
     total = hashlib.sha256()
     for each in inputs:

@@ -1,4 +1,4 @@
-"""Steps up the log-likelihood of a target given the other variables: by the E-steps of EM with and without it."""
+"""Discriminative refinement: gradient steps on the conditional log-likelihood of a target, computed from E-steps."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from pmflib.em.block_source import BlockSource
 from pmflib.em.latent_classes import evaluate_models
 
 CORRECTIONS = 20
-"""Steps that the curvature is estimated from."""
+"""Number of stored corrections in L-BFGS."""
 
 LEAST = 1e-6
-"""Least probability that steps start from: the logarithm of a smaller one moves too slowly."""
+"""Smallest initial probability; the logarithm of a smaller one would change too slowly."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConditionalObjective:
-    """Log-likelihood of all variables, less a share of that of the variables other than the target; with pseudo-counts.
+    """Penalised log-likelihood of all variables minus a multiple of the log-likelihood of the non-target variables.
 
-    With share 0 it is what EM raises, with share 1 the log-likelihood of the target given the others, as of a
-    classifier, and between them a compromise: the model is a joint PMF for all of them.
+    With share 0 this is the joint log-likelihood that EM maximises, with share 1 the conditional log-likelihood of the
+    target given the others, as for a classifier. Values in between are a compromise. The model remains a joint PMF of
+    all variables.
 
     Parameters
     ----------
     samples
         Training samples.
     others
-        The same samples with the target hidden.
+        The same samples with the target set to missing.
     offsets
         int64 of shape (n_variables + 1,).
     share
-        In [0, 1].
+        Weight in [0, 1] of the conditional log-likelihood.
     level_counts
-        float64 of shape (n_levels,): pseudo-counts of every state's levels.
+        float64 of shape (n_levels,): pseudo-counts of the levels in every state.
     state_count
-        Pseudo-count of every state.
+        Pseudo-count of each state.
 
     References
     ----------
@@ -54,7 +55,7 @@ class ConditionalObjective:
     state_count: float
 
     def evaluate(self, model: Parameters) -> tuple[float, Parameters]:
-        """Objective, nats per sample, and its gradient by the logarithms of the prior and the factors.
+        """Compute the objective, nats per sample, and its gradient with respect to the log prior and log factors.
 
         Parameters
         ----------
@@ -63,7 +64,7 @@ class ConditionalObjective:
 
         Returns
         -------
-        The objective, and arrays of the model's shapes: how it rises with each logarithm before normalisation.
+        The objective, and its gradient as arrays of the model's shapes, with respect to the unnormalised logarithms.
         """
         prior, factors = model
         (found,) = evaluate_models(self.samples, [model])
@@ -89,28 +90,28 @@ def raise_conditional(
     max_steps: int,
     on_step: Callable[[int, Parameters, float], bool],
 ) -> bool:
-    """Raise the objective by quasi-Newton steps in the logarithms of the parameters.
+    """Maximise the objective by L-BFGS in the logarithms of the parameters.
 
     Parameters
     ----------
     objective
-        What is raised.
+        Objective to maximise.
     start
-        Prior (rank,) and factors (n_levels, rank); every variable's rows sum to 1 per column.
+        Prior (rank,) and factors (n_levels, rank); the levels of each variable sum to 1 in every column.
     max_steps
-        Steps at most, at least 0.
+        Maximum number of steps, at least 0.
     on_step
-        Called after each step with its number from 1, the model and the objective; returns whether to go on.
+        Called after each step with its number (from 1), the model and the objective; returns whether to continue.
 
     Returns
     -------
-    Whether the objective has converged.
+    Whether the optimiser converged.
 
     References
     ----------
     Liu, Nocedal (1989), "On the limited memory BFGS method".
     """
-    # loaded on first use: SciPy takes longer to load than all of this package
+    # imported on first use: SciPy takes longer to import than the rest of this package
     from scipy.optimize import OptimizeResult, minimize
 
     rank, offsets = start[0].size, objective.offsets
@@ -147,7 +148,7 @@ def raise_conditional(
 
 
 def _normalise_logs(logs: FloatArray, offsets: IntArray) -> FloatArray:
-    """Conditional PMFs from their logarithms up to a constant per variable and state."""
+    """Convert unnormalised logarithms to conditional PMFs."""
     top = repeat_blocks(np.maximum.reduceat(logs, offsets[:-1], axis=0), offsets)
     weights = np.exp(logs - top)
     normalised: FloatArray = weights / repeat_blocks(sum_blocks(weights, offsets), offsets)

@@ -1,21 +1,20 @@
-"""EM for all families of models: what a family defines, the state of a run, the loop, and tests of convergence.
+"""EM for all families of models: the contract of a family, the state of a run, the EM loop, and convergence tests.
 
-A family of models (latent classes, forests within states, traits, item responses, crowds) is one class derived from
-`Family`.
-It says four things, as an aggregation of flox does (chunk, combine, finalize), and `run_em` is the
-loop for all of them:
+A family of models (latent classes, forests within states, traits, item responses, crowds) is a class derived from
+`Family`. It defines four operations, similar to an aggregation in flox (chunk, combine, finalize); `run_em` is the loop
+for all families:
 
-1. ``add(parameters, blocks)``: the E-step, sufficient statistics of some blocks of samples. It runs in threads or on
-   Dask workers, which receive a pickled copy of the family, so that a family holds small arrays only. An empty block
-   adds nothing: it is the zero of the statistics.
-2. ``merge(parts)``: sum of statistics in the order given. Equal order gives equal bits on any number of workers. The
+1. ``add(parameters, blocks)``: the E-step, which computes sufficient statistics of some blocks. It runs in threads or
+   on Dask workers, which receive a pickled copy of the family, so a family should hold only small arrays. With no rows
+   it must return zero statistics.
+2. ``merge(parts)``: sums statistics in the given order. Equal order gives equal bits for any number of workers. The
    default sums the fields of a dataclass.
 3. ``update(state, statistics)``: the M-step. It returns ``state.after(parameters, ...)``.
-4. ``pack(parameters)`` and ``unpack(arrays)``: the arrays in which a checkpoint stores parameters.
+4. ``pack(parameters)`` and ``unpack(arrays)``: convert parameters to and from the arrays in a checkpoint.
 
-``score_under`` is needed where held-out samples end the passes or compare models, ``has_converged`` where Aitken's
-estimate of the remaining gain is not the right test. ``start`` is overridden by a pass that is more than one map over
-the blocks. ``tests/em/guessing_family.py`` is a complete family.
+Define ``score_under`` if held-out samples are used to stop EM or to compare models, and override ``has_converged`` if
+Aitken's estimate of the remaining gain is not suitable. Override ``start`` if a pass needs more than one map over the
+blocks. ``tests/em/guessing_family.py`` is a complete example.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class State(Generic[P]):
-    """State of EM after some passes; EM continues from it to the same bits.
+    """State of EM after some passes; EM resumes from it with bit-identical results.
 
     Parameters
     ----------
     parameters
-        Current model, under which the next E-step takes the expectation.
+        Current model, used in the next E-step.
     loss_history
-        Objective before each pass, nats per sample, negated: minus the log-likelihood and minus the log-density of the
+        Objective before each pass, nats per sample, negated: minus the log-likelihood and the log-density of the
         pseudo-counts.
     log_likelihoods
         Training log-likelihood before each pass, nats per sample.
@@ -63,11 +62,11 @@ class State(Generic[P]):
     best_pass
         Number of passes after which that model was reached; without held-out samples, the number of passes.
     numbers
-        Numbers that a family keeps from pass to pass.
+        Numbers that a family keeps between passes.
     acceleration
         State of the acceleration; None for plain EM.
     converged
-        Whether EM ended because it had converged; False while it runs.
+        Whether EM has converged; False during a run.
     """
 
     parameters: P
@@ -82,12 +81,12 @@ class State(Generic[P]):
 
     @property
     def n_passes(self) -> int:
-        """Number of passes made."""
+        """Return the number of passes made."""
         return len(self.loss_history)
 
     @property
     def passes_saved(self) -> float:
-        """Number of passes that acceleration has saved so far, by an estimate; 0 without it."""
+        """Return an estimate of the number of passes saved by acceleration so far; 0 without acceleration."""
         return 0.0 if self.acceleration is None else self.acceleration.passes_saved
 
     def after(
@@ -102,9 +101,9 @@ class State(Generic[P]):
         log_likelihood
             Training log-likelihood of the model before the update, nats per sample.
         loss
-            Objective of that model; None without pseudo-counts, when it is minus the log-likelihood.
+            Objective of that model; None without pseudo-counts, when it equals minus the log-likelihood.
         numbers
-            New values of ``numbers``.
+            New values for ``numbers``.
         """
         return replace(
             self,
@@ -117,7 +116,7 @@ class State(Generic[P]):
 
 
 class Family(ABC, Generic[P, T]):
-    """Models of one family, with parameters of type ``P`` and sufficient statistics of type ``T``.
+    """Base class of model families, with parameters of type ``P`` and sufficient statistics of type ``T``.
 
     Attributes
     ----------
@@ -127,34 +126,34 @@ class Family(ABC, Generic[P, T]):
 
     @abstractmethod
     def add(self, parameters: P, blocks: Iterable[Any]) -> T:
-        """Sufficient statistics of blocks of samples under a model: of a `Block`, or what the source holds instead."""
+        """Compute the sufficient statistics of blocks (`Block`, or the type used by the source) under a model."""
 
     @staticmethod
     def merge(parts: Sequence[Any]) -> Any:
-        """Sum of statistics, at least one, in the order given."""
+        """Sum statistics, at least one, in the given order."""
         return sum_fields(parts)
 
     @abstractmethod
     def update(self, state: State[P], statistics: T) -> State[P]:
-        """State after a pass, from the statistics of all samples under its parameters."""
+        """Return the state after a pass, given the statistics of all samples under its parameters."""
 
     @abstractmethod
     def pack(self, parameters: P) -> Arrays:
-        """Arrays of a model."""
+        """Convert a model to arrays."""
 
     @abstractmethod
     def unpack(self, arrays: Arrays) -> P:
-        """The model that `pack` was called on, to the same bits."""
+        """Restore the model given to `pack`, bit for bit."""
 
     score_under: ScoreUnder[Any]
-    """Log-probability of every row of a block under a model, given the offsets of the levels."""
+    """Given a model and level offsets, returns a function that computes the log-probability of each row of a block."""
 
     def measure(self, parameters: P) -> int:
-        """Size of the statistics in bytes where they are large; 0 where they are small."""
+        """Return the size of the statistics in bytes if they are large, and 0 otherwise."""
         return 0
 
     def start(self, source: BlockSource, state: State[P]) -> Callable[[], T]:
-        """Start a pass over a source of blocks, and return a function that waits for its statistics."""
+        """Start a pass over a source of blocks and return a function that waits for its statistics."""
         return source.start(
             add_group,
             self.merge,
@@ -170,36 +169,36 @@ class Family(ABC, Generic[P, T]):
         parameters: P,
         meanwhile: Callable[[], None] | None = None,
     ) -> float:
-        """Held-out log-likelihood of a model, nats per sample; ``meanwhile`` is as for `BlockSource.score`."""
+        """Compute the held-out log-likelihood, nats per sample; ``meanwhile`` is as for `BlockSource.score`."""
         return held_out.score([parameters], self.score_under, meanwhile=meanwhile)
 
     def is_best(self, value: float, state: State[P], limits: Limits) -> bool:
-        """Whether a held-out log-likelihood is better than all before, at least one."""
+        """Return whether a held-out log-likelihood exceeds all previous ones, at least one."""
         return value > max(state.held_out)
 
     def has_converged(self, state: State[P], limits: Limits) -> bool:
-        """Whether no further pass is needed."""
+        """Return whether to stop."""
         if state.held_out:
             return count_stale(state.held_out, limits.tol) >= limits.patience
         return is_near_limit(state.loss_history, limits.tol)
 
     def finish(self, state: State[P]) -> State[P]:
-        """State that a run returns."""
+        """Return the state that a run ends with."""
         return state
 
     def open_checkpoint(
         self, path: Path | None, source: BlockSource, *inputs: object
     ) -> Checkpoint[State[P]] | None:
-        """Return the checkpoint of a run, or None without a path.
+        """Open the checkpoint of a run; return None without a path.
 
         Parameters
         ----------
         path
-            The file.
+            Path of the checkpoint file.
         source
             Training samples.
         inputs
-            Whatever else the states depend on, as for `digest_fit`.
+            Other inputs that determine the states, as for `digest_fit`.
         """
         if path is None:
             return None
@@ -207,7 +206,7 @@ class Family(ABC, Generic[P, T]):
         return Checkpoint(path, fit, self.pack_state, self.unpack_state)
 
     def pack_state(self, state: State[P]) -> Arrays:
-        """Arrays of a state; whether it has converged is found again."""
+        """Convert a state to arrays; convergence is not stored but tested again."""
         arrays = {
             name: np.array(getattr(state, name))
             for name in ("loss_history", "log_likelihoods", "held_out", "best_pass")
@@ -224,7 +223,7 @@ class Family(ABC, Generic[P, T]):
         return arrays
 
     def unpack_state(self, arrays: Arrays) -> State[P]:
-        """The state that `pack_state` was called on, to the same bits."""
+        """Restore the state given to `pack_state`, bit for bit."""
 
         def find(which: str) -> Any:
             found = _take_prefix(arrays, which)
@@ -249,12 +248,12 @@ class Family(ABC, Generic[P, T]):
 
 
 def add_group(group: BlockGroup, family: Family[P, T], parameters: P) -> T:
-    """Sufficient statistics of a group of blocks."""
+    """Compute the sufficient statistics of a group of blocks."""
     return family.add(parameters, iterate_distinct(group))
 
 
 def _take_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    """Arrays whose names have a prefix, without it."""
+    """Return the arrays whose names have a prefix, with the prefix removed."""
     start = f"{prefix}-"
     return {
         name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
@@ -272,35 +271,35 @@ def run_em(
     checkpoint: Checkpoint[State[P]] | None = None,
     on_pass: Callable[[State[P]], None] | None = None,
 ) -> State[P]:
-    """Make passes until EM has converged, or the limit of passes is reached.
+    """Run EM until it converges or reaches the limit of passes.
 
     Parameters
     ----------
     family
-        Family of models: E-step, M-step and test of convergence.
+        Family of models, which defines the E-step, the M-step and the convergence test.
     source
         Training samples.
     start
-        State before the first pass, or a function that makes it; ignored where the checkpoint has a state.
+        State before the first pass, or a function that returns it; ignored if the checkpoint contains a state.
     held_out
-        Held-out samples. With them the model with the best held-out log-likelihood is kept in ``best``.
+        Held-out samples. If given, the model with the best held-out log-likelihood is stored in ``best``.
     keeps_start
-        Whether the start may be the best model.
+        Whether the start is eligible as the best model.
     limits
-        Limit of passes, counting those of a checkpoint, tolerance and patience.
+        Maximum number of passes (including those before a resumed checkpoint), tolerance and patience.
     checkpoint
-        Where the state is saved after each pass, and loaded from.
+        Checkpoint to resume from and to save the state in after each pass.
     on_pass
         Called with the state after each pass, once it is saved.
 
     Returns
     -------
-    The state at the end. Equal arguments give equal bits on any number of threads or workers.
+    The final state. Equal arguments give equal bits for any number of threads or workers.
 
     Raises
     ------
     PmfError
-        If a limit is out of range, or the checkpoint is of another fit.
+        If a limit is out of range, or the checkpoint belongs to another fit.
 
     References
     ----------
@@ -313,7 +312,7 @@ def run_em(
         assert held_out is not None
 
         def start_next() -> None:
-            # the next pass starts while workers score this model, unless the score may show that it is not needed
+            # the next pass starts while workers score this model, unless the score may end the run
             worst = replace(state, held_out=(*state.held_out, -float("inf")))
             if state.n_passes < limits.max_passes and not family.has_converged(worst, limits):
                 pending.append(family.start(source, state))
@@ -342,16 +341,16 @@ def run_em(
 
 
 class PassReporter:
-    """Reports the passes of a fit: what `pmflib.fit_em` takes as ``on_pass``.
+    """Reports the passes of a fit, in the form that `pmflib.fit_em` takes as ``on_pass``.
 
-    Runs, one after the other or side by side, are reported by their names.
+    Sequential and concurrent runs are identified by their names.
 
     Parameters
     ----------
     report
-        Called with the number of passes of a run, their limit and a text, after each pass but the last allowed one.
+        Called after each pass except the last allowed one, with the number of passes, their limit and a message.
     max_passes
-        Limit of the passes of each run.
+        Maximum number of passes of each run.
     """
 
     def __init__(self, report: Report, max_passes: int) -> None:
@@ -359,21 +358,21 @@ class PassReporter:
         self._began: dict[str, tuple[int, float]] = {}
 
     def __call__(self, run: str, state: State[Any]) -> None:
-        """Report a pass of a run."""
+        """Report one pass of a run."""
         text = f"{run}: {describe_passes(state.log_likelihoods, state.held_out)}"
         if run in self._began and self._began[run][0] < state.n_passes:
             first_pass, started = self._began[run]
             per_pass = (time.monotonic() - started) / (state.n_passes - first_pass)
             text += f", at most {(self._max_passes - state.n_passes) * per_pass:,.0f} s left"
         else:
-            # the first pass also compiles kernels and loads blocks: it does not predict those to come
+            # the first pass also compiles kernels and loads blocks, so its duration is not representative
             self._began[run] = state.n_passes, time.monotonic()
         if state.n_passes < self._max_passes:
             self._report(state.n_passes, self._max_passes, text)
 
 
 def describe_passes(log_likelihoods: Sequence[float], held_out: Sequence[float]) -> str:
-    """Last log-likelihoods per sample, nats: of the training samples, and, if there are any, of the held-out ones."""
+    """Format the latest log-likelihoods per sample, nats: training and, if available, held-out."""
     parts = []
     if log_likelihoods:
         parts.append(f"log-likelihood {log_likelihoods[-1]:.4f}")
@@ -386,48 +385,48 @@ def describe_passes(log_likelihoods: Sequence[float], held_out: Sequence[float])
 
 
 def is_near_limit(losses: Sequence[float], tol: float) -> bool:
-    """Whether what further passes may gain is estimated to be small.
+    """Return whether the estimated remaining gain is small.
 
     Parameters
     ----------
     losses
-        Objective before each pass, never rising.
+        Objective before each pass, non-increasing.
     tol
-        Share of the objective, at least 0.
+        Tolerance as a fraction of the objective, at least 0.
     """
     return bool(losses) and estimate_gap(losses) <= tol * abs(losses[-1])
 
 
 def has_settled(losses: Sequence[float], tol: float, n_passes: int) -> bool:
-    """Whether the last passes have gained little, all together.
+    """Return whether the total gain of the last passes is small.
 
-    For passes between which extrapolations lie: the gain of one says nothing of the next. After a long step the next
-    ones are short, and where states are still alike the objective hardly falls for some passes before it falls again.
+    Suitable for accelerated EM, where the gain of one pass does not predict the next. Passes after a long step are
+    short, and while states are still similar the objective may stall for some passes before it falls again.
 
     Parameters
     ----------
     losses
-        Objective before each pass, never rising.
+        Objective before each pass, non-increasing.
     tol
-        Share of the objective, at least 0.
+        Tolerance as a fraction of the objective, at least 0.
     n_passes
-        Number of passes, at least 1.
+        Number of passes to consider, at least 1.
     """
     return len(losses) > n_passes and losses[-1 - n_passes] - losses[-1] <= tol * abs(losses[-1])
 
 
 def estimate_gap(losses: Sequence[float]) -> float:
-    """Estimate what a slowly converging sequence may still lose, from how its changes shrink.
+    """Estimate the remaining decrease of a linearly converging sequence by Aitken extrapolation.
 
     Parameters
     ----------
     losses
-        Falling, nats per sample.
+        Decreasing values, nats per sample.
 
     Returns
     -------
-    Estimate of the last loss minus the limit: of a geometric sequence, exactly that. Infinite while changes grow, or
-    are too few for an estimate.
+    Estimate of the last value minus the limit, exact for a geometric sequence. Infinite while changes grow or are too
+    few for an estimate.
 
     References
     ----------
@@ -442,14 +441,14 @@ def estimate_gap(losses: Sequence[float]) -> float:
 
 
 def count_stale(held_out: Sequence[float], tol: float) -> int:
-    """Number of passes since the held-out log-likelihood last rose by more than a share of its value.
+    """Count the passes since the held-out log-likelihood last improved by more than a fraction of its value.
 
     Parameters
     ----------
     held_out
-        Log-likelihood of the start, and after each pass.
+        Log-likelihood of the start and after each pass.
     tol
-        The share, at least 0.
+        The fraction, at least 0.
     """
     risen, level = 0, held_out[0]
     for passes, value in enumerate(held_out):

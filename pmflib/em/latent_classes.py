@@ -1,7 +1,8 @@
-"""EM of latent classes: the family, one model or several members of an average side by side, and the runs of a fit.
+"""EM for latent classes: the family, for one model or the members of an average, and the runs of a fit.
 
-Members of an average are one model of summed rank: their priors divided by their number, their factors in one table.
-The M-step of such a model is the M-step of each member; only the E-step takes them one by one.
+The members of an average are stored as one model whose rank is the sum of theirs: priors are divided by the number of
+members and factors are concatenated. The M-step of the combined model equals the M-step of each member; only the E-step
+treats members separately.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from pmflib.store.sample_blocks import BlockGroup
 R = TypeVar("R")
 
 SETTLED_PASSES = 6
-"""Passes that must have gained little where passes are accelerated: three extrapolations that are accepted."""
+"""Number of passes whose total gain must be small for accelerated EM to stop: three accepted extrapolations."""
 
 ClassState: TypeAlias = State[Parameters]
-"""State of EM of latent classes: its parameters are a prior (rank,) and factors (n_levels, rank)."""
+"""EM state of latent classes; its parameters are a prior (rank,) and factors (n_levels, rank)."""
 
 
 @dataclass(frozen=True, eq=False)
 class LatentClasses(Family[Parameters, EMStatistics]):
-    """Latent classes within which the variables are independent.
+    """Latent class models: variables are independent within each class.
 
     Parameters
     ----------
@@ -43,10 +44,10 @@ class LatentClasses(Family[Parameters, EMStatistics]):
     pseudo_counts
         Pseudo-counts of levels and states.
     n_members
-        Number of models side by side; parameters are as from `join_members`.
+        Number of models fitted side by side; parameters are combined by `join_members`.
     accelerate
-        Whether to extrapolate from every two passes; an extrapolation is kept if the objective did not rise. It pays
-        where EM is to converge; early stopping on held-out samples comes before that.
+        Whether to extrapolate after every two passes; an extrapolation is kept if the objective does not increase.
+        Acceleration helps when EM runs to convergence, not when held-out samples stop it early.
 
     References
     ----------
@@ -59,17 +60,17 @@ class LatentClasses(Family[Parameters, EMStatistics]):
     accelerate: bool = False
 
     def begin(self, models: Sequence[Parameters]) -> ClassState:
-        """State before the first pass, from a model for each member."""
+        """Return the state before the first pass, given one model per member."""
         acceleration = Acceleration() if self.accelerate else None
         return State(join_members(models), acceleration=acceleration)
 
     def add(self, parameters: Parameters, blocks: Iterable[Block]) -> EMStatistics:
-        """Posterior mass of levels and states, of the members side by side."""
+        """Compute the posterior mass of levels and states for all members."""
         models = split_members(parameters, self.n_members)
         return join_statistics(evaluate_group([*blocks], self.offsets, models))
 
     def start(self, source: BlockSource, state: ClassState) -> Callable[[], EMStatistics]:
-        """Start a pass; where threads outnumber the groups of blocks, tasks share the members."""
+        """Start a pass; if threads outnumber the groups of blocks, tasks split the members."""
         models = split_members(state.parameters, self.n_members)
         return start_models(source, models, join_statistics)
 
@@ -79,11 +80,11 @@ class LatentClasses(Family[Parameters, EMStatistics]):
         parameters: Parameters,
         meanwhile: Callable[[], None] | None = None,
     ) -> float:
-        """Held-out log-likelihood of the average of the members, nats per sample."""
+        """Compute the held-out log-likelihood of the average of the members, nats per sample."""
         return held_out.score(split_members(parameters, self.n_members), meanwhile=meanwhile)
 
     def update(self, state: ClassState, statistics: EMStatistics) -> ClassState:
-        """M-step, plain or accelerated; an extrapolation that raised the objective is undone."""
+        """M-step, plain or accelerated; an extrapolation that increased the objective is undone."""
         current, acceleration = state.parameters, state.acceleration
         n_rows = max(statistics.n_rows, 1)
         log_likelihood = statistics.log_likelihood / n_rows
@@ -91,7 +92,7 @@ class LatentClasses(Family[Parameters, EMStatistics]):
         loss = -(statistics.log_likelihood + penalty) / n_rows
         if acceleration is not None and not acceleration.accepts(loss, state.loss_history):
             updated, acceleration = acceleration.reject()
-            # the pass has gained nothing: the history repeats itself
+            # no gain from this pass: repeat the last value in the history
             loss, log_likelihood = state.loss_history[-1], state.log_likelihoods[-1]
         else:
             updated = m_step(statistics, self.offsets, self.pseudo_counts, *current)
@@ -101,29 +102,29 @@ class LatentClasses(Family[Parameters, EMStatistics]):
         return replace(state.after(updated, log_likelihood, loss), acceleration=acceleration)
 
     def has_converged(self, state: ClassState, limits: Limits) -> bool:
-        """Whether held-out samples have stopped gaining, or the objective is near its limit."""
+        """Return whether the held-out log-likelihood has stopped improving or the objective has converged."""
         if state.held_out or state.acceleration is None:
             return super().has_converged(state, limits)
         return has_settled(state.loss_history, limits.tol, SETTLED_PASSES)
 
     def finish(self, state: ClassState) -> ClassState:
-        """Return to the model of plain EM where the current one is an extrapolation that no pass has evaluated."""
+        """Return to the last plain EM model if the current one is an extrapolation not yet evaluated by a pass."""
         if state.acceleration is None or state.acceleration.fallback is None:
             return state
         acceleration = replace(state.acceleration, fallback=None, step_length=1.0)
         return replace(state, parameters=state.acceleration.fallback, acceleration=acceleration)
 
     def pack(self, parameters: Parameters) -> Arrays:
-        """Prior and factors."""
+        """Return the prior and factors as arrays."""
         return {"prior": parameters[0], "factors": parameters[1]}
 
     def unpack(self, arrays: Arrays) -> Parameters:
-        """The model that `pack` was called on, to the same bits."""
+        """Restore the model given to `pack`, bit for bit."""
         return arrays["prior"], arrays["factors"]
 
 
 def evaluate_models(source: BlockSource, models: Sequence[Parameters]) -> list[EMStatistics]:
-    """Sufficient statistics of all samples under each of several models of one rank, at least one."""
+    """Compute the sufficient statistics of all samples under each of several models of equal rank."""
     return start_models(source, models, list)()
 
 
@@ -132,7 +133,7 @@ def start_models(
     models: Sequence[Parameters],
     join: Callable[[list[EMStatistics]], R],
 ) -> Callable[[], R]:
-    """Start what `evaluate_models` does, and return a function that waits for its result and joins it."""
+    """Start `evaluate_models` and return a function that waits for the result and joins it."""
     rank, n_levels = models[0][0].size, int(source.offsets[-1])
     model_bytes = 8 * rank * (n_levels + 1)
     step = source.count_per_task(len(models))
@@ -146,7 +147,7 @@ def start_models(
 def evaluate_group(
     group: BlockGroup, offsets: IntArray, models: Sequence[Parameters]
 ) -> list[EMStatistics]:
-    """Sufficient statistics of a group, at least one block, under each of several models; blocks are read once."""
+    """Compute the statistics of a group under each of several models, at least one; blocks are read once."""
     logs = [take_logs(*model) for model in models]
     parts: list[list[EMStatistics]] = []
     for block in iterate_distinct(group):
@@ -157,13 +158,13 @@ def evaluate_group(
 
 
 def join_members(models: Sequence[Parameters]) -> Parameters:
-    """Average of models, at least one, as one model: the mean of their probabilities, of summed rank."""
+    """Combine models, at least one, into a single model of summed rank: the mean of their probabilities."""
     prior = np.concatenate([prior for prior, _ in models]) / len(models)
     return prior, np.concatenate([factors for _, factors in models], axis=1)
 
 
 def split_members(model: Parameters, n_members: int) -> list[Parameters]:
-    """Models of one rank from what `join_members` made of them; priors sum to 1 again."""
+    """Split a model combined by `join_members` into its members, with priors that sum to 1."""
     if n_members == 1:
         return [model]
     priors = np.split(model[0], n_members)
@@ -175,7 +176,7 @@ def split_members(model: Parameters, n_members: int) -> list[Parameters]:
 
 
 def join_statistics(parts: Sequence[EMStatistics]) -> EMStatistics:
-    """Statistics of members side by side, as if every member had samples of its own."""
+    """Concatenate the statistics of members, each of which was fitted to all samples."""
     return EMStatistics(
         np.concatenate([part.level_mass for part in parts], axis=1),
         np.concatenate([part.state_mass for part in parts]),
@@ -186,29 +187,29 @@ def join_statistics(parts: Sequence[EMStatistics]) -> EMStatistics:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Samples and options that the EM runs of one fit share.
+    """Samples and options shared by the EM runs of a fit.
 
     Parameters
     ----------
     training
         Training samples.
     held_out
-        Held-out samples; None where there are none.
+        Held-out samples, if any.
     offsets
         int64 of shape (n_variables + 1,).
     singles
-        float64 of shape (n_levels,), PMF of each variable: the shape of the pseudo-counts.
+        float64 of shape (n_levels,): PMF of each variable, to which pseudo-counts are proportional.
     max_passes, tol, patience
         As for `pmflib.fit_em`.
     accelerate
         As for `LatentClasses`.
     checkpoint
-        Folder for the states of the runs; a run continues from its state there. None saves nothing.
+        Folder for checkpoints; a run resumes from its state there. None saves nothing.
     on_pass
-        Called with the name of the run and its state after each pass, once that is saved.
+        Called after each pass, once the state is saved, with the name of the run and its state.
     options
-        Digest of the options of the fit that states depend on, and of the data behind its starts: a run does not
-        continue from states of another fit.
+        Digest of the options that states depend on and of the data used for starting values: a run does not resume from
+        the state of another fit.
     """
 
     training: BlockSource
@@ -232,38 +233,39 @@ class Runs:
         stop_early: bool = True,
         keeps_start: bool = True,
     ) -> ClassState:
-        """Run EM from starts of one rank, each on its own, one pass of all at a time.
+        """Run EM from several starts of equal rank in parallel, one pass of all at a time.
 
         Parameters
         ----------
         name
-            Distinguishes the runs of this fit.
+            Name of the run, unique within the fit.
         starts
             Priors (rank,) and factors (n_levels, rank), at least one.
         pseudo_count
             Mean pseudo-count per level and state.
         stop_early
-            Whether held-out samples, if there are any, choose the pass at which the average of all is best; else passes
-            are made until the objective has converged.
+            Whether held-out samples, if any, select the pass at which the average is best; otherwise run until the
+            objective converges.
         keeps_start
-            Whether the start may be the best model; else one pass is made at least, where any may be made.
+            Whether the start is eligible as the best model; otherwise at least one pass is made, if the limit allows
+            any.
 
         Returns
         -------
-        The state of all models side by side, as from `join_members`.
+        State of all models, combined as by `join_members`.
 
         Raises
         ------
         PmfError
-            If the folder holds states of another fit.
+            If the checkpoint folder belongs to another fit.
         """
         held_out = self.held_out if stop_early else None
-        # first: two runs of groups that are assigned while others are read would stay on one worker
+        # first: if two runs assigned groups while others are being read, all would stay on one worker
         self.training.assign()
         shape = PseudoCounts.shaped_by(self.singles, self.offsets, pseudo_count)
         family = LatentClasses(self.offsets, shape, len(starts), self.accelerate)
         of_held_out = "" if held_out is None else held_out.digest()
-        # starts follow from the rest
+        # starting values are determined by the other inputs
         inputs = self.options, of_held_out, self.singles, pseudo_count, self.accelerate
         path = None if self.checkpoint is None else self.checkpoint / f"state-{name}.npz"
 

@@ -1,4 +1,4 @@
-"""Memory of passes over samples, computed before they run: each family of models contributes its numbers."""
+"""Memory requirements of passes over samples, computed in advance from the numbers each family provides."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from pmflib.store.sample_blocks import BLOCK_BYTES, TARGET_GROUPS
 
 @dataclass(frozen=True)
 class PassMemory:
-    """What passes of a family of models hold besides the samples, bytes by purpose.
+    """Memory that passes of a model family need besides the samples, in bytes by purpose.
 
     Parameters
     ----------
     stage, remedy
         As for `MemoryPlan`.
     statistics
-        What a thread makes of its part of the samples and merges with that of others, and its size.
+        Description and size of the statistics that each thread computes and merges.
     worker
-        What a worker holds, whatever it works on.
+        Memory per worker, independent of its task.
     thread
-        What each of its threads holds.
+        Memory per thread.
     rows
-        What a thread makes of the rows of a block.
+        Memory per thread for the rows of a block.
     client
-        What the client holds.
+        Memory of the client.
     """
 
     stage: str
@@ -40,19 +40,19 @@ class PassMemory:
     client: Mapping[str, int] = field(default_factory=dict)
 
     def plan(self, n_threads: int, n_waiting: int) -> MemoryPlan:
-        """Plan passes, without the samples: these are read again in each pass where they do not fit.
+        """Plan the memory of passes without the samples, which are read again in each pass if they do not fit.
 
         Parameters
         ----------
         n_threads
-            Threads of a worker.
+            Number of threads per worker.
         n_waiting
-            Most sufficient statistics that a task holds at once: `TaskPlan.n_waiting` of a pass.
+            Largest number of statistics that a task holds at once: `TaskPlan.n_waiting` of a pass.
         """
         what, size = self.statistics
         parts = {
             **self.worker,
-            f"{what}, up to {n_waiting} to merge by each thread": n_threads * n_waiting * size,
+            f"{what}, up to {n_waiting} merged per thread": n_threads * n_waiting * size,
             **{purpose: n_threads * n_bytes for purpose, n_bytes in self.thread.items()},
             "sample blocks": n_threads * (4 * BLOCK_BYTES + self.rows),
         }
@@ -67,16 +67,16 @@ def plan_em(
     *,
     n_waiting: int = 10,
 ) -> MemoryPlan:
-    """Plan the memory of EM passes of latent classes.
+    """Plan the memory of EM passes for latent classes.
 
     Parameters
     ----------
     n_levels, rank
-        Sizes.
+        Number of levels, and rank of the model.
     n_threads, n_waiting
         As for `PassMemory.plan`.
     n_models
-        Number of models that run side by side: they take as much as one of their summed rank.
+        Number of models fitted side by side; they need as much memory as one model of their summed rank.
     """
     table = 8 * n_levels * rank * n_models
     several = f"{n_models} models of " if n_models > 1 else ""
@@ -93,14 +93,15 @@ def plan_em(
 
 
 LEAST_RUN = 1 << 27
-"""Observed cells of a task at least, where there are more than `TARGET_GROUPS` tasks: about a quarter of a second of a
-pass of rank 20. Held-out samples are few, and more tasks take longer to be submitted than they save."""
+"""Minimum number of observed cells per task if there are more than `TARGET_GROUPS` tasks: about a quarter of a second
+of a pass at rank 20. Held-out sets are small, and submitting more tasks would cost more time than it saves.
+"""
 
 
 def choose_tasks(costs: Sequence[int], n_threads: int) -> int:
-    """Choose how many tasks there are to be for groups of such costs, as for `plan_pass`, at most one for each thread.
+    """Choose the number of tasks for groups with these costs (as for `plan_pass`), at most one per thread.
 
-    Groups, and with them the bits of the result, stay as they are.
+    The groups, and therefore the bits of the result, do not change.
     """
     return max(1, min(n_threads, max(TARGET_GROUPS, sum(costs) // LEAST_RUN)))
 
@@ -108,21 +109,21 @@ def choose_tasks(costs: Sequence[int], n_threads: int) -> int:
 def plan_pass(
     costs: Sequence[int], n_threads: int, n_levels: int, rank: int, n_models: int = 1
 ) -> TaskPlan:
-    """Plan the tasks of a pass under models of one rank, as many as `choose_tasks` says where there are enough groups.
+    """Plan the tasks of a pass under models of equal rank; `choose_tasks` gives their number.
 
     Parameters
     ----------
     costs
-        Cost of each group of blocks, as `pmflib.store.sample_blocks.weigh_blocks` has it; where there are no blocks
-        yet, equal ones of as many groups as `pmflib.store.sample_blocks.count_groups` says.
+        Cost of each group of blocks, from `pmflib.store.sample_blocks.weigh_blocks`; if there are no blocks yet, equal
+        costs for the number of groups given by `pmflib.store.sample_blocks.count_groups`.
     n_threads, n_levels, rank
-        Threads that work, levels of all variables, and latent states of each model.
+        Number of threads, levels of all variables, and latent states of each model.
     n_models
-        Models that a pass is made for, at least 1.
+        Number of models per pass, at least 1.
 
     Returns
     -------
-    Tasks of each share of the models, as `share_models` has them.
+    Tasks for each share of the models, as given by `share_models`.
     """
     step = share_models(len(costs), n_threads, n_models)
     return plan_tasks(
@@ -131,11 +132,11 @@ def plan_pass(
 
 
 def share_models(n_groups: int, n_threads: int, n_models: int) -> int:
-    """Models that a task works on for each block, so that there are no more tasks than keep all threads busy.
+    """Return the number of models that a task evaluates per block, chosen to keep all threads busy with few tasks.
 
     Parameters
     ----------
     n_groups, n_threads, n_models
-        Groups of blocks, threads, and models of a pass, at least 1.
+        Numbers of groups of blocks, threads, and models per pass, at least 1.
     """
     return -(-n_models // min(-(-n_threads // max(1, n_groups)), n_models))

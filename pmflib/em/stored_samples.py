@@ -1,4 +1,4 @@
-"""Samples in a store for EM: blocks in groups, mapped over by Dask workers or in this thread."""
+"""Samples in a store as input of EM: blocks in groups, processed by Dask workers or the current thread."""
 
 from __future__ import annotations
 
@@ -35,33 +35,35 @@ from pmflib.store.sample_blocks import (
 )
 
 KEPT_SHARE = 4
-"""Samples are kept in memory, where nothing else is said, up to the available memory divided by this: training and
-held-out samples leave half of it to the passes."""
+"""By default, samples are kept in memory up to the available memory divided by this; training and held-out samples then
+leave half of it to the passes.
+"""
 
 
 class StoredSamples(StoredBlocks):
-    """Samples of some folds of a dataset in a store.
+    """Samples in a store, from some folds of a dataset.
 
-    `pmflib.fit_em` takes them in place of codes. Blocks are read in groups that depend on the dataset alone, so that
-    results have the same bits with any number of workers, and without any.
+    `pmflib.fit_em` accepts them in place of codes. Blocks are read in groups that depend only on the dataset, so
+    results have the same bits for any number of workers.
 
     Parameters
     ----------
     blocks
-        Blocks of the samples, in the order of the dataset; those of samples with weights as `scale_blocks` gives them.
+        Blocks of the samples in the order of the dataset; weighted samples are scaled by `scale_blocks`.
     schema
         Variables of the dataset.
     client
         Dask client whose workers see the store; None to work in this thread.
     spare_bytes
-        Memory of all workers together that they may keep blocks in from one pass to the next; blocks that do not fit
-        are read again for every pass.
+        Total memory of all workers for keeping blocks between passes, bytes; blocks that do not fit are read again in
+        every pass.
     target
-        Variable whose log-likelihood given the others models are evaluated by; None is that of all.
+        Variable whose conditional log-likelihood given the others is the evaluation criterion; None for the joint
+        log-likelihood.
 
     Examples
     --------
-    Refine a model on the first folds of a dataset and stop where it is best on the last::
+    Refine a model on the first folds of a dataset and stop where the last fold is predicted best::
 
         store = Store("store")
         dataset = ...  # the reference that the stage `ingest` returned
@@ -95,30 +97,29 @@ class StoredSamples(StoredBlocks):
         *,
         spare_bytes: int | None = None,
     ) -> StoredSamples:
-        """Find the samples of some folds of a dataset; none is read yet.
+        """Open the samples of some folds of a dataset, without reading them.
 
-        Where they have weights, these are scaled to add up to Kish's effective number of the samples, as those of
-        samples in memory are.
+        Weights, if any, are scaled to sum to Kish's effective sample size, as for samples in memory.
 
         Parameters
         ----------
         store, dataset
-            The store, and which dataset in it.
+            The store, and the reference of the dataset in it.
         schema
-            Schema that the dataset was encoded with.
+            Schema with which the dataset was encoded.
         folds
-            Folds whose samples are requested.
+            Folds to include.
         client
             Dask client whose workers see the store; None to work in this thread.
         spare_bytes
-            As for the class; by default a quarter of what the workers have.
+            As for the class; by default a quarter of the memory of the workers.
 
         Raises
         ------
         StoreError
-            If the dataset or a part of it is not in the store, or damaged.
+            If the dataset or a part of it is missing from the store or damaged.
         """
-        # with it comes pyarrow.compute, which takes longer to load than the rest of this package
+        # imports pyarrow.compute, which takes longer to load than the rest of this package
         from pmflib.store.dataset import list_dataset_blocks
 
         if spare_bytes is None:
@@ -128,51 +129,51 @@ class StoredSamples(StoredBlocks):
 
     @property
     def n_rows(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return sum(block.n_rows for block in self.blocks)
 
     def with_client(self, client: Client) -> StoredSamples:
-        """Samples of the same blocks for other workers, or, for None, for this thread."""
+        """Return the same samples with another Dask client; None to work in this thread."""
         return StoredSamples(self.blocks, self.schema, client, self.spare_bytes, self.target)
 
     def with_spare(self, spare_bytes: int) -> StoredSamples:
-        """Samples of the same blocks, kept in other bytes of memory."""
+        """Return the same samples with another memory limit for kept blocks."""
         return StoredSamples(self.blocks, self.schema, self.client, spare_bytes, self.target)
 
     def with_target(self, target: int | None) -> StoredSamples:
-        """Samples of the same blocks with another target, or, for None, without any."""
+        """Return the same samples with another target, or with None."""
         return StoredSamples(self.blocks, self.schema, self.client, self.spare_bytes, target)
 
     def with_blocks(self, blocks: Sequence[BlockReference]) -> StoredSamples:
-        """Samples of other blocks of the same dataset."""
+        """Return samples with other blocks of the same dataset."""
         return StoredSamples(blocks, self.schema, self.client, self.spare_bytes, self.target)
 
     def load(self, rank: int) -> BlocksInMemory:
-        """Read all samples; ``rank`` is as for `BlocksInMemory.cut`. The target stays."""
+        """Read all samples; ``rank`` is as for `BlocksInMemory.cut`. The target is kept."""
         return BlocksInMemory.cut(self.read_block(), self.offsets, rank, self.target)
 
     @property
     def n_effective(self) -> float:
-        """Number of samples that the rows count for: Kish's effective number of those with weights."""
+        """Return the effective number of samples: Kish's formula if they are weighted."""
         return sum(block.n_samples for block in self.blocks)
 
     @property
     def is_weighted(self) -> bool:
-        """Whether rows count for different numbers of samples."""
+        """Return whether rows have weights."""
         return any(block.weights is not None and block.scale is not None for block in self.blocks)
 
     def read_block(self) -> DenseBlock:
-        """Read all samples, with the weights that they have."""
+        """Read all samples, with their weights."""
         nothing = DenseBlock(np.empty((0, self.schema.n_variables), self.schema.code_dtype))
         read = concatenate_blocks([nothing, *read_blocks(self.blocks)], self.schema.offsets)
         assert isinstance(read, DenseBlock)
         return read
 
     def read_some(self, number: int) -> DenseBlock:
-        """Read so many samples, spread over the blocks, or all, with the weights that they have."""
+        """Read ``number`` samples spread over the blocks, or all if there are no more, with their weights."""
         if number >= self.n_rows:
             return self.read_block()
-        # as many blocks as hold them, were blocks equal, and as many again
+        # blocks that would hold them if all blocks were equal, and as many again
         n_blocks = 2 * number * len(self.blocks) // self.n_rows
         return take_block(self.blocks, self.schema, number, n_blocks)
 
@@ -183,12 +184,12 @@ class StoredSamples(StoredBlocks):
         return np.concatenate(parts)
 
     def count_pairs(self) -> PairCounts:
-        """Count the co-occurrences of levels, by the folds of the dataset, in their order; of weights their sums.
+        """Count the co-occurrences of levels by fold, in the order of the folds; weighted samples give weighted counts.
 
         Raises
         ------
         MemoryPlanError
-            If the tables of counts would not fit in memory.
+            If the tables of counts do not fit in memory.
         """
         folds = sorted({block.fold for block in self.blocks})
         n_levels, n_counts = self.schema.n_levels, max(1, len(folds))
@@ -199,7 +200,7 @@ class StoredSamples(StoredBlocks):
         parts: list[WeightSums | None] = []
         for index, fold in enumerate(folds):
             mine = restore_units(block for block in self.blocks if block.fold == fold)
-            # one fold at a time: all threads count it
+            # one fold at a time, counted by all threads
             runs = split_fold_blocks(mine, 1, n_threads)
             counts.tables[index] = run_blocks(
                 self.client,
@@ -216,6 +217,6 @@ class StoredSamples(StoredBlocks):
         return replace(counts, weights=WeightSums.stack(known)) if known else counts
 
     def plan_pass(self, rank: int, n_models: int = 1) -> TaskPlan:
-        """Tasks of a pass under models of a rank, with the threads that there are now."""
+        """Plan the tasks of a pass under models of a rank, given the current number of threads."""
         n_threads = count_threads(self.client)
         return plan_pass(self.costs, n_threads, self.schema.n_levels, rank, n_models)

@@ -107,12 +107,35 @@ def _would_find(path: str, outer: str, inner: Sequence[str], suffixes: Sequence[
     below = [each for each in where[len(folder) :].split("/") if each]
     if not wildcards and not below and not inner:
         return True
-    if wildcards and not wildcards.endswith(("*", "?", "]")):
-        return _matches(wildcards.split("/"), [*below, *inner])
     is_data = [where, *inner][-1].endswith(tuple(suffixes))
     if wildcards:
-        return is_data and _matches(wildcards.split("/"), [*below, *inner])
+        names_suffix = not wildcards.endswith(("*", "?", "]"))
+        return (
+            (names_suffix or is_data)
+            and matches_hidden_parts(wildcards, "/".join([*below, *inner]))
+            and _matches(wildcards.split("/"), [*below, *inner])
+        )
     return is_data and not any(each.startswith((".", "_")) for each in below)
+
+
+def matches_hidden_parts(wildcards: str, relative: str) -> bool:
+    """Whether each hidden name in a relative path is matched by a part of a pattern that begins with a dot, too.
+
+    Examples
+    --------
+    >>> matches_hidden_parts("*/*.csv", "log/night-08.csv")
+    True
+    >>> matches_hidden_parts("*/*.csv", "log/.night-08.csv.swp.csv")
+    False
+    >>> matches_hidden_parts("*/.night*.csv", "log/.night-08.csv.swp.csv")
+    True
+    """
+    patterns = [part for part in wildcards.split("/") if part.startswith(".")]
+    return all(
+        any(fnmatchcase(part, pattern) for pattern in patterns)
+        for part in relative.split("/")
+        if part.startswith(".")
+    )
 
 
 def _follow(path: str) -> str:

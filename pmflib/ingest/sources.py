@@ -36,7 +36,7 @@ from pmflib.ingest.file_systems import (
     refuse_unreachable,
 )
 from pmflib.ingest.options import DATA_SUFFIXES
-from pmflib.ingest.source_paths import read_as_text, split_wildcards
+from pmflib.ingest.source_paths import matches_hidden_parts, read_as_text, split_wildcards
 from pmflib.store.file_digests import FINGERPRINTS, read_fingerprint, write_fingerprint
 from pmflib.store.objects.addresses import open_objects
 
@@ -108,7 +108,8 @@ def find_sources(
     """List the files of one path or several.
 
     A folder gives every file below it that ends as data do, except where its name, or that of a folder between, starts
-    with "." or "_"; so does a glob that ends with a wildcard. A file whose name or suffix is given is always read.
+    with "." or "_". A glob matches hidden names only where its pattern begins with a dot, too; if it ends with a
+    wildcard, it gives only files that end as data do. A file whose name is given is always read.
 
     Parameters
     ----------
@@ -266,7 +267,12 @@ def _list(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list
         base, wildcards = split_wildcards(pattern)
         text = read_as_text(pattern)
         if wildcards and not files.exists(text):
-            paths = [match for match in files.glob(pattern) if not files.isdir(match)]
+            paths = [
+                match
+                for match in files.glob(pattern)
+                if matches_hidden_parts(wildcards, posixpath.relpath(match, base or "."))
+                and not files.isdir(match)
+            ]
             chosen = not pattern.endswith(("*", "?", "]"))
         elif files.isdir(text):
             base = text

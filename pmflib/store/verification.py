@@ -134,10 +134,13 @@ class Verification:
         Number of folders that hold what they were published with.
     damages
         All that is wrong, in the order of ``REMEDIES`` and of locations.
+    torn
+        Events files whose last line was cut off by a crash. This is no damage: the next event replaces the line.
     """
 
     n_whole: int
     damages: tuple[Damage, ...]
+    torn: tuple[str, ...] = ()
 
 
 def verify_store(
@@ -177,7 +180,8 @@ def verify_store(
                 user = f"{role} of {entry.reference.kind} {entry.reference.digest[:12]}"
                 damages += _check_reference(reference, user, entries, files | {*erased})
     damages += _check_records(store, collected or {}, entries, files | {*erased})
-    damages += [*_check_fingerprints(store), *_check_events(store, read_event)]
+    torn: list[str] = []
+    damages += [*_check_fingerprints(store), *_check_events(store, read_event, torn)]
     damages += _check_exports(store)
     with ThreadPoolExecutor(count_processors()) as pool:
         contents = list(
@@ -192,7 +196,9 @@ def verify_store(
     unique = {(each.problem, each.location): each for each in reversed(damages)}
     order = list(REMEDIES)
     ordered = sorted(unique, key=lambda key: (order.index(key[0]), key[1]))
-    return Verification(len(locations) - len(found), tuple(unique[key] for key in ordered))
+    return Verification(
+        len(locations) - len(found), tuple(unique[key] for key in ordered), tuple(torn)
+    )
 
 
 def _read_entries(store: Store) -> tuple[dict[str, Entry], list[Damage]]:
@@ -280,8 +286,10 @@ def _check_fingerprints(store: Store) -> Iterator[Damage]:
                 yield Damage("damaged fingerprint", metadata.name, str(error))
 
 
-def _check_events(store: Store, read_event: Callable[[bytes], object]) -> Iterator[Damage]:
-    """Check every line of the events of lineage."""
+def _check_events(
+    store: Store, read_event: Callable[[bytes], object], torn: list[str]
+) -> Iterator[Damage]:
+    """Check every line of the lineage events; ``torn`` gets the files whose last line a crash has cut off."""
     for metadata in store.objects.list_objects(LINEAGE):
         problems = []
         try:
@@ -289,8 +297,11 @@ def _check_events(store: Store, read_event: Callable[[bytes], object]) -> Iterat
         except OSError as error:
             yield Damage("damaged events", _show(metadata.name), error.strerror or "unreadable")
             continue
-        if not content.endswith(b"\n"):
-            problems.append("the last line has no end")
+        whole, _, last = content.rpartition(b"\n")
+        if last and not store.is_bucket and not _is_json(last):
+            # events are appended to the file of a local store; in a bucket, objects are written whole
+            torn.append(_show(metadata.name))
+            content = whole
         for number, line in enumerate(content.splitlines(), 1):
             try:
                 read_event(line)
@@ -414,6 +425,14 @@ def _list_strange_objects(
 
 def _is_identity(name: str) -> bool:
     return _IDENTITY.fullmatch(name) is not None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        parse_json(line)
+    except ValueError:
+        return False
+    return True
 
 
 def _first_sentence(error: Exception) -> str:

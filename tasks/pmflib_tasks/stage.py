@@ -1,40 +1,172 @@
-"""Parts that all stages share: the task, the store, workers, and how an artefact is built."""
+"""Stages: the decorator that makes one, its runs and retries, and the parts that all stages share."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property, update_wrapper, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from pmflib.cluster import clients, workers
 from pmflib.cluster.memory import ClusterMemory
+from pmflib.cluster.task_plans import name_tasks
+from pmflib.core.errors import LostSchedulerError, PmfError, UnreachableError
+from pmflib.core.events import Notice, send_event
+from pmflib.core.process_usage import ProcessUsage
+from pmflib.core.texts import mask_secrets
+from pmflib.display.progress import divert_functions
 from pmflib.schema import Schema
 from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.objects.addresses import StoreAccess
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.config.pipeline import check_target
-from pmflib_tasks.prefect_runs import show_entry
-from pmflib_tasks.stage_events import note_artefact, note_workers
-from pmflib_tasks.stage_runs import Stage
+from pmflib_tasks.prefect_runs import is_flow_run, show_entry
+
+if TYPE_CHECKING:
+    from prefect import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+RETRY_SECONDS = (2, 10)
+"""Waits before a failed stage runs again, in seconds; a stage is retried once per wait."""
+
+
+@dataclass
+class StageRun:
+    """One run of a stage, sent to listeners when it starts and when it ends; a retry is another run.
+
+    Parameters
+    ----------
+    stage
+        Name of the stage.
+    run_id
+        UUID of this run.
+    made
+        Artefacts that it has built or found in the store.
+    is_over
+        Whether it has ended.
+    error
+        The error that ended it, if any.
+    client, workers
+        Resources used by this process, and by each worker process; set at the end.
+    """
+
+    stage: str
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    made: list[Entry] = field(default_factory=list)
+    is_over: bool = False
+    error: BaseException | None = None
+    client: ProcessUsage = field(default_factory=ProcessUsage)
+    workers: list[ProcessUsage] = field(default_factory=list)
+
+
+_current_run: ContextVar[StageRun | None] = ContextVar("_current_run", default=None)
+
+
+@contextmanager
+def follow_stage(stage: str) -> Iterator[None]:
+    """Send a `StageRun` to listeners when a stage starts and when it ends."""
+    run = StageRun(stage)
+    token = _current_run.set(run)
+    send_event(run)
+    before = ProcessUsage.begin()
+    try:
+        yield
+    except BaseException as error:
+        run.error = error
+        raise
+    finally:
+        _current_run.reset(token)
+        run.client = ProcessUsage.read().since(before)
+        run.is_over = True
+        send_event(run)
+
+
+def note_workers(used: Iterable[ProcessUsage]) -> None:
+    """Record the resources that workers used for the current stage, if one runs."""
+    if (run := _current_run.get()) is not None:
+        run.workers += used
+
+
+def is_worth_a_retry(error: BaseException) -> bool:
+    """Whether a failed stage may succeed when it runs again without a change of data or options."""
+    if isinstance(error, PmfError):
+        return isinstance(error, UnreachableError | LostSchedulerError)
+    # errors of lost schedulers and workers have no common base class, only a common package
+    return isinstance(error, OSError) or type(error).__module__.startswith("distributed")
+
+
+class Stage(Generic[P, R]):
+    """One stage of a pipeline: a Prefect task within a Prefect flow run, a plain function elsewhere.
+
+    Parameters
+    ----------
+    name
+        Name of the stage.
+    function
+        The work of the stage; its first argument is the configuration.
+
+    Attributes
+    ----------
+    fn
+        The stage as a function that runs once.
+    """
+
+    def __init__(self, name: str, function: Callable[P, R]) -> None:
+        @wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            with follow_stage(name), divert_functions(), name_tasks(name):
+                return function(*args, **kwargs)
+
+        @wraps(function)
+        def retry(*args: P.args, **kwargs: P.kwargs) -> R:
+            for wait in RETRY_SECONDS:
+                try:
+                    return run(*args, **kwargs)
+                except Exception as error:
+                    if not is_worth_a_retry(error):
+                        raise
+                    send_event(Notice(mask_secrets(f"{name} runs again in {wait} s: {error}")))
+                time.sleep(wait)
+            return run(*args, **kwargs)
+
+        self.name = name
+        self.fn: Callable[P, R] = run
+        self._retry: Callable[P, R] = retry
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the stage, with retries after errors that may be transient."""
+        return (self.task if is_flow_run() else self._retry)(*args, **kwargs)
+
+    @cached_property
+    def task(self) -> Task[P, R]:
+        """The stage as a Prefect task."""
+        from prefect import task
+        from prefect.cache_policies import NO_CACHE
+
+        # the store's manifest decides which artefacts exist; a second cache could contradict it
+        return task(name=self.name, cache_policy=NO_CACHE, persist_result=False)(self._retry)
+
 
 def stage(name: str) -> Callable[[Callable[P, R]], Stage[P, R]]:
-    """Make a function one stage of a pipeline. Its first argument is the configuration."""
+    """Decorate a function, whose first argument is the configuration, as a stage of a pipeline."""
     return lambda function: Stage(name, function)
 
 
 def open_store(config: PipelineConfig) -> Store:
-    """Store of a pipeline."""
+    """Open the store of a pipeline."""
     return Store(config.resolve(config.store.path))
 
 
 def load_schema(config: PipelineConfig) -> Schema:
-    """Schema of a pipeline, which has its target: the first thing that a run reads."""
+    """Load the schema of a pipeline and check that it has the configured target."""
     return check_target(config, Schema.load(config.resolve(config.schema_.file)))
 
 
@@ -42,10 +174,10 @@ def load_schema(config: PipelineConfig) -> Schema:
 def open_workers(
     config: PipelineConfig, address: str
 ) -> Iterator[tuple[clients.Client, ClusterMemory]]:
-    """Connect to workers, at an address or the run's, which start when needed; yields client and memory to plan with.
+    """Connect to the workers at an address, or start the run's own; yield the client and the memory to plan with.
 
-    All workers see the store, and those that join later. The client is None where a small run works in this thread
-    alone.
+    All workers, and those that join later, can reach the store. The client is None where a small run works in this
+    thread alone.
     """
     with ExitStack() as stack:
         address = address or stack.enter_context(workers.use_workers(config.cluster))
@@ -57,7 +189,7 @@ def open_workers(
 
 @contextmanager
 def open_workers_late(config: PipelineConfig, address: str) -> Iterator[clients.Client]:
-    """Give a client that does what `open_workers` does when it is first used; None where a small run works alone."""
+    """Yield a client that connects as `open_workers` does on first use; None where a small run works alone."""
     with ExitStack() as stack:
         if not address and workers.is_alone():
             yield None
@@ -66,11 +198,12 @@ def open_workers_late(config: PipelineConfig, address: str) -> Iterator[clients.
 
 
 def publish_entry(build: Callable[[], Entry]) -> Entry:
-    """Build the artefact of a stage, and show it in Prefect with the time that it took."""
+    """Build the artefact of a stage, and report it, with the time taken, to Prefect and to listeners."""
     started = time.monotonic()
     entry = build()
     show_entry(entry, time.monotonic() - started)
-    note_artefact(entry)
+    if (run := _current_run.get()) is not None:
+        run.made.append(entry)
     return entry
 
 
@@ -83,7 +216,7 @@ def build_artefact(
     version: int,
     write: Callable[[Path, Path], Mapping[str, Any]],
 ) -> Entry:
-    """Build the artefact of a stage as `Store.build` does, and show it in Prefect."""
+    """Build the artefact of a stage with `Store.build`, and report it."""
     return publish_entry(
         lambda: store.build(kind, inputs=inputs, options=options, version=version, write=write)
     )

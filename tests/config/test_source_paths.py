@@ -109,6 +109,8 @@ def test_load_config__refuses_a_source_that_contains_the_store(tmp_path):
         ("logs/*.csv", "logs/scores.csv", True),
         ("logs/*.csv", "logs/scores.parquet", False),
         ("logs/*.csv", "logs/scores", False),
+        ("logs/*.csv", "logs/.scores.csv", False),
+        ("logs/.s*.csv", "logs/.scores.csv", True),
         ("logs/log.csv", "logs/log.csv", True),
         ("logs/log.csv", "logs/scores.csv", False),
         ("logs/log.csv", "logs/../logs/log.csv", True),

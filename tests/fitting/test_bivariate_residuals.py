@@ -8,7 +8,7 @@ from scipy.stats import chi2_contingency
 
 import pmflib as pmf
 from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
-from pmflib.fitting.residual_sums import count_work
+from pmflib.fitting.bivariate_residuals import count_work
 from tests.em.traits.planted_traits import draw_samples, plant_items
 from tests.fitting.test_standard_errors import plant
 

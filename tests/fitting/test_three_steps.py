@@ -3,7 +3,7 @@ import pytest
 
 import pmflib as pmf
 from pmflib.core.errors import IdentificationWarning
-from pmflib.fitting import assigned_rows
+from pmflib.fitting import three_steps
 
 MEANS = np.array([0.0, 1.0, 2.0])
 
@@ -157,7 +157,7 @@ def test_three_steps__say_where_classes_overlap_too_much():
 
 
 def test_three_steps__say_where_the_model_is_too_large_for_its_errors(monkeypatch):
-    monkeypatch.setattr(assigned_rows, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(three_steps, "MAX_ENTRIES", 5)
     model, codes, _, number = plant(300)
     with pytest.warns(IdentificationWarning, match="above 5"):
         found = pmf.distal_outcome(model, codes, number)

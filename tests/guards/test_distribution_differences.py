@@ -6,12 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmflib as pmf
-from pmflib_tasks.guards.distribution_differences import (
-    align_levels,
-    compare_pairs,
-    compare_singles,
-    measure_stability,
-)
+from pmflib_tasks.guards.counts import align_levels, measure_distances
+from pmflib_tasks.guards.distribution_differences import compare_pairs, compare_singles
 
 FIRST = pmf.Schema(
     (
@@ -66,13 +62,15 @@ def test_compare_singles__leaves_out_what_one_side_never_saw():
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=6), st.integers(1, 9))
-def test_measure_stability__of_equal_shares_is_nearly_nothing_and_never_negative(counts, times):
+def test_measure_distances__of_equal_shares_is_nearly_nothing_and_never_negative(counts, times):
+    def measure(first, second):
+        cells = np.stack([first, second]).astype(float)
+        return measure_distances(cells, np.array([0, first.size])).stability_index[0]
+
     counts = np.array(counts)
-    assert measure_stability(counts, counts) == 0
-    assert measure_stability(counts, counts[::-1]) == pytest.approx(
-        measure_stability(counts[::-1], counts)
-    )
-    assert measure_stability(counts, counts * times) >= 0
+    assert measure(counts, counts) == 0
+    assert measure(counts, counts[::-1]) == pytest.approx(measure(counts[::-1], counts))
+    assert measure(counts, counts * times) >= 0
 
 
 def test_by_chance__is_what_two_samples_of_one_distribution_differ_by():

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib_tasks.guards.distribution_differences import align_levels, compare_models
+from pmflib_tasks.guards.counts import align_levels
+from pmflib_tasks.guards.distribution_differences import compare_models
 
 SCHEMA = pmf.Schema((pmf.Variable("a", ("x", "y")), pmf.Variable("b", ("0", "1", "2"))))
 PRIOR = np.array([0.5, 0.3, 0.2])

@@ -47,6 +47,33 @@ def test_find_sources__glob_names_start_below_its_fixed_part(tmp_path):
     assert names == ["p/x.csv", "q/x.csv"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*.csv", ["b.csv"]),
+        (".*.csv", [".b.csv.swp.csv"]),
+        ("*", ["b.csv"]),
+        ("**/*.csv", ["b.csv", "p/a.csv"]),
+        (".git/*.csv", ["c.csv"]),
+        (".g*/*.csv", [".git/c.csv"]),
+        ("*/.h*", ["p/.hidden.csv"]),
+        ("[.]b*", None),
+    ],
+)
+def test_find_sources__glob_leaves_out_hidden_names_unless_it_begins_with_a_dot(
+    tmp_path, pattern, names
+):
+    (tmp_path / "p").mkdir()
+    (tmp_path / ".git").mkdir()
+    for name in ("b.csv", ".b.csv.swp.csv", "p/a.csv", "p/.hidden.csv", ".git/c.csv"):
+        (tmp_path / name).write_bytes(b"x\n")
+    if names is None:
+        with pytest.raises(SourceError, match="matches no file"):
+            find_sources(str(tmp_path / pattern))
+        return
+    assert [source.name for source in find_sources(str(tmp_path / pattern))] == names
+
+
 def test_find_sources__several_paths_are_sorted_and_listed_once(tmp_path):
     write(tmp_path, b_csv=b"x\n", a_csv=b"x\n")
     paths = (str(tmp_path / "b.csv"), str(tmp_path), str(tmp_path / "a.csv"))

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -6,6 +7,7 @@ import pytest
 
 from pmflib.core.errors import ConfigError
 from pmflib.store.artefacts import Store
+from pmflib.store.verification import verify_store
 from pmflib_tasks.config.pipeline import LineageConfig
 from pmflib_tasks.operations.lineage import (
     EVENTS,
@@ -47,14 +49,35 @@ def test_events_file__two_processes_write_whole_lines(tmp_path):
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_events_file__goes_on_after_a_line_that_was_cut_off(tmp_path):
+@pytest.mark.parametrize(
+    ("last", "kept"), [('{"numb', []), ("", []), ('{"number": 3}', ['{"number": 3}'])]
+)
+def test_events_file__replaces_a_last_line_that_was_cut_off(tmp_path, last, kept):
     path = tmp_path / EVENTS
     path.parent.mkdir()
-    path.write_text('{"number": 1}\n{"numb')
+    path.write_text('{"number": 1}\n' + last)
     with open_events(LineageConfig(), Store(tmp_path)) as send:
         send({"number": 2, "run": {"facets": {}}})
-    assert path.read_text().splitlines()[:2] == ['{"number": 1}', '{"numb']
-    assert unseal_event(path.read_bytes().splitlines()[2]) == {"number": 2, "run": {"facets": {}}}
+    *before, event = path.read_text().splitlines()
+    assert before == ['{"number": 1}', *kept]
+    assert unseal_event(event.encode()) == {"number": 2, "run": {"facets": {}}}
+
+
+def test_events_file__takes_back_a_short_write(tmp_path, monkeypatch):
+    store, write, events = Store(tmp_path / "store"), os.write, make_events(tmp_path)
+    path = store.root / EVENTS
+    with open_events(LineageConfig(), store) as send:
+        send(events[0])
+        before = path.read_bytes()
+        monkeypatch.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:40]))
+        with pytest.warns(RuntimeWarning, match="no space left"):
+            send(events[1])
+        monkeypatch.undo()
+        assert path.read_bytes() == before
+        send(events[1])
+    lines = path.read_bytes().splitlines()
+    assert [unseal_event(line)["eventType"] for line in lines] == ["START", "COMPLETE"]
+    assert verify_store(store, read_event=unseal_event).damages == ()
 
 
 def test_seal_event__an_edited_event_does_not_read(tmp_path):

@@ -258,11 +258,16 @@ def test_verify_store__fingerprints(store):
 def test_verify_store__events(store):
     events = store.root / "lineage" / "events.jsonl"
     events.parent.mkdir()
-    for damaged in ('{"a": 1}\n{"b', '{"a": 1}\n{"b"}\n', '{"a": 1}'):
+    for damaged in ('{"a": 1}\n{"b"}\n', '{"a"\n{"b": 2}\n', '{"a"\n{"b'):
         events.write_text(damaged)
         assert list_damages(store) == [("damaged events", "lineage/events.jsonl")]
-    events.write_text('{"a": 1}\n{"b": 2}\n')
+    for whole in ('{"a": 1}\n{"b": 2}\n', '{"a": 1}'):
+        events.write_text(whole)
+        assert list_damages(store) == []
+        assert verify_store(store).torn == ()
+    events.write_text('{"a": 1}\n{"b')
     assert list_damages(store) == []
+    assert verify_store(store).torn == ("lineage/events.jsonl",)
 
     def refuse(line):
         raise ValueError("it has been edited")

@@ -16,7 +16,7 @@ class LostScheduler(Exception):
 )
 def test_stage__runs_again_where_a_failure_may_pass(monkeypatch, error, n_runs):
     waits = []
-    monkeypatch.setattr("pmflib_tasks.stage_runs.time.sleep", waits.append)
+    monkeypatch.setattr("pmflib_tasks.stage.time.sleep", waits.append)
     calls = []
 
     @stage(name="one")

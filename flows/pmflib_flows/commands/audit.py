@@ -175,11 +175,21 @@ def verify(config: ConfigPath, as_json: AsJson = False) -> None:
             {"problem": each.problem, "place": each.location, "detail": each.detail}
             for each in found.damages
         ]
-        print_json({"artefacts": found.n_whole, "damages": damages, "remedies": remedies})
+        print_json(
+            {
+                "artefacts": found.n_whole,
+                "damages": damages,
+                "remedies": remedies,
+                "torn": list(found.torn),
+            }
+        )
     else:
         out.print(f"{found.n_whole} artefacts hold what they were published with")
         for each in found.damages:
             line = f"{each.problem}: {each.location} ({each.detail})"
+            out.print(line, soft_wrap=True)
+        for location in found.torn:
+            line = f"{location}: a crash cut off its last line, which the next run replaces"
             out.print(line, soft_wrap=True)
     if found.damages:
         parts = [_sum_up(problem, by_problem[problem], text) for problem, text in remedies.items()]

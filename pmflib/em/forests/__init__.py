@@ -1,1 +1,1 @@
-"""EM of latent classes whose variables hang together by forests."""
+"""EM for latent class models in which the variables of each class form a forest."""

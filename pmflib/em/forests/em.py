@@ -1,4 +1,4 @@
-"""EM of latent classes with forests: the family, its runs, the search for forests, and the memory of passes."""
+"""EM for latent classes with forests: the family, its runs, the structure search, and the memory of passes."""
 
 from __future__ import annotations
 
@@ -31,31 +31,32 @@ from pmflib.solvers import PseudoCounts
 from pmflib.store.sample_blocks import BlockGroup
 
 LEAST_PASSES = 2
-"""Passes from one search for the forests to the next, at first; they double as long as the forests change."""
+"""Initial number of passes between structure searches; it doubles while the forests keep changing."""
 PAIR_BYTES = 1 << 25
-"""Size of the counts of pairs that a pass over stored samples makes at a time, bytes; those of one state may be larger:
-each thread holds several."""
+"""Target size in bytes of the pair counts made in one pass over stored samples. The counts of a single state may be
+larger, and each thread holds several.
+"""
 SEARCH_BYTES = 1 << 28
-"""Size of those that a pass over samples in memory makes at a time, bytes."""
+"""Target size in bytes of the pair counts made in one pass over samples in memory."""
 BLOCK_WORK = 5_000_000
-"""Cells times rank in a block in memory, about: some milliseconds of work, which is worth a thread."""
+"""Approximate cells times rank per block in memory: a few milliseconds of work, enough for a thread."""
 
 
 class TreeOptions(NamedTuple):
-    """How forests are found, and how tables are shrunk.
+    """Options of the structure search and of the shrinkage of tables.
 
     Parameters
     ----------
     shared
-        Whether all states have one forest; else each has its own.
+        Whether all states share one forest; otherwise each state has its own.
     pseudo_count
         Mean pseudo-count per level and state, as for `pmflib.fit_em`.
     edge_pseudo_count
-        Samples per level of a parent that are added to those of a state.
+        Pseudo-count per level of the parent, added to the table of each edge.
     pooled_share
-        Share of these that are as in all states with the edge; the others are as if the variable did not depend on it.
+        Share of these pseudo-counts that follows the edge's table pooled over states; the rest follows independence.
     penalty
-        What a free parameter of an edge costs, as a share of the Bayesian information criterion.
+        Penalty per free parameter of an edge, as a multiple of the Bayesian information criterion.
     """
 
     shared: bool = False
@@ -67,23 +68,23 @@ class TreeOptions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TreeRun:
-    """A run of EM.
+    """Result of an EM run with forests.
 
     Parameters
     ----------
     parameters
-        The model: that of the best held-out log-likelihood, or else the last.
+        Fitted model: the one with the best held-out log-likelihood, or the last one without held-out samples.
     options
-        How it was fitted.
+        Options of the fit.
     log_likelihoods
         Training log-likelihood before each pass, nats per sample.
     held_out
-        Held-out log-likelihood after each pass, nats per sample, that of the start first, -inf where it was not to be
-        kept; empty without held-out samples.
+        Held-out log-likelihood of the start and after each pass, nats per sample; -inf for models that were not
+        eligible. Empty without held-out samples.
     best_pass
-        Passes after which the model was reached.
+        Number of passes after which the model was reached.
     converged
-        Whether the run ended before its limit of passes.
+        Whether EM converged before the limit of passes.
     """
 
     parameters: TreeParameters
@@ -95,7 +96,7 @@ class TreeRun:
 
     @classmethod
     def begin(cls, start: TreeParameters, options: TreeOptions) -> TreeRun:
-        """A run without passes."""
+        """Return a run without passes."""
         return cls(start, options, (), (), 0, False)
 
     @property
@@ -105,14 +106,14 @@ class TreeRun:
 
 
 class TreePass(NamedTuple):
-    """Result of a pass.
+    """Result of one pass.
 
     Parameters
     ----------
     statistics
         Sufficient statistics.
     adopted
-        The model that the M-step starts from, with the forests of the statistics.
+        Model that the M-step starts from, with the forests that the statistics are for.
     """
 
     statistics: TreeStatistics
@@ -124,23 +125,23 @@ TreeState: TypeAlias = State[TreeParameters]
 
 
 def score_under_forests(parameters: TreeParameters, _: IntArray) -> ScoreRows:
-    """Scores of rows under a model with forests; its logarithms are taken once."""
+    """Return a function that scores rows under a model with forests; logarithms are computed once."""
     return TreePasses(parameters).score
 
 
 @dataclass(frozen=True, eq=False)
 class Forests(Family[TreeParameters, Any]):
-    """Latent classes within which the variables form a forest; the forests are found anew from time to time.
+    """Latent class models whose variables form a forest within each class; the forests are re-estimated periodically.
 
-    The numbers of a state are ``due``, the number of passes after which the forests are found anew, ``gap``, the passes
-    from then to the next time, and ``last_change``, the pass after which the forests last changed.
+    A state keeps three numbers: ``due``, the pass after which the forests are re-estimated; ``gap``, the number of
+    passes until the next time; and ``last_change``, the pass after which the forests last changed.
 
     Parameters
     ----------
     offsets
         int64 of shape (n_variables + 1,).
     options
-        How forests are found and tables shrunk.
+        Options of the structure search and of the shrinkage of tables.
     pseudo_counts
         Pseudo-counts of levels and states.
     """
@@ -153,26 +154,26 @@ class Forests(Family[TreeParameters, Any]):
     merge = staticmethod(TreeStatistics.merge)
 
     def begin(self, start: TreeParameters) -> TreeState:
-        """State before the first pass."""
+        """Return the state before the first pass."""
         return State(start, numbers={"due": 0, "gap": LEAST_PASSES, "last_change": 0})
 
     def add(self, parameters: TreeParameters, blocks: Iterable[Block]) -> TreeStatistics:
-        """Posterior mass of the states and of the entries of their tables."""
+        """Compute the posterior mass of the states and of the table entries."""
         return add_up_group([*blocks], parameters)
 
     def measure(self, parameters: TreeParameters) -> int:
-        """Size of the tables, bytes."""
+        """Return the size of the tables in bytes."""
         return 8 * (parameters.forest.n_entries + parameters.prior.size)
 
     def start(self, source: BlockSource, state: TreeState) -> Callable[[], TreePass]:
-        """Return the pass, which finds the forests anew where this is due."""
+        """Start a pass, which re-estimates the forests when that is due."""
         if state.n_passes == state.numbers["due"]:
             return lambda: find_forest(source, state.parameters, self)
         wait = super().start(source, state)
         return lambda: TreePass(wait(), state.parameters)
 
     def update(self, state: TreeState, made: TreePass) -> TreeState:
-        """M-step, and when the forests are found anew next."""
+        """Perform the M-step and schedule the next structure search."""
         number, numbers = state.n_passes, dict(state.numbers)
         if number == numbers["due"]:
             numbers |= {"due": number + numbers["gap"], "gap": 2 * numbers["gap"]}
@@ -187,11 +188,11 @@ class Forests(Family[TreeParameters, Any]):
         return state.after(updated, log_likelihood, **numbers)
 
     def is_best(self, value: float, state: TreeState, limits: Limits) -> bool:
-        """Whether a held-out log-likelihood rises by more than the tolerance."""
+        """Return whether the held-out log-likelihood improved by more than the tolerance."""
         return value > max(state.held_out) + limits.tol * abs(value)
 
     def has_converged(self, state: TreeState, limits: Limits) -> bool:
-        """Whether no further pass is needed; new forests get some passes of their own."""
+        """Return whether to stop; a new forest is always given a few passes."""
         last_change = state.numbers["last_change"]
         if state.held_out:
             return state.n_passes - max(state.best_pass, last_change) >= limits.patience
@@ -201,11 +202,11 @@ class Forests(Family[TreeParameters, Any]):
         return abs(last - before) <= limits.tol * abs(last)
 
     def pack(self, parameters: TreeParameters) -> Arrays:
-        """Prior, parents and tables."""
+        """Return the prior, parents and tables as arrays."""
         return parameters.to_arrays("model")
 
     def unpack(self, arrays: Arrays) -> TreeParameters:
-        """The model that `pack` was called on, to the same bits."""
+        """Restore the model given to `pack`, bit for bit."""
         return TreeParameters.from_arrays("model", self.offsets, arrays)
 
 
@@ -222,34 +223,34 @@ def run_tree_em(
     inputs: Sequence[object] = (),
     on_pass: Callable[[TreeState], None] | None = None,
 ) -> TreeRun:
-    """Make passes until the likelihood has converged, or that of held-out samples has stopped rising.
+    """Run EM until the training log-likelihood converges or the held-out log-likelihood stops improving.
 
     Parameters
     ----------
     samples
         Training samples.
     start
-        Where to begin; without edges, or with some.
+        Initial model, with or without edges.
     options
-        How forests are found and tables shrunk.
+        Options of the structure search and of the shrinkage of tables.
     singles
-        float64 of shape (n_levels,), PMF of each variable, as `pmflib.counting.marginals.estimate_singles` has it.
+        float64 of shape (n_levels,): PMF of each variable, as returned by `pmflib.counting.marginals.estimate_singles`.
     held_out
-        Held-out samples that each pass is evaluated on.
+        Held-out samples, evaluated after each pass.
     keeps_start
-        Whether the start itself may be the best model; else only what these options have led to.
+        Whether the start is eligible as the best model; otherwise only models fitted with these options are.
     limits
-        When the run ends, as for `pmflib.fit_em`.
+        Stopping criteria, as for `pmflib.fit_em`.
     checkpoint
-        File for the state after each pass.
+        File in which the state is saved after each pass.
     inputs
-        Whatever else the states depend on, as for `pmflib.em.checkpoint.digest_fit`.
+        Other inputs that determine the states, as for `pmflib.em.checkpoint.digest_fit`.
     on_pass
         As for `pmflib.em.family.run_em`.
 
     Returns
     -------
-    The run. Equal arguments give equal bits, whatever the number of threads or workers.
+    The run. Equal arguments give equal bits for any number of threads or workers.
     """
     shape = PseudoCounts.shaped_by(singles, samples.offsets, options.pseudo_count)
     family = Forests(samples.offsets, options, shape)
@@ -270,12 +271,13 @@ def run_tree_em(
 
 
 def find_forest(samples: BlockSource, parameters: TreeParameters, family: Forests) -> TreePass:
-    """Find forests under the current posteriors, in a pass that counts all pairs by state.
+    """Estimate forests from the pair counts of each state under the current posteriors.
 
     Returns
     -------
-    Statistics for the new forests, and the parameters as far as they are known: variables keep the PMF that they have.
-    Where cells are missing, statistics are of the samples that hold both variables; the next pass takes all.
+    The statistics for the new forests and the current parameters, in which the PMF of each variable is unchanged. With
+    missing cells, the statistics include only samples in which both variables of an edge are observed; the next pass
+    uses all samples.
     """
     offsets, options, rank = family.offsets, family.options, parameters.prior.size
     n_chunk = choose_states(int(offsets[-1]), in_memory=isinstance(samples, BlocksInMemory))
@@ -303,7 +305,7 @@ def find_forest(samples: BlockSource, parameters: TreeParameters, family: Forest
         joined = np.flatnonzero(forest.has_parent & is_in)
         states, above = forest.states[joined] - chunk.start, forest.levels_above[joined]
         counts[joined] = mass[states, above, forest.levels[joined]]
-    # without mass, variables keep the PMF that they have
+    # without mass, variables keep their current PMF
     own = parameters.forest.find_marginals(parameters.tables)
     adopted = TreeParameters(parameters.prior, forest, forest.spread_levels(own))
     return TreePass(replace(singles, mass=counts), adopted)
@@ -312,7 +314,7 @@ def find_forest(samples: BlockSource, parameters: TreeParameters, family: Forest
 def load_samples(
     samples: IntArray | DenseBlock, offsets: IntArray, rank: int, target: int | None = None
 ) -> BlocksInMemory:
-    """Cut samples into blocks of distinct rows for forests; arguments are as for `BlocksInMemory.cut`."""
+    """Group samples into blocks of distinct rows; for the arguments see `BlocksInMemory.cut`."""
     given = samples if isinstance(samples, DenseBlock) else DenseBlock(samples)
     whole = merge_duplicates(replace(given, codes=np.ascontiguousarray(given.codes)))
     work = given.codes.shape[1] * whole.n_rows * rank
@@ -322,7 +324,7 @@ def load_samples(
 
 
 def add_up(source: BlockSource, parameters: TreeParameters) -> TreeStatistics:
-    """Sufficient statistics of all samples under a model."""
+    """Compute the sufficient statistics of all samples under a model."""
     n_bytes = 8 * (parameters.forest.n_entries + parameters.prior.size)
     return source.map_blocks(
         add_up_group, TreeStatistics.merge, parameters, result_bytes=n_bytes, name="pass"
@@ -332,7 +334,7 @@ def add_up(source: BlockSource, parameters: TreeParameters) -> TreeStatistics:
 def count_pairs(
     source: BlockSource, parameters: TreeParameters, first: int, n_states: int
 ) -> FloatArray:
-    """Posterior-weighted counts of all pairs, symmetric, for some states: (n_states, n_levels, n_levels)."""
+    """Compute posterior-weighted counts of all pairs for some states, symmetric: (n_states, n_levels, n_levels)."""
     n_bytes = 8 * n_states * int(source.offsets[-1]) ** 2
     shared = parameters, first, n_states
     mass = source.map_in_turn(
@@ -343,22 +345,22 @@ def count_pairs(
 
 
 def choose_states(n_levels: int, *, in_memory: bool = False) -> int:
-    """Number of states whose pairs are counted in one pass; bits do not depend on it."""
+    """Return the number of states whose pairs are counted in one pass; it does not affect the bits of the result."""
     return max(1, (SEARCH_BYTES if in_memory else PAIR_BYTES) // (8 * n_levels**2))
 
 
 def are_modest(offsets: IntArray, rank: int) -> bool:
-    """Whether forests may be tried without being asked for: the choice must not depend on the memory of a machine."""
+    """Return whether forests are tried by default; the answer must not depend on the memory of the machine."""
     return find_largest(offsets, rank) <= PAIR_BYTES
 
 
 def find_largest(offsets: IntArray, rank: int) -> int:
-    """Size of the larger of a forest's tables and of the counts of a state's pairs, bytes, whatever the forest."""
+    """Return the size in bytes of the largest possible forest tables or of one state's pair counts, if larger."""
     return max(measure_tables(offsets, rank), 8 * int(offsets[-1]) ** 2)
 
 
 def measure_tables(offsets: IntArray, rank: int) -> int:
-    """Largest size of the tables of forests: every variable may have the parent of most levels."""
+    """Return the largest possible size of forest tables: every variable has the parent with the most levels."""
     return 8 * rank * int(offsets[-1]) * int(np.diff(offsets).max())
 
 
@@ -372,20 +374,20 @@ def plan_trees(
     offsets
         int64 of shape (n_variables + 1,).
     rank
-        Latent states of a model.
+        Number of latent states.
     n_threads
-        Threads of a worker.
+        Number of threads per worker.
     n_models
-        Models whose average is evaluated.
+        Number of models whose average is evaluated.
     n_waiting
-        Most results that a task holds at once: `TaskPlan.n_waiting` of a pass.
+        Largest number of results that a task holds at once: `TaskPlan.n_waiting` of a pass.
     """
     n_levels, table = int(offsets[-1]), measure_tables(offsets, rank)
     pairs = 8 * min(rank, choose_states(n_levels)) * n_levels**2
     parameters = f"tables of forests of {n_levels} levels x rank {rank}"
     return PassMemory(
         "EM with forests",
-        "Merge levels, lower the rank, use fewer threads, raise cluster.memory_limit, or leave out the dependence.",
+        "Merge levels, lower the rank, use fewer threads, raise cluster.memory_limit, or fit without dependence.",
         (
             f"sufficient statistics, or counts of pairs of {n_levels} levels",
             max(table, pairs),
@@ -396,7 +398,7 @@ def plan_trees(
         },
         client={
             f"{parameters}, before and after a pass": 10 * n_models * table,
-            # counts, what is expected, and what the comparison of the two takes
+            # observed counts, expected counts, and work space for comparing them
             f"counts of all pairs of {n_levels} levels": 10 * 8 * n_levels**2
             + max(2 * pairs, SEARCH_BYTES),
         },
@@ -404,7 +406,7 @@ def plan_trees(
 
 
 def add_up_group(group: BlockGroup, parameters: TreeParameters) -> TreeStatistics:
-    """Sufficient statistics of a group of blocks under a model."""
+    """Compute the sufficient statistics of a group of blocks under a model."""
     passes = TreePasses(parameters)
     return TreeStatistics.merge([passes.add_up(block) for block in iterate_distinct(group)])
 
@@ -412,7 +414,7 @@ def add_up_group(group: BlockGroup, parameters: TreeParameters) -> TreeStatistic
 def count_pairs_by_state(
     group: BlockGroup, parameters: TreeParameters, first: int, n_states: int
 ) -> FloatArray:
-    """Posterior-weighted counts of the pairs of a group: (n_states, n_levels, n_levels), the upper triangle."""
+    """Compute posterior-weighted pair counts of a group: (n_states, n_levels, n_levels), upper triangle only."""
     passes = TreePasses(parameters)
     n_levels = int(parameters.forest.offsets[-1])
     mass = np.zeros((n_states, n_levels, n_levels))
@@ -422,7 +424,7 @@ def count_pairs_by_state(
 
 
 def add_tables(parts: Sequence[FloatArray]) -> FloatArray:
-    """Sum of tables, at least one, in the order given; no more than one is made."""
+    """Sum tables, at least one, in the given order into a new table."""
     total = parts[0].copy()
     for part in parts[1:]:
         total += part

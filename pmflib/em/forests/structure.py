@@ -1,4 +1,4 @@
-"""Forests from class-weighted counts of pairs: Chow and Liu's trees, whose edges must be worth their parameters."""
+"""Structure search from class-weighted pair counts: Chow-Liu forests with a penalty for the parameters of each edge."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from pmflib.counting.pair_counts import PairCounts
 from pmflib.model import JointPMF
 
 FEW_HELD = 0.05
-"""Share of the pairs of levels below which those that occur are summed alone: of many levels nearly none does."""
+"""Density of the pair counts below which only non-zero cells are summed; with many levels most cells are zero."""
 
 
 def measure_edge_gains(mass: FloatArray, offsets: IntArray, penalty: float) -> FloatArray:
-    """What each edge would gain in a state: log-likelihood less a penalty for its parameters.
+    """Compute the penalised gain in log-likelihood of each possible edge in one state.
 
     Parameters
     ----------
     mass
-        float64 of shape (n_levels, n_levels), symmetric: expected number of samples of the state that hold each pair of
+        float64 of shape (n_levels, n_levels), symmetric: expected number of samples of the state with each pair of
         levels.
     offsets
         int64 of shape (n_variables + 1,).
     penalty
-        Share of the Bayesian information criterion, half the logarithm of the samples that hold both, that each free
-        parameter costs; at least 0.
+        Multiple of the Bayesian information criterion, at least 0: each free parameter costs this times half the
+        logarithm of the number of samples in which both variables are observed.
 
     Returns
     -------
-    float64 of shape (n_variables, n_variables), symmetric, nats; 0 on the diagonal. The gain is the mutual information
-    times the samples.
+    float64 of shape (n_variables, n_variables), symmetric, nats; 0 on the diagonal. The gain before the penalty is the
+    mutual information times the number of samples.
 
     References
     ----------
     Chow, Liu (1968); Schwarz (1978).
     """
-    # margins of each pair are those among the samples that hold both
+    # margins of each pair come from samples in which both variables are observed
     n_both, margins, cells = _sum_cells(mass, offsets)
     rows = sum_blocks(_weigh(margins), offsets)
     information = cells - rows - rows.T + _weigh(n_both)
@@ -55,7 +55,7 @@ def _weigh(counts: FloatArray) -> FloatArray:
 
 
 def _sum_cells(mass: FloatArray, offsets: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Sums over pairs of levels: of all by pair of variables, by level and variable, and of x log x by pair."""
+    """Sum cells and x log x by pair of variables, and cells by level and variable."""
     held = np.flatnonzero(mass != 0)
     if held.size >= FEW_HELD * mass.size:
         n_both, margins = sum_pairs(mass, offsets), sum_blocks(mass, offsets, axis=1)
@@ -75,16 +75,16 @@ def _sum_cells(mass: FloatArray, offsets: IntArray) -> tuple[FloatArray, FloatAr
 
 
 def grow_forest(gains: FloatArray) -> IntArray:
-    """Forest of the largest sum of gains, of edges that gain more than it takes to name one of so many parents.
+    """Find the forest with the largest total gain; an edge must also pay for encoding the choice of parent.
 
     Parameters
     ----------
     gains
-        float64 of shape (n_variables, n_variables), symmetric: of `measure_edge_gains`, or summed over states.
+        float64 of shape (n_variables, n_variables), symmetric: from `measure_edge_gains`, possibly summed over states.
 
     Returns
     -------
-    int32 of shape (n_variables,): parent of each variable, -1 at a root. The first of equals is taken.
+    int32 of shape (n_variables,): parent of each variable, -1 for a root. Ties go to the first.
 
     References
     ----------
@@ -107,18 +107,18 @@ def grow_forest(gains: FloatArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class PairResiduals:
-    """What the counts of each pair of variables say against a model.
+    """Bivariate residuals: lack of fit of a model to the observed pair counts.
 
     Parameters
     ----------
     names
         Variables, in the order of the schema.
     gains
-        float64 of shape (n_variables, n_variables), symmetric, nats: likelihood ratio of the counts of a pair,
-        against the model; 0 on the diagonal.
+        float64 of shape (n_variables, n_variables), symmetric, nats: log-likelihood ratio between the pair counts and
+        the model; 0 on the diagonal.
     costs
-        float64 of the same shape: what a gain has to be above to count as large: the Bayesian information criterion for
-        the free levels of the pair, and the logarithm of the number of pairs that were looked at.
+        float64 of the same shape: threshold above which a gain counts as large. It is the Bayesian information
+        criterion for the free parameters of the pair plus the logarithm of the number of pairs tested.
     """
 
     names: tuple[str, ...]
@@ -126,7 +126,7 @@ class PairResiduals:
     costs: FloatArray
 
     def list_large(self) -> list[tuple[str, str, float]]:
-        """Pairs with a large residual: names and gain less cost, nats, the largest first."""
+        """List pairs with large residuals, as names and gain minus cost (nats), in decreasing order."""
         rows, columns = np.triu_indices(len(self.names), 1)
         above = (self.gains - self.costs)[rows, columns]
         order = [each for each in np.argsort(-above, kind="stable").tolist() if above[each] > 0]
@@ -134,19 +134,19 @@ class PairResiduals:
 
 
 def find_residuals(model: JointPMF, counts: PairCounts) -> PairResiduals:
-    """Compare the counts of all pairs with a model.
+    """Compare all observed pair counts with a model.
 
     Parameters
     ----------
     model
         The model.
     counts
-        Co-occurrence counts of samples of its schema.
+        Co-occurrence counts of samples with the same schema.
 
     Returns
     -------
-    The residuals of all pairs. What a model's own PMFs of single variables miss is no residual of a pair: pairs are
-    compared after both margins were fitted to the counts by one step of iterative proportional fitting.
+    Residuals of all pairs. Both margins are first fitted to the counts by iterative proportional fitting, so a misfit
+    of single variables does not appear as a residual of a pair.
 
     References
     ----------
@@ -168,7 +168,7 @@ def find_residuals(model: JointPMF, counts: PairCounts) -> PairResiduals:
 
 
 def _fit_margins(chances: FloatArray, table: FloatArray, offsets: IntArray) -> FloatArray:
-    """Expected counts of all pairs, whose margins are those of the counts; three rounds leave next to nothing."""
+    """Compute expected pair counts with the observed margins; three rounds of fitting leave a negligible error."""
     expected = np.maximum(chances, FLOOR)
     rows = repeat_blocks(np.add.reduceat(table, offsets[:-1], axis=1), offsets, axis=1)
     columns = repeat_blocks(np.add.reduceat(table, offsets[:-1], axis=0), offsets)

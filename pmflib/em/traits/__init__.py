@@ -1,1 +1,1 @@
-"""EM of continuous traits: people who differ by degree."""
+"""EM for models with continuous latent traits."""

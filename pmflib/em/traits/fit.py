@@ -1,4 +1,4 @@
-"""Fits of trait models by EM, and what they are chosen by: cells held out of known people."""
+"""EM for trait models, and the choice of their settings by prediction of held-out cells."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
 
 DIMENSIONS = (0, 1, 2, 4, 8, 16)
-"""Numbers of dimensions that are compared, as long as more of them gain."""
+"""Numbers of dimensions to compare, in increasing order while they improve."""
 SHRINKAGES = (1.0, 0.9, 0.8)
-"""Shrinkages that are compared for the best number of dimensions; the first is that of all others."""
+"""Shrinkages to compare at the best number of dimensions; the first is used for all other comparisons."""
 PASSES = (8, 16, 24, 32)
-"""Numbers of passes that are compared: few passes of many dimensions are a fit of few."""
+"""Numbers of passes to compare; stopping early with many dimensions acts like fewer dimensions."""
 PATIENCE = 2
-"""Numbers of dimensions without a gain after which there are no more."""
+"""Number of consecutive dimensions without improvement after which the search stops."""
 
 
 @dataclass(frozen=True)
 class TraitSettings:
-    """How to fit.
+    """Settings of a trait model fit.
 
     Parameters
     ----------
     dimensions
-        Traits besides the biases of people, at least 0.
+        Number of traits besides each person's biases, at least 0.
     shrinkage
         In (0, 1], as for `pmflib.em.traits.passes.Coefficients.update`.
     passes
-        Number of passes, at least 1.
+        Number of EM passes, at least 1.
     """
 
     dimensions: int
@@ -56,7 +56,7 @@ class TraitSettings:
     passes: int
 
     def to_json(self) -> dict[str, Setting]:
-        """Settings by name."""
+        """Return the settings as a dictionary."""
         return {
             "dimensions": self.dimensions,
             "shrinkage": self.shrinkage,
@@ -65,14 +65,14 @@ class TraitSettings:
 
 
 TraitState: TypeAlias = State[Coefficients]
-"""State of EM of traits; log-likelihoods are sums over the samples, by Laplace's approximation."""
+"""EM state of a trait model; log-likelihoods are totals over samples, by Laplace's approximation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Traits(Family[Coefficients, TraitSums]):
-    """Trait models: logits of the levels are linear in normal traits of people.
+    """Trait models: the logits of levels are linear in normally distributed traits of people.
 
-    Passes have no test of convergence: their number is a setting.
+    There is no convergence test: the number of passes is a setting.
 
     Parameters
     ----------
@@ -88,52 +88,52 @@ class Traits(Family[Coefficients, TraitSums]):
     merge = staticmethod(TraitSums.merge)
 
     def begin(self, dimensions: int, seed: int) -> TraitState:
-        """State before the first pass, with random slopes."""
+        """Return the state before the first pass, with random slopes."""
         return State(Coefficients.draw(self.scores, dimensions, np.random.default_rng(seed)))
 
     def add(self, parameters: Coefficients, blocks: Iterable[Block]) -> TraitSums:
-        """Gradients and curvatures of the coefficients, and moments of the traits."""
+        """Compute gradients and curvatures for the coefficients, and moments of the traits."""
         return sum_traits(blocks, PassModel(self.scores, parameters.values))
 
     def measure(self, parameters: Coefficients) -> int:
-        """Size of the sums, bytes."""
+        """Return the size of the statistics in bytes."""
         return count_sum_bytes(self.scores, PassModel(self.scores, parameters.values).n_traits)
 
     def update(self, state: TraitState, sums: TraitSums) -> TraitState:
-        """M-step: a step of each coefficient."""
+        """M-step: one Newton step for the coefficients of every variable."""
         updated = state.parameters.update(self.scores, sums, self.shrinkage)
         return state.after(updated, sums.log_likelihood)
 
     def has_converged(self, state: TraitState, limits: Limits) -> bool:
-        """Never: the number of passes is a setting."""
+        """Return False: the number of passes is a setting."""
         return False
 
     def pack(self, parameters: Coefficients) -> Arrays:
-        """Values, centres and variances."""
+        """Return values, centres and variances as arrays."""
         return {field.name: getattr(parameters, field.name) for field in fields(Coefficients)}
 
     def unpack(self, arrays: Arrays) -> Coefficients:
-        """The model that `pack` was called on, to the same bits."""
+        """Restore the coefficients given to `pack`, bit for bit."""
         return Coefficients(**arrays)
 
     def make_model(self, state: TraitState, schema: Schema, level_counts: FloatArray) -> TraitModel:
-        """Trait model of a state."""
+        """Build the trait model of a state."""
         base, slopes = self.scores.spread(state.parameters.values)
         return make_model(schema, self.scores, level_counts, base, slopes)
 
 
 @dataclass(frozen=True)
 class TraitChoice:
-    """What a fit has chosen, or was given.
+    """Settings chosen by a fit, or given to it.
 
     Parameters
     ----------
     settings
-        How to fit.
+        Settings of the fit.
     n_states
-        Latent states of the joint PMF.
+        Number of latent states of the resulting joint PMF.
     comparisons
-        What was compared.
+        Comparisons that the choice is based on.
     """
 
     settings: TraitSettings
@@ -141,7 +141,7 @@ class TraitChoice:
     comparisons: tuple[Comparison, ...] = ()
 
     def to_arrays(self) -> Arrays:
-        """The choice as a checkpoint keeps it."""
+        """Convert the choice to checkpoint arrays."""
         content = {
             "settings": self.settings.to_json(),
             "states": self.n_states,
@@ -151,7 +151,7 @@ class TraitChoice:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> TraitChoice:
-        """The choice that `to_arrays` was called on."""
+        """Restore the choice from `to_arrays`."""
         content = json.loads(str(arrays["json"]))
         comparisons = tuple(Comparison.from_json(each) for each in content["comparisons"])
         return cls(TraitSettings(**content["settings"]), content["states"], comparisons)
@@ -160,10 +160,11 @@ class TraitChoice:
 def make_model(
     schema: Schema, scores: LevelScores, counts: FloatArray, base: FloatArray, slopes: FloatArray
 ) -> TraitModel:
-    """Trait model of standard normal traits, turned to principal axes: the first trait moves the observed cells most.
+    """Build a trait model with standard normal traits rotated to principal axes of the logits.
 
-    A trait is positive where levels of greater value are likelier, or, where none has a value, where the level that it
-    moves most is.
+    Traits are ordered by their effect on the observed cells. The sign of a trait is chosen so that larger values make
+    levels with larger values more likely, or, if no level has a value, so that the most affected level becomes more
+    likely.
     """
     n_traits = slopes.shape[1]
     weights, centred = weigh_slopes(schema, scores, counts, slopes)
@@ -195,7 +196,7 @@ def make_model(
 def weigh_slopes(
     schema: Schema, scores: LevelScores, counts: FloatArray, slopes: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Weights of the levels (n_levels,) and slopes less their means, by which principal axes are found."""
+    """Return level weights (n_levels,) and centred slopes, from which the principal axes are computed."""
     marginals = np.exp(scores.log_marginals)
     cells = np.add.reduceat(counts, schema.offsets[:-1])
     weights = np.repeat(cells + 1.0, schema.cardinalities) * marginals
@@ -210,26 +211,26 @@ def choose_settings(
     seed: int,
     on_pass: Callable[[str], None] = lambda _: None,
 ) -> tuple[TraitSettings, TraitModel, Comparison]:
-    """Choose dimensions, shrinkage and passes by the log-probability of the held-out cells.
+    """Choose dimensions, shrinkage and number of passes by the log-probability of held-out cells.
 
-    Dimensions grow until two numbers of them have not gained; then other shrinkages are tried for the best.
+    The number of dimensions grows until two consecutive values bring no gain; then the other shrinkages are tried.
 
     Parameters
     ----------
     held_out
-        Cells, and what is left of their people.
+        Held-out cells and the remaining cells of the same people.
     schema
         Variables.
     grids
-        Dimensions, from the least to the largest, shrinkages, the usual one first, and numbers of passes.
+        Dimensions in increasing order; shrinkages with the default first; numbers of passes.
     seed
         Seed of the starts.
     on_pass
-        Called after each pass with words on it.
+        Progress callback, given a one-line message.
 
     Returns
     -------
-    The settings, the model that was the best without the held-out cells, and what was compared.
+    The settings, the model that predicted the held-out cells best (fitted without them), and the comparison.
     """
     tried: list[tuple[TraitSettings, TraitModel, FloatArray]] = []
     best = -1
@@ -238,7 +239,7 @@ def choose_settings(
     scores = LevelScores.make(schema, counts.levels)
 
     def run(dimensions: int, shrinkage: float) -> bool:
-        """Whether something is better than all before."""
+        """Fit with these settings and return whether they are the best so far."""
         nonlocal best
         before = best
 

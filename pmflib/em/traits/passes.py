@@ -1,4 +1,4 @@
-"""Sums of a pass of EM under a trait model, additive, added in a fixed order; and the update from them."""
+"""Sufficient statistics of trait models, summed in a fixed order, and the M-step that uses them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from pmflib.core.blocks import Block, SparseBlock
 from pmflib.model.traits.level_scores import EXTREMENESS, NOMINAL, VALUE, LevelScores
 
 MOST_STEPS, TOLERANCE = 8, 1e-2
-"""Newton steps of a sample within a pass, and the step, in any trait, that is the last: it need not be exact."""
+"""Maximum number of Newton steps per sample and pass, and the step size (in any trait) that ends them early; the mode
+need not be exact.
+"""
 PART_CELLS = 1 << 18
-"""Cells of the rows that are turned into level indices at a time: some megabytes."""
+"""Number of cells converted to level indices at a time: a few megabytes."""
 
 
 class TraitLayout(NamedTuple):
-    """Where the sums of each variable are: see `pmflib.kernels.trait_passes.add_trait_statistics`."""
+    """Positions of each variable's sums; see `pmflib.kernels.trait_passes.add_trait_statistics`."""
 
     scores: FloatArray
     starts: IntArray
     n_directions: IntArray
     size: int
-    """Length of the curvatures."""
+    """Total length of the curvatures."""
 
     @classmethod
     def make(cls, scores: LevelScores, n_traits: int) -> TraitLayout:
-        """Lay out the curvatures of all variables, one after another."""
+        """Lay out the curvatures of all variables consecutively."""
         from pmflib.kernels.trait_cells import MOST_JOINT
 
         n_each = scores.n_directions
-        # of many directions one bound stands for all
+        # variables with many directions share one upper bound
         n_pairs = np.where(n_each > MOST_JOINT, 1, n_each * (n_each + 1) // 2)
         ends = np.concatenate([[0], np.cumsum(n_pairs * count_packed(n_traits))])
         starts = np.column_stack([scores.starts[:-1], ends[:-1]])
@@ -42,17 +44,17 @@ class TraitLayout(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TraitSums:
-    """Sufficient statistics of some samples under one trait model; additive over samples.
+    """Sufficient statistics of samples under a trait model; additive over samples.
 
     Parameters
     ----------
     gradients
-        float64 of shape (n_all_directions, 1 + n_traits): of the expected log-likelihood by the coefficients.
+        float64 of shape (n_all_directions, 1 + n_traits): gradient of the expected log-likelihood in the coefficients.
     curvatures
-        float64, flat: minus its second derivatives, packed as `TraitLayout` says.
+        float64, flat: negative second derivatives, packed as described by `TraitLayout`.
     moments
-        float64 of shape (1 + n_traits + n_traits**2,): number of samples with anything observed, and the sums of their
-        traits' posterior means and second moments.
+        float64 of shape (1 + n_traits + n_traits**2,): number of samples with at least one observed cell, then sums of
+        the posterior means and second moments of their traits.
     log_likelihood
         Nats, by Laplace's approximation.
     """
@@ -64,7 +66,7 @@ class TraitSums:
 
     @staticmethod
     def merge(parts: Sequence[TraitSums]) -> TraitSums:
-        """Sum of statistics, at least one, added in the order given: equal order, equal bits."""
+        """Sum statistics, at least one, in the given order; equal order gives equal bits."""
         gradients, curvatures, moments = (
             sum((getattr(part, name) for part in parts[1:]), getattr(parts[0], name))
             for name in ("gradients", "curvatures", "moments")
@@ -73,26 +75,26 @@ class TraitSums:
 
 
 def count_packed(n_traits: int) -> int:
-    """Numbers in the lower triangle of a second derivative by an intercept and its slopes."""
+    """Return the length of a packed lower triangle for one intercept and its slopes."""
     return (n_traits + 1) * (n_traits + 2) // 2
 
 
 def count_sum_bytes(scores: LevelScores, n_traits: int) -> int:
-    """Size of the sums of a pass, bytes."""
+    """Return the size of the statistics of a pass in bytes."""
     n_gradients = scores.kinds.size * (1 + n_traits)
     return 8 * (TraitLayout.make(scores, n_traits).size + n_gradients + (1 + n_traits) ** 2)
 
 
 class PassModel(NamedTuple):
-    """Parameters that a pass is made under; traits are standard normal a priori.
+    """Parameters for a pass; the prior of the traits is standard normal.
 
     Parameters
     ----------
     scores
         Directions of the variables.
     coefficients
-        float64 of shape (n_all_directions, 1 + n_traits): intercepts, and slopes, as
-        `pmflib.model.traits.level_scores.LevelScores.spread` takes them.
+        float64 of shape (n_all_directions, 1 + n_traits): intercepts and slopes, as taken by
+        `pmflib.model.traits.level_scores.LevelScores.spread`.
     """
 
     scores: LevelScores
@@ -100,22 +102,22 @@ class PassModel(NamedTuple):
 
     @property
     def n_traits(self) -> int:
-        """Number of traits."""
+        """Return the number of traits."""
         return len(self.coefficients.T) - 1
 
 
 def sum_traits(blocks: Iterable[Block], model: PassModel) -> TraitSums:
-    """Statistics of some samples.
+    """Compute the sufficient statistics of samples.
 
-    Newton's steps begin at the prior's mean for every person in every pass: nothing is kept of people, however many
-    there are, and the sums do not depend on what was kept. The first step from there takes no exponential.
+    Newton's method starts at the prior mean for every person in every pass. No per-person state is stored, however many
+    people there are, and the sums do not depend on earlier passes. The first step requires no exponentials.
 
     Parameters
     ----------
     blocks
-        Valid samples, of which one block is in memory at a time.
+        Valid samples; one block is in memory at a time.
     model
-        What the expectation is computed under.
+        Parameters of the E-step.
     """
     from pmflib.kernels.trait_passes import add_trait_statistics, rest_cells
 
@@ -149,7 +151,7 @@ def sum_traits(blocks: Iterable[Block], model: PassModel) -> TraitSums:
 
 
 def split_level_indices(blocks: Iterable[Block], offsets: IntArray) -> Iterator[SparseBlock]:
-    """Rows of blocks as level indices, of which codes take many times the room: so many rows at a time."""
+    """Yield rows of blocks as level indices in small batches, since codes take much more memory in that form."""
     n_rows = max(1, PART_CELLS // (offsets.size - 1))
     for block in blocks:
         for start in range(0, block.n_rows, n_rows):
@@ -158,31 +160,32 @@ def split_level_indices(blocks: Iterable[Block], offsets: IntArray) -> Iterator[
 
 
 SLOPE_VARIANCE, INTERCEPT_VARIANCE = 0.1, 0.25
-"""Variances of coefficients around what variables of their kind have in common, before anything is known."""
+"""Initial prior variances of slopes and intercepts around their common value."""
 EXTREMENESS_SHARE = 0.5
-"""Share of the shrinkage that slopes of extremeness have: what they find besides people's bias is mostly chance, and
-with all of their variance they cost hidden ratings more than all other choices."""
+"""Shrinkage factor for extremeness slopes. Beyond each person's bias they mostly fit noise; with their full variance
+they reduced the accuracy of hidden ratings more than any other choice.
+"""
 PRIOR_WEIGHT = 2.0
-"""Directions that these variances count for."""
+"""Weight of these initial variances, in directions."""
 PEOPLE_WEIGHT = 2.0
-"""Samples of standard normal traits that are added to the moments of the posteriors: a trait never dies out."""
+"""Pseudo-samples with standard normal traits added to the posterior moments, so that no trait degenerates."""
 LARGEST_STEP = 1.0
 START_SLOPE, START_BIAS = 0.3, 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """Intercepts and slopes of all directions, and the normal prior of those of each kind.
+    """Intercepts and slopes of all directions, with a normal prior for each kind of direction.
 
     Parameters
     ----------
     values
-        float64 of shape (n_all_directions, 1 + n_traits): intercept, then slopes on traits that are standard normal.
+        float64 of shape (n_all_directions, 1 + n_traits): intercept, then slopes on standard normal traits.
     centres
-        float64 of shape (3, 1 + n_traits): mean of the prior by kind. Directions of values have a common slope, which
-        is the bias of a person's level, those of extremeness another; nominal ones have none.
+        float64 of shape (3, 1 + n_traits): prior mean by kind. Value directions share a slope, a person's level bias;
+        extremeness directions share another; nominal directions share none.
     variances
-        float64 of shape (3, 1 + n_traits, 1 + n_traits): covariances of the prior by kind.
+        float64 of shape (3, 1 + n_traits, 1 + n_traits): prior covariances by kind.
     """
 
     values: FloatArray
@@ -191,7 +194,7 @@ class Coefficients:
 
     @classmethod
     def draw(cls, scores: LevelScores, dimensions: int, rng: np.random.Generator) -> Coefficients:
-        """Start: the biases, and small random slopes on the other dimensions."""
+        """Draw starting values: the biases, and small random slopes on the other dimensions."""
         kinds = scores.kinds
         biases = list_biases(scores)
         n_traits = dimensions + len(biases)
@@ -209,19 +212,19 @@ class Coefficients:
         return cls(values, centres, variances)
 
     def update(self, scores: LevelScores, sums: TraitSums, shrinkage: float) -> Coefficients:
-        """M-step: a Newton step of every variable, then the priors, then the moments of people.
+        """M-step: a Newton step for every variable, then the priors, then the moments of the traits.
 
-        The prior of each kind is estimated as well (empirical Bayes): its covariance is the mean of what coefficients
-        are off its centre, their uncertainty included, times the shrinkage, and for extremeness ``EXTREMENESS_SHARE``.
-        What the posteriors say of the mean and covariance of people is taken into the coefficients (parameter
-        expansion), so that traits are standard normal again: EM then needs a few tens of passes.
+        The prior of each kind is estimated by empirical Bayes: its covariance is the mean squared deviation of the
+        coefficients from their centre, including their uncertainty, times the shrinkage (and ``EXTREMENESS_SHARE`` for
+        extremeness). The posterior mean and covariance of the traits are absorbed into the coefficients (parameter
+        expansion), so that traits are standard normal again. EM then converges in a few tens of passes.
 
         Parameters
         ----------
         scores, sums
-            Directions, and the sums of a pass under these coefficients.
+            Directions, and the statistics of a pass under these coefficients.
         shrinkage
-            In (0, 1]: 1 is the EM update of the priors; below, dimensions that explain little die out.
+            In (0, 1]: 1 gives the EM update of the priors; smaller values eliminate dimensions that explain little.
 
         References
         ----------
@@ -229,7 +232,7 @@ class Coefficients:
         the evidence framework; Bock and Aitkin (1981), Psychometrika 46(4), for EM of item responses.
         """
         n_traits = self.values.shape[1] - 1
-        # without dimensions, slopes are common to all variables, and only people move them
+        # without dimensions, all variables share their slopes, and only the trait moments change them
         free = np.ones(1 + n_traits, bool)
         free[1:] = self.variances[VALUE, 1:, 1:].any()
         values, spreads = self._step(scores, sums, free)
@@ -260,7 +263,7 @@ class Coefficients:
     def _step(
         self, scores: LevelScores, sums: TraitSums, free: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Coefficients after a Newton step, and the posterior covariance of those of each direction."""
+        """Return coefficients after a Newton step, and the posterior covariance for each direction."""
         from pmflib.kernels.trait_cells import MOST_JOINT
 
         size = free.size
@@ -309,12 +312,12 @@ class Coefficients:
 
 
 def list_biases(scores: LevelScores) -> list[int]:
-    """Kinds of directions that people have a bias in, of those that there are."""
+    """List the kinds of directions that are present and for which people have a bias."""
     return [kind for kind in (VALUE, EXTREMENESS) if (scores.kinds == kind).any()]
 
 
 def find_people(moments: FloatArray, n_traits: int) -> tuple[FloatArray, FloatArray]:
-    """Mean of people's traits, and the Cholesky factor of their covariance."""
+    """Return the mean of the traits and the Cholesky factor of their covariance."""
     n_people = max(float(moments[0]), 1.0)
     mean = moments[1 : 1 + n_traits] / n_people
     covariance = moments[1 + n_traits :].reshape(n_traits, n_traits) / n_people
@@ -326,7 +329,7 @@ def find_people(moments: FloatArray, n_traits: int) -> tuple[FloatArray, FloatAr
 def unpack_curvatures(
     curvatures: FloatArray, begins: IntArray, n_each: int, size: int
 ) -> FloatArray:
-    """Second derivatives of variables that have equally many directions: (n, n_each, size, n_each, size)."""
+    """Unpack second derivatives of variables with equally many directions: (n, n_each, size, n_each, size)."""
     packed, n_pairs = count_packed(size - 1), n_each * (n_each + 1) // 2
     lower = curvatures[begins[:, None] + np.arange(n_pairs * packed)].reshape(-1, n_pairs, packed)
     rows, columns = np.tril_indices(size)
@@ -341,7 +344,7 @@ def unpack_curvatures(
 
 
 def multiply(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Product of matrices, column by column: the last bits of BLAS depend on its threads."""
+    """Multiply matrices column by column: the last bits of BLAS results depend on its threads."""
     out = np.zeros((len(left), right.shape[1]))
     for k in range(len(right)):
         out += left[:, k, None] * right[k]
@@ -349,5 +352,5 @@ def multiply(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def sum_products(rows: FloatArray) -> FloatArray:
-    """Sum of the outer products of rows with themselves."""
+    """Sum the outer products of rows with themselves."""
     return np.stack([(rows * rows[:, f, None]).sum(axis=0) for f in range(rows.shape[1])])

@@ -1,9 +1,9 @@
-"""EM of a few traits by quadrature: an item response model whose integral over people is a sum over fixed points.
+"""EM for models with few traits by quadrature: item response models integrated over a fixed grid.
 
-The points are the latent states of a joint PMF, with the weights of a standard normal as their prior, so that E-step,
-likelihood and answers are those of latent classes, and exact. Only the M-step differs: it fits each variable's PMFs at
-the points by a multinomial logit. It suits one to three traits; more are for Laplace's approximation, which the
-neighbours of this module fit, and which needs many observed cells of each person.
+The grid points act as the latent states of a joint PMF whose prior is the weights of a standard normal. The E-step, the
+likelihood and answers are therefore exact and identical to those of latent classes. Only the M-step differs: it fits
+the PMFs of each variable at the grid points by a multinomial logit. The method suits one to three traits. Models with
+more traits use Laplace's approximation (the other modules of this package), which needs many observed cells per person.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
 
 GRIDS = {1: (31, 4.5), 2: (15, 4.2), 3: (9, 3.6)}
-"""Points along each trait, and the outermost of them, by the number of traits."""
+"""Number of grid points per trait, and the largest point, by number of traits."""
 NEWTON_STEPS = 2
-"""Newton steps of a variable in an M-step, at most: the next pass goes on."""
+"""Maximum number of Newton steps per variable in an M-step; the next pass continues."""
 SETTLED = 1e-9
-"""Largest step of a coefficient after which an M-step ends."""
+"""An M-step ends when no coefficient changes by more than this."""
 HALVINGS = 20
-"""Halvings of a step that does not gain, at most."""
+"""Maximum number of halvings of a step that does not improve."""
 
 
 def make_grid(n_traits: int) -> tuple[FloatArray, FloatArray]:
-    """Points of a standard normal in so many dimensions, and their weights.
+    """Make a quadrature grid for a standard normal distribution.
 
     Parameters
     ----------
     n_traits
-        1 to 3.
+        Number of traits, 1 to 3.
 
     Returns
     -------
-    Points (n_points, n_traits), in standard deviations, and weights (n_points,), which sum to 1.
+    Points (n_points, n_traits), in standard deviations, and weights (n_points,) that sum to 1.
     """
     n_points, end = GRIDS[n_traits]
     line = np.linspace(-end, end, n_points)
@@ -57,15 +57,15 @@ def make_grid(n_traits: int) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True, eq=False)
 class LogitDesign:
-    """How the logits of one variable's levels at all points follow from its coefficients.
+    """Design of one variable: maps its coefficients to the logits of its levels at every grid point.
 
     Parameters
     ----------
     tables
-        float64 of shape (1 + n_traits, n_levels, n_coefficients): what coefficients add to the logits where traits are
-        0, and to the slopes on each of them.
+        float64 of shape (1 + n_traits, n_levels, n_coefficients): contribution of each coefficient to the logits at
+        trait 0, and to the slope on each trait.
     points
-        float64 of shape (n_points, 1 + n_traits): a column of ones, and the traits.
+        float64 of shape (n_points, 1 + n_traits): a column of ones, then the traits.
     """
 
     tables: FloatArray
@@ -73,13 +73,13 @@ class LogitDesign:
 
     @cached_property
     def products(self) -> FloatArray:
-        """Products of two columns of the points, for all two: (n_pairs, n_points)."""
+        """Return products of all pairs of columns of the points: (n_pairs, n_points)."""
         rows, columns = np.triu_indices(len(self.tables))
         return np.ascontiguousarray((self.points[:, rows] * self.points[:, columns]).T)
 
     @cached_property
     def places(self) -> IntArray:
-        """Where the product of two columns is among all: (1 + n_traits, 1 + n_traits)."""
+        """Return the index of each pair of columns in `products`: (1 + n_traits, 1 + n_traits)."""
         size = len(self.tables)
         places = np.zeros((size, size), np.int64)
         rows, columns = np.triu_indices(size)
@@ -87,22 +87,22 @@ class LogitDesign:
         return places
 
     def expand(self) -> FloatArray:
-        """What each coefficient adds to the logits: (n_levels, n_points, n_coefficients)."""
+        """Return the design as one array (n_levels, n_points, n_coefficients)."""
         return np.asarray(np.einsum("klp,qk->lqp", self.tables, self.points))
 
     def find_logits(self, coefficients: FloatArray) -> FloatArray:
-        """Logits of all levels at all points, (n_levels, n_points)."""
+        """Compute the logits of all levels at all points, (n_levels, n_points)."""
         lines = np.einsum("klp,p->lk", self.tables, coefficients)
         return np.asarray(np.einsum("lk,qk->lq", lines, self.points))
 
 
 @dataclass(frozen=True, eq=False)
 class ItemDesign:
-    """How the logits of the levels of all variables follow from free coefficients.
+    """Design of an item response model: maps free coefficients to the logits of all variables.
 
-    A variable of L levels has L - 1 intercepts. For each trait it has one slope where its levels have values, of which
-    the logits are then a line (partial credit), and L - 1 of them where they have none (nominal response). Coefficients
-    of a variable are together: its intercepts, then its slopes, trait by trait.
+    A variable with L levels has L - 1 intercepts. For each trait it has one slope if its levels have values (partial
+    credit), and L - 1 slopes otherwise (nominal response). The coefficients of a variable are stored together:
+    intercepts first, then slopes by trait.
 
     Parameters
     ----------
@@ -117,17 +117,17 @@ class ItemDesign:
 
     @cached_property
     def grid(self) -> tuple[FloatArray, FloatArray]:
-        """Points of the traits, and their weights."""
+        """Return the grid points and their weights."""
         return make_grid(self.n_traits)
 
     @cached_property
     def intercepts(self) -> list[FloatArray]:
-        """What intercepts add to the logits of each variable, (cardinality, cardinality - 1)."""
+        """Return the contribution of the intercepts to the logits of each variable, (cardinality, cardinality - 1)."""
         return [make_contrasts(each.cardinality) for each in self.schema]
 
     @cached_property
     def directions(self) -> list[FloatArray]:
-        """What the slopes of a trait add to the logits of each variable, (cardinality, number of slopes)."""
+        """Return the contribution of one trait's slopes to the logits of each variable, (cardinality, n_slopes)."""
         tables = []
         for variable, contrasts in zip(self.schema, self.intercepts, strict=True):
             values = read_values(variable)
@@ -140,7 +140,7 @@ class ItemDesign:
 
     @cached_property
     def starts(self) -> list[int]:
-        """Where the coefficients of each variable begin, and the end of all."""
+        """Return the first coefficient of each variable, and the total number of coefficients at the end."""
         sizes = [
             a.shape[1] + self.n_traits * b.shape[1]
             for a, b in zip(self.intercepts, self.directions, strict=True)
@@ -149,18 +149,18 @@ class ItemDesign:
 
     @property
     def n_parameters(self) -> int:
-        """Free parameters: coefficients, less the turns of the traits, which change nothing."""
+        """Return the number of free parameters: coefficients minus rotations of the traits."""
         return self.starts[-1] - self.n_traits * (self.n_traits - 1) // 2
 
     @property
     def update_work(self) -> int:
-        """Products that a Newton step of all variables takes."""
+        """Return the number of multiplications in a Newton step of all variables."""
         n_pairs = (self.n_traits + 1) * (self.n_traits + 2) // 2
         at_points = n_pairs * len(self.grid[0]) * self.schema.cardinalities**2
         return int((at_points + np.diff(self.starts) ** 3).sum())
 
     def open_variable(self, position: int) -> LogitDesign:
-        """The part of a variable."""
+        """Return the design of one variable."""
         parts = [self.intercepts[position], *[self.directions[position]] * self.n_traits]
         size = self.starts[position + 1] - self.starts[position]
         tables, first = np.zeros((len(parts), len(parts[0]), size)), 0
@@ -171,18 +171,18 @@ class ItemDesign:
         return LogitDesign(tables, np.concatenate([np.ones((len(points), 1)), points], axis=1))
 
     def project(self, base: FloatArray, slopes: FloatArray) -> FloatArray:
-        """Coefficients whose logits are nearest to these, (n_levels,) and (n_levels, n_traits)."""
+        """Project logits, given as intercepts (n_levels,) and slopes (n_levels, n_traits), onto the coefficients."""
         found = []
         for position in range(self.schema.n_variables):
             rows = self.schema.rows_of(position)
-            # columns are orthonormal
+            # the columns are orthonormal
             found.append((self.intercepts[position] * base[rows, None]).sum(axis=0))
             for f in range(self.n_traits):
                 found.append((self.directions[position] * slopes[rows, f, None]).sum(axis=0))
         return np.concatenate(found)
 
     def spread(self, coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Logits of all levels where traits are 0 (n_levels,), and what traits add to them (n_levels, n_traits)."""
+        """Convert coefficients to the intercepts (n_levels,) and slopes (n_levels, n_traits) of all levels."""
         base = np.empty(self.schema.n_levels)
         slopes = np.empty((self.schema.n_levels, self.n_traits))
         for position in range(self.schema.n_variables):
@@ -196,7 +196,7 @@ class ItemDesign:
         return base, slopes
 
     def make_model(self, coefficients: FloatArray) -> TraitModel:
-        """Trait model of coefficients, whose traits are standard normal."""
+        """Build the trait model with these coefficients and standard normal traits."""
         n = self.n_traits
         return TraitModel(
             self.schema, *self.spread(coefficients), np.zeros(n), np.eye(n), is_quadrature=True
@@ -209,9 +209,9 @@ class ItemParameters(NamedTuple):
     Parameters
     ----------
     coefficients
-        float64 of shape (n_coefficients,), as `ItemDesign` has them.
+        float64 of shape (n_coefficients,), in the order of `ItemDesign`.
     factors
-        float64 of shape (n_levels, n_points): PMFs at the points of the grid, which follow from the coefficients.
+        float64 of shape (n_levels, n_points): PMFs at the grid points, computed from the coefficients.
     """
 
     coefficients: FloatArray
@@ -219,20 +219,20 @@ class ItemParameters(NamedTuple):
 
 
 ItemState: TypeAlias = State[ItemParameters]
-"""State of EM of item responses; its number ``last_change`` is the largest change of a probability in a pass."""
+"""EM state of an item response model; ``last_change`` is the largest change of a probability in the last pass."""
 
 
 @dataclass(frozen=True, eq=False)
 class ItemResponses(Family[ItemParameters, EMStatistics]):
-    """Item response models, with the integral over the traits by quadrature.
+    """Item response models with quadrature over the traits.
 
     Parameters
     ----------
     design
         Variables, traits and grid.
     level_pseudo_counts
-        float64 of shape (n_levels,), at least 0: samples added to each level, equally probable at all points. They
-        shrink slopes toward 0.
+        float64 of shape (n_levels,), at least 0: pseudo-counts added to each level, spread equally over the grid
+        points. They shrink slopes toward 0.
 
     References
     ----------
@@ -248,21 +248,21 @@ class ItemResponses(Family[ItemParameters, EMStatistics]):
         return [self.design.open_variable(k) for k in range(self.design.schema.n_variables)]
 
     def begin(self, coefficients: FloatArray) -> ItemState:
-        """State before the first pass."""
+        """Return the state before the first pass."""
         return State(self._find_factors(coefficients), numbers={"last_change": np.inf})
 
     def add(self, parameters: ItemParameters, blocks: Iterable[Block]) -> EMStatistics:
-        """Posterior mass of levels and points."""
+        """Compute the posterior mass of levels and grid points."""
         model = self.design.grid[1], parameters.factors
         return evaluate_group([*blocks], self.design.schema.offsets, [model])[0]
 
     def start(self, source: BlockSource, state: ItemState) -> Callable[[], EMStatistics]:
-        """Start a pass of latent classes, which the points are: the design stays here."""
+        """Start a pass of latent classes, one per grid point; the design is not sent to workers."""
         model = self.design.grid[1], state.parameters.factors
         return start_models(source, [model], lambda found: found[0])
 
     def update(self, state: ItemState, statistics: EMStatistics) -> ItemState:
-        """M-step: a multinomial logit for each variable."""
+        """M-step: fit a multinomial logit to each variable."""
         n_rows = max(statistics.n_rows, 1)
         starts, schema = self.design.starts, self.design.schema
         coefficients, factors = state.parameters
@@ -282,11 +282,11 @@ class ItemResponses(Family[ItemParameters, EMStatistics]):
         )
 
     def pack(self, parameters: ItemParameters) -> Arrays:
-        """Coefficients."""
+        """Return the coefficients as arrays."""
         return {"coefficients": parameters.coefficients}
 
     def unpack(self, arrays: Arrays) -> ItemParameters:
-        """The model that `pack` was called on, to the same bits."""
+        """Restore the parameters given to `pack`, bit for bit."""
         return self._find_factors(arrays["coefficients"])
 
     def _find_factors(self, coefficients: FloatArray) -> ItemParameters:
@@ -295,16 +295,16 @@ class ItemResponses(Family[ItemParameters, EMStatistics]):
 
 
 def _fit_variable(design: LogitDesign, mass: FloatArray, coefficients: FloatArray) -> FloatArray:
-    """Raise the likelihood of a multinomial logit by Newton's steps, which are halved until they gain.
+    """Fit a multinomial logit by Newton's method with step halving.
 
     Parameters
     ----------
     design
-        What coefficients are.
+        Design of the variable.
     mass
-        float64 of shape (n_levels, n_points): samples.
+        float64 of shape (n_levels, n_points): expected numbers of samples.
     coefficients
-        float64 of shape (n_coefficients,): start.
+        float64 of shape (n_coefficients,): starting values.
     """
     if not coefficients.size:
         return coefficients
@@ -312,7 +312,7 @@ def _fit_variable(design: LogitDesign, mass: FloatArray, coefficients: FloatArra
     value, chances = _score_logit(design, mass, totals, coefficients)
     for _ in range(NEWTON_STEPS):
         slopes, curvature = derive_logit(design, mass, totals, chances)
-        # a ridge that is nothing beside the samples: where there are none, nothing moves
+        # a negligible ridge, so that coefficients without samples do not move
         ridge = 1e-10 * (1.0 + np.trace(curvature))
         step = np.linalg.solve(curvature + ridge * np.eye(slopes.size), slopes)
         for _ in range(HALVINGS):
@@ -332,7 +332,7 @@ def _fit_variable(design: LogitDesign, mass: FloatArray, coefficients: FloatArra
 def _score_logit(
     design: LogitDesign, mass: FloatArray, totals: FloatArray, coefficients: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Log-likelihood of samples under a multinomial logit, nats, and its probabilities (n_levels, n_points)."""
+    """Compute the log-likelihood of a multinomial logit, nats, and its probabilities (n_levels, n_points)."""
     logits = design.find_logits(coefficients)
     top = logits.max(axis=0)
     sizes = np.exp(logits - top)
@@ -344,19 +344,19 @@ def _score_logit(
 def derive_logit(
     design: LogitDesign, mass: FloatArray, totals: FloatArray, chances: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Gradient of the log-likelihood of a multinomial logit in its coefficients, and its negative Hessian.
+    """Compute the gradient and the negative Hessian of a multinomial logit's log-likelihood.
 
-    Both are sums over points of products of levels and of traits, so that each product of two traits is summed once,
+    Both are sums over grid points of products over levels and traits; each product of two traits is summed once,
     whatever the number of coefficients.
 
     Parameters
     ----------
     design
-        What coefficients are.
+        Design of the variable.
     mass
-        float64 of shape (n_levels, n_points): samples.
+        float64 of shape (n_levels, n_points): expected numbers of samples.
     totals
-        float64 of shape (n_points,): samples of all levels.
+        float64 of shape (n_points,): expected numbers of samples over all levels.
     chances
         float64 of shape (n_levels, n_points): probabilities of the levels.
     """
@@ -374,7 +374,7 @@ def derive_logit(
 
 
 def weigh_levels(schema: Schema, singles: FloatArray, pseudo_count: float) -> FloatArray:
-    """Pseudo-counts of levels: of each variable so many per level in the mean, spread as its PMF is.
+    """Compute pseudo-counts of levels, proportional to the PMF of each variable.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ def weigh_levels(schema: Schema, singles: FloatArray, pseudo_count: float) -> Fl
     singles
         float64 of shape (n_levels,): PMF of each variable.
     pseudo_count
-        At least 0.
+        Mean pseudo-count per level, at least 0.
     """
     sizes = np.repeat(schema.cardinalities, schema.cardinalities)
     totals = np.repeat(sum_blocks(singles, schema.offsets), schema.cardinalities)

@@ -1,4 +1,4 @@
-"""Samples that trait models are fitted to, and cells held out of known people, by which choices are made."""
+"""Samples for fitting trait models, and held-out cells for choosing their settings."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from pmflib.store.sample_blocks import BlockGroup, iterate_blocks
 
 HELD_OUT_SHARE = 0.1
 CHOICE_CELLS = 1_000_000
-"""Observed cells of the people that a choice is made by, at most about: differences are clear by then."""
+"""Approximate number of observed cells used to choose settings; with more, differences no longer change."""
 BATCH_NUMBERS = 1 << 23
-"""Probabilities in memory at a time while held-out cells are predicted."""
+"""Memory for probabilities while predicting held-out cells, bytes."""
 
 Predict = Callable[[SparseBlock, IntArray, IntArray], FloatArray]
-"""PMFs of cells given all that is observed in their rows: of a block, rows and variables, as
-`pmflib.model.traits.trait_model.TraitModel.predict_cells`."""
+"""Predicts PMFs of held-out cells given the observed cells of their rows: takes a block, rows and variables, as
+`pmflib.model.traits.trait_model.TraitModel.predict_cells` does.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOutCells:
-    """People with some of their cells taken out, to be predicted from the others.
+    """Samples with some cells held out, to be predicted from the remaining ones.
 
     Parameters
     ----------
     block
-        What is left.
+        Samples without the held-out cells.
     rows, variables, codes
-        int64 of shape (n_cells,): the cells, by row, and their levels.
+        int64 of shape (n_cells,): row, variable and level of each held-out cell, sorted by row.
     """
 
     block: SparseBlock
@@ -49,9 +50,9 @@ class HeldOutCells:
 
     @classmethod
     def draw(cls, block: SparseBlock, offsets: IntArray, seed: int) -> HeldOutCells | None:
-        """Hold out a tenth of the cells of people with two or more; None where there are none.
+        """Hold out a tenth of the cells of rows with at least two observed cells; None if there are none.
 
-        They are those of the least hashes of row and variable. Rows that count for several samples are one person here.
+        Cells with the smallest hashes of row and variable are held out. A weighted row counts as one row.
         """
         lengths = np.diff(block.indptr)
         people = np.repeat(np.arange(block.n_rows), lengths)
@@ -73,14 +74,16 @@ class HeldOutCells:
         )
 
     def score(self, predict: Predict, n_each: int) -> FloatArray:
-        """Log-probability of each cell, nats; of rows with weights times a weight, whose mean over the cells is 1.
+        """Compute the log-probability of each held-out cell, nats.
+
+        With weights, log-probabilities are multiplied by weights whose mean over cells is 1.
 
         Parameters
         ----------
         predict
-            Gives the PMFs.
+            Function that predicts the PMFs.
         n_each
-            Numbers that it holds for a row of the block, or for a cell, if these are more.
+            Number of values it needs per row of the block or per cell, whichever is larger.
         """
         cells = -(-self.codes.size // self.block.n_rows)
         n_rows = max(1, BATCH_NUMBERS // (n_each * cells))
@@ -101,12 +104,12 @@ class HeldOutCells:
 
 
 MARGIN = 6.0
-"""Standard deviations by which more people are looked at than are needed, so that there are hardly ever fewer."""
+"""Number of standard deviations by which the hash limit is raised, so that too few people are almost never drawn."""
 ALL = 2**64 - 1
 
 
 class SampledPeople(NamedTuple):
-    """Some people who have anything observed.
+    """A random sample of people with at least one observed cell.
 
     Parameters
     ----------
@@ -121,16 +124,16 @@ class SampledPeople(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """Which people are drawn: those of the least hashes.
+    """Rule for drawing people: those with the smallest hashes.
 
     Parameters
     ----------
     requested
-        Their number, at most.
+        Maximum number of people to draw.
     limit
-        Largest hash that is looked at.
+        Largest hash that is considered.
     seed
-        Seed of the hashes.
+        Seed of the hash function.
     """
 
     requested: int
@@ -139,13 +142,13 @@ class Draw(NamedTuple):
 
     @classmethod
     def plan(cls, requested: int, n_people: int, seed: int) -> Draw:
-        """Draw a number of people from so many."""
+        """Plan a draw of ``requested`` out of ``n_people`` people."""
         enough = requested + MARGIN * (requested**0.5 + MARGIN)
         limit = ALL if enough >= n_people else int(enough / n_people * ALL)
         return cls(requested, limit, seed)
 
     def take(self, block: Block, first: int, offsets: IntArray) -> SampledPeople:
-        """Draw from a block whose rows have their positions from ``first`` on."""
+        """Draw people from a block whose first row has position ``first``."""
         hashes = mix_hashes(np.arange(first, first + block.n_rows), self.seed)
         near = np.flatnonzero(hashes <= np.uint64(self.limit))
         part = block.take(near).to_sparse(offsets)
@@ -153,7 +156,7 @@ class Draw(NamedTuple):
         return self._keep(hashes[near[known]], part.take(known))
 
     def merge(self, parts: Sequence[SampledPeople], offsets: IntArray) -> SampledPeople:
-        """Draw from what was drawn from parts, at least one."""
+        """Merge draws from parts of the data, at least one."""
         if len(parts) == 1:
             return parts[0]
         block = concatenate_blocks([part.block for part in parts], offsets)
@@ -166,19 +169,19 @@ class Draw(NamedTuple):
 
 
 BLOCK_CELLS = 100_000
-"""Observed cells of a block in memory, about: some hundredths of a second of work, which is worth a thread."""
+"""Approximate observed cells per block in memory: a few hundredths of a second of work, enough for a thread."""
 NOBODY = SparseBlock(np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
 class LevelCounts(NamedTuple):
-    """How often each level was observed, and of how many people; additive over samples.
+    """Counts of levels and of people; additive over samples.
 
     Parameters
     ----------
     levels
         float64 of shape (n_levels,).
     n_people
-        Number of samples with anything observed.
+        Number of samples with at least one observed cell.
     """
 
     levels: FloatArray
@@ -186,7 +189,7 @@ class LevelCounts(NamedTuple):
 
 
 def cut_people(block: SparseBlock, schema: Schema) -> BlocksInMemory:
-    """Cut samples in memory into blocks of distinct rows; the blocks depend on the samples alone."""
+    """Split samples in memory into blocks of distinct rows, depending on the samples only."""
     n_blocks = max(1, min(MAX_BLOCKS, block.n_observed // BLOCK_CELLS, block.n_rows))
     ends = [number * block.n_rows // n_blocks for number in range(n_blocks + 1)]
     blocks = [merge_duplicates(block.cut(start, stop)) for start, stop in pairwise(ends)]
@@ -194,32 +197,32 @@ def cut_people(block: SparseBlock, schema: Schema) -> BlocksInMemory:
 
 
 def count_levels(source: BlockSource) -> LevelCounts:
-    """Count the levels, and load stored blocks that are kept; a row of a weight counts for so many samples."""
+    """Count levels, loading stored blocks that are kept; a weighted row counts as that many samples."""
     shared = int(source.offsets[-1]), source.offsets
     return source.map_in_turn(count_group_levels, merge_counts, *shared, name="count")
 
 
 def draw_people(source: BlockSource, n_people: int, counts: LevelCounts, seed: int) -> SparseBlock:
-    """Draw people who have anything observed.
+    """Draw people with at least one observed cell.
 
-    Stored blocks are read, and few rows of each are kept; a row of a weight is one of the people here.
+    Stored blocks are read and a few rows of each are kept. A weighted row counts as one person.
 
     Parameters
     ----------
     source
         Samples.
     n_people
-        Number of people, at most.
+        Maximum number of people.
     counts
-        As from `count_levels`.
+        Counts from `count_levels`.
     seed
         Seed of the hashes.
 
     Returns
     -------
-    The people, in the order of the hashes of their positions: the same in memory as in a store.
+    The people, ordered by the hash of their position, so the result is the same in memory and in a store.
     """
-    # in memory all are looked at: weights may add up to more people than there are rows
+    # in memory all rows are considered: weights may sum to more people than there are rows
     n_known = 0 if isinstance(source, BlocksInMemory) else round(counts.n_people)
     draw = Draw.plan(n_people, n_known, seed)
     merge = partial(draw.merge, offsets=source.offsets)
@@ -228,7 +231,7 @@ def draw_people(source: BlockSource, n_people: int, counts: LevelCounts, seed: i
 
 
 def count_group_levels(group: BlockGroup, n_levels: int, offsets: IntArray) -> LevelCounts:
-    """Count the levels of a group of blocks."""
+    """Count the levels in a group of blocks."""
     counts = [LevelCounts(np.zeros(n_levels), 0.0)]
     for part in split_level_indices(iterate_distinct(group), offsets):
         lengths = np.diff(part.indptr)
@@ -240,13 +243,13 @@ def count_group_levels(group: BlockGroup, n_levels: int, offsets: IntArray) -> L
 
 
 def merge_counts(parts: Sequence[LevelCounts]) -> LevelCounts:
-    """Sum of counts, at least one."""
+    """Sum counts, at least one."""
     levels, people = zip(*parts, strict=True)
     return LevelCounts(np.sum(levels, axis=0), sum(people))
 
 
 def draw_from_group(group: BlockGroup, first: int, draw: Draw, offsets: IntArray) -> SampledPeople:
-    """Draw people from a group of blocks, the first of whom has a position."""
+    """Draw people from a group of blocks; ``first`` is the position of its first row."""
     parts = []
     for block in iterate_blocks(group):
         parts.append(draw.take(block, first, offsets))

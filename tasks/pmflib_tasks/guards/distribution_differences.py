@@ -1,167 +1,20 @@
-"""How far distributions of variables and pairs are apart in two data sets, over tables of levels side by side."""
+"""Differences between two data sets or models: variables, pairs of variables, latent states."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from pmflib.core.arrays import BoolArray, FloatArray, IntArray, repeat_blocks, sum_blocks
+from pmflib.core.arrays import FloatArray, IntArray, sum_blocks
 from pmflib.model import JointPMF
 from pmflib.model.metrics import match_factors
-from pmflib.schema import Schema
-
-TILE_CELLS = 1 << 19
-"""Cells of the pairs that are compared at a time: some fifteen arrays of 4 MiB each."""
-
-
-@dataclass(frozen=True)
-class AlignedLevels:
-    """Variables that two schemas share, each with the levels that either of them knows.
-
-    Parameters
-    ----------
-    names
-        Shared variables, in the order of the second schema.
-    offsets
-        int64 of shape (n_shared + 1,): first aligned level of each variable.
-    first, second
-        int64 of shapes (n_levels_first,) and (n_levels_second,): aligned level of each level of a schema, -1 where the
-        other schema lacks the variable.
-    """
-
-    names: tuple[str, ...]
-    offsets: IntArray
-    first: IntArray
-    second: IntArray
-
-    @property
-    def own_levels(self) -> tuple[IntArray, IntArray]:
-        """Level of the first, and of the second schema for each aligned level, -1 where it has none."""
-        found = []
-        for aligned in (self.first, self.second):
-            own_levels = np.full(self.n_levels, -1, np.int64)
-            shared = np.flatnonzero(aligned >= 0)
-            own_levels[aligned[shared]] = shared
-            found.append(own_levels)
-        return found[0], found[1]
-
-    @property
-    def n_levels(self) -> int:
-        """Number of aligned levels."""
-        return int(self.offsets[-1])
-
-    def align(self, values: npt.NDArray[np.number], levels: IntArray) -> FloatArray:
-        """Put the rows of a table by level in the aligned order; levels that its schema lacks have zeros.
-
-        Parameters
-        ----------
-        values
-            Shape (n_levels, ...), of one of the schemas.
-        levels
-            Aligned levels of that schema: ``first`` or ``second``.
-
-        Returns
-        -------
-        float64 of shape (n_aligned_levels, ...).
-        """
-        aligned = np.zeros((self.n_levels, *values.shape[1:]))
-        shared = np.flatnonzero(levels >= 0)
-        aligned[levels[shared]] = values[shared]
-        return aligned
-
-
-def align_levels(first: Schema, second: Schema) -> AlignedLevels:
-    """Align the levels of two schemas by the names of variables and the labels of levels."""
-    names = tuple(name for name in second.names if name in first)
-    offsets = [0]
-    aligned_levels = tuple(np.full(schema.n_levels, -1, np.int64) for schema in (first, second))
-    for name in names:
-        labels = dict.fromkeys((*second[name].levels, *first[name].levels))
-        index_of = {label: offsets[-1] + index for index, label in enumerate(labels)}
-        for schema, aligned in zip((first, second), aligned_levels, strict=True):
-            aligned[schema.rows_of(name)] = [index_of[label] for label in schema[name].levels]
-        offsets.append(offsets[-1] + len(labels))
-    return AlignedLevels(names, np.array(offsets, np.int64), *aligned_levels)
-
-
-@dataclass(frozen=True, eq=False)
-class PairTables:
-    """Tables of some pairs of variables of one shape, in several data sets.
-
-    Parameters
-    ----------
-    first, second
-        int64 of shape (n_pairs,): the variables of each pair; rows of its table are levels of the first.
-    counts
-        Counts of each data set, int64 of shape (n_pairs, n_rows, n_columns).
-    """
-
-    first: IntArray
-    second: IntArray
-    counts: tuple[IntArray, ...]
-
-
-def iterate_pairs(
-    offsets: IntArray,
-    tables: Sequence[IntArray],
-    *,
-    levels: Sequence[IntArray] | None = None,
-    selected: BoolArray | None = None,
-    tile_cells: int = TILE_CELLS,
-) -> Iterator[PairTables]:
-    """Go through the tables of pairs of variables, many of one shape at a time.
-
-    Parameters
-    ----------
-    offsets
-        int64 of shape (n_variables + 1,): first level of each variable.
-    tables
-        Pair counts of each data set, int64 of shape (n_its_levels, n_its_levels): upper triangles, or symmetric where
-        the variables of a data set are in another order.
-    levels
-        For each data set int64 of shape (n_levels,): its own level for each level, -1 where it has none, whose counts
-        are 0. None where all have the same levels.
-    selected
-        Mask of shape (n_variables, n_variables), of which the upper triangle counts; None selects all pairs.
-    tile_cells
-        Cells of a data set at a time, which bounds the memory.
-    """
-    sizes, n_variables = np.diff(offsets), offsets.size - 1
-    mask = np.ones((n_variables, n_variables), np.bool_) if selected is None else selected
-    first, second = np.nonzero(np.triu(mask, 1))
-    shapes = np.stack([sizes[first], sizes[second]], axis=1)
-    for n_rows, n_columns in np.unique(shapes, axis=0).tolist():
-        mine = np.flatnonzero((shapes == (n_rows, n_columns)).all(axis=1))
-        step = max(1, tile_cells // (n_rows * n_columns))
-        for start in range(0, mine.size, step):
-            one, other = first[mine[start : start + step]], second[mine[start : start + step]]
-            rows = offsets[one][:, None, None] + np.arange(n_rows)[None, :, None]
-            columns = offsets[other][:, None, None] + np.arange(n_columns)[None, None, :]
-            counts = [
-                table[rows, columns]
-                if levels is None
-                else _take_known(table, levels[index][rows], levels[index][columns])
-                for index, table in enumerate(tables)
-            ]
-            yield PairTables(one, other, tuple(counts))
-
-
-def _take_known(table: IntArray, rows: IntArray, columns: IntArray) -> IntArray:
-    """Cells of a table; 0 where a row or a column is -1."""
-    return np.where((rows >= 0) & (columns >= 0), table[rows, columns], 0)
-
-
-PSEUDO_COUNT = 0.5
-"""Added to the count of every level before the stability index is formed: a level that one data set lacks would make it
-infinite. Half a count is Jeffreys' prior."""
+from pmflib_tasks.guards.counts import AlignedLevels, iterate_pairs, measure_distances
 
 
 @dataclass(frozen=True)
 class VariableChange:
-    """How far the distribution of one variable is apart in two data sets.
+    """Difference of the distributions of one variable in two data sets.
 
     Parameters
     ----------
@@ -170,10 +23,9 @@ class VariableChange:
     total_variation
         Half the summed absolute difference of the probabilities, in [0, 1].
     by_chance
-        Total variation to expect of two samples of these sizes from one distribution.
+        Expected total variation of two samples of these sizes from one distribution.
     psi
-        Population stability index: the sum of (p - q) log(p / q), nats. Above 0.1 is commonly read as a shift, and
-        above 0.25 for a large one.
+        Population stability index, nats. Values above 0.1 are commonly read as a shift, above 0.25 as a large one.
     n_first, n_second
         Samples that hold the variable.
     """
@@ -188,7 +40,7 @@ class VariableChange:
 
 @dataclass(frozen=True)
 class PairChange:
-    """How far the joint distribution of two variables is apart in two data sets.
+    """Difference of the joint distributions of two variables in two data sets.
 
     Parameters
     ----------
@@ -219,36 +71,23 @@ def compare_singles(
 
     Returns
     -------
-    A change per variable that both data sets hold, the largest beyond chance first.
+    A change for each variable observed in both data sets, by falling difference beyond chance.
     """
-    counts = levels.align(first, levels.first), levels.align(second, levels.second)
-    found = _compare(counts[0][None, :], counts[1][None, :], levels.offsets)
-    changes = []
-    for index, (variation, chance, *sizes) in enumerate(zip(*found, strict=True)):
-        if min(sizes) > 0:
-            rows = slice(levels.offsets[index], levels.offsets[index + 1])
-            psi = measure_stability(counts[0][rows], counts[1][rows])
-            n_first, n_second = map(int, sizes)
-            changes.append(
-                VariableChange(
-                    levels.names[index], float(variation), float(chance), psi, n_first, n_second
-                )
-            )
+    cells = np.stack([levels.align(first, levels.first), levels.align(second, levels.second)])
+    found = measure_distances(cells, levels.offsets)
+    changes = [
+        VariableChange(
+            name,
+            float(found.total_variation[index]),
+            float(found.by_chance[index]),
+            float(found.stability_index[index]),
+            int(found.n_first[index]),
+            int(found.n_second[index]),
+        )
+        for index, name in enumerate(levels.names)
+        if min(found.n_first[index], found.n_second[index]) > 0
+    ]
     return sorted(changes, key=lambda change: change.by_chance - change.total_variation)
-
-
-def measure_stability(first: FloatArray, second: FloatArray) -> float:
-    """Population stability index of the counts of a variable's levels in two data sets; nats, >= 0.
-
-    References
-    ----------
-    Yurdakul (2018), "Statistical properties of population stability index", equation (1).
-    """
-    p, q = (
-        (counts + PSEUDO_COUNT) / (counts + PSEUDO_COUNT).sum()
-        for counts in (np.asarray(first, np.float64), np.asarray(second, np.float64))
-    )
-    return float(np.sum((p - q) * np.log(p / q)))
 
 
 def compare_pairs(
@@ -263,29 +102,30 @@ def compare_pairs(
     first, second
         Pair counts, int64 of shapes (n_levels_first,) * 2 and (n_levels_second,) * 2, symmetric.
     most
-        Changes to return, at most.
+        Maximum number of changes to return.
 
     Returns
     -------
-    Number of pairs that both data sets hold, and the largest changes beyond chance, the largest first.
+    Number of pairs observed in both data sets, and the largest changes, by falling difference beyond chance.
 
     Notes
     -----
-    The memory beside the counts is that of the tables of some pairs.
+    Beside the counts, memory holds only the tables of one batch of pairs.
     """
     n_variables = len(levels.names)
     found = np.zeros((4, n_variables, n_variables))
     for tile in iterate_pairs(levels.offsets, (first, second), levels=levels.own_levels):
-        n_pairs, n_rows, n_columns = tile.counts[0].shape
-        # pairs side by side: a block of columns each
-        one, other = (
-            counts.transpose(1, 0, 2).reshape(n_rows, -1).astype(np.float64)
-            for counts in tile.counts
+        cells = np.stack([counts.reshape(-1) for counts in tile.counts]).astype(np.float64)
+        edges = np.arange(tile.first.size + 1) * (cells.shape[1] // tile.first.size)
+        of_tile = measure_distances(cells, edges)
+        found[:, tile.first, tile.second] = (
+            of_tile.total_variation,
+            of_tile.by_chance,
+            of_tile.n_first,
+            of_tile.n_second,
         )
-        edges = np.arange(n_pairs + 1) * n_columns
-        found[:, tile.first, tile.second] = _compare(one, other, edges)
     variation, chance, n_one, n_other = found
-    both: BoolArray = (n_one > 0) & (n_other > 0)
+    both = (n_one > 0) & (n_other > 0)
     beyond = np.where(both, variation - chance, -np.inf)
     order = np.argsort(-beyond, axis=None, kind="stable")[: min(most, int(both.sum()))]
     changes = []
@@ -296,49 +136,20 @@ def compare_pairs(
     return int(both.sum()), changes
 
 
-def _compare(
-    first: FloatArray, second: FloatArray, offsets: IntArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Compare blocks of columns, each a distribution over its cells, of two tables of counts.
-
-    Parameters
-    ----------
-    first, second
-        Counts, shape (n_rows, n_columns).
-    offsets
-        int64 of shape (n_blocks + 1,): first column of each block.
-
-    Returns
-    -------
-    Total variation of each block, and that expected by chance, from the mean absolute value of a normal variable: 0
-    where a table has nothing; and the sums of either table.
-    """
-    n_first, n_second = (sum_blocks(counts.sum(axis=0), offsets) for counts in (first, second))
-    both = (n_first > 0) & (n_second > 0)
-    one, other = (np.where(both, n, 1.0) for n in (n_first, n_second))
-    p, q = first / repeat_blocks(one, offsets), second / repeat_blocks(other, offsets)
-    pooled = (first + second) / repeat_blocks(one + other, offsets)
-    spread = np.sqrt(2 / np.pi * pooled * np.maximum(1 - pooled, 0.0))
-    variation = sum_blocks(np.abs(p - q).sum(axis=0), offsets) / 2
-    chance = sum_blocks(spread.sum(axis=0), offsets) * np.sqrt(1 / one + 1 / other) / 2
-    chance = np.minimum(chance, 1.0)
-    return np.where(both, variation, 0.0), np.where(both, chance, 0.0), n_first, n_second
-
-
 @dataclass(frozen=True)
 class StateChange:
-    """One latent state of two models.
+    """A latent state of two models.
 
     Parameters
     ----------
     first, second
-        Index of the state in either model; None where it has no partner there.
+        Index of the state in each model; None where it has no match.
     prior_first, prior_second
-        Its prior in either model; None likewise.
+        Its prior in each model; None where it has no match.
     mean_variation
-        Total variation of the variables' PMFs given the state, mean over the variables; None without a partner.
+        Total variation of the conditional PMFs given the state, mean over the variables; None without a match.
     variable, variation
-        Variable whose PMF given the state has changed most, and its total variation; None without a partner.
+        Variable whose conditional PMF changed most, and its total variation; None without a match.
     """
 
     first: int | None
@@ -351,7 +162,7 @@ class StateChange:
 
 
 def compare_models(levels: AlignedLevels, first: JointPMF, second: JointPMF) -> list[StateChange]:
-    """Match the latent states of two models, and compare them over the variables that the models share.
+    """Match the latent states of two models and compare them over the shared variables.
 
     Parameters
     ----------
@@ -362,7 +173,7 @@ def compare_models(levels: AlignedLevels, first: JointPMF, second: JointPMF) -> 
 
     Returns
     -------
-    A change per state: those matched, by falling prior of the second model, then those of either without a partner.
+    A change per state: matched states by falling prior of the second model, then states without a match.
     """
     factors_first = levels.align(first.factors, levels.first)
     factors_second = levels.align(second.factors, levels.second)
@@ -392,7 +203,7 @@ def compare_models(levels: AlignedLevels, first: JointPMF, second: JointPMF) -> 
 
 
 def _compare_columns(levels: AlignedLevels, first: FloatArray, second: FloatArray) -> FloatArray:
-    """Total variation of each variable's PMF: shape (n_shared,)."""
+    """Compute the total variation of each variable's conditional PMF, shape (n_shared,)."""
     if not levels.names:
         return np.zeros(0)
     return sum_blocks(np.abs(first - second), levels.offsets) / 2

@@ -11,18 +11,20 @@ from pmflib.core.arrays import BoolArray, FloatArray, IntArray, sum_blocks, sum_
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib.schema import Schema
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.distribution_differences import TILE_CELLS, PairTables, iterate_pairs
-from pmflib_tasks.guards.findings import Finding, abstain, assess, write_share
-from pmflib_tasks.guards.homogeneity import (
+from pmflib_tasks.guards.counts import (
     HALF,
     LEAST_COUNTED,
-    DriftComparison,
+    TILE_CELLS,
+    HomogeneityTests,
+    PairTables,
     carry_dependence,
     compare_counts,
     compare_dependence,
     estimate_correlation,
     estimate_design_effect,
+    iterate_pairs,
 )
+from pmflib_tasks.guards.findings import Finding, abstain, assess, write_share
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS, FileChange
 
 MOST_LISTED = 50
@@ -148,7 +150,7 @@ class DriftTests:
 
     guard: str
     name: Callable[[int], str]
-    comparison: DriftComparison
+    comparison: HomogeneityTests
 
 
 @dataclass(frozen=True, eq=False)
@@ -406,7 +408,7 @@ def _name_in(family: Family, subject: str) -> Callable[[int], str]:
     return lambda index: f"{family.names[index]} in {subject}"
 
 
-def _describe(name: str, found: DriftComparison, index: int) -> str:
+def _describe(name: str, found: HomogeneityTests, index: int) -> str:
     moved = write_share(found.total_variation[index])
     n_new, n_live = int(found.n_new[index]), int(found.n_reference[index])
     return (

@@ -17,9 +17,9 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.dataset import LEVEL_COUNTS, list_file_steps
 from pmflib.store.file_digests import read_checked
 from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guards.counts import compare_counts, estimate_correlation
 from pmflib_tasks.guards.drift import DriftTests, assess_drift
 from pmflib_tasks.guards.findings import Finding, abstain, assess, write_share
-from pmflib_tasks.guards.homogeneity import compare_counts, estimate_correlation
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS, bound_share
 
 LABELS_SHOWN = 5

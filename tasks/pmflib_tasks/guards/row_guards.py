@@ -12,8 +12,8 @@ import numpy as np
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guards.counts import QUANTILE
 from pmflib_tasks.guards.findings import Finding, assess, write_share
-from pmflib_tasks.guards.homogeneity import QUANTILE
 
 LEAST_SIBLINGS = 5
 """Files that the last run must have for their sizes to say what is usual: the spread of fewer is hardly known."""

@@ -14,11 +14,11 @@ from pmflib.schema import Schema
 from pmflib.store.artefacts import Store
 from pmflib.store.erasures import list_erased
 from pmflib.store.run_records import InputFile, RunRecord
+from pmflib_tasks.guards.counts import align_levels
 from pmflib_tasks.guards.distribution_differences import (
     PairChange,
     StateChange,
     VariableChange,
-    align_levels,
     compare_models,
     compare_pairs,
     compare_singles,

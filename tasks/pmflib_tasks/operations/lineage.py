@@ -418,17 +418,30 @@ class _EventFile:
         try:
             # another process may be in the middle of a line
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                # a line that a full disk has cut off must not take this one with it
-                line = b"\n" + line
+            size = _end_last_line(descriptor)
             if os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, size)
                 raise OSError("no space left for a whole line")
         finally:
             os.close(descriptor)
 
     def close(self) -> None:
         """Do nothing, as every line is in the file already."""
+
+
+def _end_last_line(descriptor: int) -> int:
+    """End the last line of an events file, or remove it if a crash has cut it off; return the size of the file."""
+    size = os.fstat(descriptor).st_size
+    if not size or os.pread(descriptor, 1, size - 1) == b"\n":
+        return size
+    content = os.pread(descriptor, size, 0)
+    start = content.rfind(b"\n") + 1
+    try:
+        parse_json(content[start:])
+    except ValueError:
+        os.ftruncate(descriptor, start)
+        return start
+    return size + os.write(descriptor, b"\n")
 
 
 class _EventObject:

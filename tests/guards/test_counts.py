@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from pmflib_tasks.guards.homogeneity import (
+from pmflib_tasks.guards.counts import (
     carry_dependence,
     compare_counts,
     compare_dependence,
