@@ -289,7 +289,7 @@ def test_status__before_the_first_run(call, tmp_path):
 def test_verify__names_what_is_damaged(call, tmp_path):
     (tmp_path / "p.toml").write_text('[source]\npath="a"\nlayout="wide"\n[model]\nrank=2\n')
     empty = {"artefacts": 0, "damages": [], "remedies": {}}
-    assert json.loads(call("verify", "p.toml", "--json")[1]) == empty
+    assert json.loads(call("verify", "p.toml", "--json")[1]).items() >= empty.items()
 
     def write(folder, work):
         (folder / "table.parquet").write_bytes(b"PAR1")
