@@ -16,7 +16,6 @@ import pmflib as pmf
 from pmflib.scoring.outputs import mark_files
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import find_live
-from pmflib.store.table_files import hold_output
 from tests.factories import run_command as run
 from tests.pipelines import as_wide, draw_codes, make_schema
 
@@ -118,19 +117,6 @@ def test_score__values_that_are_no_level_are_named(pipeline):
         assert found["unknown_levels"]["v2"]["cells"] == 52
         assert found["measures"] == {"v2": {"judged": 0, "truth_missing": 52}}
         assert pq.read_table(pipeline / "l.parquet").num_rows == 52
-
-
-def test_score__files_that_are_not_understood(pipeline):
-    text = "v0,v1,v2,v3\n" + "0,none,1,1\n" * 20
-    (pipeline / "bad.csv").write_text(text)
-    model = next((pipeline / "store" / "model").glob("*/model"))
-    for words in (["pipeline.toml"], ["--model", model]):
-        for name in ("bad.parquet", "bad"):
-            options = ["--data", "bad.csv", "--output", name]
-            err = run(pipeline, "score", *words, *options, code=3)
-            assert "bad.csv" in err
-            assert "'v1'" in err
-            assert not (pipeline / name).exists()
 
 
 def test_score__without_data_scores_the_files_of_the_pipeline(pipeline):
@@ -240,12 +226,3 @@ def test_score__killed_at_any_moment_and_run_again(pipeline, alone, tmp_path):
 def test_output__that_no_file_can_be_leaves_nothing(pipeline, tmp_path, words):
     run(pipeline, *words, "--output", tmp_path / "out.txt", code=2)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_output__that_another_process_writes_to(pipeline, tmp_path):
-    words = ["score", "pipeline.toml", "--target", "v0", "--output", tmp_path / "out.parquet"]
-    with hold_output(tmp_path / "out.parquet"):
-        run(pipeline, *words, code=2)
-        assert not (tmp_path / "out.parquet").exists()
-    run(pipeline, *words)
-    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]

@@ -91,18 +91,6 @@ def test_refine__level_that_nobody_gave_keeps_a_chance(pipeline, tmp_path, worke
     assert model.factor(0)[2].min() > 1e-6 > FLOOR
 
 
-def test_refine__no_sample_to_validate_on(pipeline, tmp_path, workers):
-    """Three samples cannot fill 16 folds: passes go on until the tolerance is met."""
-    codes = np.array([[0, 1], [1, 0], [0, 1]])
-    config, stages, model = run(
-        pipeline, tmp_path, workers, make_schema(2, 2), codes, store={"folds": 200}
-    )
-    summary = summary_of(config, stages["model"])
-    assert summary["held_out_per_row"] == []
-    assert summary["best_pass"] == summary["passes"] > 0
-    check_model(model, make_schema(2, 2), 2)
-
-
 def test_refine__objective_rises_and_is_reported(fitted, workers):
     config, stages = fitted
     received = []
@@ -240,32 +228,6 @@ def test_refine__average_of_members(fitted, workers, monkeypatch):
     monkeypatch.setattr("pmflib_tasks.refine.VERSION", 0)
     monkeypatch.setattr("pmflib_tasks.refine.open_workers", open_nothing)
     assert refine_again(several, stages, workers).digest == reference.digest
-
-
-def test_refine__average_continues_from_the_last_pass(fitted, workers, monkeypatch):
-    config, stages = fitted
-    several = change(config, em={"members": 2, "max_passes": 12, "pseudo_count": 0.5})
-
-    save = Checkpoint.save
-
-    def save_some(self, state):
-        save(self, state)
-        if self.path.name == "state-members.npz" and state.n_passes == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Checkpoint, "save", save_some)
-    with pytest.raises(KeyboardInterrupt):
-        refine_again(several, stages, workers)
-    saved = []
-    monkeypatch.setattr(
-        Checkpoint, "save", lambda self, state: saved.append((self.path.name, state.n_passes))
-    )
-    resumed = refine_again(several, stages, workers)
-    # what was compared before the average is not done again
-    assert saved[0] == ("state-members.npz", 4)
-    assert {name for name, _ in saved} == {"state-members.npz"}
-    monkeypatch.setattr("pmflib_tasks.refine.VERSION", 0)
-    assert refine_again(several, stages, workers).digest == resumed.digest
 
 
 def test_refine__average_is_distilled(fitted, workers, monkeypatch):

@@ -1,9 +1,7 @@
 import json
 
-import numpy as np
 import pytest
 
-import pmflib as pmf
 from pmflib.core.comparison import Comparison
 from pmflib.core.errors import ConfigError
 from pmflib.core.events import listen
@@ -78,21 +76,6 @@ def test_select__same_artefact_on_other_workers_and_drawn_curve(counted, workers
     assert "█" in drawn
 
 
-def test_select__without_validation_folds_the_pairs_decide(counted, workers):
-    config, dataset, counts = counted(800, evaluate={"validation_folds": 0, "test_folds": 1})
-    reference = select.fn(config, dataset, counts, workers)
-    summary = summary_of(config, reference)
-    assert not summary["judged_by_samples"]
-    assert [each["unit"] for each in summary["comparisons"]] == ["pair", "pair"]
-
-
-def test_select__nothing_to_hold_out(counted, workers):
-    split = {"validation_folds": 0, "test_folds": 1}
-    config, dataset, counts = counted(codes=np.full((50, 4), -1), evaluate=split)
-    with pytest.raises(pmf.PmfError, match="n_folds"):
-        select.fn(config, dataset, counts, workers)
-
-
 def test_fit__refuses_a_rank_that_is_yet_to_be_chosen(counted):
     config, _, counts = counted(200)
     with pytest.raises(ConfigError, match=r"model\.rank is 'auto'"):
@@ -155,17 +138,3 @@ def test_select__members_target_and_budget_are_options_of_the_choice(counted, wo
     assert summary["comparisons"][-1]["points"][0]["score"] > -0.8
     hurried = select.fn(config.hurry(), dataset, counts, workers)
     assert hurried.identity != plain.identity
-
-
-def test_select__a_target_that_no_pair_shows(counted, workers):
-    codes = draw_codes(1500, SIZES)
-    rng = np.random.default_rng(3)
-    codes[:, :3] = np.stack([rng.integers(n, size=1500) for n in SIZES[:3]], axis=1)
-    codes[:, 3] = (codes[:, 0] + codes[:, 2]) % 2
-    config, dataset, counts = counted(codes=codes)
-    em = config.em.model_copy(update={"target": "v3"})
-    judged = config.model_copy(update={"em": em})
-    summary = summary_of(judged, select.fn(judged, dataset, counts, workers))
-    assert summary["rank"] > 2
-    (ranks,) = (each for each in summary["comparisons"] if each["unit"] == "sample")
-    assert ranks["points"][ranks["chosen"]]["score"] > -0.1
