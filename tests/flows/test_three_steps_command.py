@@ -141,7 +141,7 @@ def test_three_steps__what_is_refused(survey, call, tmp_path):
         (("--outcome", "v1"), 2, "'v1'"),
         (("--outcome", "hour"), 3, "'hour'"),
         (("--outcome", "hours", "--correction", "bhc"), 2, "correction"),
-        (("--outcome", "hours", "--sample", "votes"), 3, "--sample"),
+        (("--outcome", "hours", "--sample", "votes"), 3, "more.csv"),
     ):
         found = call(*run, *words)
         assert message in found[2].replace("\n", " "), found[2]
