@@ -32,21 +32,21 @@ from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.guards.drift import (
     MOST_LEVELS,
     LiveData,
-    assess_drift,
     find_added,
     find_file_drift,
     find_pair_drift,
     measure_dependence,
+    measure_drift,
 )
-from pmflib_tasks.guards.findings import Finding
+from pmflib_tasks.guards.findings import Finding, assess
 from pmflib_tasks.guards.identity_guards import (
     Night,
-    check_forms,
-    check_night,
-    check_twins,
+    find_twins,
+    measure_forms,
+    measure_night,
 )
-from pmflib_tasks.guards.row_guards import assess_rows, check_sizes, find_file_changes
-from pmflib_tasks.guards.time_guards import Clock, check_times
+from pmflib_tasks.guards.row_guards import find_file_changes, measure_rows, measure_sizes
+from pmflib_tasks.guards.time_guards import Clock, measure_times
 
 CLOCK = Clock(datetime(2026, 11, 1, tzinfo=UTC))
 N_FOLDS = 16
@@ -204,10 +204,15 @@ class NightChecker:
             after = [*files, account]
             changes = find_file_changes(after, files)
             accounts = [sum((file.rows for file in each), Account()) for each in (after, files)]
-            findings = assess_rows(accounts[0], after, accounts[1], changes, config)
-            findings += check_sizes(changes, files, config)
-            findings += check_forms(changes, files, config) + check_twins(after, changes, config)
-            findings += check_times(after, changes.new, CLOCK, lambda name, time: 0, config)
+            measured = [
+                *measure_rows(accounts[0], after, accounts[1], changes, config),
+                *measure_sizes(changes, files),
+                *measure_forms(changes, files),
+                *find_twins(after, changes),
+                *measure_times(
+                    after, changes.new, CLOCK, lambda name, time: 0, config.future_hours
+                ),
+            ]
             live = LiveData(files, np.einsum("fll->fl", last))
             tests = find_file_drift(schema, self._layout, live, changes.new)
             if schema.n_levels <= MOST_LEVELS:
@@ -217,7 +222,8 @@ class NightChecker:
                 if (added := find_added(now - before)) is not None:
                     dependence = measure_dependence(schema, added, before)
                     night = replace(night, dependence=dependence)
-            findings += assess_drift(tests, config) + check_night(night, self._nights, config)
+            measured += [*measure_drift(tests, config), *measure_night(night, self._nights)]
+            findings = assess(measured, config)
             self._nights.append(night)
         files.append(account)
         self._total = total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,38 +109,3 @@ def print_json(value: Any) -> None:
         print(text, flush=True)
     except BrokenPipeError:
         raise OutputClosedError from None
-
-
-def show_run(facts: Mapping[str, Any], as_json: bool) -> None:
-    """Print the facts of a run: tables, or JSON."""
-    from pmflib_flows.run_tables import make_run_tables
-
-    if as_json:
-        print_json(facts)
-        return
-    for table in make_run_tables(facts):
-        out.print(table)
-    if facts["scores"].get("target"):
-        from pmflib_flows.target_tables import make_target_tables
-        from pmflib_tasks.scoring.target_report import TargetReport
-
-        for table in make_target_tables(TargetReport.from_json(facts["scores"]["target"])):
-            out.print(table)
-    out.print()
-    out.print(f"Run {facts['run']}: {facts['reason']}")
-    out.print(f"Live model {facts['live_model'][:12]}:")
-    out.print(f"  {facts['live']}")
-    show_quarantine(facts)
-
-
-def show_quarantine(facts: Mapping[str, Any]) -> None:
-    """Say how rejected rows can be read, if a run has any."""
-    from pmflib.ingest.dataset.accounts import DatasetAccount
-
-    account = DatasetAccount.find(facts)
-    if account is not None and account.reasons:
-        reasons = ", ".join(f"{reason} {n:,}" for reason, n in account.reasons.items())
-        out.print(
-            f"Quarantined rows: {account.rows_quarantined:,} ({reasons}); "
-            "`pmf quarantine` writes them to a Parquet file"
-        )

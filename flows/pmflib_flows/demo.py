@@ -1,12 +1,13 @@
-"""The demonstrations: generate, draft, run, compare with the truth."""
+"""The demonstrations: generate data, draft, run, compare with the truth, and show the result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pmflib.crowd.pipeline.summaries import LabelSummary
 from pmflib.display.progress import report_progress
 from pmflib.ingest.options import SourceOptions, make_source
 from pmflib.ingest.schema_draft import draft_schema
@@ -28,25 +29,33 @@ from pmflib.synthetic.demo import (
 )
 from pmflib_flows.crowd import crowd_flow
 from pmflib_flows.etl import etl
+from pmflib_flows.run_tables import describe_agreement, make_run_tables
+from pmflib_flows.tables import make_table
 from pmflib_tasks.config import load_config, make_crowd
 from pmflib_tasks.config.loading import draft_config
 from pmflib_tasks.stage import open_store
 
+QUESTIONS = {
+    "ratings": "P(m0002 | m0001=5)",
+    "survey": 'P(recommend | punctual="strongly disagree", commute=bus)',
+}
+"""A question to try, by the subject of the demonstration."""
+
 
 @dataclass(frozen=True)
 class DemoRun:
-    """What a demonstration has done.
+    """Result of a demonstration.
 
     Parameters
     ----------
     written_rows
-        Rows that were generated.
+        Number of generated rows.
     config
         Path of the configuration.
     facts
-        Facts of the run, as `etl` and `crowd_flow` return them; empty where nothing was run.
+        Facts of the run, as `etl` and `crowd_flow` return them; empty if nothing was run.
     truth
-        How far the recovered model of the ratings is from the true one, or how many labels are wrong; None of a survey.
+        Errors of the recovered model of ratings, or of the labels, against the truth; None for a survey.
     """
 
     written_rows: int
@@ -55,7 +64,7 @@ class DemoRun:
     truth: ModelErrors | LabelErrors | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types: the facts of the run are among the rest."""
+        """Convert to plain JSON types, with the facts of the run at the top level."""
         content = {"written_rows": self.written_rows, "config": self.config, **self.facts}
         return content if self.truth is None else {**content, "truth": asdict(self.truth)}
 
@@ -63,7 +72,7 @@ class DemoRun:
 def run_demo(
     about: str, folder: Path, size: int | None, seed: int, *, data_only: bool = False
 ) -> DemoRun:
-    """Generate data of a known truth, run the pipeline on it, and compare.
+    """Generate data with a known truth, run the pipeline on it, and compare.
 
     Parameters
     ----------
@@ -76,7 +85,7 @@ def run_demo(
     seed
         Seed of the generator.
     data_only
-        Whether to stop before the run: the folder then has the data, and the drafts.
+        Whether to write the data and the drafts only.
     """
     if about == "ratings":
         return _run_ratings(folder, size or 40_000, seed, data_only=data_only)
@@ -91,7 +100,7 @@ def _run_ratings(folder: Path, n_users: int, seed: int, *, data_only: bool) -> D
     report_progress("generate", 1, 1, f"{written.n_rows:,} rows")
     columns = {"sample": "user", "variable": "movie", "value": "rating", "time": "ts"}
     source = make_source({"path": "log/*.csv", "layout": "long", **columns})
-    # the schema of this log is known; `pmf infer` would take damaged rows for levels, and a user would delete these
+    # the schema of this log is known; `pmf infer` would take damaged rows for levels, which a user would delete
     truth.schema.save(folder / "schema.json")
     config = _draft(folder, source)
     demo = DemoRun(written.n_rows, str(config))
@@ -110,7 +119,7 @@ def _run_survey(folder: Path, n_people: int, seed: int, *, data_only: bool) -> D
     report_progress("generate", 1, 1, f"{n_rows:,} rows")
     source = make_source({"path": "survey.csv", "layout": "wide", "sample": "id"})
     schema = draft_schema(find_sources(str(folder / "survey.csv")), source).schema
-    # what a person would correct of this draft: a remark among the answers hides that they are a scale
+    # a correction that a person would make: a remark among the answers hides that they form a scale
     scale = schema[STATEMENTS[0]]
     agreed = [replace(scale, name=v.name) if v.name in STATEMENTS else v for v in schema.variables]
     Schema(tuple(agreed), missing=schema.missing).save(folder / "schema.json")
@@ -138,3 +147,35 @@ def _draft(folder: Path, source: SourceOptions, rank: int = RANK) -> Path:
     config = folder / "pipeline.toml"
     config.write_text(draft_config(source, rank=rank), "utf-8")
     return config
+
+
+def describe_demo(about: str, demo: DemoRun) -> Iterator[Any]:
+    """Yield tables and lines for people: facts of the run, errors against the truth, what to try next.
+
+    Parameters
+    ----------
+    about
+        "ratings", "survey" or "labels".
+    demo
+        The result of `run_demo`.
+    """
+    if not demo.facts:
+        yield f"{demo.written_rows:,} rows; configuration: {demo.config}"
+        return
+    if isinstance(demo.truth, LabelErrors):
+        for key in ("tasks", "labels", "workers", "classes"):
+            yield f"{key}: {demo.facts[key]}"
+        if (found := LabelSummary.find(demo.facts)) is not None:
+            yield from describe_agreement(found)
+        yield (
+            f"Tasks with a wrong label: {demo.truth.error:.1%}; by majority vote: {demo.truth.majority_error:.1%}"
+        )
+        yield f"Try: pmf status {demo.config}"
+        return
+    yield from make_run_tables(demo.facts)
+    if isinstance(demo.truth, ModelErrors):
+        states = [(each.true, each.recovered, each.largest_error) for each in demo.truth.states]
+        columns = ("true prior", "recovered", "largest error of a conditional probability")
+        yield make_table("Latent states", columns, states)
+        yield f"Factor MSE against the truth: {demo.truth.factor_mse:.3g}"
+    yield f"Try: pmf query {demo.config} '{QUESTIONS[about]}'"

@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pmflib.display.progress_bars import draw_progress
+from pmflib.display.summary import format_value
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib.store.artefacts import Store
 from pmflib.store.run_records import RunRecord
 from pmflib_flows.console import SafeConsole
 from pmflib_flows.run_tables import ROWS, make_labels_table, make_run_tables
-from pmflib_flows.tables import format_value
 from pmflib_tasks.prefect_runs import is_flow_run, make_artifact_key
 
 LOG_SECONDS = 30.0

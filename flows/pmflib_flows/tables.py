@@ -1,8 +1,8 @@
-"""Tables of values under their titles."""
+"""Tables on the terminal, and the formats of times and digests in them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich import box
@@ -11,46 +11,31 @@ from rich.table import Table
 from rich.text import Text
 
 from pmflib.core.texts import show_text
+from pmflib.display.summary import SummaryTable
+
+DIGITS = 12
+"""Digits of a digest that identify a model to people; `pmf log` takes them."""
 
 
 def make_table(
-    title: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    *,
-    narrow: bool = False,
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, narrow: bool = False
 ) -> Group:
-    """Table of values under its title; numbers are shortened and aligned to the right.
+    """Build a table of values under its title; columns of numbers are aligned to the right.
 
-    A narrow one has no lines between its columns: for many of them on 80 characters.
+    A narrow table has no lines between its columns, so that more of them fit on 80 characters.
     """
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)) if narrow else Table()
-    for index, column in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        table.add_column(
-            Text(show_text(column)), justify="right" if numeric else "left", overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(Text(show_text(format_value(value))) for value in row))
+    return draw_table(SummaryTable.of_values(title, columns, rows), narrow=narrow)
+
+
+def draw_table(table: SummaryTable, *, narrow: bool = False) -> Group:
+    """Draw a table, with all its rows, under its title."""
+    drawn = table.fill(Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)) if narrow else Table())
     # a title of the table itself would be cut to the table's width
-    return Group("", Text(show_text(title), style="bold"), table)
-
-
-def format_value(value: Any) -> str:
-    """Text of a value: thousands are grouped, fractions have six digits."""
-    if isinstance(value, bool) or value is None:
-        return str(value)
-    if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() else f"{value:.6g}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {format_value(item)}" for key, item in value.items())
-    return str(value)
+    return Group("", Text(show_text(table.title), style="bold"), drawn)
 
 
 def format_seconds(seconds: float) -> str:
-    """Write a time: 42 s, 7 min, 3.5 h, 2.1 days."""
+    """Format a time: 42 s, 7 min, 3.5 h, 2.1 days."""
     if seconds < 99.5:
         return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
     if seconds < 5970:

@@ -1,1 +1,1 @@
-"""Pair and triple counts, and what is read off them."""
+"""Pair and triple counts, and the marginals and tables computed from them."""

@@ -1,13 +1,13 @@
-"""Pairs of blocks counted, each by the kernel that suits it by a rule of cost; all give the same integers.
+"""Counting the pairs of blocks by the fastest of several kernels, chosen by a cost model; all give the same integers.
 
 ``scatter``
-    One pass into the whole table, compiled in a moment: the oracle of the tests, and small jobs.
+    One pass into the whole table. It compiles quickly and serves as the reference in tests and for small jobs.
 ``planes``
-    Bit planes in vector code: the time depends on levels, not on what is observed. For dense blocks; where vector code
-    does not work, the scatter counts them.
+    Bit planes in vector code: the time depends on the number of levels, not of observed cells. For dense blocks; if
+    vector code is unavailable, the scatter kernel is used.
 ``tiles``
-    Scatter into tiles: the time depends on what is observed, not on the levels. For sparse blocks, and for dense blocks
-    where little is observed.
+    Scatter into tiles: the time depends on the number of observed cells, not of levels. For sparse blocks, and for
+    dense blocks with few observed cells.
 """
 
 from __future__ import annotations
@@ -36,54 +36,54 @@ if TYPE_CHECKING:
 Method: TypeAlias = Literal["scatter", "planes", "tiles"]
 
 TILE_ROWS = 65_535
-"""Rows that the tiles count between two visits to the table."""
+"""Number of rows counted in tiles between two passes over the table."""
 SAMPLED_ROWS = 256
-"""Rows in which observed cells are counted, at most about twice as many."""
+"""Number of rows in which observed cells are counted; at most about twice as many."""
 CACHED_TABLE = 1 << 20
-"""Bytes of a table that a scatter visits at full speed."""
+"""Size in bytes of a table that a scatter can access at full speed."""
 COMPILE_NS: dict[Compiled, float] = {
     "planes": 1.4e9,
     "fold planes": 3e9,
     "tiles": 1.1e9,
     "joined": 2e9,
 }
-"""What the first call on a machine costs, over that of the scatter, nanoseconds."""
+"""Cost of the first call on a machine beyond that of the scatter, nanoseconds."""
 LOAD_NS = 1e8
-"""The same where another process has left its compiled code."""
+"""The same if another process has saved its compiled code."""
 
 GATHER_NS = 1.0
-"""Copying a cell of a row that is chosen, nanoseconds."""
+"""Cost of copying a cell of a selected row, nanoseconds."""
 WEIGHED_SHARE = 0.5
-"""What a scatter of weights takes of the estimate for one of rows, which is of tables that no cache holds."""
+"""Cost of a weighted scatter relative to the estimate for an unweighted one, for tables larger than the caches."""
 DIGIT_NS = 1.0
-"""Adding the table of one binary digit of weights, nanoseconds a cell."""
+"""Cost of adding the table of one binary digit of weights, nanoseconds per cell."""
 JOINED_LEVELS = 512
-"""Most levels of a variable, missing among them, where weights are counted by groups of variables."""
+"""Maximum number of codes of a variable, including missing, for counting weights by groups of variables."""
 
 FOLD_GROUP_ROWS = 512
-"""Rows of a fold that bit planes count in the time of one."""
+"""Number of rows of a fold that bit planes count in the time of one."""
 
 _saved: dict[Compiled, float] = {}
 
 
 @dataclass(frozen=True)
 class CountingWork:
-    """What the time of counting a block depends on.
+    """Properties of a block that determine the cost of counting it.
 
     Parameters
     ----------
     n_rows
-        Samples.
+        Number of samples.
     n_levels, n_variables
-        Size of the schema.
+        Numbers of levels and variables in the schema.
     n_observed
-        Observed cells of a row, on average.
+        Mean number of observed cells per row.
     n_pairs
-        Pairs of observed cells of a row, each with itself included, on average.
+        Mean number of pairs of observed cells per row, including each cell with itself.
     n_planes
-        Bit planes that have to be multiplied; None where codes are neither int8 nor int16, or are not given.
+        Number of bit planes to be multiplied; None if codes are neither int8 nor int16, or not given.
     sparse
-        Whether level indices are given.
+        Whether the block contains level indices.
     """
 
     n_rows: int
@@ -96,7 +96,7 @@ class CountingWork:
 
 
 def measure_work(block: Block, offsets: IntArray) -> CountingWork:
-    """Measure evenly spaced rows of a block.
+    """Measure a block from evenly spaced rows.
 
     Parameters
     ----------
@@ -130,23 +130,23 @@ def measure_work(block: Block, offsets: IntArray) -> CountingWork:
 
 
 def estimate_costs(work: CountingWork, *, sweeps: float = 1.0) -> dict[Method, float]:
-    """Nanoseconds that each method would take, once compiled.
+    """Estimate the time of each kernel in nanoseconds, once compiled.
 
     Parameters
     ----------
     work
-        What there is to count.
+        Properties of the block.
     sweeps
-        Visits of the whole table that are on the account of this block, for tiles.
+        Number of passes over the whole table attributed to this block, for tiles.
 
     Returns
     -------
-    Costs by method, of the methods that can count it.
+    Costs of the kernels that can count the block.
 
     Notes
     -----
-    The constants were fitted to one core of a processor with AVX-512; elsewhere planes are two to four times
-    slower, which moves the border to the scatters but seldom the choice.
+    The constants were fitted on one core of a processor with AVX-512. Elsewhere planes are two to four times slower,
+    which moves the boundary with the scatters but seldom changes the choice.
     """
     table = float(work.n_levels) ** 2
     visit = 0.9 if 8 * table <= CACHED_TABLE else 4.0
@@ -166,7 +166,7 @@ def estimate_costs(work: CountingWork, *, sweeps: float = 1.0) -> dict[Method, f
 
 
 def choose_method(block: Block, offsets: IntArray) -> Method:
-    """Choose how to count a block.
+    """Choose the kernel for a block.
 
     Parameters
     ----------
@@ -177,10 +177,10 @@ def choose_method(block: Block, offsets: IntArray) -> Method:
 
     Returns
     -------
-    A method that can count this block; the scatter while `is_ready` says that the best is not.
+    A kernel that can count this block; the scatter unless `is_ready` returns True for the fastest one.
     """
     work = measure_work(block, offsets)
-    # blocks of a group share visits to the table
+    # the blocks of a group share passes over the table
     costs = estimate_costs(work, sweeps=min(1.0, 2 * block.n_rows / TILE_ROWS))
     best = min(costs, key=costs.__getitem__)
     if best == "scatter" or not is_ready(best, costs["scatter"] - costs[best]):
@@ -189,12 +189,12 @@ def choose_method(block: Block, offsets: IntArray) -> Method:
 
 
 def choose_fold_planes(codes: IntArray, offsets: IntArray, n_folds: int) -> bool:
-    """Choose whether bit planes count rows that are still to be assigned to folds.
+    """Choose whether to count rows by bit planes while assigning them to folds.
 
     Parameters
     ----------
     codes
-        Integers of shape (n_rows, n_variables), -1 missing, not checked yet.
+        Integers of shape (n_rows, n_variables), -1 missing, not yet validated.
     offsets
         int64 of shape (n_variables + 1,).
     n_folds
@@ -202,10 +202,10 @@ def choose_fold_planes(codes: IntArray, offsets: IntArray, n_folds: int) -> bool
 
     Returns
     -------
-    Whether they are the best method, and ready.
+    Whether bit planes are the fastest method and ready.
     """
     step = max(1, len(codes) // SAMPLED_ROWS)
-    # every integer can be turned into one that planes can be made of
+    # every integer type can be converted to one that bit planes accept
     sample = measure_work(DenseBlock(codes[::step].astype(np.int16)), offsets)
     costs = estimate_costs(replace(sample, n_rows=len(codes)))
     n_padded = max(len(codes), n_folds * FOLD_GROUP_ROWS)
@@ -219,21 +219,22 @@ def choose_fold_planes(codes: IntArray, offsets: IntArray, n_folds: int) -> bool
 
 
 def is_ready(method: Compiled, saving: float) -> bool:
-    """Whether a method is to be called now, or the scatter goes on.
+    """Return whether to use a kernel now rather than the scatter.
 
-    A kernel is compiled by the first process that calls it, and loaded by others. It is loaded where it saves as much
-    as that costs. It is compiled beside the work from the second call on, for the first one may compile the scatter;
-    and in place of the work where it saves more than compiling costs. So a small job never waits for a compiler.
+    The first process that calls a kernel compiles it; other processes load it. A kernel is loaded if it saves at least
+    the time that loading takes. From the second call on it is compiled in the background, since the first call may
+    compile the scatter; it is compiled in the foreground if it saves more time than compiling takes. A small job
+    therefore never waits for a compiler.
 
     Parameters
     ----------
     method
-        A method that is cheaper than the scatter, once compiled.
+        A kernel that is faster than the scatter, once compiled.
     saving
-        Nanoseconds that it would save now.
+        Time that it would save now, nanoseconds.
     """
     is_first = method not in _saved
-    # threads that race here lose a saving, and compile a block later
+    # threads racing here only lose a saving, or compile one block later
     _saved[method] = _saved.get(method, 0.0) + saving
     if _saved[method] < min(LOAD_NS, COMPILE_NS[method]):
         return False
@@ -243,11 +244,11 @@ def is_ready(method: Compiled, saving: float) -> bool:
 
 
 JOINED_BYTES = 8 << 20
-"""Level indices that wait at most, bytes: two blocks' worth."""
+"""Maximum size in bytes of buffered level indices: two blocks' worth."""
 
 
 def add_block(block: Block, offsets: IntArray, table: IntArray) -> None:
-    """Add the pairs of a block to a table, in place.
+    """Add the pair counts of a block to a table, in place.
 
     Parameters
     ----------
@@ -256,30 +257,30 @@ def add_block(block: Block, offsets: IntArray, table: IntArray) -> None:
     offsets
         int64 of shape (n_variables + 1,).
     table
-        int64 of shape (n_levels, n_levels); its upper triangle grows.
+        int64 of shape (n_levels, n_levels); its upper triangle is updated.
 
     Notes
     -----
-    The kernel is chosen by `pmflib.counting.block_counting`. Memory beyond the block: at most 2 KiB a level and half a
-    table.
+    The kernel is chosen by `pmflib.counting.block_counting`. Memory beyond the block is at most 2 KiB per level and
+    half a table.
     """
     add_blocks([block], offsets, table)
 
 
 def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> None:
-    """Add the pairs of several blocks to a table, in place: the same as one by one, and faster.
+    """Add the pair counts of several blocks to a table, in place: the same result as one by one, but faster.
 
     Parameters
     ----------
     blocks
-        Valid samples; taken one at a time. Weights are whole numbers, as those of stored samples are in units: the
-        weights of the samples that hold a pair are then added up.
+        Valid samples; iterated once. Weights must be integers, such as the units of stored weights; cells are then sums
+        of weights.
     offsets, table
         As for `add_block`.
 
     Notes
     -----
-    Level indices of several blocks, at most ``JOINED_BYTES`` of them, wait for one visit to the table.
+    Level indices of several blocks, at most ``JOINED_BYTES``, are buffered for one pass over the table.
     """
     counter: PlaneCounter | None = None
     waiting: list[SparseBlock] = []
@@ -292,7 +293,7 @@ def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> N
         if method == "scatter":
             _scatter(block, offsets, table)
         elif method == "planes":
-            from pmflib.kernels.planes import PlaneCounter  # numba loads on first use
+            from pmflib.kernels.planes import PlaneCounter  # importing numba is slow
 
             counter = counter or PlaneCounter(offsets)
             counter.add(block.to_codes(offsets), table)
@@ -313,24 +314,24 @@ def add_blocks(blocks: Iterable[Block], offsets: IntArray, table: IntArray) -> N
 def add_weighted_rows(
     block: DenseBlock, rows: IntArray, units: IntArray, offsets: IntArray, table: IntArray
 ) -> None:
-    """Add the weights of the rows that hold each pair to a table, in place: exact integers.
+    """Add the weights of rows to the pair counts of a table, in place, as exact integers.
 
     Parameters
     ----------
     block
         Valid samples.
     rows
-        int64 of shape (n_rows,): those that are counted.
+        int64 of shape (n_rows,): rows to count.
     units
-        int64 of shape (n_rows,), at least 1: their weights, whose sum and the table's stay below 2**63.
+        int64 of shape (n_rows,), at least 1: their weights; their sum plus that of the table must be below 2**63.
     offsets, table
         As for `add_block`.
 
     Notes
     -----
-    Groups of variables are counted together, in tables that a cache holds, where enough is observed. Rows are counted
-    once for each binary digit of their weight that is 1, by the kernel that suits them, where that is less work: of
-    many variables, and weights of few digits. Else weights are scattered.
+    If most cells are observed, groups of variables are counted together in tables that fit in cache. With many
+    variables and weights of few binary digits, rows are counted once for each binary digit of their weight that is 1,
+    by the fastest kernel. Otherwise weights are scattered.
     """
     sample = block.take(rows[:: max(1, rows.size // SAMPLED_ROWS)])
     work = replace(measure_work(sample, offsets), n_rows=rows.size)
@@ -358,27 +359,27 @@ def add_weighted_rows(
 
 
 def _list_digits(units: IntArray) -> list[int]:
-    """Binary digits that are 1 in any weight."""
+    """List the binary digits that are 1 in any weight."""
     union = int(np.bitwise_or.reduce(units, initial=0))
     return [digit for digit in range(63) if union >> digit & 1]
 
 
 def _estimate_joined(sample: DenseBlock, n_rows: int, offsets: IntArray) -> float:
-    """Nanoseconds that groups of variables take for rows like those of a sample."""
+    """Estimate the time of counting by groups of variables for rows like those of a sample, nanoseconds."""
     from pmflib.kernels.joined_variables import find_bases
 
     return estimate_joined(find_bases(sample.codes, offsets), n_rows)
 
 
 def estimate_joined(bases: IntArray, n_rows: int) -> float:
-    """Nanoseconds that groups of variables take; infinite where the pairs of a variable's levels fill a cache.
+    """Estimate the time of counting by groups of variables, nanoseconds; infinite if a variable has too many levels.
 
     Parameters
     ----------
     bases
-        Integers of shape (n_variables,): levels of each variable, missing among them where any row lacks it.
+        Integers of shape (n_variables,): number of levels of each variable, plus one if any cell is missing.
     n_rows
-        Rows with weights.
+        Number of rows with weights.
     """
     from pmflib.kernels.joined_variables import JOINED_ROWS, group_variables
 
@@ -414,7 +415,7 @@ def _add_waiting(waiting: list[SparseBlock], offsets: IntArray, table: IntArray)
         joined = concatenate_blocks(waiting, offsets).to_sparse(offsets)
     costs = estimate_costs(measure_work(joined, offsets))
     if costs["scatter"] < costs["tiles"]:
-        # too few came to be worth a visit to the whole table
+        # too few to be worth a pass over the whole table
         _scatter(joined, offsets, table)
     else:
         from pmflib.kernels.scatter import add_tiles

@@ -1,4 +1,4 @@
-"""Cells of a count table that change, and by how much: what a few samples more or less cost."""
+"""Sparse changes of a count table: the effect of adding or removing a few samples."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pmflib.counting.block_counting import add_blocks
 from pmflib.store.sample_blocks import BlockGroup, iterate_blocks
 
 LISTED_PER_CELL = 16
-"""Cells of a table per pair of levels that is listed and sorted: sorting one takes as long as visiting these."""
+"""Number of table cells per listed pair of levels at which sorting costs as much as a pass over the table."""
 
 
 @dataclass(frozen=True, eq=False)
 class CellChanges:
-    """Changes of an upper triangle of counts, an abelian group.
+    """Changes of the cells in the upper triangle of a count table; an abelian group.
 
     Parameters
     ----------
     positions
-        int64 of shape (n_changed,), increasing: cells ``a * n_levels + b``, a <= b.
+        int64 of shape (n_changed,), increasing: cell indices ``a * n_levels + b``, a <= b.
     changes
-        int64 of shape (n_changed,), none of them 0.
+        int64 of shape (n_changed,), non-zero.
     """
 
     positions: IntArray
@@ -34,28 +34,28 @@ class CellChanges:
 
     @classmethod
     def zero(cls) -> CellChanges:
-        """No change: the identity of `merge_changes`."""
+        """Return no changes: the identity of `merge_changes`."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
     @classmethod
     def from_table(cls, table: IntArray) -> CellChanges:
-        """List the cells of a table (n_levels, n_levels) that are not 0."""
+        """List the non-zero cells of a table (n_levels, n_levels)."""
         positions = np.flatnonzero(table)
         return cls(positions, table.reshape(-1)[positions])
 
     @property
     def n_cells(self) -> int:
-        """Number of cells that change."""
+        """Return the number of cells that change."""
         return self.positions.size
 
     def add_to(self, table: IntArray) -> bool:
-        """Change a contiguous table of shape (n_levels, n_levels), in place; return whether no cell fell below 0."""
+        """Change a contiguous table (n_levels, n_levels) in place; return whether no cell became negative."""
         flat = table.reshape(-1)
         flat[self.positions] += self.changes
         return not (flat[self.positions] < 0).any()
 
     def sum_levels(self, n_levels: int) -> IntArray:
-        """Changes of single counts, the diagonal: int64 of shape (n_levels,)."""
+        """Return the changes of single counts (the diagonal): int64 of shape (n_levels,)."""
         first, second = np.divmod(self.positions, n_levels)
         on_diagonal = first == second
         singles = np.zeros(n_levels, np.int64)
@@ -63,7 +63,7 @@ class CellChanges:
         return singles
 
     def sum_pairs(self, offsets: IntArray) -> IntArray:
-        """Changes summed over the levels of each pair of variables: int64 (n_variables, n_variables), upper triangle.
+        """Sum the changes for each pair of variables: int64 (n_variables, n_variables), upper triangle.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class CellChanges:
 
 
 def merge_changes(parts: Sequence[CellChanges]) -> CellChanges:
-    """Sum of changes, at least one; the parts stay as they are."""
+    """Sum changes, at least one, without modifying them."""
     if len(parts) == 1:
         return parts[0]
     return _add_up(
@@ -88,19 +88,19 @@ def merge_changes(parts: Sequence[CellChanges]) -> CellChanges:
 
 
 def count_changes(group: tuple[int, BlockGroup], offsets: IntArray) -> CellChanges:
-    """Count the pairs of samples that come or go.
+    """Count the pairs of samples that are added or removed.
 
     Parameters
     ----------
     group
-        1 or -1, for samples that come or go, and their blocks.
+        1 or -1, for samples that are added or removed, with their blocks.
     offsets
         int64 of shape (n_variables + 1,).
 
     Notes
     -----
-    The pairs of a few samples are listed and sorted, in time and memory of their number; those of many are counted in a
-    table. The changes are the same.
+    The pairs of a few samples are listed and sorted, which takes time and memory proportional to their number; those of
+    many samples are counted in a table. Both give the same changes.
     """
     sign, blocks = group[0], iterate_blocks(group[1])
     n_levels = int(offsets[-1])
@@ -128,9 +128,9 @@ def count_changes(group: tuple[int, BlockGroup], offsets: IntArray) -> CellChang
 
 
 def list_pairs(block: SparseBlock, n_levels: int) -> tuple[IntArray, IntArray]:
-    """Each level that a sample holds with itself and with those after it: cells of a table, and rows of the samples.
+    """List (cell, row) for every pair of observed levels, diagonal included.
 
-    int64 of one length, in no order.
+    Two int64 arrays of equal length, unordered: cell indices and row numbers.
     """
     lengths = np.diff(block.indptr)
     ends = np.repeat(block.indptr[1:], lengths)
@@ -139,7 +139,7 @@ def list_pairs(block: SparseBlock, n_levels: int) -> tuple[IntArray, IntArray]:
     left = np.arange(levels.size)
     found, rows = [], []
     step = 0
-    # each level goes with itself, then with the next one of its row, then with the one after that
+    # pair each level with itself, then with the next one in its row, then with the one after that
     while left.size:
         found.append(levels[left] * n_levels + levels[left + step])
         rows.append(owners[left])
@@ -150,7 +150,7 @@ def list_pairs(block: SparseBlock, n_levels: int) -> tuple[IntArray, IntArray]:
 
 
 def _count_pairs(block: Block) -> int:
-    """Number of pairs that `list_pairs` would list."""
+    """Return the number of pairs that `list_pairs` would list."""
     if isinstance(block, DenseBlock):
         lengths = np.count_nonzero(block.codes >= 0, axis=1)
     else:
@@ -159,8 +159,8 @@ def _count_pairs(block: Block) -> int:
 
 
 def _add_up(positions: IntArray, changes: IntArray) -> CellChanges:
-    """Sum the changes of equal positions, in any order."""
-    # parts are in order already: a stable sort merges such runs
+    """Sum the changes at equal positions, which may be unordered."""
+    # the parts are sorted: a stable sort merges such runs
     order = np.argsort(positions, kind="stable")
     positions = positions[order]
     edges = np.flatnonzero(np.append(True, positions[1:] != positions[:-1])[: positions.size])

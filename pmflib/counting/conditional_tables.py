@@ -1,7 +1,7 @@
-"""Tables of some variables among the samples that meet conditions, in memory and over stored blocks.
+"""Tables of several variables among samples that meet conditions, in memory and over stored blocks.
 
-All tables are counted in one pass. A condition is met once for all tables that share it, and sums of weights have an
-axis of weights: ones, the weights of the samples, their squares, or the weights of replicates.
+All tables are counted in one pass. A condition is evaluated once for all tables that share it. Sums of weights have a
+leading axis of weights: ones, the weights of the samples, their squares, or replicate weights.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ from pmflib.store.sample_blocks import (
 )
 
 CodeSets: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
-"""Conditions: position of each variable, and the codes that it may have."""
+"""Conditions: pairs of a variable's position and its allowed codes."""
 
 SQUARES_BITS = 61
-"""Bits of the sums of squared weights."""
+"""Number of bits for sums of squared weights."""
 READ_BYTES = 650e6
-"""Bytes in memory that a core decompresses in a second. A code is counted about as fast as a byte is decompressed."""
+"""Bytes of memory that a core decompresses per second. Counting a code takes about as long as decompressing a byte."""
 MOST_JOINED = np.iinfo(np.int16).max
-"""Most cells whose numbers are held as int16."""
+"""Maximum number of cells with int16 indices."""
 
 
 @dataclass(frozen=True)
 class TableRequest:
-    """A table to count: equal requests are equal objects, however their conditions were ordered.
+    """Request for a table; requests with the same conditions in a different order are equal.
 
     Parameters
     ----------
     targets
-        Positions of the variables that the table has an axis for, in the order of the axes; none asks for one number.
+        Positions of the variables on the axes of the table, in order; an empty tuple requests a single count.
     given
-        Position of each variable of a condition, and the codes that it may have, at least one; kept in order, each code
-        once. A sample that lacks the variable does not meet the condition.
+        Position of each variable in the conditions, and its allowed codes, at least one; sorted, without duplicates. A
+        sample in which the variable is missing does not meet the condition.
 
     Raises
     ------
     SchemaError
-        If a position occurs twice among the targets or among the conditions, or a condition has no code.
+        If a position is repeated among the targets or among the conditions, or a condition has no code.
     """
 
     targets: tuple[int, ...]
@@ -77,38 +77,40 @@ class TableRequest:
             sorted((int(j), tuple(sorted({*map(int, codes)}))) for j, codes in self.given)
         )
         if len(set(targets)) < len(targets):
-            raise SchemaError(f"targets is {targets}: a position occurs twice; give each once")
+            raise SchemaError(
+                f"targets is {targets}: a position is repeated; give each position once"
+            )
         if len({position for position, _ in given}) < len(given):
             raise SchemaError(
-                f"given is {given}: a position occurs twice; give the codes that both conditions allow"
+                f"given is {given}: a position is repeated; give the codes that both conditions allow"
             )
         if empty := [position for position, codes in given if not codes]:
             raise SchemaError(
-                f"given[{empty[0]}] is empty; give at least one code, or leave it out"
+                f"given[{empty[0]}] is empty; give at least one code, or omit this condition"
             )
         object.__setattr__(self, "targets", targets)
         object.__setattr__(self, "given", given)
 
     @property
     def positions(self) -> set[int]:
-        """Positions of all variables that the table depends on."""
+        """Return the positions of all variables used by the table."""
         return {*self.targets, *(position for position, _ in self.given)}
 
     def to_json(self) -> dict[str, Any]:
-        """Targets and conditions as plain JSON types."""
+        """Return targets and conditions as plain JSON types."""
         given = [[position, list(codes)] for position, codes in self.given]
         return {"targets": list(self.targets), "given": given}
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the JSON form, in hexadecimal: equal requests, equal digests, in any version and process."""
+        """Return the SHA-256 digest of the JSON form, in hexadecimal, which is stable across versions and processes."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """The shape of a table, and the position of its first cell among those of all tables, end to end."""
+    """Shape of a table, and the position of its first cell in the concatenated cells of all tables."""
 
     targets: tuple[int, ...]
     shape: tuple[int, ...]
@@ -116,27 +118,27 @@ class PlannedTable:
 
     @property
     def n_cells(self) -> int:
-        """Number of cells."""
+        """Return the number of cells."""
         return math.prod(self.shape)
 
     @property
     def cells(self) -> slice:
-        """Positions of its cells among those of all tables."""
+        """Return the slice of its cells among those of all tables."""
         return slice(self.start, self.start + self.n_cells)
 
 
 @dataclass(frozen=True, eq=False)
 class TablePlan:
-    """Distinct requests, and the positions of their cells.
+    """Distinct table requests and the positions of their cells.
 
     Parameters
     ----------
     schema
         Variables of the samples.
     tables
-        The table of each distinct request.
+        Planned table of each distinct request.
     n_cells
-        Cells of all tables together.
+        Number of cells in all tables.
     """
 
     schema: Schema
@@ -145,7 +147,7 @@ class TablePlan:
 
     @classmethod
     def make(cls, schema: Schema, requests: Iterable[TableRequest]) -> TablePlan:
-        """Check requests against a schema, and assign cells to them.
+        """Validate requests against a schema, and assign cells to them.
 
         Raises
         ------
@@ -164,28 +166,28 @@ class TablePlan:
 
     @cached_property
     def used(self) -> IntArray:
-        """Positions of the variables that any table depends on, sorted: int64 of shape (n_used,)."""
+        """Return the sorted positions of the variables used by any table: int64 of shape (n_used,)."""
         return np.array(sorted(set().union(*(each.positions for each in self.tables))), np.int64)
 
     @cached_property
     def by_conditions(self) -> dict[CodeSets, list[PlannedTable]]:
-        """Tables by their conditions."""
+        """Group the tables by their conditions."""
         groups: dict[CodeSets, list[PlannedTable]] = {}
         for request, table in self.tables.items():
             groups.setdefault(request.given, []).append(table)
         return groups
 
     def find_cells(self, block: Block) -> Iterator[tuple[PlannedTable, IntArray, IntArray]]:
-        """Rows of a block that each table counts, at least one, and the cell of each in the flat table."""
+        """Yield each table with the rows of a block that it counts, at least one, and their cells in the flat table."""
         for table, taken, is_met in self._iterate_tables(block):
             rows, cells = _find_cells(table, taken, is_met)
             if rows.size:
                 yield table, rows, cells
 
     def add_rows(self, block: Block, total: IntArray) -> None:
-        """Add the number of rows of a block at each cell to int64 of shape (n_cells,), in place."""
+        """Add the number of rows in each cell to int64 of shape (n_cells,), in place."""
         for table, taken, is_met in self._iterate_tables(block):
-            # cell 0 of each axis is for rows that do not count, so that none has to be taken out
+            # cell 0 of each axis is for rows that do not count, so that none needs to be removed
             padded = tuple(size + 1 for size in table.shape)
             n_padded = math.prod(padded)
             if n_padded > block.n_rows or not padded:
@@ -203,7 +205,7 @@ class TablePlan:
     def _iterate_tables(
         self, block: Block
     ) -> Iterator[tuple[PlannedTable, IntArray, npt.NDArray[np.bool_]]]:
-        """Tables, the codes of their targets, 0 missing, (n_targets, n_rows), and whether rows meet the conditions."""
+        """Yield tables, codes of their targets, 0 missing, (n_targets, n_rows), and which rows meet the conditions."""
         columns = self._read_columns(block)
         place = {position: k for k, position in enumerate(self.used.tolist())}
         for conditions, tables in self.by_conditions.items():
@@ -217,7 +219,7 @@ class TablePlan:
                     yield table, columns[[place[position] for position in table.targets]], is_met
 
     def _read_columns(self, block: Block) -> IntArray:
-        """Codes of the variables in use, from 1, and 0 for missing: int16 of shape (n_used, n_rows)."""
+        """Return codes of the used variables from 1, 0 if missing: int16 of shape (n_used, n_rows)."""
         if isinstance(block, DenseBlock):
             return np.add(block.codes[:, self.used].T, 1, dtype=np.int16, order="C")
         offsets = self.schema.offsets
@@ -232,27 +234,27 @@ class TablePlan:
         return columns
 
     def split(self, total: IntArray, requests: Iterable[TableRequest]) -> list[IntArray]:
-        """Tables of requests, which need not be distinct, from the cells of all: arrays of their own."""
+        """Split the cells of all tables into one array per request; requests may be repeated."""
         tables = [self.tables[request] for request in requests]
         return [total[table.cells].reshape(table.shape).copy() for table in tables]
 
     def plan_seconds(self, block: BlockReference) -> float:
-        """Seconds that reading and counting a block takes one core, about, if all samples met the conditions."""
+        """Estimate the time of reading and counting a block on one core, seconds, if all samples met the conditions."""
         n_steps = sum(1 + len(each.targets) + len(each.given) for each in self.tables)
         return (block.nbytes + n_steps * block.n_rows) / READ_BYTES
 
     def plan_memory(self, n_threads: int) -> MemoryPlan:
-        """Memory of counting: independent of the number of samples."""
+        """Plan the memory of counting, which does not depend on the number of samples."""
         table, n_waiting = 8 * self.n_cells, plan_tasks([1] * n_threads, n_threads).n_waiting
         return MemoryPlan(
             "counting tables under conditions",
             {
-                f"cells of {len(self.tables)} tables, for each thread and as they are merged": table
+                f"cells of {len(self.tables)} tables, per thread and during merging": table
                 * (n_threads + n_waiting),
                 "sample blocks and cells of samples": n_threads
                 * (4 * BLOCK_BYTES + 64 * MAX_BLOCK_ROWS),
             },
-            "Ask for fewer tables at a time, or for tables of fewer variables.",
+            "Request fewer tables at a time, or tables with fewer variables.",
             {"cells of all tables": 2 * table},
         )
 
@@ -260,7 +262,7 @@ class TablePlan:
 def _find_cells(
     table: PlannedTable, taken: IntArray, is_met: npt.NDArray[np.bool_]
 ) -> tuple[IntArray, IntArray]:
-    """Rows that meet the conditions and have all targets, and the cell of each in the flat table."""
+    """Return the rows that meet the conditions with all targets observed, and their cells in the flat table."""
     rows = np.flatnonzero(is_met & (taken > 0).all(axis=0))
     cells = np.zeros(rows.size, np.int64)
     for size, codes in zip(table.shape, taken, strict=True):
@@ -271,7 +273,7 @@ def _find_cells(
 
 
 def _count_numbers(numbers: IntArray, n_numbers: int) -> IntArray:
-    """Count numbers in [0, n_numbers): those of two rows at a time where the pairs still fit into int16."""
+    """Count numbers in [0, n_numbers), two rows at a time if pairs of numbers fit in int16."""
     if n_numbers**2 > min(MOST_JOINED, numbers.size):
         return np.bincount(numbers, minlength=n_numbers)
     half = numbers.size // 2
@@ -294,35 +296,35 @@ def _check_request(request: TableRequest, schema: Schema) -> None:
         if codes[0] < 0 or codes[-1] >= variable.cardinality:
             raise SchemaError(
                 f"given[{position}] has codes {codes}; those of variable {variable.name!r} are 0 to "
-                f"{variable.cardinality - 1}, and missing is none"
+                f"{variable.cardinality - 1}, and missing is not one of them"
             )
 
 
 def count_tables(
     blocks: Iterable[Block], schema: Schema, requests: Sequence[TableRequest]
 ) -> list[IntArray]:
-    """Count tables among the samples of blocks, in one pass.
+    """Count tables over blocks of samples in one pass.
 
     Parameters
     ----------
     blocks
-        Valid samples, taken one at a time; of any size, dense or sparse. Each row counts once, whatever its weight.
+        Valid samples of any size, dense or sparse; iterated once. Each row counts once, regardless of its weight.
     schema
         Variables of the samples.
     requests
-        Tables to count; equal ones are counted once.
+        Tables to count; equal requests are counted once.
 
     Returns
     -------
-    A table of its own for each request, int64 of shape (cardinalities of the targets): the number of samples at each
-    combination of levels, among those that meet all conditions and in which all targets are observed.
+    One array per request, int64 of shape (cardinalities of the targets): number of samples at each combination of
+    levels, among those that meet all conditions and have all targets observed.
 
     Raises
     ------
     SchemaError
         If a position or a code of a request is not in the schema.
     MemoryPlanError
-        If the tables would not fit in memory.
+        If the tables do not fit in memory.
     """
     plan = TablePlan.make(schema, requests)
     find_memory(None).check(plan.plan_memory)
@@ -358,21 +360,21 @@ def add_cells(block: Block, plan: TablePlan, weights: IntArray | None, total: In
 
 @dataclass(frozen=True, eq=False)
 class WeightedTables:
-    """Tables of sums of weights and of their squares, beside those of the numbers of samples.
+    """Tables of sums of weights and of squared weights, with the counts of samples.
 
     Parameters
     ----------
     sums
-        int64 tables: weights of the samples of each cell, in units.
+        int64 tables: sum of the weights in each cell, in units.
     squares
-        int64 tables: squares of these weights, times 2 ** shift, each rounded.
+        int64 tables: sum of the squared weights times 2 ** shift, each rounded.
     shift
-        Such that squares of all samples fit into 62 bits: their sums are the same in any order.
+        Chosen so that the squares of all samples fit in 62 bits, which makes their sums independent of the order.
     totals
-        What the weights of all samples counted add up to.
+        Totals of the weights of all counted samples.
     sizes
-        Independent samples that each table is worth by its sampling units or replicates, infinite where their totals do
-        not vary; None where these are not known.
+        Effective sample size of each table by its sampling units or replicates, infinite if the totals do not vary;
+        None if these are unknown.
     """
 
     sums: list[IntArray]
@@ -382,12 +384,12 @@ class WeightedTables:
     sizes: list[float] | None = None
 
     def to_samples(self, tables: Sequence[IntArray], n_rows: int) -> tuple[list[Any], int]:
-        """Tables in effective samples, and the effective number of all so many rows.
+        """Convert tables to effective samples; also returns the effective number of all ``n_rows`` samples.
 
-        A table has the shares of the weights, and the number of independent samples whose shares would vary as much:
-        by the linearised variance of a ratio, added up over the cells; of units, where these are known. It is another
-        one for every table, and never above the number of samples in it. Equal weights, without units, give the tables
-        of samples, int64.
+        A table keeps its weighted shares, and its total is the number of independent samples whose shares would have
+        the same variance: the linearised variance of a ratio, summed over the cells, by sampling units if these are
+        known. The number differs between tables and never exceeds the number of samples in the table. With equal
+        weights and without units, the result is the unweighted tables, int64.
 
         References
         ----------
@@ -402,7 +404,7 @@ class WeightedTables:
         return found, round(self.totals.n_effective)
 
     def find_effects(self, tables: Sequence[IntArray]) -> list[float]:
-        """Samples that each table is worth, for each that its rows are worth by weights alone (Kish); 1 of no rows."""
+        """Return the effective size of each table over that by weights alone (Kish); 1 without rows."""
         found = []
         for sums, squares, n in zip(self.sums, self.squares, self._find_worth(tables), strict=True):
             squared = math.ldexp(float(squares.sum()), -self.shift)
@@ -418,14 +420,14 @@ class WeightedTables:
 def _find_worth(
     rows: IntArray, sums: IntArray, squares: IntArray, size: float | None, shift: int
 ) -> float:
-    """Number of samples that a table is worth: see `WeightedTables.to_samples`."""
+    """Return the effective size of a table; see `WeightedTables.to_samples`."""
     total = float(sums.sum())
     if not total:
         return 0.0
     shares, squared = sums / total, np.ldexp(squares.astype(np.float64), -shift)
     spread = float((shares * (1 - shares)).sum())
     variance = float((squared * (1 - 2 * shares) + shares**2 * squared.sum()).sum()) / total**2
-    # where all are in one cell, their number is Kish's
+    # if all rows are in one cell, use Kish's formula
     n = spread / variance if spread > 0 < variance else total**2 / float(squared.sum())
     if size is not None and math.isfinite(size):
         n = size
@@ -434,23 +436,22 @@ def _find_worth(
 
 @dataclass(frozen=True, eq=False)
 class StoredTableCounts:
-    """Tables counted over stored blocks, and over how many of them.
+    """Tables counted over stored blocks, and the number of blocks counted.
 
     Parameters
     ----------
     tables
-        int64 tables in the order of the requests, of shapes (cardinalities of the targets).
+        int64 tables in the order of the requests, with the cardinalities of the targets as shapes.
     n_rows
-        Samples of the blocks that were counted.
+        Number of samples in the counted blocks.
     n_rows_of_all
-        Samples of all blocks: more than ``n_rows`` where the budget was too small for them.
+        Number of samples in all blocks; larger than ``n_rows`` if the budget was too small for them.
     n_blocks
-        Blocks that were counted.
+        Number of counted blocks.
     seconds
-        What the plan says that counting them takes one core, seconds.
+        Planned time of counting them on one core, seconds.
     weighted
-        What the weights of the samples counted add up to, where they have any: tables are then sums of weights, in its
-        unit.
+        Total weight of the counted samples, if they are weighted; tables are then sums of weights in its unit.
     """
 
     tables: list[IntArray]
@@ -461,7 +462,7 @@ class StoredTableCounts:
     weighted: WeightedTables | None = None
 
     def to_samples(self) -> tuple[list[IntArray], int]:
-        """Tables in samples, and the number of all: those of `WeightedTables` where samples have weights."""
+        """Return tables in samples and the total number; uses `WeightedTables` if the samples are weighted."""
         if self.weighted is None:
             return self.tables, self.n_rows
         return self.weighted.to_samples(self.tables, self.n_rows)
@@ -476,7 +477,7 @@ def count_stored_tables(
     budget: float | None = None,
     digest: str = "",
 ) -> StoredTableCounts:
-    """Count tables among stored samples, or among those of some blocks where all would take too long.
+    """Count tables over stored samples, or over a random choice of blocks if a budget is given.
 
     Parameters
     ----------
@@ -487,16 +488,16 @@ def count_stored_tables(
     client
         Dask client whose workers see the store; None to work in threads of this process, one for each processor.
     budget
-        Time that counting may take, seconds of one core, as planned from the sizes of blocks and requests; None counts
-        all blocks. It is no time of the clock, and no share of it is given to workers: the same blocks are counted
-        with any number of them.
+        Time limit for counting, in seconds on one core, as planned from the sizes of blocks and requests; None counts
+        all blocks. It is not elapsed time and is not divided among workers, so the same blocks are counted for any
+        number of workers.
     digest
-        Digest of the dataset: it decides on the order in which blocks are drawn. The blocks of a small budget are among
-        those of a larger one, and every block is as likely to be drawn as any other.
+        Digest of the dataset, which determines the order in which blocks are drawn. The blocks of a small budget are
+        among those of a larger one, and all blocks are equally likely to be drawn.
 
     Returns
     -------
-    The counts, of the same bits for any number of workers. At least one block is counted where there are samples.
+    The counts, with equal bits for any number of workers. At least one block is counted if there are samples.
 
     Raises
     ------
@@ -505,14 +506,14 @@ def count_stored_tables(
     ConfigError
         If the budget is not above 0.
     MemoryPlanError
-        If the tables would not fit in memory.
+        If the tables do not fit in memory.
     StoreError
-        If a partition is gone or damaged.
+        If a partition is missing or damaged.
 
     Notes
     -----
-    Counts of drawn blocks are of a sample of clusters: rows of a block often come from one file, and are more alike
-    than rows drawn one by one, so that standard errors that take them for independent are too small.
+    Drawn blocks are a cluster sample: rows of a block often come from one file and are more alike than independently
+    drawn rows, so standard errors that assume independence are too small.
     """
     if budget is not None and not budget > 0:
         raise ConfigError(f"budget is {budget}; give seconds above 0, or None to count all blocks")
@@ -558,7 +559,7 @@ def plan_stored_tables(
     budget: float | None = None,
     digest: str = "",
 ) -> float:
-    """Seconds that `count_stored_tables` of the same arguments takes one core, about; nothing is read."""
+    """Estimate the time of `count_stored_tables` on one core, seconds, without reading anything."""
     _, costs, chosen = _choose_blocks(references, TablePlan.make(schema, requests), budget, digest)
     return float(costs[chosen].sum())
 
@@ -566,7 +567,7 @@ def plan_stored_tables(
 def _choose_blocks(
     references: Sequence[BlockReference], plan: TablePlan, budget: float | None, digest: str
 ) -> tuple[list[BlockReference], FloatArray, IntArray]:
-    """Blocks that hold samples, the seconds of each, and the positions of those that a budget is enough for."""
+    """Return non-empty blocks, the cost of each in seconds, and the positions of those that fit in the budget."""
     filled = [block for block in references if block.n_rows]
     costs = np.array([plan.plan_seconds(block) for block in filled])
     chosen = np.arange(len(filled)) if budget is None else _draw_blocks(costs, budget, digest)
@@ -574,7 +575,7 @@ def _choose_blocks(
 
 
 def _draw_blocks(costs: FloatArray, budget: float, digest: str) -> IntArray:
-    """Positions of the blocks that a budget is enough for, sorted: the first of a random order, at least one."""
+    """Return the sorted positions of the blocks that fit in the budget: the first of a random order, at least one."""
     seed = int.from_bytes(hashlib.sha256(digest.encode()).digest()[:8], "little")
     order = np.argsort(mix_hashes(np.arange(costs.size), seed))
     n_drawn = max(1, int(np.searchsorted(np.cumsum(costs[order]), budget, side="right")))
@@ -582,9 +583,9 @@ def _draw_blocks(costs: FloatArray, budget: float, digest: str) -> IntArray:
 
 
 def _count_group(group: Sequence[BlockReference], plan: TablePlan, shift: int | None) -> IntArray:
-    """Cells of samples, int64 of shape (1, n_cells); with a shift, (3, n_cells): those of weights and squares too."""
+    """Count samples into cells, int64 of shape (1, n_cells); with a shift, add weights and squares: (3, n_cells)."""
     total = np.zeros((1 if shift is None else 3, plan.n_cells), np.int64)
-    # weights are added up exactly, as whole numbers of units
+    # weights are summed exactly, as integers in units
     for block in read_blocks(restore_units(group)):
         weights = None
         if shift is not None:

@@ -1,4 +1,4 @@
-"""Figures and summaries of counts: missing answers, samples behind each pair of variables."""
+"""Figures and summaries of counts: missing answers, and the number of samples for each pair of variables."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from pmflib.display.summary import MOST_ROWS, Summary, SummaryTable, cut, format
 from pmflib.schema import Schema
 
 MOST_BARS = 40
-"""Variables up to which each has a bar of its own."""
+"""Number of variables up to which each has its own bar."""
 
 
 def plot_missingness(
     names: Sequence[str], shares: FloatArray | Sequence[float], *, ax: Axes | None = None
 ) -> Axes:
-    """Draw which share of the samples lacks each variable: bars, or a curve over the variables where they are many.
+    """Plot the share of missing answers by variable: bars, or a curve if there are many variables.
 
     Parameters
     ----------
     names
         Variables.
     shares
-        Shares of the samples without an answer, in [0, 1], one per variable.
+        Shares of missing answers in [0, 1], one per variable.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
-    The Axes, the variable with the most missing answers first.
+    The Axes, with variables in decreasing order of missing answers.
 
     Raises
     ------
     PmfError
-        If matplotlib is not installed, or names and shares differ in number.
+        If matplotlib is not installed, or names and shares have different lengths.
     """
     missing = 100 * np.asarray(shares, np.float64)
     if missing.shape != (len(names),):
         raise PmfError(f"shares has shape {missing.shape}; {len(names)} names need ({len(names)},)")
     order = np.argsort(-missing, kind="stable")
-    # little is missing: then it is to be seen all the same
+    # ensure that small shares remain visible
     top = 100 if missing.max(initial=0) > 40 else max(1.2 * missing.max(initial=0), 1)
     if len(names) > MOST_BARS:
         ax = open_axes(ax, (6.4, 3.0))
@@ -61,7 +61,7 @@ def plot_missingness(
         ax.set(
             xlim=(1, len(names)),
             ylim=(0, top),
-            xlabel="variables, the one with the most missing answers first",
+            xlabel="variables, by decreasing share of missing answers",
             ylabel="samples without an answer, %",
         )
         return clear_frame(ax)
@@ -73,28 +73,28 @@ def plot_missingness(
 
 
 def plot_support(support: IntArray, *, ax: Axes | None = None) -> Axes:
-    """Draw how many samples stand behind the pairs of variables.
+    """Plot the distribution of the number of samples over pairs of variables.
 
     Parameters
     ----------
     support
-        int64 of shape (n_variables, n_variables): samples that hold both variables.
+        int64 of shape (n_variables, n_variables): samples with both variables observed.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
-    The Axes: number of pairs by how many samples hold them, on a logarithmic scale where they differ much; pairs that
-    none holds are a bar of their own.
+    The Axes: number of pairs by support, on a logarithmic scale if supports differ widely; pairs without samples have a
+    bar of their own.
 
     Raises
     ------
     PmfError
-        If matplotlib is not installed, or there is a single variable.
+        If matplotlib is not installed, or there is only one variable.
     """
     pairs = support[np.triu_indices(len(support), 1)]
     if not pairs.size:
-        raise PmfError("there is a single variable: no pair has a support to draw")
+        raise PmfError("there is only one variable, so there are no pairs to plot")
     positive = pairs[pairs > 0]
     ax = open_axes(ax, (6.4, 3.0))
     n_unseen = pairs.size - positive.size
@@ -111,37 +111,35 @@ def plot_support(support: IntArray, *, ax: Axes | None = None) -> Axes:
         else:
             write_thousands(ax, "x")
     if n_unseen:
-        ax.axhline(
-            n_unseen, color=SECOND, ls="--", label=f"{n_unseen:,} pairs that no sample holds"
-        )
+        ax.axhline(n_unseen, color=SECOND, ls="--", label=f"{n_unseen:,} pairs without samples")
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False)
     write_thousands(ax, "y")
-    ax.set(xlabel="samples that hold both variables", ylabel="pairs of variables")
+    ax.set(xlabel="samples with both variables observed", ylabel="pairs of variables")
     return clear_frame(ax)
 
 
 LISTED_PAIRS = 100
-"""Pairs that are listed at most, those with the least support."""
+"""Maximum number of pairs listed, those with the smallest support."""
 
 
 def summarise_counts(
     schema: Schema, tables: IntArray, rows_by_fold: IntArray, level_counts: IntArray
 ) -> Summary:
-    """Rows, folds, support of the pairs with the least supported ones, and how often each variable was observed.
+    """Summarise rows, folds, the support of pairs, and how often each variable was observed.
 
     Parameters
     ----------
     schema
-        The variables counted.
+        Variables of the counts.
     tables, rows_by_fold
-        As `PairCounts` has them.
+        As in `PairCounts`.
     level_counts
-        int64 of shape (n_levels,): samples that hold each level.
+        int64 of shape (n_levels,): number of samples with each level.
     """
     n_rows = int(rows_by_fold.sum())
     upper = np.triu_indices(schema.n_variables, 1)
-    # fold by fold: the sum of all tables would be one more of them in memory
+    # one fold at a time: the sum of all tables would need memory for one more
     support = sum(sum_pairs(table, schema.offsets)[upper] for table in tables)
     supports: IntArray = np.asarray(support, np.int64)
     seen: IntArray = sum_blocks(level_counts, schema.offsets)
@@ -155,14 +153,14 @@ def summarise_counts(
         quantiles = np.quantile(supports, [0, 0.5, 1], method="lower")
         facts.append(
             (
-                "rows with both, of a pair",
-                "least {}, median {}, most {}".format(*map(format_count, quantiles)),
+                "rows with both variables, per pair",
+                "minimum {}, median {}, maximum {}".format(*map(format_count, quantiles)),
             )
         )
         if n_observed < supports.size:
             notes.append(
                 f"{format_count(supports.size - n_observed)} pairs of variables were never observed together: what "
-                "a model says of them rests on other pairs alone"
+                "a model infers about them comes only from other pairs"
             )
     if n_never := int(np.count_nonzero(seen == 0)):
         notes.append(f"{format_count(n_never)} variables were never observed")
@@ -186,14 +184,14 @@ def summarise_counts(
     ]
     listed = [
         SummaryTable(
-            "Pairs with the least support",
+            "Pairs with the smallest support",
             ("variable", "variable", ">rows with both", ">of all rows"),
             rows,
             supports.size,
             "pmf.Marginals.from_counts(counts).support",
         ),
         SummaryTable(
-            "Variables by how often they were observed, the least first",
+            "Variables by number of observed answers, smallest first",
             ("variable", ">rows with it", ">missing"),
             observed,
             schema.n_variables,
@@ -209,5 +207,5 @@ def summarise_counts(
 
 def _describe_folds(n_rows: IntArray) -> str:
     if n_rows.size == 1:
-        return "1: nothing can be held out"
+        return "1: no data can be held out"
     return f"{format_count(n_rows.size)}, of {format_count(n_rows.min())} to {format_count(n_rows.max())} rows"

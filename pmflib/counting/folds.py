@@ -1,4 +1,4 @@
-"""Counts by fold, as an abelian group."""
+"""Counts by fold; an abelian group."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ DEFAULT_FOLDS = 16
 
 @dataclass(frozen=True, eq=False)
 class FoldedCounts:
-    """How often levels occur together, by fold.
+    """Co-occurrence counts of levels, by fold.
 
-    Counts of two sets of samples add up to the counts of both, and subtract exactly.
+    Counts of two sets of samples can be added and subtracted exactly.
 
     Parameters
     ----------
     schema
-        The variables counted.
+        Variables of the counts.
     tables
-        int64 of shape (n_folds, n_levels, ...), with as many axes of levels as levels are counted together; float64
-        where `to_samples` has made effective samples of weights.
+        int64 of shape (n_folds, n_levels, ...), with one axis of levels for each level of a combination; float64 if
+        weights were converted to effective samples by `to_samples`.
     n_rows
-        int64 of shape (n_folds,), samples counted.
+        int64 of shape (n_folds,), number of samples.
     weights
-        What their weights add up to, where they have any: tables are then sums of weights, in its unit.
+        Total weight of the samples, if they are weighted; tables are then sums of weights in its unit.
 
     Raises
     ------
     SchemaError
-        If the shapes do not agree.
+        If the shapes do not match.
     """
 
     schema: Schema
@@ -46,23 +46,23 @@ class FoldedCounts:
     weights: WeightSums | None = None
 
     ORDER: ClassVar[int]
-    """How many levels are counted together."""
+    """Number of levels in a combination."""
 
     def __post_init__(self) -> None:
         expected = self.n_rows.size, *(self.schema.n_levels,) * self.ORDER
         if self.tables.shape != expected:
             raise SchemaError(
-                f"tables has shape {self.tables.shape}; the schema and n_rows ask for {expected}"
+                f"tables has shape {self.tables.shape}; the schema and n_rows require {expected}"
             )
 
     @classmethod
     def zero(cls, schema: Schema, n_folds: int = DEFAULT_FOLDS) -> Self:
-        """Counts of no samples: the identity of the group."""
+        """Return counts of no samples: the identity of the group."""
         tables = np.zeros((n_folds, *(schema.n_levels,) * cls.ORDER), np.int64)
         return cls(schema, tables, np.zeros(n_folds, np.int64))
 
     def __repr__(self) -> str:
-        """What was counted, and how much."""
+        """Describe what was counted, and how much."""
         worth = "" if self.weights is None else f" worth {self.n_effective:,.0f}"
         return (
             f"{type(self).__name__}({int(self.n_rows.sum()):,} samples{worth}, {self.schema.n_variables} variables, "
@@ -71,30 +71,30 @@ class FoldedCounts:
 
     @property
     def n_folds(self) -> int:
-        """Number of folds."""
+        """Return the number of folds."""
         return len(self.n_rows)
 
     @property
     def n_effective(self) -> float:
-        """Samples that those counted are worth: Kish's effective number of the weights, or their number."""
+        """Return the effective number of samples: Kish's formula for weighted samples, otherwise their number."""
         if self.weights is None:
             return float(self.n_rows.sum())
         return self.weights.n_effective
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
+        """Return the size in bytes."""
         return self.tables.nbytes
 
     def __add__(self, other: Self) -> Self:
-        """Counts of both sets of samples.
+        """Add the counts of two sets of samples.
 
         Raises
         ------
         SchemaError
-            If schemas or numbers of folds differ, or one of both has weights.
+            If schemas or numbers of folds differ, or only one of them is weighted.
         PmfError
-            If the units of weights differ, or their sum could not be held.
+            If the units of weights differ, or their sum would overflow.
         """
         self._check_same(other)
         weights = self._add_weights(other)
@@ -102,64 +102,63 @@ class FoldedCounts:
         return type(self)(self.schema, self.tables + other.tables, n_rows, weights)
 
     def __radd__(self, other: object) -> Self:
-        """Counts added to 0, so that ``sum`` adds up a list of them."""
+        """Add counts to 0, so that ``sum`` works on a list of counts."""
         if other != 0:
             self._check_same(other)
         return self
 
     def __sub__(self, other: Self) -> Self:
-        """Counts without the samples of ``other``.
+        """Subtract the counts of ``other``.
 
         Raises
         ------
         SchemaError
-            If schemas or numbers of folds differ, one of both has weights, or samples would be taken away that were
-            never counted.
+            If schemas or numbers of folds differ, only one of them is weighted, or a count would become negative.
         """
         self._check_same(other)
         tables = self.tables - other.tables
         if tables.min(initial=0) < 0 or (self.n_rows < other.n_rows).any():
             raise SchemaError(
-                "the counts to subtract hold samples that these counts never held; subtract parts of the same total"
+                "the counts to subtract include samples that are not in these counts; subtract parts of the same total"
             )
         return type(self)(
             self.schema, tables, self.n_rows - other.n_rows, self._add_weights(other, -1)
         )
 
     def select_folds(self, folds: Iterable[int]) -> Self:
-        """Counts of some folds alone.
+        """Return the counts of some folds.
 
         Raises
         ------
         SchemaError
-            If a fold is outside [0, n_folds), or named twice.
+            If a fold is outside [0, n_folds) or repeated.
         """
         chosen = check_folds(folds, self.n_folds)
         weights = None if self.weights is None else self.weights.select(chosen)
         return type(self)(self.schema, self.tables[chosen], self.n_rows[chosen], weights)
 
     def drop_folds(self, folds: Iterable[int]) -> Self:
-        """Counts of all folds but some.
+        """Return the counts of all folds except some.
 
         Raises
         ------
         SchemaError
-            If a fold is outside [0, n_folds), or named twice.
+            If a fold is outside [0, n_folds) or repeated.
         """
         dropped = set(check_folds(folds, self.n_folds))
         return self.select_folds(fold for fold in range(self.n_folds) if fold not in dropped)
 
     def count_levels(self) -> IntArray:
-        """Count the samples of all folds that hold each level: int64 of shape (n_levels,)."""
+        """Count the samples with each level over all folds: int64 of shape (n_levels,)."""
         diagonal: Any = slice(None), *(np.arange(self.schema.n_levels),) * self.ORDER
         total: IntArray = self.tables[diagonal].sum(axis=0)
         return total
 
     def to_samples(self) -> Self:
-        """Counts in samples, which is what fits and answers take: of weighted ones in effective samples.
+        """Convert weighted counts to effective samples, as used by fits and answers.
 
-        Those without weights are returned as they are. Of others tables are multiplied by the effective number of
-        samples over the sum of the weights, float64; equal weights leave int64, the counts without weights bit for bit.
+        Unweighted counts are returned unchanged. Weighted tables are multiplied by the effective number of samples over
+        the total weight, float64. Equal weights give int64 tables identical to the unweighted counts.
         """
         if self.weights is None:
             return self
@@ -168,7 +167,7 @@ class FoldedCounts:
         if self.weights.are_equal(n_rows):
             return replace(self, tables=tables, weights=None)
         scale = self.n_effective / total
-        # folds add up to the whole, rounded
+        # folds must sum to the rounded total
         ends = np.rint(np.cumsum(np.array(self.weights.totals, np.float64)) * scale)
         worth = np.diff(ends, prepend=0.0).astype(np.int64)
         return replace(self, tables=tables, n_rows=worth, weights=None)
@@ -177,8 +176,8 @@ class FoldedCounts:
         if self.weights is None or other.weights is None:
             if self.weights is not other.weights:
                 raise SchemaError(
-                    "counts of samples with weights cannot join counts of samples without; count both with weights, 1 "
-                    "each where there are none"
+                    "counts of samples with weights cannot be combined with unweighted counts; count both with "
+                    "weights, 1 for each unweighted sample"
                 )
             return None
         return self.weights.add(other.weights, sign)
@@ -203,21 +202,21 @@ class FoldedCounts:
 def count_in_samples(
     tables: Sequence[IntArray], n_rows: int, weights: WeightSums | None
 ) -> tuple[list[IntArray], int]:
-    """Counts in samples, which is what fits and answers take: of weighted ones in effective samples.
+    """Convert counts to effective samples, as used by fits and answers.
 
     Parameters
     ----------
     tables
         Counts, or sums of weights in units.
     n_rows
-        Samples counted.
+        Number of samples.
     weights
-        What their weights add up to; None where they have none, and tables are as they were.
+        Total weight of the samples; None if they are unweighted, and tables are unchanged.
 
     Returns
     -------
-    Tables times the effective number of samples over the sum of the weights, float64, and that number, rounded; equal
-    weights leave the counts without any, int64, bit for bit, and the number of samples.
+    Tables times the effective number of samples over the total weight, float64, and that number, rounded. Equal weights
+    give the unweighted counts, int64, and the number of samples.
     """
     if weights is None:
         return list(tables), n_rows
@@ -230,30 +229,32 @@ def count_in_samples(
 
 
 def check_folds(folds: Iterable[int] | None, n_folds: int) -> list[int]:
-    """List the folds that are asked for, None being all; refuse a fold that is not there, or named twice."""
+    """Validate folds and return them as a list; None selects all."""
     if folds is None:
         return list(range(n_folds))
     chosen = list(folds)
     if len(set(chosen)) < len(chosen):
-        raise SchemaError(f"folds {chosen} has a fold twice; its samples would be counted twice")
+        raise SchemaError(
+            f"folds {chosen} contains a fold twice, whose samples would be counted twice; give each fold once"
+        )
     if outside := [fold for fold in chosen if not 0 <= fold < n_folds]:
         raise SchemaError(f"folds {outside} are outside [0, {n_folds})")
     return chosen
 
 
 def read_schema(cardinalities: IntArray | Sequence[int] | Schema) -> Schema:
-    """Schema of what is to be counted, given as such or as the number of levels of each variable."""
+    """Return a schema, given as such or as the number of levels of each variable."""
     if isinstance(cardinalities, Schema):
         return cardinalities
     if isinstance(cardinalities, np.ndarray) and cardinalities.ndim == 2:
         raise SchemaError(
-            f"cardinalities is an array of shape {cardinalities.shape}: the samples come first, and then the schema"
+            f"cardinalities is an array of shape {cardinalities.shape}: pass the samples first, then the schema"
         )
     return Schema.from_cardinalities(cardinalities)
 
 
 def infer_schema(samples: object) -> Schema:
-    """Schema of samples in memory: of a table by `Schema.infer`, of codes with a level for each up to the largest.
+    """Infer the schema of samples in memory, either a table (`Schema.infer`) or codes (from the largest codes).
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ def infer_schema(samples: object) -> Schema:
     Raises
     ------
     SchemaError
-        If an array has no codes, or no column of a table can be a variable.
+        If an array contains no codes, or no column of a table can be a variable.
     """
     if not isinstance(samples, np.ndarray):
         return Schema.infer(samples)
@@ -272,5 +273,5 @@ def infer_schema(samples: object) -> Schema:
             f"codes is an array of {samples.dtype} of shape {samples.shape}; codes are integers of shape "
             "(n_rows, n_variables), at least one row, -1 where missing"
         )
-    # in 64 bits, for 127 + 1 is -128 in 8
+    # in 64 bits, since 127 + 1 overflows in 8
     return Schema.from_cardinalities(np.maximum(samples.max(axis=0).astype(np.int64) + 1, 1))

@@ -1,4 +1,4 @@
-"""Stored counts of a few groups of folds, and counts of some of the variables."""
+"""Sums of stored counts over groups of folds, and counts restricted to some variables."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pmflib.schema import Schema
 def load_groups(
     path: str | Path, groups: Sequence[Collection[int]], variables: IntArray | None = None
 ) -> PairCounts:
-    """Read the sum over each group of folds as a fold of its own.
+    """Load the sum of each group of folds as one fold.
 
     Parameters
     ----------
     path
-        Where `PairCounts.save` or a pipeline wrote.
+        Path written by `PairCounts.save` or a pipeline.
     groups
         Folds of each group, at least one group.
     variables
@@ -32,12 +32,12 @@ def load_groups(
 
     Returns
     -------
-    Counts of as many folds as there are groups, in the memory of these and of a table more.
+    Counts with one fold per group; memory for these and one more table.
 
     Raises
     ------
     StoreError
-        If the counts are absent, damaged, or something else.
+        If the counts are missing, damaged, or of another kind.
     """
     stored = StoredTables(Path(path))
     schema = stored.schema
@@ -48,7 +48,7 @@ def load_groups(
         chosen = check_folds(group, stored.n_folds)
         for fold in chosen:
             table = stored.read(fold)
-            # a copy of a wide table takes as long as reading it
+            # copying a wide table takes as long as reading it
             loaded.tables[number] += table if variables is None else table[rows[:, None], rows]
         loaded.n_rows[number] = stored.n_rows[chosen].sum()
     if stored.weights is None:
@@ -58,26 +58,26 @@ def load_groups(
 
 
 def list_levels(schema: Schema, variables: IntArray) -> IntArray:
-    """Rows of the levels of some variables, int64, in order."""
+    """Return the row indices of the levels of some variables, int64, in order."""
     owners = np.repeat(np.arange(schema.n_variables), np.diff(schema.offsets))
     return np.flatnonzero(np.isin(owners, variables))
 
 
 def pick_variables(schema: Schema, level_counts: IntArray, max_levels: int) -> IntArray:
-    """Pick the variables that are observed most, as many as there is room for, at least two.
+    """Select the most frequently observed variables within a limit of levels, at least two.
 
     Parameters
     ----------
     schema
         All variables.
     level_counts
-        int64 of shape (n_levels,): samples that hold each level.
+        int64 of shape (n_levels,): number of samples with each level.
     max_levels
-        Levels of all that are picked, at most, but for those of the first two.
+        Maximum number of levels of the selected variables; the first two are always selected.
 
     Returns
     -------
-    int64, their indices, in order.
+    int64, indices of the variables, in order.
     """
     sizes = np.diff(schema.offsets)
     order = np.argsort(-np.add.reduceat(level_counts, schema.offsets[:-1]), kind="stable")
@@ -86,7 +86,7 @@ def pick_variables(schema: Schema, level_counts: IntArray, max_levels: int) -> I
 
 
 def narrow_counts(counts: PairCounts, variables: IntArray) -> PairCounts:
-    """Counts of some of the variables alone.
+    """Restrict counts to some of the variables.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Counts of a dataset from those of an earlier one: what it holds more is added, what it holds less taken away."""
+"""Incremental counts: start from the counts of an earlier dataset, add new samples and subtract removed ones."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ from pmflib.store.sample_blocks import (
 
 @dataclass(frozen=True)
 class DatasetChange:
-    """Blocks that lead from one dataset to another.
+    """Blocks that differ between two datasets.
 
     Parameters
     ----------
     added
-        Samples that the new dataset alone holds, in the order of its blocks.
+        Samples only in the new dataset, in the order of its blocks.
     removed
-        Samples that the base alone holds, in the order of its blocks.
+        Samples only in the base, in the order of its blocks.
     """
 
     added: tuple[BlockReference, ...]
@@ -64,23 +64,23 @@ class DatasetChange:
 
     @property
     def n_observed(self) -> int:
-        """Number of observed cells on both sides, about: of a part of a block its share by rows."""
+        """Estimate the number of observed cells on both sides; parts of blocks are estimated by their rows."""
         return sum(block.n_observed for block in (*self.added, *self.removed))
 
 
 def compare_blocks(base: Iterable[BlockReference], new: Iterable[BlockReference]) -> DatasetChange:
-    """List the blocks, and parts of blocks, that one of two datasets holds and the other does not.
+    """List the blocks, and parts of blocks, that are in only one of two datasets.
 
     Parameters
     ----------
     base, new
-        Blocks of the datasets, of one store and of the same folds, as `list_dataset_blocks` gives them.
+        Blocks of the datasets, from one store and the same folds, as returned by `list_dataset_blocks`.
 
     Returns
     -------
-    The change. The base less its removed blocks and with the added ones holds the samples of the new dataset, each as
-    often. Of a block that both hold, the rows that are superseded in the new one alone are removed, and those that are
-    in the base alone are added.
+    The change. The base without the removed blocks and with the added ones contains the samples of the new dataset,
+    each with the same multiplicity. For a block in both datasets, rows superseded only in the new dataset are removed,
+    and rows superseded only in the base are added.
     """
     before, after = list(base), list(new)
     return DatasetChange(
@@ -91,12 +91,12 @@ def compare_blocks(base: Iterable[BlockReference], new: Iterable[BlockReference]
 def _list_parts(
     blocks: Iterable[BlockReference], others: Iterable[BlockReference]
 ) -> Iterator[BlockReference]:
-    """List the parts of blocks, in order, that the blocks at the same positions of another dataset do not hold."""
+    """List the parts of blocks, in order, that are missing from the blocks at the same positions of another dataset."""
     partners: defaultdict[tuple[str, int, int], deque[BlockReference]] = defaultdict(deque)
     for block in others:
         partners[_locate(block)].append(block)
     for block in blocks:
-        # a partition may be in a dataset twice: of two files with the same content
+        # a partition may be in a dataset twice: from two files with the same content
         waiting = partners[_locate(block)]
         if not waiting:
             yield block
@@ -112,18 +112,18 @@ def _locate(block: BlockReference) -> tuple[str, int, int]:
 
 
 def take_rows(block: BlockReference, rows: IntArray) -> BlockReference:
-    """Refer to some rows of a block alone.
+    """Make a reference to some rows of a block.
 
     Parameters
     ----------
     block
-        With all of these rows.
+        Reference that contains all of these rows.
     rows
         int64, sorted: rows of the partition, at least one.
 
     Returns
     -------
-    A reference whose observed cells are the block's share by rows, and whose weights are those of the rows.
+    A reference whose number of observed cells is proportional to its rows, and whose weights are those of the rows.
     """
     others = np.setdiff1d(np.arange(block.start, block.stop), rows, assume_unique=True)
     share = max(1, block.n_observed * rows.size // block.n_rows)
@@ -139,16 +139,16 @@ def _list_superseded(block: BlockReference) -> IntArray:
 
 @dataclass(frozen=True)
 class Increment:
-    """What leads from counts that there are to those that are asked for.
+    """Existing counts, and the change that leads to the requested ones.
 
     Parameters
     ----------
     counts
         Counts to start from.
     tables
-        Their tables.
+        Tables of these counts.
     change
-        Samples to add to them, and to take away.
+        Samples to add and to subtract.
     """
 
     counts: Reference
@@ -163,16 +163,17 @@ def find_counts(
     options: Mapping[str, Any],
     version: int,
 ) -> Entry | None:
-    """Find the counts of a dataset that has not changed, without opening them; arguments as for `plan_increment`.
+    """Find counts for an unchanged dataset without opening them; arguments are as for `plan_increment`.
 
     Returns
     -------
-    Entry of the counts of the base, where the base is the dataset and they are all in the store; None otherwise.
+    Store entry of the counts of the base, if the base is the same dataset and all its counts are in the store;
+    otherwise None.
     """
     entry = _find_base(store, base, options, version)
     if entry is None or base[0].digest != dataset.digest:
         return None
-    # differences refer to the counts that they are to be added to
+    # differences refer to the counts they are added to
     below: Entry | None = entry
     while below is not None and "base" in below.inputs:
         below = store.find(below.inputs["base"].identity)
@@ -182,7 +183,7 @@ def find_counts(
 def _find_base(
     store: Store, base: tuple[Reference, Reference], options: Mapping[str, Any], version: int
 ) -> Entry | None:
-    """Entry of the counts to start from; None if they were made otherwise, or are of another dataset."""
+    """Return the entry of the counts to start from; None if options, version or dataset differ."""
     earlier, counts = base
     entry = store.find(counts.identity)
     if entry is None or (entry.options, entry.version) != (options, version):
@@ -198,23 +199,23 @@ def plan_increment(
     options: Mapping[str, Any],
     version: int,
 ) -> Increment | None:
-    """Compare a dataset with one that is counted.
+    """Compare a dataset with one that has been counted.
 
     Parameters
     ----------
     store
-        Store that holds all of them.
+        Store that contains the datasets and the counts.
     dataset
         Dataset to count.
     base
-        An earlier dataset, and its counts.
+        An earlier dataset and its counts.
     options, version
-        Schema and folds, and version of the algorithm: those that the counts must have been made with.
+        Schema and folds, and algorithm version; the counts must have been made with the same ones.
 
     Returns
     -------
-    What to count; None where all samples must be: the base is of another schema or other folds, or no longer whole in
-    the store, or the two datasets differ by more observed cells than the new one has.
+    The increment to count. None if all samples must be counted: if the base has another schema or other folds, is no
+    longer complete in the store, or differs from the dataset by more observed cells than the dataset has.
 
     Raises
     ------
@@ -232,7 +233,7 @@ def plan_increment(
     try:
         known = list_dataset_blocks(store, earlier, folds)
     except StoreError:
-        # samples that are gone from the store cannot be taken away
+        # samples that are no longer in the store cannot be subtracted
         return None
     change = compare_blocks(known, blocks)
     if change.n_observed > sum(block.n_observed for block in blocks):
@@ -241,16 +242,16 @@ def plan_increment(
 
 
 def needs_workers(change: DatasetChange) -> bool:
-    """Whether a change is worth more than one task: less is counted sooner than it is sent, a partition at a time."""
+    """Return whether a change needs more than one task; smaller changes are counted faster than they are sent."""
     n_partitions = len({block.path for block in (*change.added, *change.removed)})
     cost = change.n_observed + BLOCK_COST * n_partitions
     return cost > MIN_GROUP * COUNTING_COARSENESS
 
 
 def _load_blocks(blocks: Sequence[BlockReference]) -> dict[int, Block]:
-    """Blocks by the identities of their references, those of a partition read at once.
+    """Load blocks by the identity of their references, reading each partition once.
 
-    Fold by fold, each chunk of its arrays would be decompressed for every fold.
+    Reading fold by fold would decompress each chunk once per fold.
     """
     placed = sorted(blocks, key=lambda block: (block.path, block.start))
     return {id(block): found for block, found in zip(placed, read_blocks(placed), strict=True)}
@@ -263,30 +264,30 @@ def count_stored_changes(
     checkpoints: Path,
     on_fold: Callable[[int, int], None] | None = None,
 ) -> dict[str, object]:
-    """Count the pairs of samples that come or go, and write the counts that they lead to.
+    """Count the pairs of added and removed samples, and write the resulting counts.
 
     Parameters
     ----------
     client
         Dask client, or None to work in this thread; the counts are the same.
     increment
-        Counts to start from, and what comes and goes.
+        Counts to start from, with the added and removed samples.
     path
-        Folder of the new Zarr group; must not exist. Changed cells go beside it.
+        Folder of the new Zarr group, which must not exist. The file of changed cells is placed beside it.
     checkpoints
-        Folder for a checkpoint of each fold. Folds that have one there are not counted again.
+        Folder for a checkpoint of each fold. Folds with a checkpoint are not counted again.
     on_fold
-        Called with the number of folds done and the number of samples counted in them, after each one that changes.
+        Called after each fold that changes, with the numbers of folds and samples counted.
 
     Returns
     -------
-    Plain JSON types: samples in all folds, samples added and removed, cells that change, and how many
-    differences lead from full tables to these counts (0 where these are full themselves).
+    Plain JSON types: numbers of samples in all folds, of samples added and removed, of changed cells, and of
+    differences between the last full tables and these counts (0 if these are full).
 
     Raises
     ------
     StoreError
-        If the samples or the base cannot be read, or more samples would go than were counted.
+        If the samples or the base cannot be read, or more samples would be removed than were counted.
     """
     base, change = increment.tables, increment.change
     offsets, weights = base.schema.offsets, _change_weights(base, change)
@@ -319,7 +320,7 @@ def count_stored_changes(
     changed = [fold for fold in range(base.n_folds) if added[fold] or removed[fold]]
 
     def count() -> Iterator[CellChanges]:
-        """Count the folds that change, or read their checkpoints."""
+        """Count the folds that change, or load their checkpoints."""
         n_ahead = 1
         if client is not None:
             n_ahead = count_folds_ahead(max(1, len(changed)), n_threads, base.schema.n_levels)
@@ -331,7 +332,7 @@ def count_stored_changes(
         n_counted += _count_rows(added[fold]) + _count_rows(removed[fold])
         if on_fold is not None:
             on_fold(fold + 1, n_counted)
-    # only now it is known which of the two takes less
+    # only now is it known which representation is smaller
     chain = base.chain.extend(increment.counts.digest, n_cells)
     counted = count()
     by_fold = (
@@ -356,7 +357,7 @@ def count_stored_changes(
 
 
 def _change_weights(base: StoredTables, change: DatasetChange) -> WeightSums | None:
-    """What the weights add up to after a change; None where samples have none."""
+    """Return the total weight after a change; None for unweighted samples."""
     total = base.weights
     for sign, blocks in ((-1, change.removed), (1, change.added)):
         sums = add_fold_sums(blocks, base.n_folds)
@@ -381,7 +382,7 @@ def _write_full(
 
 
 def _split(blocks: Iterable[BlockReference], n_folds: int) -> list[list[BlockReference]]:
-    """Blocks of each fold, in order."""
+    """Group blocks by fold, in order."""
     by_fold: list[list[BlockReference]] = [[] for _ in range(n_folds)]
     for block in blocks:
         by_fold[block.fold].append(block)

@@ -1,4 +1,4 @@
-"""Marginals: the normalised view of counts that the solvers work on."""
+"""Marginals: normalised counts, as used by the solvers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pmflib.counting.folds import FoldedCounts
 from pmflib.counting.pair_counts import PairCounts
 
 COUNTED_ROWS = 4096
-"""Samples whose levels are counted at a time: what is held of them stays small next to the samples."""
+"""Number of samples whose levels are counted at a time, which limits memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +31,14 @@ class Marginals:
     Parameters
     ----------
     pairs
-        float64 of shape (n_levels, n_levels), symmetric: block (j, k) is the joint PMF of variables j and k where the
-        pair is observed, else zero; a diagonal block holds the variable's own PMF on its diagonal, or zero where
-        the variable was never observed.
+        float64 of shape (n_levels, n_levels), symmetric: block (j, k) is the joint PMF of variables j and k if the pair
+        is observed, otherwise zero. A diagonal block has the variable's own PMF on its diagonal, or zeros if the
+        variable was never observed.
     support
-        int64 of shape (n_variables, n_variables): samples that hold both variables; float64 of weighted ones, which
-        are effective samples.
+        int64 of shape (n_variables, n_variables): number of samples with both variables observed; effective samples,
+        float64, if weighted.
     observed
-        bool of shape (n_variables, n_variables): pairs with enough support; False on the diagonal.
+        bool of shape (n_variables, n_variables): pairs with sufficient support; False on the diagonal.
     offsets
         int64 of shape (n_variables + 1,).
     """
@@ -49,7 +49,7 @@ class Marginals:
     offsets: IntArray
 
     def __repr__(self) -> str:
-        """Sizes, and how many pairs were observed."""
+        """Return the sizes, and the number of observed pairs."""
         n = self.offsets.size - 1
         return (
             f"Marginals({n} variables, {int(self.offsets[-1])} levels, {int(self.observed.sum()) // 2} of "
@@ -63,9 +63,9 @@ class Marginals:
         Parameters
         ----------
         counts
-            Co-occurrence counts; their folds are added up.
+            Co-occurrence counts; their folds are summed.
         min_support
-            Samples that must hold both variables for a pair to count as observed, at least 1.
+            Minimum number of samples with both variables observed for a pair to count as observed, at least 1.
 
         Raises
         ------
@@ -80,18 +80,18 @@ class Marginals:
         observed = support >= min_support
         np.fill_diagonal(observed, False)
         keep = observed | np.eye(len(observed), dtype=bool)
-        # samples with weights may be worth less than one
+        # weighted samples may have less than one effective sample
         scale = np.divide(1.0, support, where=keep & (support > 0), out=np.zeros(support.shape))
         return cls(table * spread_pairs(scale, offsets), support, observed, offsets)
 
 
 def estimate_singles(counts: FoldedCounts) -> FloatArray:
-    """`normalise_singles` of counts of pairs or triples; their folds are added up."""
+    """Apply `normalise_singles` to counts of pairs or triples, summed over folds."""
     return normalise_singles(counts.to_samples().count_levels(), counts.schema.offsets)
 
 
 def estimate_block_singles(block: DenseBlock, offsets: IntArray) -> FloatArray:
-    """`estimate_singles` of samples in memory, the same bits, without a table of their pairs.
+    """Estimate the PMF of each variable as `estimate_singles` does, with equal bits, without a table of pairs.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def estimate_block_singles(block: DenseBlock, offsets: IntArray) -> FloatArray:
 
 
 def count_block_levels(block: DenseBlock, offsets: IntArray) -> IntArray | FloatArray:
-    """Count the samples that hold each level: int64 of shape (n_levels,), or float64 where they have weights."""
+    """Count the samples with each level: int64 of shape (n_levels,), or float64 if they are weighted."""
     seen = np.zeros(offsets[-1], np.int64 if block.weights is None else np.float64)
     for first in range(0, len(block), COUNTED_ROWS):
         part = block[first : first + COUNTED_ROWS]
@@ -116,12 +116,12 @@ def count_block_levels(block: DenseBlock, offsets: IntArray) -> IntArray | Float
 
 
 def normalise_singles(seen: IntArray | FloatArray, offsets: IntArray) -> FloatArray:
-    """PMF of each variable alone, with half a pseudo-count per level: nothing is ruled out for not having been seen.
+    """Estimate the PMF of each variable with a pseudo-count of 1/2 per level, so that no level has probability 0.
 
     Parameters
     ----------
     seen
-        Samples that hold each level, of shape (n_levels,).
+        Number of samples with each level, of shape (n_levels,).
     offsets
         int64 of shape (n_variables + 1,).
 

@@ -1,4 +1,4 @@
-"""Co-occurrence counts of pairs, in memory and on disk, of a table at once or in batches."""
+"""Co-occurrence counts of pairs, in memory and on disk, from a table or in batches."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 def count_batches(
     batches: Iterator[object], schema: Schema, tables: IntArray, n_rows: IntArray
 ) -> None:
-    """Add the counts of batches to tables; rows are assigned to folds by their number among all.
+    """Add the counts of batches to tables; rows are assigned to folds by their overall row number.
 
     Parameters
     ----------
     batches
-        Codes or tables that the schema can encode, one after another.
+        Codes or tables that the schema can encode; iterated once.
     schema
         The variables.
     tables
-        int64 of shape (n_folds, n_levels, n_levels): written.
+        int64 of shape (n_folds, n_levels, n_levels), updated.
     n_rows
-        int64 of shape (n_folds,): written.
+        int64 of shape (n_folds,), updated.
 
     Raises
     ------
     SchemaError
-        If a batch does not fit the schema; the batches before it have been counted.
+        If a batch does not match the schema; the batches before it have then been counted.
     """
     first = 0
     with working("count_pairs") as report:
@@ -65,30 +65,30 @@ def count_batches(
                 n_rows[fold] += len(mine)
             first += len(codes)
             if report is not None:
-                # how many there will be is not known
+                # the number of rows is not known in advance
                 report(number, number + 1, f"{first:,} rows")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PairCounts(FoldedCounts, Summarised):
-    """How often each pair of levels occurs together, by fold.
+    """Co-occurrence counts of pairs of levels, by fold.
 
     Parameters
     ----------
     schema
-        The variables counted.
+        Variables of the counts.
     tables
-        int64 of shape (n_folds, n_levels, n_levels), upper triangles: entry (a, b), a <= b, is the number of
-        samples that hold levels a and b; the diagonal blocks hold single counts on their diagonal.
+        int64 of shape (n_folds, n_levels, n_levels), upper triangles: entry (a, b), a <= b, is the number of samples
+        with both levels a and b; the diagonal blocks have single counts on their diagonal.
     n_rows
-        int64 of shape (n_folds,), samples counted.
+        int64 of shape (n_folds,), number of samples.
     weights
-        What their weights add up to, where they have any: an entry is then the sum of the weights of the samples.
+        Total weight of the samples, if they are weighted: an entry is then the sum of the weights of the samples.
 
     Raises
     ------
     SchemaError
-        If the shapes do not agree.
+        If the shapes do not match.
 
     References
     ----------
@@ -98,7 +98,7 @@ class PairCounts(FoldedCounts, Summarised):
     ORDER = 2
 
     def summary(self) -> Summary:
-        """Rows, folds, and the pairs with the least support: text in a terminal, HTML in a notebook."""
+        """Summarise rows, folds and the least supported pairs: text in a terminal, HTML in a notebook."""
         from pmflib.counting.figures import summarise_counts
 
         counts = self.to_samples()
@@ -108,23 +108,23 @@ class PairCounts(FoldedCounts, Summarised):
         if self.weights is None:
             return found
         n_all, worth = format_count(int(self.n_rows.sum())), format_count(round(self.n_effective))
-        fact = ("weights", f"{n_all} samples are worth {worth}, in which all is counted here")
+        fact = ("weights", f"{n_all} samples are worth {worth}, the unit of all counts below")
         return replace(found, facts=(fact, *found.facts))
 
     def to_dense(self) -> IntArray:
-        """Total over the folds: int64 of shape (n_levels, n_levels), symmetric, single counts on the diagonal."""
+        """Sum over folds: int64 of shape (n_levels, n_levels), symmetric, with single counts on the diagonal."""
         upper: IntArray = self.tables.sum(axis=0)
         return upper + np.triu(upper, 1).T
 
     def plot_support(self, **options: Any) -> Axes:
-        """Draw how many samples stand behind the pairs: see `pmflib.counting.figures.plot_support`."""
+        """Plot the number of samples for each pair; see `pmflib.counting.figures.plot_support`."""
         from pmflib.counting.figures import plot_support
 
         support = sum_pairs(self.to_samples().to_dense(), self.schema.offsets)
         return plot_support(np.rint(support).astype(np.int64), **options)
 
     def save(self, path: str | Path) -> None:
-        """Write the counts, their supports and the schema as a Zarr group; the folder must not exist."""
+        """Save the counts, their supports and the schema as a Zarr group; the folder must not exist."""
         writer = CountsWriter(Path(path), self.schema, self.n_folds, self.weights)
         for fold in range(self.n_folds):
             writer.write(fold, self.tables[fold], int(self.n_rows[fold]))
@@ -132,13 +132,13 @@ class PairCounts(FoldedCounts, Summarised):
 
     @classmethod
     def load(cls, path: str | Path) -> PairCounts:
-        """Read counts that `save` or a pipeline wrote.
+        """Load counts written by `save` or a pipeline.
 
         Raises
         ------
         StoreError
-            If the group is absent, damaged, or holds something else, or other counts are not in the store that these
-            are differences to.
+            If the group is missing, damaged, or of another kind, or if counts that these are differences to are missing
+            from the store.
         """
         stored = StoredTables(Path(path))
         loaded = cls.zero(stored.schema, stored.n_folds)
@@ -149,27 +149,27 @@ class PairCounts(FoldedCounts, Summarised):
 
     @classmethod
     def load_total(cls, path: str | Path, *, folds: Iterable[int] | None = None) -> PairCounts:
-        """Read the sum over folds, as counts of a single fold, in the memory of two tables.
+        """Load the sum over folds, as counts with a single fold, in the memory of two tables.
 
         Parameters
         ----------
         path
-            Where `save` or a pipeline wrote.
+            Path written by `save` or a pipeline.
         folds
-            Folds to add up, such as those of training; None adds up all.
+            Folds to sum, such as the training folds; None sums all.
 
         Raises
         ------
         StoreError
             As `load` does.
         SchemaError
-            If a fold is not there, or named twice.
+            If a fold does not exist or is repeated.
         """
         return cls.add_up(StoredTables(Path(path)), folds)
 
     @classmethod
     def add_up(cls, stored: StoredTables, folds: Iterable[int] | None = None) -> PairCounts:
-        """Do `load_total` with tables that are open already."""
+        """Apply `load_total` to tables that are already open."""
         chosen = check_folds(folds, stored.n_folds)
         total = cls.zero(stored.schema, 1)
         for fold in chosen:
@@ -181,25 +181,25 @@ class PairCounts(FoldedCounts, Summarised):
 
 
 def load_singles(path: str | Path, *, folds: Iterable[int] | None = None) -> IntArray:
-    """Read how often each level occurs, without reading the tables of the pairs.
+    """Load how often each level occurs, without the tables of pairs.
 
     Parameters
     ----------
     path
-        Where `PairCounts.save` or a pipeline wrote.
+        Path written by `PairCounts.save` or a pipeline.
     folds
-        Folds to add up; None adds up all.
+        Folds to sum; None sums all.
 
     Returns
     -------
-    Array of shape (n_levels,): samples that hold each level, int64; effective ones, float64, where weights differ.
+    Array of shape (n_levels,): number of samples with each level, int64; effective samples, float64, if weights differ.
 
     Raises
     ------
     StoreError
-        If the group is absent, damaged, or holds something else.
+        If the group is missing, damaged, or of another kind.
     SchemaError
-        If a fold is not there, or named twice.
+        If a fold does not exist or is repeated.
     """
     arrays, attributes = read_arrays(Path(path), ["singles", "samples"], kind=KIND)
     chosen = check_folds(folds, len(arrays["samples"]))
@@ -210,7 +210,7 @@ def load_singles(path: str | Path, *, folds: Iterable[int] | None = None) -> Int
 
 
 def load_fold_singles(path: str | Path) -> IntArray:
-    """Read how often each level occurs in each fold, in samples, rounded: int64 of shape (n_folds, n_levels)."""
+    """Load how often each level occurs in each fold, in rounded samples: int64 of shape (n_folds, n_levels)."""
     arrays, attributes = read_arrays(Path(path), ["singles", "samples"], kind=KIND)
     found = attributes.get("weights")
     weights = None if found is None else WeightSums.from_json(found)
@@ -219,12 +219,12 @@ def load_fold_singles(path: str | Path) -> IntArray:
 
 
 def load_shape(path: str | Path) -> tuple[Schema, int]:
-    """Read what was counted, without reading the counts.
+    """Load the schema and the number of folds, without the counts.
 
     Parameters
     ----------
     path
-        Where `PairCounts.save` or a pipeline wrote.
+        Path written by `PairCounts.save` or a pipeline.
 
     Returns
     -------
@@ -233,7 +233,7 @@ def load_shape(path: str | Path) -> tuple[Schema, int]:
     Raises
     ------
     StoreError
-        If the group is absent, damaged, or holds something else.
+        If the group is missing, damaged, or of another kind.
     """
     stored = StoredTables(Path(path))
     return stored.schema, stored.n_folds
@@ -246,22 +246,22 @@ def count_pairs(
     n_folds: int = DEFAULT_FOLDS,
     weight: object | None = None,
 ) -> PairCounts:
-    """Count how often each pair of levels occurs together.
+    """Count the co-occurrences of all pairs of levels.
 
     Parameters
     ----------
     codes
-        A frame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or an iterator over
-        such batches, as of chunks of a file: the same counts as of all of them in one table.
+        A DataFrame or another table in memory; integers of shape (n_rows, n_variables), -1 missing; or an iterator over
+        such batches, for example chunks of a file. Batches give the same counts as a single table.
     cardinalities
-        Number of levels of each variable, shape (n_variables,); or a schema. None infers the schema: of a table by
-        `Schema.infer`, of integers with a level for each up to the largest.
+        Number of levels of each variable, shape (n_variables,); or a schema. None infers the schema: for a table by
+        `Schema.infer`, for integers from the largest code of each variable.
     n_folds
-        Folds that rows are assigned to by a hash of their number; 1 keeps a single table.
+        Number of folds; rows are assigned by a hash of their row number. 1 keeps a single table.
     weight
-        Weights of the samples, numbers above 0 of shape (n_rows,): tables are then sums of them, as integers in units
-        of 10 ** -decimals, ``weight_decimals`` of the schema, or else as few as hold all weights, 6 at most. Whole
-        weights give the tables of rows that are repeated so often, bit for bit; weights of 1 are none.
+        Weights of the samples, numbers above 0 of shape (n_rows,). Tables are then sums of weights, as integers in
+        units of 10 ** -decimals: ``weight_decimals`` of the schema, or else as few as represent all weights, at most 6.
+        Integer weights give exactly the tables of rows repeated that many times; weights of 1 give unweighted counts.
 
     Returns
     -------
@@ -272,8 +272,8 @@ def count_pairs(
     SchemaError
         If a code is below -1 or not below its variable's cardinality, or n_folds is below 1.
     PmfError
-        If a weight is missing, 0, negative or infinite, or less than half a unit; if their sum, in units, is not below
-        2**63; or if batches have weights.
+        If a weight is missing, 0, negative, infinite, or less than half a unit; if their sum, in units, is 2**63 or
+        more; or if weights are given with batches.
 
     Examples
     --------
@@ -286,7 +286,8 @@ def count_pairs(
         raise SchemaError(f"n_folds is {n_folds}; give at least 1")
     if cardinalities is None and isinstance(codes, Iterator):
         raise SchemaError(
-            "codes is an iterator over batches, which has no schema: give one, as pmflib.Schema.infer(batch) drafts it"
+            "codes is an iterator over batches, from which no schema can be inferred: give one, for example from "
+            "pmflib.Schema.infer(batch)"
         )
     schema = infer_schema(codes) if cardinalities is None else read_schema(cardinalities)
     if (
@@ -295,8 +296,8 @@ def count_pairs(
         and hasattr(codes, "columns")
     ):
         raise SchemaError(
-            f"codes is {name_type(codes)} and cardinalities are numbers: leave them out, or give a table with its "
-            "schema, as pmflib.Schema.infer(table) drafts it, or codes with numbers"
+            f"codes is {name_type(codes)} and cardinalities are numbers: omit them, or give a table with its "
+            "schema, for example from pmflib.Schema.infer(table), or codes with numbers"
         )
     total = PairCounts.zero(schema, n_folds)
     if isinstance(codes, Iterator):
@@ -315,10 +316,10 @@ def count_pairs(
         if not weights.are_ones or schema.weight_decimals is not None:
             return _count_weighted(schema.check_codes(codes), weights, total)
     if choose_fold_planes(codes, schema.offsets, n_folds):
-        from pmflib.kernels.fold_planes import count_folds  # numba loads on first use
+        from pmflib.kernels.fold_planes import count_folds  # importing numba is slow
 
         if not count_folds(codes, schema.offsets, total.tables, total.n_rows):
-            schema.check_codes(codes)  # names the code that is out of range
+            schema.check_codes(codes)  # reports the code that is out of range
         return total
     codes = schema.check_codes(codes)
     folds = assign_folds(np.arange(codes.shape[0]), n_folds)
@@ -330,13 +331,13 @@ def count_pairs(
 
 
 DIGITS = 24
-"""Binary digits of the largest weight of samples whose weights are no integers: what starts are made from."""
+"""Number of binary digits for the largest non-integer weight, when counts are used for starting values."""
 
 
 def count_block(block: DenseBlock, schema: Schema, n_folds: int = DEFAULT_FOLDS) -> PairCounts:
-    """Do `count_pairs` for valid samples, in the samples that their rows count for.
+    """Apply `count_pairs` to valid samples, counting each row with its weight.
 
-    Tables are float64 where rows have weights, of which `DIGITS` binary digits are taken.
+    Tables are float64 if rows have weights, which are rounded to `DIGITS` binary digits.
     """
     if block.weights is None or not len(block):
         return count_pairs(block.codes, schema, n_folds=n_folds)
@@ -350,7 +351,7 @@ def count_block(block: DenseBlock, schema: Schema, n_folds: int = DEFAULT_FOLDS)
 
 
 def _count_weighted(codes: IntArray, weights: Weights, total: PairCounts) -> PairCounts:
-    """Count valid codes with weights, into counts of no samples."""
+    """Add valid codes with weights to counts of no samples."""
     folds = assign_folds(np.arange(len(codes)), total.n_folds)
     order = np.argsort(folds.astype(np.int16), kind="stable")
     units, offsets = weights.units[order], total.schema.offsets

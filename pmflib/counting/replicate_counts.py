@@ -1,7 +1,8 @@
-"""Pairwise counts of each replicate of the weights: differences from those of the whole, exact, and a group as these.
+"""Pair counts for replicate weights, stored as exact integer differences from the counts with full weights.
 
-Of a replicate that leaves a unit out, or gives it more, all is 0 but for what it changes; of half samples differences
-are smaller numbers. They are sums of integers: those of nights add up, and what is taken away leaves the others.
+For replicates that omit or reweight single units, most differences are 0; for half-sample replicates they are small
+numbers. Differences are integer sums: they can be added across increments, and subtracting samples leaves exactly the
+rest.
 """
 
 from __future__ import annotations
@@ -45,30 +46,31 @@ from pmflib.store.zarr_arrays import (
 
 KIND = "replicate counts"
 LANES = 8
-"""Replicates that the kernel counts in about the time of one."""
+"""Number of replicates that the kernel counts in about the time of one."""
 ROWS_AT_ONCE = 1 << 15
-"""Rows of several blocks that are counted together, at least: of each call the kernel sums up thousands of cells."""
+"""Minimum number of rows counted together from several blocks, since each kernel call sums thousands of cells."""
 TABLE_BYTES = 1 << 27
-"""Size of the tables that a task counts into, bytes, at most but for `LANES` of them: of wide schemas, samples are read
-more than once."""
+"""Maximum size in bytes of the tables that a task counts into, except for `LANES` tables; wide schemas need several
+passes over the samples.
+"""
 
 
 class ReplicateCounts:
-    """Counts of replicates on disk, beside those of the whole, read one by one.
+    """Counts of replicates on disk, stored with the full-weight counts and read one by one.
 
     Parameters
     ----------
     folder
-        Folder of counts, whose samples have replicate weights.
+        Folder of counts of samples with replicate weights.
 
     Attributes
     ----------
     schema
-        The variables counted.
+        Variables of the counts.
     n_replicates
         Number of replicates.
     totals
-        Sum of the weights of each replicate less that of the whole, in units.
+        Total weight of each replicate minus the total full weight, in units.
 
     Raises
     ------
@@ -85,12 +87,12 @@ class ReplicateCounts:
         self.n_replicates = len(self.totals)
 
     def read_differences(self, first: int, stop: int) -> IntArray:
-        """Read how much more some replicates count than the whole: int64 (n, n_levels, n_levels), upper triangles.
+        """Read the differences of some replicates: int64 of shape (n, n_levels, n_levels), upper triangles.
 
         Raises
         ------
         StoreError
-            If they are lost or damaged.
+            If they are missing or damaged.
         """
         with refuse_damage(self.folder / REPLICATES):
             group = open_group(self.folder / REPLICATES)
@@ -99,7 +101,7 @@ class ReplicateCounts:
 
 
 def choose_at_once(n_levels: int, n_replicates: int) -> int:
-    """Replicates that are counted in one pass over the samples: as many as `TABLE_BYTES` hold, or `LANES`."""
+    """Return the number of replicates counted in one pass: as many as fit in `TABLE_BYTES`, at least `LANES`."""
     fitting = TABLE_BYTES // (8 * n_levels**2) // LANES * LANES
     return min(n_replicates, max(LANES, fitting))
 
@@ -112,29 +114,29 @@ def count_replicates(
     folder: Path,
     schema: Schema,
 ) -> None:
-    """Count the pairs of stored samples for each replicate, and write how much more each counts than the whole.
+    """Count pairs of stored samples for each replicate, and write the differences from the full-weight counts.
 
     Parameters
     ----------
     client
         Dask client, or None to work in this thread; the counts are the same.
     blocks
-        All samples, which have weights and replicate weights.
+        All samples, with weights and replicate weights.
     increment
-        Counts to start from, of the same replicates, and the samples that come and go; None counts all.
+        Counts to start from, with the same replicates, and the samples added and removed; None counts all samples.
     n_replicates
-        Number of replicate weights of each sample.
+        Number of replicate weights per sample.
     folder
-        Folder of the counts of the whole; a Zarr group is added.
+        Folder of the full-weight counts, to which a Zarr group is added.
     schema
-        The variables counted.
+        Variables of the counts.
 
     Raises
     ------
     PmfError
-        If the weights of a replicate add up to 2**63 units or more.
+        If the weights of a replicate sum to 2**63 units or more.
     SourceError
-        If all weights of a replicate are 0: no estimate can be made from it.
+        If all weights of a replicate are 0, so that no estimate can be computed from it.
     StoreError
         If the samples or the counts to start from cannot be read.
     """
@@ -176,21 +178,21 @@ def count_replicates(
     empty = [place for place, more in enumerate(totals, 1) if total and total + more == 0]
     if empty:
         raise SourceError(
-            f"source.replicates: {len(empty)} of {n_replicates} replicates weigh every sample 0, first number "
-            f"{empty[0]}, and no estimate can be made from them; deliver these columns again, or take them out of "
-            "source.replicates"
+            f"source.replicates: {len(empty)} of {n_replicates} replicates give every sample weight 0, the first one "
+            f"number {empty[0]}, and no estimate can be computed from them; supply these columns again, or remove them "
+            "from source.replicates"
         )
     attributes = {"kind": KIND, "triangle": "upper", "units": f"1e-{decimals}"}
     set_attributes(group, {**attributes, "totals": totals, "schema": schema.to_json()})
 
 
 HALF = 32
-"""Bits of the lower part of a sum of weights, which may not fit into an integer before it is checked."""
+"""Number of bits in the lower part of a sum of weights, which may overflow before it is checked."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Tables of some replicates, and sums of their weights, upper and lower parts: int64 of shape (2, n_replicates)."""
+    """Tables of some replicates, and upper and lower parts of their total weights: int64 of shape (2, n_replicates)."""
 
     tables: IntArray
     totals: IntArray
@@ -218,7 +220,7 @@ def _count_group(
     stop: int,
     n_replicates: int,
 ) -> _Sums:
-    """Count samples that come, or with -1 go, for some of the replicates."""
+    """Count added (1) or removed (-1) samples for some of the replicates."""
     sign, blocks = item
     sums = _Sums.zero(stop - first, int(offsets[-1]))
     waiting: list[tuple[IntArray, IntArray]] = []
@@ -239,8 +241,8 @@ def _count_group(
 def _add_waiting(
     waiting: list[tuple[IntArray, IntArray]], offsets: IntArray, tables: IntArray
 ) -> None:
-    """Add the codes and changes of weights of blocks that wait, which are none afterwards."""
-    from pmflib.kernels.replicate_sums import add_replicates  # numba loads on first use
+    """Add the codes and weight changes of buffered blocks to the tables, and clear the buffer."""
+    from pmflib.kernels.replicate_sums import add_replicates  # importing numba is slow
 
     if waiting:
         codes = np.concatenate([each for each, _ in waiting])
@@ -250,7 +252,7 @@ def _add_waiting(
 
 
 def plan_replicates(n_levels: int, n_replicates: int, n_threads: int) -> MemoryPlan:
-    """Memory of counting pairs for each replicate: independent of the number of samples."""
+    """Plan the memory of counting pairs for each replicate, which does not depend on the number of samples."""
     table = 8 * n_levels**2 * choose_at_once(n_levels, n_replicates)
     n_waiting = plan_tasks([1] * n_threads, n_threads).n_waiting
     return MemoryPlan(
@@ -258,10 +260,10 @@ def plan_replicates(n_levels: int, n_replicates: int, n_threads: int) -> MemoryP
         {
             f"count tables of replicates, {n_levels} x {n_levels} levels each, by thread": n_threads
             * table,
-            "count tables of replicates that wait to be merged": n_waiting * table,
+            "count tables of replicates waiting to be merged": n_waiting * table,
             "sample blocks and replicate weights": n_threads
             * (8 * BLOCK_BYTES + 30 * n_replicates * MAX_BLOCK_ROWS),
         },
-        "Leave variables out of the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
-        {"count tables of replicates as they are written": 3 * table},
+        "Remove variables from the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
+        {"count tables of replicates while they are written": 3 * table},
     )

@@ -1,4 +1,4 @@
-"""Pair counts of stored samples, fold by fold, on workers, resumed where a run was killed."""
+"""Pair counts of stored samples, fold by fold on workers; interrupted runs resume from checkpoints."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ def count_stored_folds(
     save: Callable[[Path, R], None],
     n_ahead: int,
 ) -> Iterator[R]:
-    """Count folds in order, or read their checkpoints.
+    """Count folds in order, or load their checkpoints.
 
     Parameters
     ----------
     folds
         Folds to count.
     start
-        Starts to count some folds.
+        Starts counting some folds.
     folder
         Folder of the checkpoints.
     load, save
-        Read a checkpoint, None if there is none that can be used, and write it.
+        Load a checkpoint (None if there is no usable one), and save one.
     n_ahead
-        Number of folds under way at a time, as `count_folds_ahead` has it.
+        Number of folds in progress at a time, from `count_folds_ahead`.
 
     Yields
     ------
-    What was counted of each fold.
+    Counts of each fold.
     """
     pending: dict[int, PendingResult[R]] = {}
     for index, fold in enumerate(folds):
@@ -70,14 +70,14 @@ def count_stored_folds(
         checkpoint = _name_checkpoint(folder, fold)
         counted = None if fold in pending else load(checkpoint)
         if counted is None:
-            # without either, another run of the same work finished and removed the checkpoints
+            # without either, another run of the same work has finished and removed the checkpoints
             counted = (pending.pop(fold) if fold in pending else start([fold])[0]).wait()
             save(checkpoint, counted)
         yield counted
 
 
 def save_table(path: Path, table: IntArray) -> None:
-    """Save the counts of a fold: the cells that are not zero where these are few, as in wide schemas."""
+    """Save the counts of a fold; only non-zero cells if there are few, as in wide schemas."""
     arrays = {"shape": np.array(table.shape)}
     positions = np.flatnonzero(table)
     if 2 * positions.size < table.size:
@@ -88,7 +88,7 @@ def save_table(path: Path, table: IntArray) -> None:
 
 
 def load_table(path: Path) -> IntArray | None:
-    """Read what `save_table` wrote; None if there is none that can be used."""
+    """Load counts written by `save_table`; None if there are no usable ones."""
     arrays = load_arrays(path)
     if arrays is None:
         return None
@@ -105,7 +105,7 @@ def save_changes(path: Path, changes: CellChanges) -> None:
 
 
 def load_changes(path: Path) -> CellChanges | None:
-    """Read what `save_changes` wrote; None if there is none that can be used."""
+    """Load changes written by `save_changes`; None if there are no usable ones."""
     arrays = load_arrays(path)
     return None if arrays is None else CellChanges(arrays["places"], arrays["changes"])
 
@@ -115,24 +115,24 @@ def _name_checkpoint(folder: Path, fold: int) -> Path:
 
 
 BUSY_SHARE = 0.9
-"""Share of the time that all threads are to work, at least, were all runs of blocks equal."""
+"""Minimum share of the time that all threads are busy, if all runs of blocks took equally long."""
 FOLDS_AHEAD = 4
-"""Folds under way at a time, at least: a table that waits to be written takes as much memory as one being counted."""
+"""Minimum number of folds in progress; a table waiting to be written takes as much memory as one being counted."""
 AHEAD_BYTES = 8 << 20
-"""Size of the tables of the folds under way at a time, bytes, up to which there are as many folds as there can be."""
+"""Total size in bytes of the tables in progress up to which all folds are counted at once."""
 
 
 def choose_n_runs(n_folds: int, n_threads: int) -> int:
-    """Choose in how many runs of blocks each fold is counted, each of them by a task, into one table.
+    """Choose the number of runs of blocks per fold; each run is one task with one table.
 
-    As few as keep the threads busy: every run makes a table, which is sent to be merged.
+    It is the smallest number that keeps the threads busy, since each run makes a table that must be sent and merged.
 
     Parameters
     ----------
     n_folds
         Number of folds to count, at least 1.
     n_threads
-        Threads that count.
+        Number of counting threads.
     """
     n_runs = max(1, n_threads // n_folds)
     while n_runs * n_folds < BUSY_SHARE * n_threads * -(-n_runs * n_folds // n_threads):
@@ -141,44 +141,45 @@ def choose_n_runs(n_folds: int, n_threads: int) -> int:
 
 
 def count_folds_ahead(n_folds: int, n_threads: int, n_levels: int) -> int:
-    """Number of folds under way at a time: all where tables are small, else as many as keep threads busy, and one more.
+    """Return the number of folds in progress: all if tables are small, else enough to keep threads busy.
 
-    Those that are under way together take few messages, and no thread waits between one fold and the next.
+    Folds counted together need few messages, and no thread waits between folds.
 
     Parameters
     ----------
     n_folds, n_threads
         As for `choose_n_runs`.
     n_levels
-        Levels of all variables.
+        Number of levels of all variables.
     """
     busy = 1 + -(-n_threads // choose_n_runs(n_folds, n_threads))
     return min(n_folds, max(FOLDS_AHEAD + count_small_tables(n_levels), busy))
 
 
 def count_small_tables(n_levels: int) -> int:
-    """Number of tables of so many levels that may wait to be written, besides ``FOLDS_AHEAD``; 0 of large ones."""
+    """Return the number of tables that may wait to be written besides ``FOLDS_AHEAD``; 0 for large tables."""
     return max(0, AHEAD_BYTES // (8 * max(n_levels, 1) ** 2) - FOLDS_AHEAD)
 
 
 def plan_fold_runs(costs: Sequence[int], n_groups: int, n_folds: int, n_threads: int) -> TaskPlan:
-    """Split the blocks of a fold into runs; each is counted into one table, by one task.
+    """Split the blocks of a fold into runs, each counted into one table by one task.
 
-    Tables hold whole numbers, so that their sum has the same bits wherever runs are split: between any two blocks, for
-    the sake of runs that are alike, and not between groups, which are as large as tasks must be to be worth while.
+    Tables contain integers, so their sum has the same bits wherever runs are split. Runs are split between any two
+    blocks, to make them equal, rather than between groups, which are as large as a worthwhile task.
 
     Parameters
     ----------
     costs
-        Cost of each block of the fold, at least one, as `pmflib.store.sample_blocks.weigh_blocks` has it.
+        Cost of each block of the fold, at least one, from `pmflib.store.sample_blocks.weigh_blocks`.
     n_groups
-        Groups that `pmflib.store.sample_blocks.group_blocks` makes of them to count: there are no more runs.
+        Number of groups that `pmflib.store.sample_blocks.group_blocks` makes for counting; an upper bound for the
+        number of runs.
     n_folds, n_threads
         As for `choose_n_runs`.
 
     Returns
     -------
-    A plan of which only the runs are used: see `plan_fold_merges`.
+    A plan of which only the runs are used; see `plan_fold_merges`.
     """
     return plan_tasks(costs, min(n_groups, choose_n_runs(n_folds, n_threads)))
 
@@ -186,21 +187,21 @@ def plan_fold_runs(costs: Sequence[int], n_groups: int, n_folds: int, n_threads:
 def split_fold_blocks(
     blocks: Sequence[BlockReference], n_folds: int, n_threads: int
 ) -> list[list[BlockReference]]:
-    """Split the blocks of a fold, at least one, into runs as `plan_fold_runs` plans them."""
+    """Split the blocks of a fold, at least one, into the runs of `plan_fold_runs`."""
     n_groups = len(group_blocks(blocks, COUNTING_COARSENESS))
     plan = plan_fold_runs([weigh_blocks([each]) for each in blocks], n_groups, n_folds, n_threads)
     return [list(blocks[start:stop]) for start, stop in plan.runs]
 
 
 def plan_fold_merges(n_runs: int, n_levels: int) -> TaskPlan:
-    """Plan the tasks of a fold: one for each run, and those that merge the tables.
+    """Plan the tasks of a fold: one per run, and those that merge the tables.
 
     Parameters
     ----------
     n_runs
         Number of runs of the fold, at least 1.
     n_levels
-        Levels of all variables: a table takes 8 bytes for each pair of them.
+        Number of levels of all variables; a table takes 8 bytes per pair of levels.
     """
     return plan_tasks([1] * n_runs, n_runs, 8 * n_levels**2)
 
@@ -219,13 +220,13 @@ def count_stored_pairs(
     client
         Dask client, or None to work in this thread; the counts are the same.
     blocks_by_fold
-        Blocks of every fold, 0 to n_folds - 1 in order; a fold may have none.
+        Blocks of each fold, 0 to n_folds - 1 in order; a fold may be empty.
     writer
-        Writer of the counts, whose weights are set to those of the samples; the caller closes it.
+        Writer of the counts, whose weights are set to those of the samples; closed by the caller.
     checkpoints
-        Folder for a checkpoint of each counted fold. Folds that have one there are not counted again.
+        Folder for a checkpoint of each fold. Folds with a checkpoint are not counted again.
     on_fold
-        Called with the number of folds written and the number of samples in them, after each fold.
+        Called after each fold with the numbers of folds and samples written.
 
     Returns
     -------
@@ -233,7 +234,7 @@ def count_stored_pairs(
     """
     schema = writer.schema
     every = [block for mine in blocks_by_fold.values() for block in mine]
-    # sums that could not be held are refused before anything is counted
+    # overflowing totals of weights are rejected before anything is counted
     writer.weights = add_fold_sums(every, len(blocks_by_fold))
     filled = [fold for fold, blocks in blocks_by_fold.items() if blocks]
     n_threads, n_filled = count_threads(client) if filled else 1, max(1, len(filled))
@@ -251,7 +252,7 @@ def count_stored_pairs(
             result_bytes=8 * schema.n_levels**2,
         )
 
-    # without workers the next fold is counted when this one is saved
+    # without workers, the next fold is counted after this one is saved
     n_ahead = count_folds_ahead(n_filled, n_threads, schema.n_levels) if client is not None else 1
     tables = count_stored_folds(filled, start, checkpoints, load_table, save_table, n_ahead)
     n_samples = 0
@@ -266,14 +267,14 @@ def count_stored_pairs(
 
 
 def count_group_pairs(group: BlockGroup, offsets: IntArray) -> IntArray:
-    """Pair counts of a group: int64 of shape (n_levels, n_levels), upper triangle."""
+    """Count the pairs of a group: int64 of shape (n_levels, n_levels), upper triangle."""
     table = np.zeros((int(offsets[-1]),) * 2, np.int64)
     add_blocks(iterate_blocks(group), offsets, table)
     return table
 
 
 def merge_tables(parts: Sequence[IntArray]) -> IntArray:
-    """Sum of count tables, at least one; the parts are not changed."""
+    """Sum count tables, at least one, without modifying them."""
     total = parts[0].copy()
     for part in parts[1:]:
         total += part
@@ -281,18 +282,18 @@ def merge_tables(parts: Sequence[IntArray]) -> IntArray:
 
 
 def plan_counting(n_levels: int, n_threads: int, n_runs: int = 1, n_tables: int = 0) -> MemoryPlan:
-    """Memory of counting pairs: independent of the number of samples.
+    """Plan the memory of counting pairs, which does not depend on the number of samples.
 
     Parameters
     ----------
     n_levels
-        Levels of all variables.
+        Number of levels of all variables.
     n_threads
-        Threads of a worker.
+        Number of threads per worker.
     n_runs
-        Runs of blocks that each fold is counted in, a table each, as `choose_n_runs` has them.
+        Number of runs of blocks per fold, one table each, from `choose_n_runs`.
     n_tables
-        Tables that the client keeps, besides the one that it writes.
+        Number of tables that the client keeps besides the one it writes.
     """
     table = 8 * n_levels * n_levels
     n_waiting = plan_fold_merges(n_runs, n_levels).n_waiting
@@ -300,7 +301,7 @@ def plan_counting(n_levels: int, n_threads: int, n_runs: int = 1, n_tables: int 
     return MemoryPlan(
         "counting pairs",
         {
-            # a kernel adds int32 sums, half a table, up beside its table
+            # a kernel needs int32 sums, half a table, besides its table
             f"count tables of {n_levels} x {n_levels} levels, one per thread": n_threads
             * table
             * 3
@@ -312,7 +313,7 @@ def plan_counting(n_levels: int, n_threads: int, n_runs: int = 1, n_tables: int 
             "count tables waiting to be written": count_small_tables(n_levels) * table,
             "sample blocks, bit planes and tiles": n_threads * (6 * BLOCK_BYTES + 2048 * n_levels),
         },
-        "Leave variables out of the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
-        # as it comes, and its cells that are not zero
-        {f"count table of {n_levels} x {n_levels} levels as it is written": 3 * table} | kept,
+        "Remove variables from the schema, merge levels, use fewer threads, or raise cluster.memory_limit.",
+        # the table as received, and its non-zero cells
+        {f"count table of {n_levels} x {n_levels} levels while it is written": 3 * table} | kept,
     )

@@ -1,4 +1,4 @@
-"""Count tables fold by fold, read and written: full ones, and differences to those of another artefact."""
+"""Count tables on disk, read and written fold by fold: full tables, or differences from those of another artefact."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ from pmflib.store.zarr_arrays import (
 
 KIND = "pair counts"
 PAIRS = "pairs"
-"""Zarr group of the counts in the folder of an artefact."""
+"""Name of the Zarr group of the counts in an artefact's folder."""
 CHANGES = "changes.parquet"
-"""Changed cells beside that group, a row group per fold."""
+"""File of changed cells beside that group, with one row group per fold."""
 CHANGES_SCHEMA = pa.schema([("place", pa.int64()), ("change", pa.int64())])
-"""Columns of the changed cells: `CellChanges`."""
+"""Columns of the changed cells, as in `CellChanges`."""
 BELOW_ZERO = (
-    "differences take away samples that were never counted; a dataset or counts have been damaged: delete these counts "
-    "and those that they are differences to, and run the pipeline again, which counts all samples anew"
+    "differences subtract samples that were never counted, so a dataset or counts are damaged: delete these counts "
+    "and those that they refer to, and run the pipeline again, which recounts all samples"
 )
-"""What is said of counts that fall below 0."""
+"""Message if a count becomes negative."""
 MAX_DIFFERENCES = 32
-"""Longest chain: a month of nights. Each difference is a file to open, and an artefact that has to be kept."""
+"""Maximum length of a chain: a month of nightly runs. Each difference is a file to open and an artefact to keep."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Where the tables of some counts are: a full artefact, and the differences that lead from there to them.
+    """Location of count tables: a full artefact, and the differences that lead from it to these counts.
 
     Parameters
     ----------
     digests
-        Digests of the artefacts that these counts are differences to: the full one first, the base last; none where
-        the counts are full themselves.
+        Digests of the artefacts that these counts depend on, the full one first and the base last; empty if these
+        counts are full tables.
     full_cells
-        Cells of the full tables that are not 0, of all folds.
+        Number of non-zero cells of the full tables, over all folds.
     changed_cells
-        Cells of all differences since then, those of these counts included.
+        Number of changed cells of all differences since then, including those of these counts.
     """
 
     digests: tuple[str, ...]
@@ -66,21 +66,21 @@ class Chain:
     changed_cells: int
 
     def extend(self, base: str, n_changed: int) -> Chain | None:
-        """Chain of differences to these counts; None where it is better to write full tables.
+        """Extend the chain by one difference; None if it is better to write full tables.
 
         Parameters
         ----------
         base
-            Digest of the artefact that holds these counts.
+            Digest of the artefact with these counts.
         n_changed
-            Cells that change, of all folds.
+            Number of changed cells over all folds.
 
         Notes
         -----
-        Full tables are written where the changed cells since the last ones would pass the cells of those that are not 0
-        (then reading takes at most twice as long as from full tables, and all tables ever written take about as much
-        room as all differences), where the change alone is more than half of them, or where the chain would be longer
-        than ``MAX_DIFFERENCES``.
+        Full tables are written in three cases: if the changed cells since the last full tables would exceed the
+        non-zero cells (so reading takes at most twice as long as full tables, and all full tables ever written take
+        about as much space as all differences), if this change alone is more than half of them, or if the chain would
+        be longer than ``MAX_DIFFERENCES``.
         """
         changed = self.changed_cells + n_changed
         is_long = len(self.digests) >= MAX_DIFFERENCES
@@ -89,7 +89,7 @@ class Chain:
         return Chain((*self.digests, base), self.full_cells, changed)
 
     def to_json(self) -> dict[str, object]:
-        """Chain as attributes of a group, plain JSON types."""
+        """Return the chain as group attributes of plain JSON types."""
         return {
             "chain": list(self.digests),
             "full_cells": self.full_cells,
@@ -98,43 +98,43 @@ class Chain:
 
     @classmethod
     def from_json(cls, attributes: Mapping[str, Any]) -> Chain:
-        """Read a chain from the attributes of a group.
+        """Restore a chain from the attributes of a group.
 
         Raises
         ------
         ValueError
-            If a digest is none.
+            If a digest is invalid.
         """
         digests = tuple(attributes["chain"])
         for digest in digests:
             if not re.fullmatch("[0-9a-f]{64}", digest):
-                raise ValueError(f"{digest!r} is no SHA-256 in hexadecimal")
+                raise ValueError(f"{digest!r} is not a SHA-256 digest in hexadecimal")
         return cls(digests, int(attributes["full_cells"]), int(attributes["changed_cells"]))
 
 
 class StoredTables:
-    """Tables of counts on disk, read fold by fold.
+    """Count tables on disk, read fold by fold.
 
     Parameters
     ----------
     path
-        Zarr group that `CountsWriter` or `DifferenceWriter` wrote.
+        Zarr group written by `CountsWriter` or `DifferenceWriter`.
 
     Attributes
     ----------
     schema
-        The variables counted.
+        Variables of the counts.
     n_rows
-        int64 of shape (n_folds,), samples counted.
+        int64 of shape (n_folds,), number of samples.
     chain
-        Artefacts that the tables are read from.
+        Artefacts from which the tables are read.
     weights
-        What the weights of the samples add up to; None where they have none.
+        Total weight of the samples; None if they are unweighted.
 
     Raises
     ------
     StoreError
-        If the group is absent, damaged, or holds something else.
+        If the group is missing, damaged, or of another kind.
     """
 
     def __init__(self, path: Path) -> None:
@@ -149,30 +149,28 @@ class StoredTables:
 
     @property
     def n_folds(self) -> int:
-        """Number of folds."""
+        """Return the number of folds."""
         return self.n_rows.size
 
     def list_missing(self) -> list[str]:
-        """Digests of the artefacts that the tables are differences to and that are not in the store."""
+        """Return the digests of the artefacts that these tables depend on and that are not in the store."""
         return [digest for digest in self.chain.digests if not holds(self._locate(digest))]
 
     @property
     def base(self) -> str:
-        """Digest of the artefact that these counts are differences to; "" where they are full tables."""
+        """Return the digest of the artefact that these counts are differences to; "" for full tables."""
         return self.chain.digests[-1] if self.chain.digests else ""
 
     def read_changes(self, fold: int) -> CellChanges:
-        """Read by how much the cells of a fold differ from those of the base.
+        """Read the changes of a fold relative to the base.
 
         Raises
         ------
         StoreError
-            If these counts are no differences, or they are lost or damaged.
+            If these counts are full tables, or the changes are missing or damaged.
         """
         if not self.base:
-            raise StoreError(
-                f"counts {str(self.path.parent)!r} are full tables, and no differences"
-            )
+            raise StoreError(f"counts {str(self.path.parent)!r} are full tables, not differences")
         with refuse_damage(self.path):
             check_file(self.path.parent / CHANGES)
             file = pq.ParquetFile(self.path.parent / CHANGES, page_checksum_verification=True)
@@ -184,7 +182,7 @@ class StoredTables:
         Raises
         ------
         StoreError
-            If the table, or one that it is a difference to, is lost or damaged, or a count falls below 0.
+            If the table, or one that it depends on, is missing or damaged, or a count is negative.
         """
         full, differences = self._opened
         with refuse_damage(self.path):
@@ -196,11 +194,11 @@ class StoredTables:
 
     @cached_property
     def _opened(self) -> tuple[Any, Sequence[pq.ParquetFile]]:
-        """Group of the full tables, and the files of the differences to them, in order."""
+        """Return the group of the full tables, and the files of the differences from them, in order."""
         if missing := self.list_missing():
             raise StoreError(
                 f"counts {str(self.path.parent)!r} are differences to counts {missing[0][:FOLDER_DIGITS]}, which are "
-                "not in the store; restore these from a copy, or run the pipeline again, which counts all samples anew"
+                "not in the store; restore these from a copy, or run the pipeline again, which recounts all samples"
             )
         folders = [*map(self._locate, self.chain.digests), self.path.parent]
         full = folders[0] / PAIRS if self.chain.digests else self.path
@@ -215,35 +213,35 @@ class StoredTables:
         return group, files
 
     def _locate(self, digest: str) -> Path:
-        """Folder of another artefact of the same kind: it follows from the digest, and is read from no file."""
+        """Return the folder of another artefact of the same kind, derived from the digest only."""
         return self.path.resolve().parents[1] / digest[:FOLDER_DIGITS]
 
 
 def _read_changes(file: pq.ParquetFile, fold: int, n_cells: int) -> CellChanges:
     if not fold < file.num_row_groups:
-        raise ValueError(f"the changes of fold {fold} are lost")
+        raise ValueError(f"the changes of fold {fold} are missing")
     table = file.read_row_group(fold)
     positions, changes = (table[name].to_numpy() for name in CHANGES_SCHEMA.names)
     if positions.size and not (
         positions[0] >= 0 and positions[-1] < n_cells and (np.diff(positions) > 0).all()
     ):
-        raise ValueError(f"the changes of fold {fold} are no cells of its table, in order")
+        raise ValueError(f"the changes of fold {fold} are not ordered cells of its table")
     return CellChanges(positions, changes)
 
 
 class CountsWriter:
-    """Writes full tables fold by fold, in the memory of two tables.
+    """Writer of full tables, fold by fold, in the memory of two tables.
 
     Parameters
     ----------
     path
-        Folder of the new Zarr group; must not exist.
+        Folder of the new Zarr group, which must not exist.
     schema
-        The variables counted; kept in the group's attributes.
+        Variables of the counts, saved in the group's attributes.
     n_folds
         Number of folds.
     weights
-        What the weights of the samples add up to; None where they have none.
+        Total weight of the samples; None if they are unweighted.
     """
 
     def __init__(
@@ -252,7 +250,7 @@ class CountsWriter:
         n_levels = schema.n_levels
         self.schema, self.weights = schema, weights
         self._group = create_group(path, {})
-        # a fold is a chunk: one writer, and training totals read what they need
+        # one chunk per fold: there is a single writer, and training totals read only the folds they need
         self._counts = create_array(
             self._group,
             "counts",
@@ -267,7 +265,7 @@ class CountsWriter:
         self._n_cells = 0
 
     def write(self, fold: int, table: IntArray, n_rows: int) -> None:
-        """Write the counts of a fold; each fold must be written, be it with zeros.
+        """Write the counts of a fold; every fold must be written, even if it is empty.
 
         Parameters
         ----------
@@ -276,7 +274,7 @@ class CountsWriter:
         table
             int64 of shape (n_levels, n_levels), upper triangle.
         n_rows
-            Samples counted.
+            Number of samples.
         """
         self._counts[fold] = table
         self._samples[fold] = n_rows
@@ -285,27 +283,27 @@ class CountsWriter:
         self._n_cells += int(np.count_nonzero(table))
 
     def close(self) -> None:
-        """Write what is asked for without the tables: samples and single counts of each fold, supports of the pairs.
+        """Write the margins: samples and single counts by fold, and supports of pairs.
 
-        The support of a pair is the number of samples that hold both variables.
+        The support of a pair is the number of samples with both variables observed.
         """
         _add_margins(self._group, self.schema, self._samples, self._singles, self._support)
         _describe(self._group, self.schema, Chain((), self._n_cells, 0), self.weights)
 
 
 class DifferenceWriter:
-    """Writes what changes in the tables of other counts, fold by fold, and in full what is asked for without tables.
+    """Writer of differences from other counts, fold by fold, and of full margins.
 
     Parameters
     ----------
     path
-        Folder of the new Zarr group; must not exist. The changed cells go beside it.
+        Folder of the new Zarr group, which must not exist. The file of changed cells is placed beside it.
     base
-        Counts that change, of the same schema and folds.
+        Counts to which the changes apply, with the same schema and folds.
     chain
-        Where the new tables are: what `Chain.extend` gave.
+        Location of the new tables, from `Chain.extend`.
     weights
-        What the weights of the samples add up to in the new counts; None where they have none.
+        Total weight of the samples in the new counts; None if they are unweighted.
     """
 
     def __init__(
@@ -322,7 +320,7 @@ class DifferenceWriter:
             path.parent / CHANGES,
             CHANGES_SCHEMA,
             compression="zstd",
-            # steps between positions take the bits that they need, and of changes there are few different ones
+            # distances between positions need few bits, and there are few distinct changes
             column_encoding={"place": "DELTA_BINARY_PACKED"},
             use_dictionary=["change"],
             write_statistics=False,
@@ -330,16 +328,16 @@ class DifferenceWriter:
         )
 
     def write(self, fold: int, changes: CellChanges, n_rows: int) -> None:
-        """Write the changes of a fold; each fold must be written, in order, be it with none.
+        """Write the changes of a fold; every fold must be written in order, even if nothing changes.
 
         Parameters
         ----------
         fold
             In [0, n_folds).
         changes
-            Cells that change.
+            Changed cells.
         n_rows
-            Samples more, or less where negative.
+            Change in the number of samples.
         """
         columns = [pa.array(changes.positions), pa.array(changes.changes)]
         table = pa.Table.from_arrays(columns, schema=CHANGES_SCHEMA)
@@ -349,12 +347,12 @@ class DifferenceWriter:
         self._support += changes.sum_pairs(self.schema.offsets)
 
     def close(self) -> None:
-        """Write what is asked for without the tables.
+        """Write the data that can be read without the tables.
 
         Raises
         ------
         StoreError
-            If more samples go than were counted.
+            If more samples are removed than were counted.
         """
         self._file.close()
         if min(array.min(initial=0) for array in (self._samples, self._singles, self._support)) < 0:
@@ -366,7 +364,7 @@ class DifferenceWriter:
 def _add_margins(
     group: Any, schema: Schema, samples: IntArray, singles: IntArray, support: IntArray
 ) -> None:
-    """Write small arrays; the support is an upper triangle."""
+    """Write the margins as small arrays; the support is an upper triangle."""
     arrays = {
         "offsets": (schema.offsets, ("variable_edge",)),
         "samples": (samples, ("fold",)),
@@ -377,7 +375,7 @@ def _add_margins(
 
 
 def _describe(group: Any, schema: Schema, chain: Chain, weights: WeightSums | None = None) -> None:
-    # last: Zarr would read a long schema again for every array that is made
+    # last, because Zarr would parse a long schema again for every new array
     attributes = {
         "kind": KIND,
         "triangle": "upper",

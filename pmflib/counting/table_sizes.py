@@ -1,4 +1,4 @@
-"""Numbers of independent samples behind tables of weighted samples, by replicate weights or by sampling units."""
+"""Effective sample sizes of weighted tables, from replicate weights or sampling units."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def find_replicate_sizes(
     factors: FloatArray,
     degrees: int,
 ) -> list[float]:
-    """Find how many independent samples tables are worth by the shares of each replicate.
+    """Compute the effective sample sizes of tables from the shares in each replicate.
 
     Parameters
     ----------
@@ -41,19 +41,19 @@ def find_replicate_sizes(
     schema, requests
         As for `pmflib.counting.conditional_tables.count_tables`.
     factors
-        float64 of shape (n_replicates,): share of the squared departure of each replicate in a variance.
+        float64 of shape (n_replicates,): factor of each replicate's squared deviation in a variance.
     degrees
-        Degrees of freedom of variances.
+        Degrees of freedom of the variances.
 
     Returns
     -------
-    For each request the number n with sum q (1 - q) / n equal to the sum of the variances of the shares q, as
-    `pmflib.SurveyDesign` has it; infinite where these do not vary. The same bits for any number of threads.
+    For each request, the number n for which sum q (1 - q) / n equals the sum of the variances of the shares q, as in
+    `pmflib.SurveyDesign`; infinite if the shares do not vary. The bits are equal for any number of threads.
 
     Raises
     ------
     StoreError
-        If a partition is gone or damaged, or has other replicates.
+        If a partition is missing or damaged, or has other replicates.
     """
     plan = TablePlan.make(schema, requests)
     filled = restore_units(block for block in blocks if block.n_rows)
@@ -73,7 +73,7 @@ def find_replicate_sizes(
 
 
 def _add_replicates(block: BlockReference, plan: TablePlan, n_replicates: int) -> IntArray:
-    """Sums of the weights of a block, and of those of each replicate, by cell: int64 (1 + n_replicates, n_cells)."""
+    """Sum the weights of a block by cell, and those of each replicate: int64 (1 + n_replicates, n_cells)."""
     read, replicates = read_block(block), read_replicates(block)
     if replicates is None or replicates.shape[1] != n_replicates:
         raise StoreError(NO_REPLICATES)
@@ -87,7 +87,7 @@ def _add_replicates(block: BlockReference, plan: TablePlan, n_replicates: int) -
 def find_unit_sizes(
     blocks: Sequence[BlockReference], schema: Schema, requests: Sequence[TableRequest]
 ) -> list[float] | None:
-    """Find how many independent samples tables are worth by the totals of sampling units.
+    """Compute the effective sample sizes of tables from the totals of sampling units.
 
     Parameters
     ----------
@@ -98,14 +98,14 @@ def find_unit_sizes(
 
     Returns
     -------
-    For each request the number n with sum q (1 - q) / n equal to the sum of the variances of the shares q by the
-    linearised totals of units within strata; infinite where these do not vary. A stratum of a single unit is taken with
-    another, as `pmflib.SurveyDesign` does. None where units are not known, or there are fewer than two.
+    For each request, the number n for which sum q (1 - q) / n equals the sum of the variances of the shares q, by the
+    linearised totals of units within strata; infinite if the shares do not vary. A stratum with a single unit is
+    combined with another, as in `pmflib.SurveyDesign`. None if units are unknown, or there are fewer than two.
 
     Raises
     ------
     StoreError
-        If a partition is gone or damaged.
+        If a partition is missing or damaged.
     """
     plan = TablePlan.make(schema, requests)
     filled = restore_units(block for block in blocks if block.n_rows)
@@ -133,9 +133,9 @@ def find_unit_sizes(
 
 
 def _add_units(block: BlockReference, plan: TablePlan) -> tuple[IntArray, IntArray] | None:
-    """Strata and units of a block, and its weights by unit and cell; None where its units are not known.
+    """Return strata and units of a block, and its weights by unit and cell; None if its units are unknown.
 
-    Strata and units are hashes, int64 of shape (n_units, 2), distinct; units, cells and sums of weights are int64 of
+    Strata and units are distinct hashes, int64 of shape (n_units, 2); units, cells and sums of weights are int64 of
     shape (3, n_filled).
     """
     drawn = read_sampling_units(block)
@@ -157,7 +157,7 @@ def _add_units(block: BlockReference, plan: TablePlan) -> tuple[IntArray, IntArr
 
 
 def _find_size(totals: FloatArray, vary: Callable[[FloatArray], float]) -> float:
-    """Independent samples that a table of sums of weights is worth, by the sum of the variances of its shares."""
+    """Compute the effective sample size of a weighted table from the sum of the variances of its shares."""
     total = float(totals.sum())
     if not total:
         return np.inf

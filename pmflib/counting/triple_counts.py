@@ -23,39 +23,39 @@ from pmflib.counting.folds import FoldedCounts, read_schema
 from pmflib.schema import Schema
 
 MAX_TRIPLE_BYTES = 1 << 30
-"""Largest table of triples, bytes: 512 levels in all."""
+"""Maximum size in bytes of a table of triples: 512 levels in total."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TripleCounts(FoldedCounts):
-    """How often each triple of levels occurs together, by fold.
+    """Co-occurrence counts of triples of levels, by fold.
 
     Parameters
     ----------
     schema
-        The variables counted.
+        Variables of the counts.
     tables
         int64 of shape (n_folds, n_levels, n_levels, n_levels): entry (a, b, c), a < b < c, is the number of samples
-        that hold the three levels, entry (a, a, a) of those that hold the level; all else is 0.
+        with the three levels, and entry (a, a, a) the number with the level; all other entries are 0.
     n_rows
-        int64 of shape (n_folds,), samples counted.
+        int64 of shape (n_folds,), number of samples.
 
     Raises
     ------
     SchemaError
-        If the shapes do not agree.
+        If the shapes do not match.
     """
 
     ORDER = 3
 
     @classmethod
     def zero(cls, schema: Schema, n_folds: int = 1) -> Self:
-        """Counts of no samples: the identity of the group.
+        """Return counts of no samples: the identity of the group.
 
         Raises
         ------
         MemoryPlanError
-            If the tables would take more than ``MAX_TRIPLE_BYTES``.
+            If the tables would exceed ``MAX_TRIPLE_BYTES``.
         """
         n_bytes = 8 * n_folds * schema.n_levels**3
         if n_bytes > MAX_TRIPLE_BYTES:
@@ -74,9 +74,9 @@ class TripleMarginals:
     ----------
     triples
         float64 of shape (n_levels, n_levels, n_levels): block (j, k, l), j < k < l, is the joint PMF of the three
-        variables where they were observed together; all else is 0.
+        variables if they were observed together; all other entries are 0.
     support
-        int64 of shape (n_variables, n_variables, n_variables), j < k < l: samples that hold all three.
+        int64 of shape (n_variables, n_variables, n_variables), j < k < l: number of samples with all three observed.
     singles
         float64 of shape (n_levels,): PMF of each variable, uniform where it was never observed.
     offsets
@@ -90,7 +90,7 @@ class TripleMarginals:
 
     @property
     def observed(self) -> BoolArray:
-        """Triples of variables j < k < l that some sample holds."""
+        """Return the triples of variables j < k < l that were observed together."""
         return self.support > 0
 
     @classmethod
@@ -112,7 +112,7 @@ class TripleMarginals:
 
 
 def count_triples(codes: object, cardinalities: IntArray | Sequence[int] | Schema) -> TripleCounts:
-    """Count how often each triple of levels of three variables occurs together.
+    """Count the co-occurrences of all triples of levels of three variables.
 
     Parameters
     ----------
@@ -126,11 +126,12 @@ def count_triples(codes: object, cardinalities: IntArray | Sequence[int] | Schem
     SchemaError
         If a code is below -1 or not below its variable's cardinality.
     MemoryPlanError
-        If the table would take more than ``MAX_TRIPLE_BYTES``.
+        If the table would exceed ``MAX_TRIPLE_BYTES``.
 
     Notes
     -----
-    Memory 8 n_levels^3 bytes, time n_rows times the observed variables cubed: for small questionnaires.
+    Memory 8 n_levels^3 bytes; time n_rows times the cube of the number of observed variables. Suitable for small
+    questionnaires.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def count_triples(codes: object, cardinalities: IntArray | Sequence[int] | Schem
     >>> int(counts.tables[0, 0, 3, 5]), int(counts.tables[0, 0, 0, 0])
     (2, 3)
     """
-    from pmflib.kernels.scatter import add_triples  # numba loads on first use
+    from pmflib.kernels.scatter import add_triples  # importing numba is slow
 
     schema = read_schema(cardinalities)
     encoded = schema.encode(codes)

@@ -1,4 +1,4 @@
-"""Co-occurrence counts of workers' labels, for those pairs of workers alone that share tasks."""
+"""Co-occurrence counts of workers' labels, only for pairs of workers with common tasks."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from pmflib.store.zarr_arrays import read_arrays, write_arrays
 
 KIND = "worker pair counts"
 SORTED_PAIRS = 1 << 22
-"""Least number of pairs of labels of one task that are sorted at a time."""
+"""Minimum number of label pairs sorted at a time."""
 SORTED_PER_COUNTED = 4
-"""Least number of them for each pair of workers that was counted already: merging takes time in the latter."""
+"""Minimum ratio of label pairs sorted to pairs of workers already counted, since merging takes time proportional to the
+latter.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class WorkerPairCounts:
-    """How often each pair of workers gave each pair of labels to a task: integers, which add up to the same bits.
+    """Co-occurrence counts of the labels of each pair of workers: integers, whose sums are exact.
 
     Parameters
     ----------
     first, second
-        int64 of shape (n_pairs,): the workers of each pair that shares a task, first < second, in order.
+        int64 of shape (n_pairs,): workers of each pair with common tasks, first < second, sorted.
     counts
-        int64 of shape (n_pairs, n_classes, n_classes): tasks by the labels of the two.
+        int64 of shape (n_pairs, n_classes, n_classes): number of common tasks by the labels of both workers.
     n_labels
-        int64 of shape (n_workers,): labels that each worker gave.
+        int64 of shape (n_workers,): number of labels by each worker.
     """
 
     first: IntArray
@@ -41,30 +43,30 @@ class WorkerPairCounts:
 
     @classmethod
     def zero(cls, n_workers: int, n_classes: int) -> WorkerPairCounts:
-        """Counts of no tasks: the identity of `merge`."""
+        """Return counts of no tasks: the identity of `merge`."""
         none, counts = np.zeros(0, np.int64), np.zeros((0, n_classes, n_classes), np.int64)
         return cls(none, none, counts, np.zeros(n_workers, np.int64))
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs that share tasks."""
+        """Return the number of pairs with common tasks."""
         return self.first.size
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
+        """Return the size in bytes."""
         arrays = (self.first, self.second, self.counts, self.n_labels)
         return sum(array.nbytes for array in arrays)
 
     @property
     def support(self) -> IntArray:
-        """Number of tasks that both workers of each pair have labelled, int64 of shape (n_pairs,)."""
+        """Return the number of tasks labelled by both workers of each pair, int64 of shape (n_pairs,)."""
         total: IntArray = self.counts.sum(axis=(1, 2))
         return total
 
     @staticmethod
     def merge(parts: Sequence[WorkerPairCounts]) -> WorkerPairCounts:
-        """Sum of counts of the same workers and classes, at least one, in any order; the parts stay as they are."""
+        """Sum counts for the same workers and classes, at least one, in any order, without modifying them."""
         if len(parts) == 1:
             return parts[0]
         n_workers = parts[0].n_labels.size
@@ -78,13 +80,13 @@ class WorkerPairCounts:
         return WorkerPairCounts(*_split(union, n_workers), total, n_labels)
 
     def normalise(self) -> WorkerPairs:
-        """Joint PMFs of the pairs' labels."""
+        """Return the joint PMFs of the labels of each pair."""
         support = self.support
         blocks = self.counts / support[:, None, None]
         return WorkerPairs(self.first, self.second, blocks, support, self.n_labels.size)
 
     def save(self, path: Path) -> None:
-        """Write the counts as a Zarr group; the folder must not exist."""
+        """Save the counts as a Zarr group; the folder must not exist."""
         arrays = {
             "first": (self.first, ("pair",)),
             "second": (self.second, ("pair",)),
@@ -95,37 +97,37 @@ class WorkerPairCounts:
 
     @classmethod
     def load(cls, path: Path) -> WorkerPairCounts:
-        """Read counts that `save` wrote.
+        """Load counts written by `save`.
 
         Raises
         ------
         StoreError
-            If the group is absent, damaged, or holds something else.
+            If the group is missing, damaged, or of another kind.
         """
         arrays, _ = read_arrays(path, kind=KIND)
         return cls(arrays["first"], arrays["second"], arrays["counts"], arrays["n_labels"])
 
 
 def count_worker_pairs(block: SparseBlock, n_workers: int, n_classes: int) -> WorkerPairCounts:
-    """Count the pairs of labels that workers gave to common tasks.
+    """Count the pairs of labels given to common tasks.
 
     Parameters
     ----------
     block
-        Tasks as rows, labels as levels ``worker * n_classes + class``, at most one label of a worker for a task.
+        Tasks as rows, labels as levels ``worker * n_classes + class``; at most one label per worker and task.
     n_workers, n_classes
         Number of workers and of classes.
 
     Notes
     -----
-    Time grows with the square of the labels a task has, memory with the pairs that share tasks.
+    Time grows with the square of the number of labels per task, memory with the number of pairs with common tasks.
     """
     lengths = np.diff(block.indptr)
     ends = np.append(0, np.cumsum(lengths * (lengths - 1) // 2))
     total = WorkerPairCounts.zero(n_workers, n_classes)
     start = 0
     while ends[start] < ends[-1]:
-        # the more is counted already, the more must be added to be worth a merge
+        # the more pairs are already counted, the more labels must be added to be worth a merge
         limit = ends[start] + max(SORTED_PAIRS, SORTED_PER_COUNTED * total.n_pairs)
         stop = max(start + 1, int(np.searchsorted(ends, limit, side="right")) - 1)
         cells = _list_cells(block.take(np.arange(start, stop)), n_workers, n_classes)
@@ -136,20 +138,20 @@ def count_worker_pairs(block: SparseBlock, n_workers: int, n_classes: int) -> Wo
 
 
 def count_label_pairs(block: SparseBlock) -> int:
-    """Number of pairs of labels of the same task: the pairs of workers that share tasks are no more."""
+    """Return the number of label pairs of common tasks: an upper bound for the number of pairs of workers."""
     lengths = np.diff(block.indptr)
     return int((lengths * (lengths - 1) // 2).sum())
 
 
 def _list_cells(block: SparseBlock, n_workers: int, n_classes: int) -> IntArray:
-    """Each two labels of a task as the number of a cell of a pair of workers, in order."""
+    """Return each pair of labels of a task as a cell index, sorted."""
     lengths = np.diff(block.indptr)
-    # labels of the same row that follow each one
+    # number of labels of the same row that follow each label
     after = np.repeat(block.indptr[1:], lengths) - 1 - np.arange(block.n_observed)
     workers, labels = np.divmod(block.indices.astype(np.int64), n_classes)
     cells = np.empty(int(after.sum()), np.int64)
     filled, step, left = 0, 1, np.flatnonzero(after > 0)
-    # a row's labels are in the order of workers: each goes with the next one, then with the one after that
+    # labels of a row are sorted by worker: pair each with the next one, then with the one after that
     while left.size:
         pairs = workers[left] * n_workers + workers[left + step]
         found = (pairs * n_classes + labels[left]) * n_classes + labels[left + step]
@@ -162,7 +164,7 @@ def _list_cells(block: SparseBlock, n_workers: int, n_classes: int) -> IntArray:
 
 
 def _count_cells(cells: IntArray, n_workers: int, n_classes: int) -> WorkerPairCounts:
-    """Counts of cells in order, without the numbers of labels of each worker."""
+    """Count sorted cells, without the number of labels per worker."""
     edges = _find_edges(cells)
     times, cells = np.diff(np.append(edges, cells.size)), cells[edges]
     pairs = cells // n_classes**2
@@ -175,7 +177,7 @@ def _count_cells(cells: IntArray, n_workers: int, n_classes: int) -> WorkerPairC
 
 
 def _find_edges(ordered: IntArray) -> IntArray:
-    """Index of the first of every run of equals."""
+    """Return the index of the first element of every run of equal values."""
     return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: ordered.size])
 
 

@@ -1,39 +1,34 @@
-"""A summary: a headline, facts, notes and tables; text in a terminal, HTML in a notebook."""
+"""Summaries and tables, and their renderers: text, HTML, Markdown, tables of Rich."""
 
 from __future__ import annotations
 
 import io
 import math
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pmflib.core.comparison import (
-    Comparison,
-    ScoredCandidate,
-    Setting,
-    format_setting,
-    name_setting,
-)
 from pmflib.core.texts import show_text
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import RenderableType
+    from rich.table import Table
     from rich.text import Text
+
+    from pmflib.core.comparison import Comparison, ScoredCandidate
 
 
 FIRST_ROWS = 10
-"""Rows of a table that are shown at once."""
+"""Number of rows of a table that are shown at first."""
 
 MOST_ROWS = 200
-"""Rows of a table that a summary holds at most: a notebook keeps them all in its file."""
+"""Maximum number of rows of a table in HTML, which a notebook saves in its file."""
 
 LEAST_WIDTH = 40
-"""Columns of text that are used however narrow the terminal is."""
+"""Minimum width of text, in characters."""
 
 STYLE = (
     "<style>"
@@ -47,7 +42,7 @@ STYLE = (
     ".pmf-summary summary{cursor:pointer}"
     "</style>"
 )
-"""Colours are those of the page: a notebook may be dark or light."""
+"""Style sheet; colours are inherited from the page, which may be dark or light."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +52,17 @@ class SummaryTable:
     Parameters
     ----------
     title
-        What it lists.
+        Title.
     columns
-        Names of the columns; one that starts with ``>`` is aligned to the right, and is shown without it.
+        Names of the columns; a leading ``>`` aligns a column to the right, and is not shown.
     rows
-        Cells, a text per column; at most ``MOST_ROWS`` are kept.
+        Cells, a text per column.
     n_all
-        Rows that there are, of which ``rows`` are the first.
+        Total number of rows, of which ``rows`` are the first.
     more
-        Where the others are found, such as ``"result.workers"``.
+        Where to find the other rows, such as ``"result.workers"``.
     folded
-        Whether a notebook shows the title alone until it is opened.
+        Whether a notebook shows only the title until the table is opened.
     """
 
     title: str
@@ -77,32 +72,60 @@ class SummaryTable:
     more: str = ""
     folded: bool = False
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", tuple(self.rows[:MOST_ROWS]))
+    @classmethod
+    def of_values(
+        cls, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> SummaryTable:
+        """Build a table from values, with `format_value`; columns of numbers are aligned to the right."""
+        heads = [
+            f">{name}" if rows and all(isinstance(row[j], int | float) for row in rows) else name
+            for j, name in enumerate(columns)
+        ]
+        texts = [tuple(map(format_value, row)) for row in rows]
+        return cls(title, tuple(heads), texts, len(texts))
 
-    def name_rest(self, n_shown: int) -> str:
-        """Sentence on the rows that are not shown; empty where all are."""
+    def count_rest(self, n_shown: int) -> str:
+        """Describe how many rows are not shown, and where they are; empty if all are shown."""
         n_more = self.n_all - n_shown
         if n_more <= 0:
             return ""
         return f"{n_more:,} more" + (f": {self.more}" if self.more else "")
 
+    def fill(self, shown: Table, most: int | None = None, *, wrap_numbers: bool = True) -> Table:
+        """Add the columns and at most ``most`` rows to a table of Rich, every text escaped."""
+        for name in self.columns:
+            right = name.startswith(">")
+            shown.add_column(
+                _wrap(name.removeprefix(">")),
+                justify="right" if right else "left",
+                overflow="fold",
+                no_wrap=right and not wrap_numbers,
+            )
+        for row in self.rows[:most]:
+            shown.add_row(*map(_wrap, row))
+        return shown
+
+    def to_markdown(self) -> str:
+        """Write all rows as a table in Markdown, without the title."""
+        marks = ["---:" if name.startswith(">") else ":---" for name in self.columns]
+        heads = [name.removeprefix(">") for name in self.columns]
+        return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, marks, *self.rows))
+
 
 @dataclass(frozen=True)
 class Summary:
-    """What a person wants to know first of an object.
+    """A short summary of an object.
 
-    ``print`` and the prompt show the text, a notebook the HTML. Texts of the data are escaped in both; the size is
-    bounded, whatever the object holds.
+    ``print`` and the prompt show text, a notebook shows HTML. Both escape texts of the data and have bounded size.
 
     Parameters
     ----------
     headline
-        What it is.
+        One-line description.
     facts
         Names and values, in order.
     notes
-        Sentences that a careful user should know.
+        Caveats, as sentences.
     tables
         Tables, the most important first.
     """
@@ -113,18 +136,15 @@ class Summary:
     tables: tuple[SummaryTable, ...] = ()
 
     def to_text(self, width: int | None = None) -> str:
-        """Text of lines of ``width`` characters at most, of which at least ``LEAST_WIDTH`` are used.
-
-        None is the width of the terminal.
-        """
+        """Render as text in lines of at most ``width`` characters, by default the width of the terminal."""
         return _write_text(self, width)
 
     def to_html(self) -> str:
-        """HTML element: no script, no colour of its own, nothing from elsewhere."""
+        """Render as an HTML element without scripts, colours or external resources."""
         return _write_html(self)
 
     def __repr__(self) -> str:
-        """The text form."""
+        """Render as text."""
         return self.to_text()
 
     def _repr_html_(self) -> str:
@@ -132,10 +152,10 @@ class Summary:
 
 
 class Summarised:
-    """An object that notebooks show by its summary."""
+    """An object whose representation in notebooks is its summary."""
 
     def summary(self) -> Summary:
-        """What a person wants to know first: text in a terminal, HTML in a notebook, of bounded size."""
+        """Summarise the object: text in a terminal, HTML in a notebook, of bounded size."""
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
@@ -143,7 +163,9 @@ class Summarised:
 
 
 def _write_text(summary: Summary, width: int | None = None) -> str:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+    from rich.table import Table
 
     if width is None:
         width = shutil.get_terminal_size((100, 24)).columns
@@ -166,8 +188,9 @@ def _write_text(summary: Summary, width: int | None = None) -> str:
     for table in summary.tables:
         console.print()
         console.print(_wrap(table.title))
-        console.print(_draw(table))
-        if rest := table.name_rest(min(len(table.rows), FIRST_ROWS)):
+        style = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+        console.print(table.fill(style, FIRST_ROWS, wrap_numbers=False))
+        if rest := table.count_rest(min(len(table.rows), FIRST_ROWS)):
             console.print(_wrap(f"  {rest}"))
     lines = (line.rstrip() for line in stream.getvalue().splitlines())
     return "\n".join(lines).strip("\n")
@@ -184,24 +207,6 @@ def _draw_grid(rows: Sequence[tuple[str, str]], gap: int) -> RenderableType:
     return grid
 
 
-def _draw(table: SummaryTable) -> RenderableType:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    for name in table.columns:
-        right = name.startswith(">")
-        shown.add_column(
-            _wrap(name.removeprefix(">")),
-            justify="right" if right else "left",
-            overflow="fold",
-            no_wrap=right,
-        )
-    for row in table.rows[:FIRST_ROWS]:
-        shown.add_row(*map(_wrap, row))
-    return shown
-
-
 def _wrap(text: str) -> Text:
     from rich.text import Text
 
@@ -209,7 +214,7 @@ def _wrap(text: str) -> Text:
 
 
 def _write_html(summary: Summary) -> str:
-    """Write a summary as one HTML element; every text is escaped, and there is no script in it."""
+    """Write a summary as one HTML element, every text escaped."""
     parts = [STYLE, f'<p class="headline">{_escape(summary.headline)}</p>']
     if summary.facts:
         rows = "".join(
@@ -225,10 +230,11 @@ def _write_html(summary: Summary) -> str:
 
 
 def _write_table(table: SummaryTable) -> str:
-    """Write a table; what is beyond its first rows can be opened."""
+    """Write a table with its first rows; the rest can be unfolded."""
+    rows = table.rows[:MOST_ROWS]
     if table.folded:
-        return _fold(table.title, _write_rows(table, table.rows) + _write_rest(table))
-    first, others = table.rows[:FIRST_ROWS], table.rows[FIRST_ROWS:]
+        return _fold(table.title, _write_rows(table, rows) + _write_rest(table))
+    first, others = rows[:FIRST_ROWS], rows[FIRST_ROWS:]
     html = _write_rows(table, first, table.title)
     if others:
         text = f"{len(others):,} more of {table.n_all:,}"
@@ -239,7 +245,7 @@ def _write_table(table: SummaryTable) -> str:
 
 
 def _write_rest(table: SummaryTable) -> str:
-    rest = table.name_rest(len(table.rows))
+    rest = table.count_rest(min(len(table.rows), MOST_ROWS))
     return f"<p>{_escape(rest)}</p>" if rest else ""
 
 
@@ -266,23 +272,36 @@ def _write_rows(table: SummaryTable, rows: Iterable[Sequence[str]], caption: str
 
 
 def _escape(text: str) -> str:
-    """Text of data as it may stand in HTML: a browser neither acts on it nor reverses its direction."""
+    """Escape text of the data for HTML, control and direction characters included."""
     from html import escape
 
     return escape(show_text(text))
 
 
 LONGEST = 48
-"""Characters of a text of the data that are shown at most."""
+"""Maximum number of characters shown of a text of the data."""
+
+
+def format_value(value: Any) -> str:
+    """Format a value: thousands are grouped, fractions have six significant digits."""
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() else f"{value:.6g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {format_value(item)}" for key, item in value.items())
+    return str(value)
 
 
 def format_count(number: int | np.integer[Any]) -> str:
-    """Text of a whole number, thousands grouped."""
+    """Format an integer with grouped thousands."""
     return f"{int(number):,}"
 
 
 def percent(share: float) -> str:
-    """Text of a share, three digits at most: never 0 % of something, never 100 % of not everything.
+    """Format a share with at most three digits; only exact shares are shown as 0 % or 100 %.
 
     Examples
     --------
@@ -299,22 +318,22 @@ def percent(share: float) -> str:
 
 
 def decimal(number: float, digits: int = 4) -> str:
-    """Text of a number, in some significant digits."""
+    """Format a number with some significant digits."""
     return "unknown" if math.isnan(number) else f"{number:,.{digits}g}"
 
 
 def nats(number: float) -> str:
-    """Text of a log-likelihood, four decimals: differences between models are in these."""
+    """Format a log-likelihood with four decimals, enough to compare models."""
     return f"{number:.4f}"
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
-    """Text of the data, cut where it is long."""
+    """Shorten a long text of the data."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def join_some(texts: Iterable[str], n_all: int, n_shown: int = 6) -> str:
-    """First texts of many, and how many more there are.
+    """Join the first of many texts, and count the rest.
 
     Examples
     --------
@@ -327,64 +346,14 @@ def join_some(texts: Iterable[str], n_all: int, n_shown: int = 6) -> str:
 
 
 def name_missing(texts: Sequence[str]) -> str:
-    """Texts that mean "not given"; the empty text by a word, for it cannot be seen."""
+    """List texts that mean "not given"; the empty text is shown as a word."""
     return join_some((text or "empty" for text in texts), len(texts), 8) or "none"
 
 
-BAR_WIDTH = 10
-"""Characters of the bar of the worst candidate."""
+def tabulate_comparison(comparison: Comparison, *, folded: bool = False) -> SummaryTable:
+    """Tabulate the candidates of a comparison with their held-out scores; the chosen one is marked."""
+    from pmflib.core.comparison import format_setting, name_setting  # loads NumPy
 
-
-@dataclass(frozen=True)
-class ComparisonTable:
-    """A comparison for people.
-
-    Parameters
-    ----------
-    title
-        What was compared, and the unit of the scores.
-    columns
-        Names: the settings, the held-out score, how far below the best, the standard error of that, a bar.
-    rows
-        One for each candidate, rounded; the last entry is a bar, and a mark at the choice.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-
-
-def tabulate(comparison: Comparison) -> ComparisonTable:
-    """Make a table of a comparison, a row for every candidate."""
-    names = tuple(comparison.points[0].settings)
-    most = max(point.below_best for point in comparison.points) or 1.0
-    rows = []
-    for point in comparison.points:
-        bar = "█" * round(BAR_WIDTH * point.below_best / most)
-        mark = " chosen" if point is comparison.chosen else ""
-        row = [_round(point.settings[name], 6) for name in names]
-        row += [_round(point.score, 6), _round(point.below_best, 2)]
-        row.append("" if point.error is None else _round(point.error, 2))
-        rows.append((*row, (bar + mark).strip()))
-    compared = " and ".join(map(name_setting, comparison.varied))
-    title = f"Held-out log-likelihood by {compared}, nats per {comparison.unit}"
-    columns = (*map(name_setting, names), "score", "below best", "error", "")
-    return ComparisonTable(title, columns, tuple(rows))
-
-
-def draw_markdown(comparisons: Iterable[Comparison]) -> str:
-    """Write the tables of comparisons in Markdown, each under its title and reason."""
-    parts = []
-    for comparison in comparisons:
-        table = tabulate(comparison)
-        lines = [f"## {table.title}", "", comparison.reason, "", _draw_row(table.columns)]
-        lines.append(_draw_row(["---:"] * (len(table.columns) - 1) + [":---"]))
-        parts.append("\n".join([*lines, *map(_draw_row, table.rows)]))
-    return "\n\n".join(parts)
-
-
-def summarise_comparison(comparison: Comparison, *, folded: bool = False) -> SummaryTable:
-    """List candidates with their held-out scores; the chosen one is marked."""
     names = comparison.varied
     rows = [
         (
@@ -393,13 +362,14 @@ def summarise_comparison(comparison: Comparison, *, folded: bool = False) -> Sum
             _describe_difference(point),
             "chosen" if point == comparison.chosen else "",
         )
-        for point in comparison.points[:MOST_ROWS]
+        for point in comparison.points
     ]
+    compared = " and ".join(map(name_setting, names))
     return SummaryTable(
-        f"Compared: {' and '.join(map(name_setting, names))}, by held-out nats per {comparison.unit}",
+        f"Held-out log-likelihood by {compared}, nats per {comparison.unit}",
         (*(f">{name_setting(name)}" for name in names), ">score", ">below the best", ""),
         rows,
-        len(comparison.points),
+        len(rows),
         "comparison.points",
         folded,
     )
@@ -411,12 +381,3 @@ def _describe_difference(point: ScoredCandidate) -> str:
     if point.error is None:
         return decimal(point.below_best, 3)
     return f"{decimal(point.below_best, 3)} ± {decimal(point.error, 2)}"
-
-
-def _round(value: Setting, digits: int) -> Setting:
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
-
-
-def _draw_row(cells: Sequence[Any]) -> str:
-    texts = (f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in cells)
-    return f"| {' | '.join(texts)} |"

@@ -103,7 +103,7 @@ class FitResult(Summarised):
 
     def summary(self) -> Summary:
         """Summary with convergence, held-out scores, comparisons and states."""
-        from pmflib.display.summary import cut, decimal, format_count, summarise_comparison
+        from pmflib.display.summary import cut, decimal, format_count, tabulate_comparison
         from pmflib.model.state_descriptions import tabulate_states
 
         n_steps = len(self.loss_history)
@@ -141,7 +141,7 @@ class FitResult(Summarised):
                 0,
                 "It stopped before it converged: allow more passes, lower tol, or look at the loss",
             )
-        tables += [summarise_comparison(each, folded=True) for each in self.comparisons]
+        tables += [tabulate_comparison(each, folded=True) for each in self.comparisons]
         sizes = map(format_count, (self.model.schema.n_variables, self.model.rank))
         headline = "Fit of {} variables, {} latent states".format(*sizes)
         return Summary(headline, tuple(facts), tuple(notes), tuple(tables))

@@ -1,4 +1,4 @@
-"""What the row kernels of EM take: samples, scaled tables, and segments where products may lose something."""
+"""Arguments of the EM row kernels (samples, scaled tables, work space), and the repair of rows with lost precision."""
 
 import math
 from typing import Any, NamedTuple, TypeAlias
@@ -10,9 +10,9 @@ from pmflib.core.arrays import FloatArray, IntArray, StrataArray
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 Shape: TypeAlias = tuple[int, int, int, int]
-"""Width of a vector, vectors per panel, panels in a table row, and whether there are no LLVM vectors."""
+"""Vector width, vectors per panel, panels per table row, and whether plain loops replace LLVM vectors."""
 ALIKE = np.empty(0, np.int32)
-"""Strata of rows that all have the same prior."""
+"""Value of `Lists.strata` if all rows have the same prior."""
 
 
 class Lists(NamedTuple):
@@ -25,18 +25,18 @@ class Lists(NamedTuple):
     stops: IntArray
     """int64 of shape (n_rows,)."""
     strata: StrataArray
-    """int32 of shape (n_rows,): which prior each row has; or `ALIKE`."""
+    """int32 of shape (n_rows,): index of each row's prior; or `ALIKE`."""
 
 
 class Tables(NamedTuple):
-    """A model, scaled and by entry, as `pmflib.kernels.em_arguments.fill_tables` leaves it."""
+    """A model, scaled and arranged by entry, as filled by `pmflib.kernels.em_arguments.fill_tables`."""
 
     rows: FloatArray
     """float64 of shape (n_entries * padded,): the table, row after row."""
     priors: FloatArray
     """float64 of shape (n_strata * padded,)."""
     levels: npt.NDArray[np.int32]
-    """int32 of shape (n_entries, group): levels that an entry stands for, -1 where none."""
+    """int32 of shape (n_entries, group): levels that an entry combines, padded with -1."""
     log_priors: FloatArray
     """float64 of shape (n_strata, rank): scaled, nats."""
     log_factors: FloatArray
@@ -44,7 +44,7 @@ class Tables(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Work space of a batch of rows, all float64; n_batch is a multiple of 8."""
+    """Work space for a batch of rows, all float64; n_batch is a multiple of 8."""
 
     products: FloatArray
     """Shape ((n_batch + 1) * padded,)."""
@@ -59,7 +59,7 @@ class Work(NamedTuple):
 
 
 class Masses(NamedTuple):
-    """Posterior masses, and what is left of the log-likelihood: eight products, as fractions and binary exponents."""
+    """Posterior masses, and the log-likelihood as eight pending products, stored as fractions and binary exponents."""
 
     by_entry: FloatArray
     """float64 of shape (n_entries * padded,)."""
@@ -73,29 +73,33 @@ class Masses(NamedTuple):
 
 OUTER: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 INNER = OUTER | {"no_cpython_wrapper": True}
-"""Options of functions called from Python, and of those only called from them: what is not needed is not compiled."""
+"""Compiler options of functions called from Python, and of functions called only from those: unneeded wrappers are not
+compiled.
+"""
 PART = INNER | {"inline": "always"}
-"""Options of what is a function of its own for those who read it alone: numba compiles it as a part of its one caller,
-which takes less time than to compile both."""
+"""Options of a function that exists only for readability: numba compiles it into its single caller, which takes less
+time than compiling both.
+"""
 UNCOUNTED = OUTER | {"_nrt": False}
-"""Options of functions that allocate nothing, nor do those they call: numba counts no references to their arguments. It
-would for every batch, in locked instructions, which wait until all that was written has left the processor's core."""
+"""Options of functions that allocate nothing and call nothing that allocates. Numba then omits reference counting of
+their arguments, whose locked instructions would otherwise, in every batch, wait for all pending writes of the core.
+"""
 
 THRESHOLD = 2.0**-300
-"""About 5e-91: what falls below, relative to the largest product of a segment, is known only to be below."""
+"""About 5e-91: products below this, relative to the largest product of a segment, are known only by this bound."""
 MARGIN = 1e30
-"""A row's products are trusted where their sum is this many times what may have been lost."""
+"""Products of a row are trusted if their sum exceeds the possible loss by this factor."""
 LONG, SHORT = 64, 16
-"""Table rows multiplied before products are brought back to about 1: at first, and if all of them vanish."""
+"""Number of table rows multiplied before products are rescaled to about 1: normally, and after all of them vanish."""
 LOG_2 = math.log(2.0)
 
 
 @compile_kernel(saved=False, **INNER)
 def _rescale(values, start, bounded, padded):  # type: ignore[no-untyped-def]
-    """Scale products so that the largest is in [0.5, 1); returns the binary exponent taken out.
+    """Scale products so that the largest is in [0.5, 1); returns the binary exponent removed.
 
-    A product at or below the threshold becomes an upper bound of itself, is marked by a 1 from ``values[bounded]`` on,
-    and stays so.
+    A product at or below the threshold is replaced by an upper bound, marked by a 1 from ``values[bounded]`` on, and
+    remains a bound from then on.
     """
     peak = 0.0
     for f in range(padded):
@@ -111,7 +115,7 @@ def _rescale(values, start, bounded, padded):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def _drop_lost(values, start, bounded, padded):  # type: ignore[no-untyped-def]
-    """Set products that are known only by a bound to 0; returns the sum of the others, and the largest bound."""
+    """Set products known only by a bound to 0; returns the sum of the others and the largest bound."""
     lost, total = THRESHOLD, 0.0
     for f in range(padded):
         if values[bounded + f] > 0:
@@ -124,7 +128,7 @@ def _drop_lost(values, start, bounded, padded):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def _find_posterior(entries, start, stop, stratum, tables, out, at):  # type: ignore[no-untyped-def]
-    """Posterior of one row in the log domain; returns the logarithm of the sum of its products."""
+    """Compute the posterior of one row in the log domain; returns the logarithm of the sum of its products."""
     levels, log_priors, log_factors = tables.levels, tables.log_priors, tables.log_factors
     rank = log_factors.shape[1]
     for f in range(rank):
@@ -148,7 +152,7 @@ def _find_posterior(entries, start, stop, stratum, tables, out, at):  # type: ig
 
 
 def make_repair_row(multiply: Any, shape: Shape) -> Any:
-    """Function for rows that are long, or whose products are not to be trusted.
+    """Make the function that handles long rows and rows whose products are not to be trusted.
 
     Parameters
     ----------
@@ -164,9 +168,9 @@ def make_repair_row(multiply: Any, shape: Shape) -> Any:
     def multiply_segments(  # type: ignore[no-untyped-def]
         tables, entries, start, stop, segment, prior_at, products, at, sums
     ):
-        """Products of a row, rescaled after every segment; returns their sum, what may be lost, and an exponent."""
+        """Compute products of a row, rescaled by segment; returns their sum, the possible loss, and an exponent."""
         exponent, last = 0, start
-        # there is room for one row more than the batch has
+        # there is room for one row beyond the batch
         bounded = products.size - padded
         for f in range(padded):
             products[at + f] = tables.priors[prior_at + f]
@@ -185,7 +189,7 @@ def make_repair_row(multiply: Any, shape: Shape) -> Any:
 
     @compile_kernel(*shape, saved=False, **INNER)
     def repair_row(entries, start, stop, stratum, tables, products, at, sums):  # type: ignore[no-untyped-def]
-        """Products of one row, what is lost set to 0; returns their sum, and the logarithm of a factor taken out."""
+        """Compute products of one row, with lost ones set to 0; returns their sum and the log of the factor removed."""
         for segment in (LONG, SHORT):
             if stop - start > segment or segment == SHORT:
                 total, lost, exponent = multiply_segments(
@@ -200,12 +204,12 @@ def make_repair_row(multiply: Any, shape: Shape) -> Any:
 
 @compile_kernel(**OUTER)
 def fill_tables(factors, log_maxima, levels, least, table, log_scales):  # type: ignore[no-untyped-def]
-    """Multiply scaled probabilities by entry.
+    """Multiply scaled probabilities for each entry.
 
-    factors: float64 (n_levels, rank), largest of each row 1. log_maxima: (n_levels,), what was taken out, nats.
-    levels: int32 (n_entries, group), levels that an entry stands for, -1 where none. Filled are table (n_entries,
-    padded), at least ``least``, the padding left as it is, and log_scales (n_entries,): what was taken out of each
-    entry, nats.
+    factors: float64 (n_levels, rank), scaled so that each row's maximum is 1. log_maxima: (n_levels,), logarithms of
+    the factors removed, nats. levels: int32 (n_entries, group), levels that an entry combines, padded with -1. Filled
+    are table (n_entries, padded), at least ``least``, with the padding unchanged, and log_scales (n_entries,):
+    logarithm of the factor removed from each entry, nats.
     """
     rank = factors.shape[1]
     for entry in range(levels.shape[0]):

@@ -1,12 +1,12 @@
-"""EM row kernels: products of scaled probabilities over lists of table rows; vectors or loops, the same bits.
+"""EM row kernels: products of scaled probabilities over lists of table rows, by vectors or loops with equal bits.
 
-A row is a list of table rows to multiply. A table row belongs to a level, or to a combination of levels of a few
-neighbouring variables (an entry); it is scaled so that its largest probability is 1. Dense and sparse samples become
+A row is a list of table rows to multiply. A table row belongs to a level or to a combination of levels of a few
+neighbouring variables (an entry), and is scaled so that its largest probability is 1. Dense and sparse samples become
 the same lists, so their results agree to the bit.
 
-Each function that lists table rows takes ``(source, first, keys, n_rows, entries, starts, stops)``: the samples, how to
-find table rows, the batch, and what is filled: sample s of the batch owns ``entries[starts[s]:stops[s]]``, int32. A
-sample with nothing observed gets an empty list.
+Each function that lists table rows takes ``(source, first, keys, n_rows, entries, starts, stops)``: the samples, the
+position of the batch, the keys of the table rows, and the arrays to fill. Sample s of the batch owns
+``entries[starts[s]:stops[s]]``, int32. A sample with nothing observed gets an empty list.
 """
 
 import math
@@ -40,7 +40,7 @@ from pmflib.kernels.readiness import vector_code_works
 
 
 class RowKernels(NamedTuple):
-    """Functions for tables of one width."""
+    """Kernels for tables of one width."""
 
     add_statistics: Callable[..., Any]
     """(lists, weights, weighted, tables, work, masses) -> log-likelihood under the scaled model, nats. lists: `Lists`.
@@ -48,16 +48,17 @@ class RowKernels(NamedTuple):
     Without weights, most of the log-likelihood is left in the fractions and exponents of the masses, as
     `pmflib.kernels.llvm.lanes.Lanes.divide` does."""
     score: Callable[..., Any]
-    """(lists, tables, work, log_scales, log_scale, log_probs, posteriors). log_scales: float64 (n_entries,), what was
-    taken out of each entry, nats, and log_scale, a float, out of the priors. Filled are log_probs, float64 (n_rows,),
-    and posteriors, (n_rows, rank), or (n_rows, 0) for none."""
+    """(lists, tables, work, log_scales, log_scale, log_probs, posteriors). log_scales: float64 (n_entries,), logarithm
+    of the factor removed from each entry, nats; log_scale: float, the same for the priors. Filled are log_probs,
+    float64 (n_rows,), and posteriors, (n_rows, rank), or (n_rows, 0) to skip them.
+    """
 
 
 @lru_cache
 def make_row_kernels(
     width: int, n_vectors: int, n_panels: int, *, plain: bool = False
 ) -> RowKernels:
-    """Kernels for tables of ``width * n_vectors * n_panels`` columns, the last of them padding.
+    """Make kernels for tables of ``width * n_vectors * n_panels`` columns, the last of which are padding.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ def make_row_kernels(
     n_panels
         Panels in a table row.
     plain
-        Whether to do without LLVM vectors.
+        Whether to use plain loops instead of LLVM vectors.
     """
     lanes = (make_plain_lanes if plain else make_lanes)(width, n_vectors)
     shape = (width, n_vectors, n_panels, int(plain))
@@ -78,7 +79,7 @@ def make_row_kernels(
 
 
 def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
-    """Products of a batch of rows, and their sums."""
+    """Make the kernel that computes products of a batch of rows and their sums."""
     width, n_vectors, n_panels, _ = shape
     panel = width * n_vectors
     padded = panel * n_panels
@@ -87,9 +88,9 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
 
     @compile_kernel(*shape, saved=False, **INNER, forceinline=True)
     def multiply_batch(lists, begin, n_rows, tables, work):  # type: ignore[no-untyped-def]
-        """Fill products, totals and scales of rows ``begin + s``: a scale is 0 for a row with nothing observed, or 1.
+        """Fill products, totals and scales of rows ``begin + s``; a scale is 1, or 0 if nothing is observed.
 
-        Where it returns True, totals lack a factor exp(logs).
+        If it returns True, the totals lack a factor exp(logs).
         """
         entries, starts, stops, strata = lists
         products, sums, totals, logs, scales = work
@@ -100,7 +101,7 @@ def _make_multiply_batch(lanes: Lanes, shape: Shape) -> Any:
             scales[s] = start < stop
             for p in range(n_panels):
                 if stop - start > LONG:
-                    # left to be repaired, as its total is 0
+                    # a total of 0 marks the row for repair
                     for k in range(width):
                         sums[(p * n_batch + s) * width + k] = 0.0
                     continue
@@ -190,10 +191,10 @@ Keys: TypeAlias = npt.NDArray[np.int32]
 
 @lru_cache
 def make_dense_combined(size: int, *, plain: bool = False) -> Any:
-    """List combinations of ``size`` neighbouring variables of dense codes, flat, with `count_beyond` more behind.
+    """Make the kernel that lists combinations of ``size`` neighbouring variables of flat dense codes.
 
-    Keys are those of `arrange_keys`, the numbers of variables and lists, and whether every cell is observed. Beyond the
-    lists there is room for 7 more entries.
+    The codes are followed by `count_beyond` more. Keys are those of `arrange_keys`, the numbers of variables and lists,
+    and whether every cell is observed. The output has room for 7 entries beyond the lists.
     """
     combine = (make_plain_combine if plain else make_combine)(size)
 
@@ -202,7 +203,7 @@ def make_dense_combined(size: int, *, plain: bool = False) -> Any:
         codes = source[0]
         bases, steps, n_variables, n_lists, complete = keys
         for s in range(n_rows):
-            # what is written beyond a row is overwritten by the next
+            # entries written beyond a row are overwritten by the next row
             for j in range(0, n_lists, LISTED):
                 at = (first + s) * n_variables + j * size
                 combine(codes, at, bases, steps, j, entries, s * n_lists + j)
@@ -219,12 +220,12 @@ def make_dense_combined(size: int, *, plain: bool = False) -> Any:
 
 
 def count_beyond(n_lists: int, size: int) -> int:
-    """Codes behind the last row that are read, whatever they are."""
+    """Return the number of codes read beyond the last row; their values do not matter."""
     return n_lists // LISTED * LISTED * size + count_read(size)
 
 
 def arrange_keys(bases: Keys, steps: Keys, size: int) -> tuple[Keys, Keys]:
-    """Arrange keys as `llvm.combining.make_combine` reads them: eights of lists, filled up with zeros."""
+    """Arrange keys for `llvm.combining.make_combine`: in groups of eight lists, padded with zeros."""
     n_eights = -(-bases.size // LISTED)
     wide_bases, wide_steps = (np.zeros(n_eights * LISTED * k, np.int32) for k in (1, size))
     wide_bases[: bases.size] = bases
@@ -252,14 +253,14 @@ def list_sparse_combined(source, first, keys, n_rows, entries, starts, stops):  
 
 @compile_kernel()
 def list_dense_observed(source, first, keys, n_rows, entries, starts, stops):  # type: ignore[no-untyped-def]
-    """List the levels that dense samples hold."""
+    """List the observed levels of dense samples."""
     codes, offsets = source[0], keys[0]
     at = 0
     for s in range(n_rows):
         starts[s] = at
         for v in range(codes.shape[1]):
             code = codes[first + s, v]
-            # written always, kept only where observed: cheaper than a branch nobody can predict
+            # always written, but kept only where observed: cheaper than an unpredictable branch
             entries[at] = offsets[v] + code
             at += code >= 0
         stops[s] = at
@@ -270,7 +271,7 @@ WHAT = "EM"
 
 @lru_cache
 def choose_row_kernels(width: int, n_vectors: int, n_panels: int) -> RowKernels:
-    """Kernels as from `make_row_kernels`, called once with the types that samples come in."""
+    """Return the kernels from `make_row_kernels`, compiled for the types of samples."""
 
     def check() -> bool:
         return _adds_right(make_row_kernels(width, n_vectors, n_panels), width, n_vectors, n_panels)
@@ -281,7 +282,7 @@ def choose_row_kernels(width: int, n_vectors: int, n_panels: int) -> RowKernels:
 
 @lru_cache
 def choose_dense_combined(size: int, codes: Any) -> Callable[..., None]:
-    """List as `pmflib.kernels.em_rows.make_dense_combined` does, for codes of a dtype."""
+    """Return the kernel from `pmflib.kernels.em_rows.make_dense_combined` for codes of a dtype."""
 
     def check() -> bool:
         return _lists_right(make_dense_combined(size), size, codes)
@@ -292,7 +293,7 @@ def choose_dense_combined(size: int, codes: Any) -> Callable[..., None]:
 
 
 def _adds_right(kernels: RowKernels, width: int, n_vectors: int, n_panels: int) -> bool:
-    """Whether statistics of two rows, of one and two table rows, are Bayes' rule."""
+    """Return whether the statistics of two rows, with one and two table rows, obey Bayes' rule."""
     padded, n_sums = width * n_vectors * n_panels, ROWS * n_panels
     table, prior = np.linspace(0.5, 1.0, 2 * padded), np.linspace(1.0, 0.5, padded)
     levels = np.array([[0], [1]], np.int32)
@@ -316,7 +317,7 @@ def _adds_right(kernels: RowKernels, width: int, n_vectors: int, n_panels: int) 
 
 
 def _lists_right(list_rows: Callable[..., None], size: int, dtype: Any) -> bool:
-    """Whether rows of nine lists are those of the codes."""
+    """Return whether the lists of nine entries match the codes."""
     n_rows, n_lists = 3, LISTED + 1
     n_variables = n_lists * size
     codes = np.arange(n_rows * n_variables + count_beyond(n_lists, size)) % 3
@@ -332,18 +333,18 @@ def _lists_right(list_rows: Callable[..., None], size: int, dtype: Any) -> bool:
 
 @compile_kernel()
 def write_observed(codes, offsets, indptr, indices):  # type: ignore[no-untyped-def]
-    """Write the level indices of all rows, and where each row starts.
+    """Write the level indices of all rows and the start of each row.
 
-    codes: int8 or int16 (n_rows, n_variables), -1 missing. offsets: int64 (n_variables + 1,). indptr: int64
-    (n_rows + 1,), overwritten but for its first entry, 0. indices: int32, overwritten, one longer than what is
-    observed.
+    codes: int8 or int16 (n_rows, n_variables), -1 missing. offsets: int64 (n_variables + 1,). indptr: int64 (n_rows +
+    1,), overwritten except for its first entry, 0. indices: int32, overwritten, one longer than the number of observed
+    cells.
     """
-    # unsigned positions: numba looks for negative ones otherwise
+    # unsigned positions: otherwise numba handles negative ones
     position = np.uint64(0)
     for row in range(np.uint64(len(codes))):
         for variable in range(np.uint64(codes.shape[1])):
             code = codes[row, variable]
-            # written always, kept only where observed: cheaper than a branch nobody can predict
+            # always written, but kept only where observed: cheaper than an unpredictable branch
             indices[position] = offsets[variable] + code
             position += np.uint64(code >= 0)
         indptr[row + np.uint64(1)] = position
@@ -361,7 +362,7 @@ def find_observed(codes: IntArray, offsets: IntArray) -> tuple[IntArray, IntArra
 
     Returns
     -------
-    ``indptr``, int64 of shape (n_rows + 1,), and ``indices``, int32, as a `pmflib.core.blocks.SparseBlock` has them.
+    ``indptr``, int64 of shape (n_rows + 1,), and ``indices``, int32, as in a `pmflib.core.blocks.SparseBlock`.
     """
     indptr = np.zeros(len(codes) + 1, np.int64)
     indices = np.empty(np.count_nonzero(codes >= 0) + 1, np.int32)

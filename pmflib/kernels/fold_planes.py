@@ -1,7 +1,7 @@
-"""Pair counting by bit planes, rows assigned to folds and codes checked on the way: one pass, and nothing is copied.
+"""Pair counting by bit planes in one pass, assigning rows to folds and checking codes without copies.
 
-Rows of a fold lie apart. They are listed until there are enough of them to be packed into planes of that fold, by when
-the codes are still in the cache of the core.
+Rows of a fold are not contiguous. They are listed until there are enough of them to pack into bit planes of the fold,
+while the codes are still in the core's cache.
 """
 
 from collections.abc import Iterator
@@ -22,18 +22,20 @@ from pmflib.kernels.llvm.vectors import (
 from pmflib.kernels.planes import GROUP_ROWS, add_margins, keep_planes, multiply_planes
 
 FOLD_ROWS = 8192
-"""Rows of a fold packed before their planes are multiplied, at most: 1 KiB a plane."""
+"""Maximum number of rows of a fold packed before their planes are multiplied: 1 KiB per plane."""
 TABLES_BYTES = 64 << 20
-"""Tables of folds that grow in one pass over the codes, bytes; larger ones have passes of their own."""
+"""Maximum size in bytes of the fold tables that are filled in one pass over the codes; larger tables need more
+passes.
+"""
 PASS_ROWS = 2048
-"""Rows whose folds are found at once."""
+"""Number of rows whose folds are computed at once."""
 BLOCK_ROWS = 65_536
-"""Rows turned at a time into the integers that vectors compare."""
+"""Number of rows converted at a time to the integer type of the vector code."""
 
 
 @compile_kernel()
 def find_folds(first_row, n_folds, folds):  # type: ignore[no-untyped-def]
-    """Fill the folds of rows from a number on, int64, as `pmflib.core.hashing.assign_folds` has them with seed 0."""
+    """Fill the folds of rows from ``first_row`` on, int64, as `pmflib.core.hashing.assign_folds` does with seed 0."""
     modulus = np.uint64(n_folds)
     is_power = modulus & (modulus - np.uint64(1)) == 0
     for k in range(folds.size):
@@ -46,7 +48,7 @@ def find_folds(first_row, n_folds, folds):  # type: ignore[no-untyped-def]
 
 @compile_kernel()
 def pack_rows(codes, positions, n_rows, offsets, strips, planes, word):  # type: ignore[no-untyped-def]
-    """Turn listed rows into bit planes; returns bits that are not 0 if a code is outside its variable's range.
+    """Convert listed rows to bit planes; returns non-zero bits if a code is outside its variable's range.
 
     codes: int8 or int16, flat; 16 of them can be read from each row's positions of variables 0, 16, ... on. positions:
     int64, where n_rows rows begin, at most GROUP_ROWS; changed beyond them. strips: work space of GROUP_ROWS rows.
@@ -83,7 +85,7 @@ def pack_rows(codes, positions, n_rows, offsets, strips, planes, word):  # type:
 
 @compile_kernel()
 def multiply_fold(planes, n_words, n_rows, owners, ones, kept, singles, table):  # type: ignore[no-untyped-def]
-    """Add what the planes of a fold hold to its table, whose last levels stand for "observed"; n_words are in use."""
+    """Add the pair counts of a fold's planes to its table, in which the last levels stand for "observed"."""
     n_filled = (n_words + LANES - 1) // LANES * LANES
     planes[:, n_words:n_filled] = 0
     add_margins(planes, n_filled, n_rows, ones, table)
@@ -96,7 +98,7 @@ def multiply_fold(planes, n_words, n_rows, owners, ones, kept, singles, table): 
 
 @compile_kernel()
 def derive_last(offsets, singles, table):  # type: ignore[no-untyped-def]
-    """Turn counts of "observed" into counts of the last level, in place; a variable's own block gets single counts."""
+    """Convert counts of "observed" to counts of the last level, in place, and fill each variable's own block."""
     n_variables, n_levels = offsets.size - 1, singles.size
     for variable in range(n_variables):
         first, last = offsets[variable], offsets[variable + 1] - 1
@@ -149,7 +151,7 @@ def add_folds(  # type: ignore[no-untyped-def]
     tables,
     n_assigned,
 ):
-    """Count rows into the tables of their folds; returns whether all codes are in range, and stops where they are not.
+    """Count rows into the tables of their folds; stops at a code out of range. Returns whether all codes are in range.
 
     codes: int8 or int16, flat, row after row, -1 missing; of the first n_safe of n_rows rows, 16 codes can be read from
     each variable whose number is a multiple of 16. first_row: number of the first row. low: first of the folds that
@@ -219,31 +221,31 @@ def add_folds(  # type: ignore[no-untyped-def]
 
 
 def count_folds(codes: IntArray, offsets: IntArray, tables: IntArray, n_rows: IntArray) -> bool:
-    """Count the pairs of rows into the tables of their folds, which `pmflib.core.hashing.assign_folds` gives them.
+    """Count pairs into one table per fold, with folds assigned by `pmflib.core.hashing.assign_folds`.
 
     Parameters
     ----------
     codes
-        Integers of shape (n_rows, n_variables), at least one variable; -1 is missing. Of int8 and int16 nothing is
-        copied where the rows lie one behind the other.
+        Integers of shape (n_rows, n_variables), with at least one variable; -1 is missing. Contiguous int8 and int16
+        codes are not copied.
     offsets
         int64 of shape (n_variables + 1,).
     tables
         int64 of shape (n_folds, n_levels, n_levels), zeros; upper triangles are filled.
     n_rows
-        int64 of shape (n_folds,), zeros: filled with the rows of each fold.
+        int64 of shape (n_folds,), zeros; filled with the number of rows in each fold.
 
     Returns
     -------
-    Whether all codes are in range; if not, tables and n_rows hold nothing of use.
+    Whether all codes are in range; if not, tables and n_rows are unusable.
 
     Notes
     -----
-    Memory: 1 KiB a level for each fold whose table grows at once; independent of the rows.
+    Memory: 1 KiB per level for each fold filled in the same pass; independent of the number of rows.
     """
     n_folds, n_levels = tables.shape[:2]
     n_here = max(1, min(n_folds, TABLES_BYTES // tables[0].nbytes))
-    # a fold of few rows has short planes
+    # folds with few rows have short planes
     n_groups = -(-len(codes) // (n_folds * GROUP_ROWS)) + 1
     n_words = min(FOLD_ROWS // STRIP_ROWS, n_groups * LANES)
     planes = np.zeros((n_here, n_levels + 1, n_words), np.uint64)
@@ -267,7 +269,7 @@ def count_folds(codes: IntArray, offsets: IntArray, tables: IntArray, n_rows: In
 
 
 def _iterate_blocks(codes: IntArray, offsets: IntArray) -> Iterator[tuple[int, IntArray, int, int]]:
-    """Rows one behind the other in int8 or int16: number of the first, flat codes, rows, rows that vectors can read."""
+    """Yield contiguous int8 or int16 rows: number of the first row, flat codes, rows, rows readable by vectors."""
     n_variables = codes.shape[1]
     width = -(-n_variables // STRIP_VARIABLES) * STRIP_VARIABLES
     dtype = np.dtype(np.int8 if np.diff(offsets).max() <= 127 else np.int16)
@@ -281,7 +283,7 @@ def _iterate_blocks(codes: IntArray, offsets: IntArray) -> Iterator[tuple[int, I
         part = codes[start : start + BLOCK_ROWS]
         flat = np.empty(part.size + width, dtype)
         if not np.can_cast(codes.dtype, dtype):
-            # what a narrower integer cannot hold stays out of range
+            # codes that a narrower integer cannot represent must remain out of range
             part = part.clip(least, most)
         flat[: part.size].reshape(part.shape)[...] = part
         yield start, flat, len(part), len(part)

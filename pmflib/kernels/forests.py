@@ -1,13 +1,13 @@
-"""Message passing in forests of variables: one per latent state, or one that all states share.
+"""Message passing in forests of variables, one per latent state or one shared by all states.
 
 A forest is given by the arrays ``(parents, order, starts)``: parents int32 (rank, n_variables), -1 at a root; order
-int32 of the same shape, variables with every parent before its children; starts int64 of the same shape, first entry of
-a variable's table. Tables are flat: entry ``starts[f, n] + i * cardinality + j`` is that of level j of variable n and
-level i of its parent, i = 0 at a root. Rows are codes, int8 or int16 (n_rows, n_variables), -1 missing. What is missing
-and has nothing observed below it in the forest of a state is left out: it sums to 1.
+int32 of the same shape, variables sorted so that parents precede their children; starts int64 of the same shape, first
+entry of a variable's table. Tables are flat: entry ``starts[f, n] + i * cardinality + j`` is that of level j of
+variable n and level i of its parent, i = 0 at a root. Rows are codes, int8 or int16 (n_rows, n_variables), -1 missing.
+Missing variables with nothing observed below them in a state's forest are skipped: they sum to 1.
 
-These kernels take one row and one state at a time, by logarithms: rows that are next to impossible, and PMFs of what is
-missing. All else goes by `pmflib.kernels.star_passes`.
+These kernels process one row and one state at a time, in the log domain. They are used for nearly impossible rows and
+for PMFs of missing variables; all other rows use `pmflib.kernels.star_passes`.
 """
 
 import math
@@ -16,14 +16,16 @@ from pmflib.kernels.em_arguments import INNER, OUTER
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 LEAST_POSTERIOR = 1e-12
-"""Posteriors below this add nothing to masses: a sum over 1e9 samples would miss less than a hundredth of one."""
+"""Posteriors below this are not added to masses: over 1e9 samples the sum would miss less than a hundredth of one
+sample.
+"""
 SMALL = 1e-100
-"""Largest entry of a message below which it is scaled, so that no product of many falls to 0."""
+"""Messages whose largest entry is below this are rescaled, to prevent underflow."""
 
 
 @compile_kernel(saved=False, **INNER)
 def _add_logs(codes, r, parents, starts, offsets, logs):  # type: ignore[no-untyped-def]
-    """Log-probability of a row without gaps under the forest of a state."""
+    """Compute the log-probability of a fully observed row under the forest of a state."""
     total = 0.0
     for n in range(codes.shape[1]):
         entry = starts[n] + codes[r, n]
@@ -36,7 +38,7 @@ def _add_logs(codes, r, parents, starts, offsets, logs):  # type: ignore[no-unty
 
 @compile_kernel(saved=False, **INNER)
 def _receive(messages, evidence, offsets, parent):  # type: ignore[no-untyped-def]
-    """Make a variable ready to receive the first message from below."""
+    """Prepare a variable to receive its first message from below."""
     if evidence[parent] == 0:
         evidence[parent] = 1
         for i in range(offsets[parent], offsets[parent + 1]):
@@ -45,7 +47,7 @@ def _receive(messages, evidence, offsets, parent):  # type: ignore[no-untyped-de
 
 @compile_kernel(saved=False, **INNER)
 def _scale(messages, first, stop):  # type: ignore[no-untyped-def]
-    """Scale a message of small entries to a largest entry of 1; returns the logarithm of what was taken out."""
+    """Rescale a message with small entries to a maximum of 1; returns the logarithm of the factor removed."""
     most = 0.0
     for i in range(first, stop):
         most = max(most, messages[i])
@@ -58,12 +60,11 @@ def _scale(messages, first, stop):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def _go_up(codes, r, parents, order, starts, offsets, logs, tables, messages, evidence, gaps):  # type: ignore[no-untyped-def]
-    """Log-probability of what a row holds, from the leaves to the roots.
+    """Compute the log-probability of the observed cells of a row by an upward pass, from leaves to roots.
 
-    Filled are messages (n_levels,), of a missing variable with something observed below it the probability of that
-    given its level, scaled; evidence (n_variables,), whether something is observed in the variable or below it; and
-    gaps (n_variables,), the variables that are missing or whose parent is, parents first. Returns the number of
-    these, too.
+    Filled are messages (n_levels,): for a missing variable with observed descendants, the scaled probability of these
+    given its level; evidence (n_variables,): whether the variable or a descendant is observed; and gaps (n_variables,):
+    the variables that are missing or have a missing parent, parents first. The number of gaps is returned as well.
     """
     total, n_gaps = 0.0, 0
     for k in range(codes.shape[1]):
@@ -122,11 +123,11 @@ def _go_down(  # type: ignore[no-untyped-def]
     weight,
     mass,
 ):
-    """Beliefs of the variables that are missing, and the masses of their tables, from the roots to the leaves.
+    """Compute beliefs of missing variables and masses of tables by a downward pass, from roots to leaves.
 
-    messages, evidence and gaps are those of `_go_up`. Filled are beliefs (n_levels,): the PMF of every missing variable
-    given what the row holds. Added to are the masses of what is observed, but for variables that are not among the
-    gaps, times weight, unless weight is 0.
+    messages, evidence and gaps come from `_go_up`. Filled are beliefs (n_levels,): the PMF of every missing variable
+    given the observed cells. Masses of observed cells, times weight, are added unless weight is 0, except for variables
+    outside the gaps.
     """
     for k in range(n_gaps):
         n = gaps[k]
@@ -173,7 +174,7 @@ def _go_down(  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def _pass_both(codes, r, f, forest, offsets, logs, tables, work, weight, mass):  # type: ignore[no-untyped-def]
-    """Go up and down the forest of a state: see `_go_down`."""
+    """Run the upward and the downward pass of one state; see `_go_down`."""
     parents, order, starts = forest
     vectors, evidence, gaps = work
     _, n_gaps = _go_up(
@@ -208,7 +209,7 @@ def _pass_both(codes, r, f, forest, offsets, logs, tables, work, weight, mass): 
 
 @compile_kernel(**OUTER)
 def find_posteriors(codes, forest, offsets, log_prior, logs, tables, work, posteriors, log_probs):  # type: ignore[no-untyped-def]
-    """Posterior of the latent states of every row, and its log-probability.
+    """Compute the posterior of the latent states of every row, and its log-probability.
 
     forest: as above. offsets: int64 (n_variables + 1,). log_prior: float64 (rank,). logs, tables: float64 (n_entries,),
     tables and their logarithms, finite. work: a float64 (n_levels,), a uint8 and an int32 (n_variables,). Filled are
@@ -257,9 +258,9 @@ def find_posteriors(codes, forest, offsets, log_prior, logs, tables, work, poste
 
 @compile_kernel(**OUTER)
 def add_masses(codes, weights, posteriors, forest, offsets, logs, tables, work, mass, state_mass):  # type: ignore[no-untyped-def]
-    """Add the masses of rows to those of tables, mass (n_entries,), and of states, state_mass (rank,).
+    """Add the masses of rows to the table masses (n_entries,) and the state masses (rank,).
 
-    weights: float64 (n_rows,). posteriors: as from `find_posteriors`. work: float64 (2, n_levels), and uint8 and int32
+    weights: float64 (n_rows,). posteriors: from `find_posteriors`. work: float64 (2, n_levels), and uint8 and int32
     (n_variables,). Rows with nothing observed add nothing.
     """
     parents, _, starts = forest
@@ -288,7 +289,7 @@ def add_masses(codes, weights, posteriors, forest, offsets, logs, tables, work, 
 
 @compile_kernel(**OUTER)
 def find_beliefs(codes, posteriors, forest, offsets, logs, tables, work, chances):  # type: ignore[no-untyped-def]
-    """PMF of every missing variable given what its row holds: chances float64 (n_rows, n_levels), 0 where observed.
+    """Compute the PMF of every missing variable given its row: float64 (n_rows, n_levels), 0 where observed.
 
     posteriors and work: as for `add_masses`.
     """
@@ -299,7 +300,7 @@ def find_beliefs(codes, posteriors, forest, offsets, logs, tables, work, chances
         for f in range(posteriors.shape[1]):
             if posteriors[r, f] < LEAST_POSTERIOR:
                 continue
-            # of weight 0 nothing is added; the tables may be memory that nobody can write to
+            # weight 0 adds nothing, which matters because the tables may be read-only memory
             _pass_both(codes, r, f, forest, offsets, logs, tables, work, 0.0, chances[r])
             for n in range(codes.shape[1]):
                 if codes[r, n] < 0:
@@ -309,13 +310,13 @@ def find_beliefs(codes, posteriors, forest, offsets, logs, tables, work, chances
 
 @compile_kernel(**OUTER)
 def add_pair_masses(codes, weights, posteriors, first, offsets, levels, mass):  # type: ignore[no-untyped-def]
-    """Add the posterior-weighted counts of all pairs of observed levels, for some states.
+    """Add posterior-weighted counts of all pairs of observed levels, for some states.
 
-    weights: float64 (n_rows,). posteriors: (n_rows, rank). first: the first of these states. levels: int64
-    (n_variables,), to work in. mass: float64 (n_states, n_levels, n_levels), whose upper triangle is added to; on its
-    diagonal are the levels themselves.
+    weights: float64 (n_rows,). posteriors: (n_rows, rank). first: index of the first of these states. levels: int64
+    (n_variables,), work space. mass: float64 (n_states, n_levels, n_levels); its upper triangle is added to, with
+    single counts on the diagonal.
     """
-    # a state at a time, whose counts stay in the cache
+    # one state at a time, so that its counts stay in cache
     for k in range(mass.shape[0]):
         for r in range(codes.shape[0]):
             if posteriors[r, first + k] < 1e-6:

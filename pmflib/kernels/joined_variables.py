@@ -1,8 +1,8 @@
-"""Sums of weights over pairs, where a weight has too many digits for bit planes: by groups of variables.
+"""Weighted pair counts for weights with too many digits for bit planes, by groups of variables.
 
-What a row holds of some variables is numbered as one. Weights are added up over the numbers of two such groups, in a
-table that the fastest cache holds: one addition to memory for all pairs of the variables of the two. The tables of
-these pairs are sums over it afterwards, which take the time of some hundred rows.
+The levels of a group of variables in a row are encoded as one number. Weights are summed over the pairs of numbers of
+two groups, in a table that fits in the fastest cache: one addition to memory serves all pairs of variables from the two
+groups. The pair tables are then sums over this table, which take the time of a few hundred rows.
 """
 
 import numpy as np
@@ -11,20 +11,22 @@ from pmflib.core.arrays import IntArray
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 JOINED_CELLS = 128
-"""Most numbers of a group of variables: a table of two groups, 128 KiB, is in a cache beside the rows."""
+"""Largest number of combinations in a group of variables: the table of two groups, 128 KiB, shares the cache with the
+rows.
+"""
 JOINED_ROWS = 1 << 16
-"""Rows whose numbers are kept at a time, 2 bytes for each group of variables."""
+"""Number of rows encoded at a time; each takes 2 bytes per group of variables."""
 ROWS_PER_CELL = 1
-"""Rows for each cell of a table of two groups, at least: sums over cells take as long as so many rows."""
+"""Minimum number of rows per cell of a table of two groups; summing over cells takes as long as that many rows."""
 SAMPLED_ROWS = 512
-"""Rows by which a variable is taken to be complete; where it is not, rows are numbered again."""
+"""Number of rows used to guess that a variable has no missing cells; if the guess fails, rows are encoded again."""
 CODED_ROWS = 256
-"""Rows whose codes, read variable by variable, are in the fastest cache."""
+"""Number of rows whose codes, read variable by variable, fit in the fastest cache."""
 
 
 @compile_kernel()
 def join_codes(codes, rows, firsts, bases, joined, lowest):  # type: ignore[no-untyped-def]
-    """Number what some rows hold of each group of variables.
+    """Encode the levels of each group of variables as one number per row.
 
     codes: signed integers (n_all, n_variables), -1 missing. rows: int64 (n_rows,). firsts: int64 (n_groups + 1,), first
     variable of each group. bases: int16 (n_variables,), numbers of a variable: its levels, and a last one for missing
@@ -55,7 +57,7 @@ def join_codes(codes, rows, firsts, bases, joined, lowest):  # type: ignore[no-u
 
 @compile_kernel()
 def add_to_cells(left, right, width, weights, cells):  # type: ignore[no-untyped-def]
-    """Add weights, int64 (n_rows,), to cells, flat: of two numbers, of which the right is below width."""
+    """Add weights, int64 (n_rows,), to flat cells indexed by two numbers, of which the right one is below width."""
     n_right = np.uint64(width)
     for row in range(np.uint64(left.size)):
         cells[np.uint64(left[row]) * n_right + np.uint64(right[row])] += weights[row]
@@ -63,7 +65,7 @@ def add_to_cells(left, right, width, weights, cells):  # type: ignore[no-untyped
 
 @compile_kernel()
 def add_pairs_of_groups(cells, left, right, bases, offsets, sums, table):  # type: ignore[no-untyped-def]
-    """Add the pairs of the variables of two groups, which cells hold together, to a table.
+    """Add the pair counts of variables from two groups, given their joint cells, to a table.
 
     cells: int64 (n_left, n_right). left, right: int64 (2,), first variable of a group and of the next.
     sums: int64, at least (largest base, n_right). table: as for `pmflib.kernels.scatter.add_dense`.
@@ -95,7 +97,7 @@ def add_pairs_of_groups(cells, left, right, bases, offsets, sums, table):  # typ
 
 @compile_kernel()
 def add_pairs_of_group(cells, group, bases, offsets, table):  # type: ignore[no-untyped-def]
-    """Add the pairs of the variables of one group, each with itself included, to a table.
+    """Add the pair counts of variables within one group, including each variable with itself, to a table.
 
     cells: (n_cells,), sums of weights by number. group, bases, offsets, table: as for `add_pairs_of_groups`.
     """
@@ -117,7 +119,7 @@ def add_pairs_of_group(cells, group, bases, offsets, table):  # type: ignore[no-
 
 @compile_kernel()
 def add_groups(joined, weights, firsts, sizes, bases, offsets, table):  # type: ignore[no-untyped-def]
-    """Add the pairs of rows that `join_codes` has numbered to a table.
+    """Add the pair counts of rows encoded by `join_codes` to a table.
 
     joined: int16 (n_groups, n_rows). sizes: int64 (n_groups,), numbers of each group. The rest as above.
     """
@@ -146,18 +148,19 @@ def add_groups(joined, weights, firsts, sizes, bases, offsets, table):  # type: 
 
 
 def group_variables(bases: IntArray, n_rows: int) -> tuple[IntArray, IntArray]:
-    """Groups of neighbouring variables whose numbers together are few beside the rows, and not more than a cache holds.
+    """Group neighbouring variables so that the combinations of a group are few and fit in the cache.
 
     Parameters
     ----------
     bases
-        Integers of shape (n_variables,), at least 1: numbers of each variable.
+        Integers of shape (n_variables,), at least 1: number of codes of each variable.
     n_rows
-        Rows to count.
+        Number of rows to count.
 
     Returns
     -------
-    First variable of each group and the number of variables, (n_groups + 1,), and numbers of each group, (n_groups,).
+    First variable of each group followed by the number of variables, (n_groups + 1,), and combinations per group,
+    (n_groups,).
     """
     most = min(JOINED_CELLS, int((min(n_rows, JOINED_ROWS) / ROWS_PER_CELL) ** 0.5))
     firsts, sizes = [0], [int(bases[0])]
@@ -171,7 +174,7 @@ def group_variables(bases: IntArray, n_rows: int) -> tuple[IntArray, IntArray]:
 
 
 def find_bases(codes: IntArray, offsets: IntArray) -> IntArray:
-    """Numbers of each variable, int64 of shape (n_variables,): its levels, and one for missing where any is."""
+    """Count the codes of each variable, int64 (n_variables,): its levels, plus one if any cell is missing."""
     is_missing = codes.min(axis=0) < 0 if len(codes) else np.zeros(offsets.size - 1, bool)
     found: IntArray = np.diff(offsets) + is_missing
     return found
@@ -180,16 +183,16 @@ def find_bases(codes: IntArray, offsets: IntArray) -> IntArray:
 def add_joined(
     codes: IntArray, rows: IntArray, weights: IntArray, offsets: IntArray, table: IntArray
 ) -> None:
-    """Add the weights of the rows that hold each pair to a table.
+    """Add the weights of rows to the cells of each pair of levels they contain.
 
     Parameters
     ----------
     codes
         int8 or int16 of shape (n_all, n_variables), -1 missing; no variable has more than 32,766 levels.
     rows
-        int64 of shape (n_rows,): those that are counted.
+        int64 of shape (n_rows,): rows to count.
     weights
-        int64 of shape (n_rows,): theirs.
+        int64 of shape (n_rows,): their weights.
     offsets
         int64 of shape (n_variables + 1,).
     table
@@ -197,8 +200,8 @@ def add_joined(
 
     Notes
     -----
-    Memory: 2 bytes for each group of variables and row, of `JOINED_ROWS` rows at most, and 128 KiB; more where two
-    variables of more levels than `JOINED_CELLS` meet, whose pairs a table holds.
+    Memory: 2 bytes per row and group of variables, for at most `JOINED_ROWS` rows, plus 128 KiB; more if two variables
+    have more than `JOINED_CELLS` levels each, since their pair table is held in full.
     """
     bases = find_bases(codes[rows[:SAMPLED_ROWS]], offsets)
     lowest = np.empty(bases.size, np.int16)

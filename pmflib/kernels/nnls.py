@@ -1,4 +1,4 @@
-"""Lawson-Hanson active sets on a Gram matrix of diagonal near 1, one right-hand side after another.
+"""Lawson-Hanson active-set solver for a Gram matrix with diagonal near 1, one right-hand side at a time.
 
 The Cholesky factor of the passive set grows by one row as a variable enters and is rebuilt from the
 first row that leaves, so that a column costs about as much as one factorisation.
@@ -9,10 +9,10 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
-# A column of length near 1 whose squared distance from the span of the passive ones is below this
-# is dependent on them.
+# A column of length near 1 is linearly dependent if its squared distance from the span of the passive columns is below
+# this.
 SINGULAR = 1e-14
-# A gradient below this share of its own terms is rounding.
+# A gradient below this fraction of its own terms is rounding error.
 STATIONARY = 1e-13
 
 
@@ -29,9 +29,9 @@ def extend_cholesky(
     passive
         int64 of shape (rank,); the first ``size`` entries are the passive variables in order.
     start, size
-        Rows below ``start`` are right already; 0 <= start <= size <= rank.
+        Rows before ``start`` are already valid; 0 <= start <= size <= rank.
     lower
-        float64 of shape (rank, rank), written.
+        float64 of shape (rank, rank), overwritten.
     """
     pivot = 1.0
     for a in range(start, size):
@@ -68,7 +68,7 @@ def solve_passive(
 def find_entering(
     gram: FloatArray, cross: FloatArray, x: FloatArray, passive: IntArray, size: int, shut: IntArray
 ) -> int:
-    """Return the variable whose growth lowers the loss fastest, or -1 at a stationary point."""
+    """Return the variable whose increase reduces the loss fastest, or -1 at a stationary point."""
     scale = 0.0
     for f in range(cross.size):
         scale = max(scale, abs(cross[f]))
@@ -89,10 +89,10 @@ def find_entering(
 def step_to_target(
     x: FloatArray, passive: IntArray, size: int, target: FloatArray
 ) -> tuple[int, int]:
-    """Move towards the target as far as x stays positive and drop what reached zero.
+    """Move towards the target while x remains positive, and drop variables that reach zero.
 
-    Returns the new size of the passive set and the first row of its factor that is stale, which
-    is the new size when the whole step was made.
+    Returns the new size of the passive set and the first stale row of its factor, which equals the new size after a
+    full step.
     """
     step, blocking = 1.0, -1
     for a in range(size):
@@ -106,7 +106,7 @@ def step_to_target(
         x[f] += step * (target[a] - x[f])
         if blocking < 0:
             x[f] = target[a]
-        # The blocking variable goes even when rounding leaves a trace of it: the loop must end.
+        # Remove the blocking variable even if rounding leaves it slightly positive, so that the loop terminates.
         if a == blocking or x[f] <= 0.0:
             x[f] = 0.0
             if stale < 0:
@@ -128,13 +128,13 @@ def solve_columns(gram: FloatArray, cross: FloatArray, max_steps: int, solution:
     cross
         float64 of shape (n_rhs, rank), C-contiguous.
     max_steps
-        Most entering steps for a row.
+        Maximum number of entering steps per row.
     solution
         float64 of shape (n_rhs, rank), written.
 
     Returns
     -------
-    Rows that used all their steps.
+    Number of rows that reached the maximum number of steps.
     """
     rank = gram.shape[0]
     lower = np.zeros((rank, rank))
@@ -144,7 +144,7 @@ def solve_columns(gram: FloatArray, cross: FloatArray, max_steps: int, solution:
     for row in range(cross.shape[0]):
         x = solution[row]
         x[:] = 0.0
-        # 0: may enter; 1: passive; 2: refused until the passive set changes.
+        # 0: may enter; 1: passive; 2: rejected until the passive set changes.
         shut = np.zeros(rank, np.int64)
         size = 0
         for step in range(max_steps + 1):
@@ -157,7 +157,7 @@ def solve_columns(gram: FloatArray, cross: FloatArray, max_steps: int, solution:
             passive[size] = entering
             pivot = extend_cholesky(gram, passive, size, size + 1, lower)
             solve_passive(lower, passive, size + 1, cross[row], target)
-            # Along a dependent column the loss is flat: useful only to push another one out.
+            # Along a dependent column the loss is constant: use it only to push another variable out.
             blocked = target[: size + 1].min() <= 0.0
             if target[size] <= 0.0 or (pivot <= SINGULAR and not blocked):
                 shut[entering] = 2

@@ -1,8 +1,8 @@
-"""Pair counting by bit planes: a bit for each row that holds a level; a pair is AND and number of ones.
+"""Pair counting by bit planes: one bit per row and level; pair counts are popcounts of ANDs.
 
-A variable of I levels has I planes: one for each level but the last, and one of the rows where it is observed
-at all. Counts of the last level follow by subtraction, exactly, and where nobody is missing the plane of the
-observed is all ones and costs nothing: (I - 1)^2 products for a pair of complete variables instead of I^2.
+A variable with I levels has I planes: one for each level except the last, and one that marks rows in which the variable
+is observed. Counts of the last level follow exactly by subtraction. If a variable has no missing cells, its "observed"
+plane is all ones and costs nothing, so a pair of complete variables needs (I - 1)^2 products instead of I^2.
 """
 
 import numpy as np
@@ -22,18 +22,18 @@ from pmflib.kernels.llvm.vectors import (
 )
 
 CHUNK_ROWS = 16_384
-"""Rows whose planes, 2 KiB each, are in the cache of a core at once."""
+"""Number of rows whose planes, 2 KiB each, fit in a core's cache together."""
 MAX_ROWS = 1 << 28
-"""Rows that 32-bit sums hold, with room for twice a sum."""
+"""Number of rows that 32-bit sums can count, with room for twice a sum."""
 CACHED_PLANES = 256
-"""Planes on the right side of the products that are visited together: 512 KiB."""
+"""Number of planes on the right side of the products that are processed together: 512 KiB."""
 GROUP_ROWS = LANES * STRIP_ROWS
-"""Rows packed at once: a plane gains 64 bytes, a line of cache."""
+"""Number of rows packed at once: 64 bytes per plane, one cache line."""
 
 
 @compile_kernel()
 def transpose_strips(codes, start, stride, n_strips, strips):  # type: ignore[no-untyped-def]
-    """Transpose ``n_strips`` times 64 rows of 16 codes, one behind the other in ``strips``."""
+    """Transpose ``n_strips`` times 64 rows of 16 codes, stored consecutively in ``strips``."""
     size = STRIP_ROWS * STRIP_VARIABLES
     for k in range(n_strips):
         transpose_strip(
@@ -74,7 +74,7 @@ def pack_planes(codes, n_rows, stride, offsets, planes, word):  # type: ignore[n
 
 @compile_kernel()
 def add_margins(planes, n_words, n_rows, ones, sums):  # type: ignore[no-untyped-def]
-    """Count the ones of each plane, and add the products with planes of ones only, which need no multiplication.
+    """Count the ones of each plane, and add the products with all-ones planes, which need no multiplication.
 
     planes: as packed, n_words of them in use. ones: int64 (n_levels,), overwritten. sums: as for `multiply_planes`.
     """
@@ -94,11 +94,11 @@ def add_margins(planes, n_words, n_rows, ones, sums):  # type: ignore[no-untyped
 
 @compile_kernel()
 def multiply_planes(planes, n_words, kept, n_kept, owners, sums):  # type: ignore[no-untyped-def]
-    """Add the number of common ones of each pair of planes; pairs within a variable are added or not, as it comes.
+    """Add the number of common ones of each pair of planes; pairs within a variable are undefined.
 
-    planes: as packed. n_words: multiple of LANES. kept: int64, n_kept planes to multiply, increasing, filled up to a
-    multiple of TILE with any. owners: int64 (n_planes,), variable of each plane. sums: int32 or int64 (n_planes,
-    n_planes), upper triangle.
+    planes: as packed. n_words: multiple of LANES. kept: int64, n_kept increasing plane indices, padded to a multiple of
+    TILE with any index. owners: int64 (n_planes,), variable of each plane. sums: int32 or int64 (n_planes, n_planes),
+    upper triangle.
     """
     flat = planes.reshape(planes.size)
     starts = kept * planes.shape[1]
@@ -122,10 +122,10 @@ def multiply_planes(planes, n_words, kept, n_kept, owners, sums):  # type: ignor
 
 @compile_kernel()
 def keep_planes(ones, n_rows, kept):  # type: ignore[no-untyped-def]
-    """List the planes to multiply, those that are neither all zeros nor all ones; returns how many.
+    """List the planes that are neither all zeros nor all ones; returns their number.
 
-    ones: as from `add_margins`, of n_rows rows. kept: int64 (n_levels + TILE,), filled up with the plane of zeros that
-    follows the others.
+    ones: from `add_margins`, for n_rows rows. kept: int64 (n_levels + TILE,), padded with the index of the zero plane,
+    which follows the others.
     """
     n_kept = 0
     for plane in range(ones.size):
@@ -138,7 +138,7 @@ def keep_planes(ones, n_rows, kept):  # type: ignore[no-untyped-def]
 
 @compile_kernel()
 def add_codes(codes, n_safe, stride, edge, n_edge, width, offsets, planes, owners, singles, sums):  # type: ignore[no-untyped-def]
-    """Count rows of codes, as many at a time as the planes hold: in one call, because a call costs as a hundred rows.
+    """Count rows of codes in chunks that fit the planes, in one call because a call costs as much as a hundred rows.
 
     codes, stride: as for `pack_planes`; n_safe rows, whole groups of GROUP_ROWS, can be read. edge, width: the same for
     the n_edge rows that follow. planes: uint64 (n_levels + 1, n_words), the last zeros, the others overwritten; n_words
@@ -150,11 +150,11 @@ def add_codes(codes, n_safe, stride, edge, n_edge, width, offsets, planes, owner
         stop = min(start + chunk_rows, n_safe + n_edge)
         middle = min(max(start, n_safe), stop)
         if start < middle:
-            word = np.int64(0)  # a literal would have a second version compiled
+            word = np.int64(0)  # a literal would compile a second version
             pack_planes(codes[start * stride :], middle - start, stride, offsets, planes, word)
         if middle < stop:
             rest, word = edge[(middle - n_safe) * width :], (middle - start) // STRIP_ROWS
-            # whole groups, so that no word is left of the chunk before
+            # whole groups, so that no word of the previous chunk remains
             n_padded = (stop - middle + GROUP_ROWS - 1) // GROUP_ROWS * GROUP_ROWS
             pack_planes(rest, n_padded, width, offsets, planes, word)
         n_rows = stop - start
@@ -168,12 +168,12 @@ def add_codes(codes, n_safe, stride, edge, n_edge, width, offsets, planes, owner
 
 
 def choose_chunk_rows(n_levels: int) -> int:
-    """Rows packed before their planes are multiplied: more where few planes leave room in the cache."""
+    """Return the number of rows packed before their planes are multiplied; more if there are few planes."""
     return CHUNK_ROWS * max(1, min(4, CACHED_PLANES // n_levels))
 
 
 class PlaneCounter:
-    """Adds the pairs of dense blocks, to the same result as `pmflib.kernels.scatter.add_dense`.
+    """Adds pair counts of dense blocks, with the same result as `pmflib.kernels.scatter.add_dense`.
 
     Parameters
     ----------
@@ -182,7 +182,8 @@ class PlaneCounter:
 
     Notes
     -----
-    Memory: 2 KiB a level for the planes, and half as much as the table for the sums; independent of the rows.
+    Memory: 2 KiB per level for the planes, plus half the size of the table for the sums; independent of the number of
+    rows.
     """
 
     def __init__(self, offsets: IntArray) -> None:
@@ -196,14 +197,14 @@ class PlaneCounter:
         self._singles = np.zeros(n_levels, np.int64)
 
     def add(self, codes: IntArray, table: IntArray) -> None:
-        """Count a block: into the sums, which go to the table before they overflow.
+        """Count a block into the internal sums, which are flushed to the table before they overflow.
 
         Parameters
         ----------
         codes
             int8 or int16 of shape (n_rows, n_variables); -1 is missing.
         table
-            int64 of shape (n_levels, n_levels); its upper triangle grows, now or in `flush`.
+            int64 of shape (n_levels, n_levels); its upper triangle is updated now or in `flush`.
         """
         codes = np.ascontiguousarray(codes)
         for start in range(0, len(codes), MAX_ROWS):
@@ -214,7 +215,7 @@ class PlaneCounter:
             self._add(part)
 
     def _add(self, codes: IntArray) -> None:
-        """Count rows, the last ones from a copy: vectors read past a row's end."""
+        """Count rows, copying the last ones because vectors read past the end of a row."""
         n_rows, n_variables = codes.shape
         width = -(-n_variables // STRIP_VARIABLES) * STRIP_VARIABLES
         n_safe = max(0, (codes.size - width) // n_variables + 1)
@@ -226,7 +227,7 @@ class PlaneCounter:
         add_codes(*parts, self.offsets, self._planes, self._owners, self._singles, self._sums)
 
     def flush(self, table: IntArray) -> None:
-        """Turn counts of "observed" into counts of the last level, and add all to the table."""
+        """Convert counts of "observed" to counts of the last level, and add everything to the table."""
         sums, singles = self._sums[:-1, :-1], self._singles
         firsts, lasts = self.offsets[:-1], self.offsets[1:] - 1
         # observed - others = 2 observed - (others + observed)
@@ -245,7 +246,7 @@ class PlaneCounter:
 
 
 def add_planes(codes: IntArray, offsets: IntArray, table: IntArray) -> None:
-    """Add the pairs of one dense block to a table, int64 of shape (n_levels, n_levels): see `PlaneCounter`."""
+    """Add the pair counts of one dense block to a table, int64 of shape (n_levels, n_levels); see `PlaneCounter`."""
     counter = PlaneCounter(offsets)
     counter.add(codes, table)
     counter.flush(table)

@@ -1,4 +1,4 @@
-"""Which kernels this process uses, whether they are compiled, and whether vector code works."""
+"""State of the kernels in this process: which ones are used, whether they are compiled, whether vector code works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 PLAIN_VARIABLE = "PMF_PLAIN_KERNELS"
-"""Environment variable: any text in it keeps everything to plain numba."""
+"""Environment variable; any non-empty value disables vector code in favour of plain numba."""
 _warned: set[str] = set()
 
 Compiled: TypeAlias = Literal["planes", "fold planes", "tiles", "joined"]
@@ -22,9 +22,9 @@ _compiling: dict[Compiled, threading.Thread] = {}
 
 
 def compile_in_background(method: Compiled) -> bool:
-    """Have a method compiled beside the work, once in a process; returns whether that is done.
+    """Compile the kernels of a method in a background thread, once per process; returns whether it was started.
 
-    The thread ends with the process: then a later one compiles.
+    The thread ends with the process; a later process then compiles.
     """
     if method not in _compiling:
         _compiling[method] = threading.Thread(target=_call_once, args=(method,), daemon=True)
@@ -53,8 +53,8 @@ def _call_once(method: Compiled) -> None:
 
 @cache
 def is_compiled(method: Compiled) -> bool:
-    """Whether code of a method's largest kernel was on disk at the first call."""
-    # numba loads on first use
+    """Return whether code of a method's largest kernel was on disk before the first call."""
+    # importing numba is slow, so it is delayed
     try:
         if method == "planes":
             from pmflib.kernels.planes import add_codes as kernel
@@ -72,26 +72,26 @@ def is_compiled(method: Compiled) -> bool:
 
 
 def vector_code_works(what: str, check: Callable[[], bool]) -> bool:
-    """Whether the vector code of some kernels may be used, and compiles under the numba installed, and is right.
+    """Return whether the vector code of some kernels is enabled, compiles with the installed numba, and is correct.
 
     Parameters
     ----------
     what
-        What the kernels do, as the subject of a sentence.
+        Description of the kernels, used as the subject of the warning.
     check
-        Compiles the kernels, calls them, and says whether the results are right.
+        Compiles and calls the kernels, and returns whether the results are correct.
 
     Warns
     -----
     RuntimeWarning
-        If they are not usable, once for each ``what``; the caller goes on without them.
+        If the vector code is unusable, once for each ``what``; plain code is used instead.
     """
     if os.environ.get(PLAIN_VARIABLE):
         return False
     try:
         works = check()
     except Exception as error:
-        # numba and llvmlite promise no kind of exception for code that they no longer understand
+        # numba and llvmlite do not specify the exceptions for code that they no longer support
         reason = f"{type(error).__name__}: {error}"
     else:
         if works:
@@ -100,8 +100,8 @@ def vector_code_works(what: str, check: Callable[[], bool]) -> bool:
     if what not in _warned:
         _warned.add(what)
         warnings.warn(
-            f"vector code fails under the numba installed ({reason}); {what} goes on in plain numba, slower. "
-            f"Set {PLAIN_VARIABLE}=1 to silence this, or install the numba of the lock file",
+            f"vector code fails with the installed numba ({reason}); {what} uses plain numba instead, which is slower. "
+            f"Set {PLAIN_VARIABLE}=1 to silence this, or install the numba version of the lock file",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -110,18 +110,18 @@ def vector_code_works(what: str, check: Callable[[], bool]) -> bool:
 
 @cache
 def planes_work() -> bool:
-    """Whether the vector code of the bit planes may be used, and compiles under the numba installed, and is right."""
+    """Return whether the vector code for bit planes can be used."""
     return vector_code_works("counting", _planes_count_right)
 
 
 @cache
 def fold_planes_work() -> bool:
-    """Whether the same holds of the bit planes that assign rows to folds."""
+    """Return whether the vector code for bit planes by fold can be used."""
     return vector_code_works("counting", _fold_planes_count_right)
 
 
 def _planes_count_right() -> bool:
-    """Whether the pairs of three rows are counted right."""
+    """Return whether the pairs of three rows are counted correctly."""
     from pmflib.kernels.planes import add_planes
 
     table = np.zeros((4, 4), np.int64)
@@ -130,11 +130,11 @@ def _planes_count_right() -> bool:
 
 
 def _fold_planes_count_right() -> bool:
-    """Whether the pairs of three rows, of two folds together, are counted right, and a code out of range is found."""
+    """Return whether three rows in two folds are counted correctly and a code out of range is detected."""
     from pmflib.kernels.fold_planes import count_folds
 
     tables, n_rows = np.zeros((2, 4, 4), np.int64), np.zeros(2, np.int64)
-    # rows that vectors can read are followed by some that they cannot
+    # rows readable by vectors are followed by rows that are not
     codes = np.tile(_CODES, (6, 1))
     right = count_folds(codes, _OFFSETS, tables, n_rows)
     wrong = count_folds(codes + np.int8(1), _OFFSETS, np.zeros_like(tables), n_rows.copy())
@@ -147,22 +147,22 @@ _PAIRS = [[2, 0, 1, 1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 
 @dataclass(frozen=True)
 class KernelState:
-    """What kernels of this process are made of.
+    """Properties of the kernels in this process.
 
     Parameters
     ----------
     processor
-        Name of the processor that code is made for, as LLVM calls it.
+        Name of the target processor, as LLVM calls it.
     vectors
-        Widest instruction set of vectors that it has; empty where LLVM reports none.
+        Widest vector instruction set of the processor; empty if LLVM reports none.
     is_plain
-        Whether PMF_PLAIN_KERNELS keeps everything to plain numba.
+        Whether PMF_PLAIN_KERNELS disables vector code.
     works
-        Whether the vector code of counting compiles here, and counts right.
+        Whether the vector code for counting compiles and is correct.
     folder
-        Folder in which compiled code is kept; empty where there is none.
+        Folder in which compiled code is stored; empty if there is none.
     reason
-        Why there is no folder; empty where there is one.
+        Why there is no folder; empty if there is one.
     """
 
     processor: str
@@ -174,17 +174,17 @@ class KernelState:
 
 
 def find_kernel_state() -> KernelState:
-    """Find out which kernels this process uses.
+    """Determine which kernels this process uses.
 
-    Vector code of counting is loaded, or compiled where no earlier process has: a second or two, once on a machine.
+    Vector code for counting is loaded, or compiled if no earlier process has: a second or two, once per machine.
     """
-    # numba loads on first use
+    # importing numba is slow, so it is delayed
     from pmflib.kernels.llvm.saved_code import describe_processor, find_folder
 
     processor, vectors = describe_processor()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        # its answer is kept, and its warning is given once: this process may have had it already
+        # the result is cached, and its warning is given once: possibly earlier in this process
         folder = find_folder.__wrapped__()
         works = planes_work()
     reasons = [str(each.message) for each in said]

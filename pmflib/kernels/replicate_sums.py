@@ -1,8 +1,8 @@
-"""Sums of vectors of weights over pairs: those of many replicates at once, by groups of variables.
+"""Pair counts for many replicate weights at once, by groups of variables.
 
-As in `pmflib.kernels.joined_variables`, what a row holds of some variables is numbered as one, and added up over the
-numbers of two such groups. What is added is no weight but those of several replicates, side by side: as many as one
-instruction adds, in a cache line of their own, so that eight replicates take about the time of one.
+As in `pmflib.kernels.joined_variables`, the levels of a group of variables are encoded as one number and summed over
+the numbers of two groups. Here the summands are the weights of several replicates side by side: as many as one
+instruction adds, in one cache line, so that eight replicates take about as long as one.
 """
 
 import numpy as np
@@ -20,15 +20,17 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 from pmflib.kernels.scatter import add_weighted
 
 LANES = 8
-"""Replicates that are added up at a time: int64 of a cache line, and of a register of AVX-512."""
+"""Number of replicates summed at a time: int64 values in a cache line, and in an AVX-512 register."""
 
 MOST_LEVELS = 512
-"""Levels of a variable from which replicates are scattered one by one: pairs of such variables would fill memory."""
+"""Number of levels of a variable from which replicates are summed one by one; pairs of such variables would fill
+memory.
+"""
 
 
 @compile_kernel()
 def add_lanes(left, right, width, lanes, cells):  # type: ignore[no-untyped-def]
-    """Add rows of lanes, int64 (n_rows, LANES), to those of cells: of two numbers, of which right is below width."""
+    """Add lanes of rows, int64 (n_rows, LANES), to cells indexed by two numbers; the right one is below width."""
     n_right = np.uint64(width)
     for row in range(np.uint64(left.size)):
         cell = np.uint64(left[row]) * n_right + np.uint64(right[row])
@@ -38,7 +40,7 @@ def add_lanes(left, right, width, lanes, cells):  # type: ignore[no-untyped-def]
 
 @compile_kernel()
 def add_lane_groups(joined, lanes, firsts, sizes, bases, offsets, tables):  # type: ignore[no-untyped-def]
-    """Add the pairs of rows that `join_codes` has numbered to a table for each lane.
+    """Add the pair counts of rows encoded by `join_codes` to one table per lane.
 
     joined: int16 (n_groups, n_rows). lanes: int64 (n_rows, LANES). tables: int64 (n_tables, n_levels, n_levels), of the
     first lanes. The rest as in `pmflib.kernels.joined_variables`.
@@ -76,23 +78,24 @@ def add_lane_groups(joined, lanes, firsts, sizes, bases, offsets, tables):  # ty
 
 
 def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables: IntArray) -> None:
-    """Add what each replicate adds to the weights of the rows that hold each pair to its table.
+    """Add the changes of weights in each replicate to the pair counts of its table.
 
     Parameters
     ----------
     codes
         int8 or int16 of shape (n_rows, n_variables), -1 missing; no variable has more than 32,766 levels.
     changes
-        int64 of shape (n_rows, n_replicates), of any sign: rows of which `LANES` replicates are 0 are passed over.
+        int64 of shape (n_rows, n_replicates), of any sign: rows with 0 in all `LANES` replicates of a group are
+        skipped.
     offsets
         int64 of shape (n_variables + 1,).
     tables
-        int64 of shape (n_replicates, n_levels, n_levels); upper triangles grow.
+        int64 of shape (n_replicates, n_levels, n_levels); upper triangles are updated.
 
     Notes
     -----
-    Memory: 64 bytes and 2 bytes for each group of variables, for each of `JOINED_ROWS` rows, and 1 MiB; more where two
-    variables of many levels meet.
+    Memory: for each of `JOINED_ROWS` rows, 64 bytes plus 2 bytes per group of variables; plus 1 MiB, and more if two
+    variables with many levels meet.
     """
     if int(np.diff(offsets).max()) >= MOST_LEVELS:
         for replicate, table in enumerate(tables):
@@ -109,7 +112,7 @@ def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables
                 continue
             lanes = np.zeros((rows.size, LANES), np.int64)
             lanes[:, : part.shape[1]] = part[rows]
-            # groups of fewer numbers where rows are few
+            # smaller groups for few rows
             numbered = every if rows.size == len(near) else _number_rows(near, rows, bases)
             joined, firsts, sizes = numbered
             own = tables[first : first + LANES]
@@ -119,7 +122,7 @@ def add_replicates(codes: IntArray, changes: IntArray, offsets: IntArray, tables
 def _number_rows(
     codes: IntArray, rows: IntArray, bases: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Number of each group of variables in some rows, first variable of each group, and numbers of each."""
+    """Encode groups of variables in some rows; returns the numbers, the first variable and the size of each group."""
     firsts, sizes = group_variables(bases, rows.size)
     joined = np.empty((sizes.size, rows.size), np.int16)
     lowest = np.empty(bases.size, np.int16)

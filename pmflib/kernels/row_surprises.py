@@ -1,4 +1,4 @@
-"""The most surprising cell of each row, and how probable a row with the same gaps is expected to be."""
+"""The most surprising cell of each row, and the expected log-probability of rows with the same missing cells."""
 
 import math
 from functools import lru_cache
@@ -10,16 +10,17 @@ from pmflib.kernels.em_arguments import INNER, UNCOUNTED
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 SAFE = 1e-30
-"""Smallest probability given a state that a posterior is divided by: what the posterior has lost is below 1e-90
-(`pmflib.kernels.em_arguments.THRESHOLD`), and stays negligible."""
+"""Smallest conditional probability that a posterior is divided by: posteriors lost below 1e-90
+(`pmflib.kernels.em_arguments.THRESHOLD`) then remain negligible.
+"""
 LANES = 4
-"""Partial sums over states: their order is fixed, and vector code needs no other."""
+"""Number of partial sums over states; fixing their order makes vector code and plain code agree."""
 U1, U2, U3 = np.uint64(1), np.uint64(2), np.uint64(3)
 
 
 @compile_kernel(saved=False, **INNER)
 def _add_logs(codes, r, offsets, log_prior, log_factors, logs):  # type: ignore[no-untyped-def]
-    """Logarithm of the joint probability of each state and the observed cells of a row."""
+    """Compute the log of the joint probability of each state and the observed cells of a row."""
     for f in range(log_prior.size):
         logs[f] = log_prior[f]
     for n in range(codes.shape[1]):
@@ -30,7 +31,7 @@ def _add_logs(codes, r, offsets, log_prior, log_factors, logs):  # type: ignore[
 
 @compile_kernel(saved=False, **INNER)
 def _weigh_without(logs, log_factors, level, weights):  # type: ignore[no-untyped-def]
-    """Posterior given all cells but one, up to a factor, from `_add_logs`; returns the probability of that cell."""
+    """Compute the unnormalised posterior without one cell, from `_add_logs`; returns that cell's probability."""
     peak = -math.inf
     for f in range(logs.size):
         peak = max(peak, logs[f] - log_factors[level, f])
@@ -44,7 +45,7 @@ def _weigh_without(logs, log_factors, level, weights):  # type: ignore[no-untype
 
 @compile_kernel(saved=False, **INNER)
 def _find_expected(factors, first, stop, weights, rank):  # type: ignore[no-untyped-def]
-    """Most probable level of a variable, and its probability, under a posterior up to a factor."""
+    """Return the most probable level of a variable and its probability under an unnormalised posterior."""
     total = 0.0
     for f in range(rank):
         total += weights[f]
@@ -60,7 +61,7 @@ def _find_expected(factors, first, stop, weights, rank):  # type: ignore[no-unty
 
 @lru_cache
 def make_find_surprises(padded: int) -> Any:
-    """Kernel for tables of ``padded`` columns, a multiple of ``LANES``.
+    """Make the kernel for tables of ``padded`` columns, a multiple of ``LANES``.
 
     It takes ``(codes, offsets, posteriors, tables, work, found)``. codes: int8 or int16 (n_rows, n_variables), -1
     missing. offsets: int64 (n_variables + 1,). posteriors: float64 (n_rows, rank). tables: inverses of the
@@ -69,8 +70,8 @@ def make_find_surprises(padded: int) -> Any:
     are, (n_rows,) each: states int32; variables int32, -1 where nothing is observed; probabilities float64, nan there;
     expected int32 and expected_probabilities, likewise.
 
-    The probability of a cell given the others is ``1 / sum_f posterior_f / A[x, f]``, or the same in the logarithmic
-    domain where a probability is too small to divide by. The first of equals is taken.
+    The probability of a cell given the others is ``1 / sum_f posterior_f / A[x, f]``; if a probability is too small to
+    divide by, the same is computed in the log domain. Ties go to the first level.
     """
 
     @compile_kernel(padded, **UNCOUNTED)
@@ -118,7 +119,7 @@ def make_find_surprises(padded: int) -> Any:
                 continue
             probabilities[r] = min(1.0 / most, 1.0)
             level = offsets[index] + codes[r, index]
-            # posterior given the other cells, up to a factor
+            # unnormalised posterior given the other cells
             if safe[level]:
                 at = np.uint64(level) * np.uint64(padded)
                 for f in range(rank):
@@ -134,7 +135,7 @@ def make_find_surprises(padded: int) -> Any:
 
 @compile_kernel(**UNCOUNTED)
 def expect_log_probs(codes, log_prior, gains, prior, means, deviations, n_observed, work):  # type: ignore[no-untyped-def]
-    """Expect the log-probability of what is observed, over rows that have the same cells observed.
+    """Compute the expected log-probability of rows that share a pattern of observed cells.
 
     codes: (n_rows, n_variables), -1 missing. log_prior, prior: (rank,). gains: float64 (n_variables, 4 + rank), of each
     variable the mean given the state of its log-probability; variance of that within states; variance of the logarithm
@@ -164,7 +165,7 @@ def expect_log_probs(codes, log_prior, gains, prior, means, deviations, n_observ
         means[r] = deviations[r] = 0.0
         if n_present == 0:
             continue
-        # the shorter way: from all variables, or from none
+        # the shorter way: add the observed variables, or subtract the missing ones
         from_all = 2 * n_present > n_variables
         sign = -1.0 if from_all else 1.0
         for k in range(4 + rank):

@@ -1,4 +1,4 @@
-"""Draw levels, and who answered what, from cumulative probabilities."""
+"""Sample levels and missingness patterns from cumulative probabilities."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 
 @compile_kernel()
 def first_above(edges: FloatArray, begin: int, end: int, value: float) -> int:
-    """Position in [begin, end] of the first edge above a value; the edges do not decrease."""
+    """Return the position in [begin, end] of the first edge above a value; edges are non-decreasing."""
     while begin < end:
         middle = (begin + end) // 2
         if value < edges[middle]:
@@ -26,7 +26,7 @@ def draw_rows(
     offsets: IntArray,
     codes: IntArray,
 ) -> None:
-    """Turn uniform numbers into dense rows of codes.
+    """Convert uniform random numbers to dense rows of codes.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ def draw_rows(
     prior_edges
         Shape (rank,), cumulative, the last is 1.
     level_edges
-        Shape (rank, n_levels), cumulative within a variable; its last edge is the chance that the
-        variable is observed at all.
+        Shape (rank, n_levels), cumulative within a variable; the last edge is the probability that the variable is
+        observed.
     offsets
         Shape (n_variables + 1,).
     codes
@@ -62,7 +62,7 @@ def draw_answers(
     offsets: IntArray,
     codes: IntArray,
 ) -> None:
-    """Turn uniform numbers into the codes of listed (row, variable) entries.
+    """Convert uniform random numbers to codes of the listed (row, variable) entries.
 
     Parameters
     ----------
@@ -93,12 +93,12 @@ def draw_answers(
 def choose_by_weight(
     rng: np.random.Generator, weights: FloatArray, row_starts: IntArray, chosen: IntArray
 ) -> None:
-    """Choose for each row some variables by weight, without replacement.
+    """Choose variables for each row by weight, without replacement.
 
     Parameters
     ----------
     rng
-        Advanced by an amount that depends on what is drawn.
+        Random generator; how far it advances depends on the draws.
     weights
         Shape (n_variables,), positive.
     row_starts
@@ -114,14 +114,14 @@ def choose_by_weight(
         edges, used, entry = all_edges, 0.0, row_starts[row]
         while entry < row_starts[row + 1]:
             j = first_above(edges, 0, n_variables, rng.random() * edges[-1])
-            # Rounding may put the number on the last edge itself.
+            # Rounding may put the value exactly on the last edge.
             if j == n_variables or last_row[j] == row:
                 continue
             last_row[j] = row
             chosen[entry] = j
             entry += 1
             used += weights[j]
-            # Redrawing what was drawn before is exact, and cheap while at least half the weight is left.
+            # Rejecting repeated draws is exact, and cheap while at least half of the weight remains.
             if 2 * used > edges[-1]:
                 total = 0.0
                 for k in range(n_variables):

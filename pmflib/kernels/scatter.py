@@ -22,7 +22,9 @@ def add_dense(codes, offsets, table):  # type: ignore[no-untyped-def]
     (n_levels, n_levels), changed in place: entry (a, b), a <= b, gains the number of rows that hold both levels.
     """
     n_rows, n_variables = codes.shape
-    levels = np.empty(n_variables, np.uint64)  # unsigned: numba need not look for negative ones
+    levels = np.empty(
+        n_variables, np.uint64
+    )  # unsigned: numba then omits the handling of negative positions
     for row in range(n_rows):
         n_observed = 0
         for variable in range(n_variables):
@@ -38,7 +40,7 @@ def add_dense(codes, offsets, table):  # type: ignore[no-untyped-def]
 
 @compile_kernel()
 def add_weighted(codes, weights, offsets, table):  # type: ignore[no-untyped-def]
-    """Add the pairs of a dense block, a row as often as its weight, int64 (n_rows,); the rest as for `add_dense`."""
+    """Add the pair counts of a dense block weighted by int64 (n_rows,); other arguments are as for `add_dense`."""
     n_rows, n_variables = codes.shape
     levels = np.empty(n_variables, np.uint64)
     for row in range(n_rows):
@@ -57,7 +59,7 @@ def add_weighted(codes, weights, offsets, table):  # type: ignore[no-untyped-def
 
 @compile_kernel()
 def add_sparse(indptr, indices, table):  # type: ignore[no-untyped-def]
-    """Add the pairs of a sparse block.
+    """Add the pair counts of a sparse block.
 
     indptr: int64 (n_rows + 1,). indices: int32 (n_observed,), level indices, increasing within a row. table: as
     for `add_dense`, to the same result.
@@ -72,7 +74,7 @@ def add_sparse(indptr, indices, table):  # type: ignore[no-untyped-def]
 
 @compile_kernel()
 def add_triples(indptr, indices, table):  # type: ignore[no-untyped-def]
-    """Add the triples of a block.
+    """Add the triple counts of a block.
 
     indptr: int64 (n_rows + 1,). indices: int32 (n_observed,), level indices, increasing within a row. table: int64
     (n_levels, n_levels, n_levels), changed in place: entry (a, b, c), a < b < c, gains the number of rows that hold all
@@ -90,13 +92,13 @@ def add_triples(indptr, indices, table):  # type: ignore[no-untyped-def]
 
 
 TILE_ROWS = 65_535
-"""Rows in a pass: the most that a 16-bit count holds."""
+"""Number of rows per pass: the maximum of a 16-bit count."""
 TILE_LEVELS = 1024
-"""Levels on a side of a tile: 2 MiB."""
+"""Number of levels on each side of a tile: 2 MiB."""
 SHORT_LENGTH = 6
-"""Rows up to this length are read once for each pair of positions."""
+"""Rows up to this length are processed by pairs of positions."""
 SHORT_ROW = 8
-"""Mean number of level indices in a row below which sorting pays."""
+"""Mean number of level indices per row below which sorting pays."""
 
 
 @compile_kernel()
@@ -106,7 +108,7 @@ def order_rows(indptr, limits, starts):  # type: ignore[no-untyped-def]
     indptr: int64 (n_rows + 1,). limits: int64 (longest + 2,), overwritten: rows of a length come at
     ``limits[length]:limits[length + 1]``. starts: uint32 (n_rows,), overwritten: where each row starts, from the first.
     """
-    # histograms of four interleaved parts: a count need not wait for the one before
+    # four interleaved histograms, so that a count need not wait for the previous one
     positions = np.zeros(4 * limits.size, np.int64)
     for row in range(np.uint64(starts.size)):
         length = np.uint64(indptr[row + np.uint64(1)] - indptr[row])
@@ -128,14 +130,14 @@ def order_rows(indptr, limits, starts):  # type: ignore[no-untyped-def]
 
 @compile_kernel()
 def fill_ordered(indices, limits, starts, tile):  # type: ignore[no-untyped-def]
-    """Add the pairs of rows that `order_rows` sorted to a tile of the whole table, uint16 (n_levels, n_levels)."""
+    """Add the pairs of rows sorted by `order_rows` to a tile of the whole table, uint16 (n_levels, n_levels)."""
     flat = tile.reshape(tile.size)
     width = np.uint64(len(tile))
     for length in range(1, limits.size - 1):
         n_observed = np.uint64(length)
         first, last = np.uint64(limits[length]), np.uint64(limits[length + 1])
         if length <= SHORT_LENGTH:
-            # one long loop for each pair of positions, instead of short ones that end all the time
+            # one long loop per pair of positions instead of many short loops
             for i in range(n_observed):
                 for j in range(i, n_observed):
                     for row in range(first, last):
@@ -171,7 +173,7 @@ def find_group_starts(indptr, indices, edges, group_starts):  # type: ignore[no-
 
 @compile_kernel()
 def fill_tile(indices, group_starts, left, right, edges, tile):  # type: ignore[no-untyped-def]
-    """Add the pairs of two groups of levels to a tile; of a group with itself, each pair once.
+    """Add the pairs of two groups of levels to a tile; within one group each pair is counted once.
 
     left, right: numbers of the groups. indices, edges, group_starts: as for `find_group_starts`. tile: uint16
     (n_left, n_right).
@@ -180,7 +182,7 @@ def fill_tile(indices, group_starts, left, right, edges, tile):  # type: ignore[
     width = np.uint64(tile.shape[1])
     corner = np.uint64(edges[left]) * width + np.uint64(edges[right])
     for row in range(len(group_starts)):
-        # unsigned positions: numba looks for negative ones otherwise, at a third of the speed
+        # unsigned positions: otherwise numba handles negative ones, at a third of the speed
         begin, stop = np.uint64(group_starts[row, right]), np.uint64(group_starts[row, right + 1])
         for i in range(np.uint64(group_starts[row, left]), np.uint64(group_starts[row, left + 1])):
             line = np.uint64(indices[i]) * width - corner
@@ -189,7 +191,7 @@ def fill_tile(indices, group_starts, left, right, edges, tile):  # type: ignore[
 
 
 def add_tiles(indptr: IntArray, indices: IntArray, offsets: IntArray, table: IntArray) -> None:
-    """Add the pairs of a sparse block, to the same result as `pmflib.kernels.scatter.add_sparse`.
+    """Add the pair counts of a sparse block, with the same result as `pmflib.kernels.scatter.add_sparse`.
 
     Parameters
     ----------
@@ -200,11 +202,11 @@ def add_tiles(indptr: IntArray, indices: IntArray, offsets: IntArray, table: Int
     offsets
         int64 of shape (n_variables + 1,).
     table
-        int64 of shape (n_levels, n_levels); its upper triangle grows.
+        int64 of shape (n_levels, n_levels); its upper triangle is updated.
 
     Notes
     -----
-    Memory: 2 MiB for the tile, and 4 bytes a row and group of levels for ``TILE_ROWS`` rows.
+    Memory: 2 MiB for the tile, plus 4 bytes per row and group of levels for ``TILE_ROWS`` rows.
     """
     n_levels = len(table)
     edges = np.linspace(0, n_levels, -(-n_levels // TILE_LEVELS) + 1).astype(np.int64)

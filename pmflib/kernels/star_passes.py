@@ -1,10 +1,10 @@
-"""Passes along forests by stars (`pmflib.kernels.stars`): posteriors of rows, and the masses that they add.
+"""E-step for models with forests, by stars (`pmflib.kernels.stars`): posteriors of rows, and masses.
 
-A batch of rows is worked on variable by variable, as many rows at once as vectors hold. A row's product in a state
-never grows on the way: where the sum over states is above a bound, nothing was lost that counts, and the row is
-trusted. The others, of many hundred variables or of what is next to impossible, are doubtful: `pmflib.kernels.forests`
-takes them, by logarithms. Sums are taken in the order of the rows: bits depend on the forest, the rank and the rows
-alone.
+A batch of rows is processed variable by variable, as many rows at once as a vector holds. The product of a row in a
+state never increases along the way: if its sum over states exceeds a bound, the loss by underflow is negligible and the
+row is trusted. Other rows, with many hundred variables or nearly impossible, are marked as doubtful and computed in the
+log domain by `pmflib.kernels.forests`. Sums are taken in row order, so the bits depend only on the forest, the rank and
+the rows.
 """
 
 import math
@@ -19,18 +19,18 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 from pmflib.kernels.stars import Stars, find_chance
 
 WITHIN = UNCOUNTED | {"no_cpython_wrapper": True}
-"""Options of functions called from kernels that allocate nothing."""
+"""Compiler options of functions called from kernels that allocate nothing."""
 LEAST_TOTAL = 1e-250
-"""Least sum of the products of a row that is trusted: what may have been lost is below 1e-300."""
+"""Smallest sum of products at which a row is trusted: the possible loss is below 1e-300."""
 
 
 class StarModel(NamedTuple):
-    """A model with forests, by stars."""
+    """A model with forests, arranged by stars."""
 
     stars: Stars
-    """As `arrange_stars` fills them."""
+    """Filled by `arrange_stars`."""
     is_shared: bool
-    """Whether the forests of all states are one."""
+    """Whether all states share one forest."""
     forest: tuple[IntArray, ...]
     """Parents, order and starts, as in `pmflib.kernels.forests`."""
     offsets: IntArray
@@ -40,20 +40,20 @@ class StarModel(NamedTuple):
     tables: FloatArray
     """float64 of shape (n_entries,), above 0."""
     values: FloatArray
-    """float64 of shape (n_star_entries,): as `fill_stars` fills them."""
+    """float64 of shape (n_star_entries,): filled by `fill_stars`."""
     log_scales: FloatArray
-    """float64 of shape (n_levels,): what was taken out of each level, nats."""
+    """float64 of shape (n_levels,): logarithm of the factor removed from each level, nats."""
 
 
 class StarWork(NamedTuple):
-    """Work space of a batch of rows; columns and keys are unsigned integers that hold the entries of a star."""
+    """Work space for a batch of rows; columns and keys are unsigned integers that can index the entries of a star."""
 
     columns: IntArray
     """Shape (n_variables + 1, n_batch)."""
     gaps: tuple[IntArray, IntArray, IntArray]
     """int32 of shapes (n_variables * n_batch,), (n_variables + 1,) and (n_variables, n_batch)."""
     keys: IntArray
-    """Shape (n_stars, n_batch), or those of one state where all share a forest."""
+    """Shape (n_stars, n_batch), or only the stars of one state if all share a forest."""
     evidence: IntArray
     """uint8 of shape (rank, or 1, n_variables, n_batch)."""
     messages: FloatArray
@@ -72,17 +72,17 @@ class StarWork(NamedTuple):
 
 @compile_kernel(saved=False, **WITHIN)
 def _turn_rows(codes, begin, n_rows, gap, columns, gaps):  # type: ignore[no-untyped-def]
-    """Fill columns (n_variables + 1, n_batch) with code + gap, and the rows where each variable is missing.
+    """Fill columns (n_variables + 1, n_batch) with code + gap, and list the rows where each variable is missing.
 
-    gaps: rows int32 (n_variables * n_batch,), of which variable n owns ``first[n]:first[n + 1]``; and the position of
-    each cell there, int32 (n_variables, n_batch). Returns the number of cells that are missing.
+    gaps: row numbers, int32 (n_variables * n_batch,), of which variable n owns ``first[n]:first[n + 1]``; and the
+    position of each cell in that list, int32 (n_variables, n_batch). Returns the number of missing cells.
     """
     rows, first, positions = gaps
     n_variables = columns.shape[0] - 1
     n_missing = 0
     for n in range(np.uint64(n_variables)):
         column, any_missing = columns[n], False
-        # unsigned positions: numba looks for negative ones otherwise
+        # unsigned positions: otherwise numba handles negative ones
         for r in range(np.uint64(n_rows)):
             code = codes[np.uint64(begin) + r, n]
             any_missing |= code < 0
@@ -101,13 +101,13 @@ def _turn_rows(codes, begin, n_rows, gap, columns, gaps):  # type: ignore[no-unt
 
 @compile_kernel(saved=False, **WITHIN)
 def _find_shift(f, model):  # type: ignore[no-untyped-def]
-    """Stars before those of a state whose keys are not kept: those of the first do for all that share its forest."""
+    """Return the offset from a state's stars to those with keys; a shared forest uses the first state's keys."""
     return model.stars.first_stars[f] if model.is_shared else np.int32(0)
 
 
 @compile_kernel(saved=False, **WITHIN)
 def _multiply_stars(f, n_rows, model, work, products):  # type: ignore[no-untyped-def]
-    """Multiply the products of a state, (n_batch,), by entries of its stars; where these lie in a star is its key."""
+    """Multiply the products of a state, (n_batch,), by the entries of its stars, indexed by their keys."""
     stars, columns, values, shift = model.stars, work.columns, model.values, _find_shift(f, model)
     for k in range(stars.first_outer[f], stars.first_outer[f + 1]):
         centre = columns[stars.outer[k]]
@@ -127,7 +127,7 @@ def _multiply_stars(f, n_rows, model, work, products):  # type: ignore[no-untype
 
 @compile_kernel(saved=False, **WITHIN)
 def _find_evidence(f, n_rows, model, work, evidence):  # type: ignore[no-untyped-def]
-    """Fill evidence, uint8 (n_variables, n_batch): whether anything is observed in each variable or below it."""
+    """Fill evidence, uint8 (n_variables, n_batch): whether a variable or any of its descendants is observed."""
     parents, order, _ = model.forest
     n_variables = parents.shape[1]
     for n in range(n_variables):
@@ -143,7 +143,7 @@ def _find_evidence(f, n_rows, model, work, evidence):  # type: ignore[no-untyped
 
 @compile_kernel(saved=False, **WITHIN)
 def _read_messages(k, shift, rows, model, work, messages):  # type: ignore[no-untyped-def]
-    """Fill the messages of a centre in the rows where it is missing with the entries of its stars."""
+    """Fill the messages of a centre with entries of its stars, for the rows in which it is missing."""
     stars, values, n = model.stars, model.values, model.stars.outer[k]
     at = model.offsets[n] * work.columns.shape[1]
     for s in range(stars.begins[k], stars.ends[k]):
@@ -160,7 +160,7 @@ def _read_messages(k, shift, rows, model, work, messages):  # type: ignore[no-un
 
 @compile_kernel(saved=False, **WITHIN)
 def _find_chances(tables, start, size, above, rows, messages, at, places, chances):  # type: ignore[no-untyped-def]
-    """Probabilities of what is observed below a missing variable given its parent's level, any where it has none."""
+    """Compute probabilities of the observed descendants of a missing variable given its parent's level."""
     for i in range(np.uint64(rows.size)):
         places[i] = start + max(np.int64(above[rows[i]]) - 1, 0) * size
         chances[i] = 0.0
@@ -172,16 +172,16 @@ def _find_chances(tables, start, size, above, rows, messages, at, places, chance
 
 @compile_kernel(saved=False, **WITHIN)
 def _send_up(f, model, work, evidence, messages, products):  # type: ignore[no-untyped-def]
-    """Multiply the products of a state by what is observed below missing centres, from the leaves to the roots.
+    """Multiply the products of a state by the messages of missing centres, from leaves to roots.
 
-    Filled are messages, (n_levels * n_batch,), of missing centres alone: what is observed below given each level. Those
-    of variable n lie from ``offsets[n] * n_batch`` on, level after level.
+    Filled are messages, (n_levels * n_batch,), for missing centres only: the probability of their observed descendants
+    given each level. Those of variable n start at ``offsets[n] * n_batch``, level after level.
     """
     stars, offsets, tables, columns = model.stars, model.offsets, model.tables, work.columns
     parents, _, starts = model.forest
     all_rows, first, positions = work.gaps
     shift, n_batch = _find_shift(f, model), columns.shape[1]
-    # the last centre is the one that every row holds
+    # the last centre is the constant variable
     begin, stop = stars.first_outer[f], stars.first_outer[f + 1] - 1
     for k in range(begin, stop):
         n = stars.outer[k]
@@ -223,7 +223,7 @@ def _add_stars(f, n_rows, model, work, weights, by_entry):  # type: ignore[no-un
 def _split_weight(  # type: ignore[no-untyped-def]
     tables, start, size, messages, here, n_gaps, weights, above, n_gaps_above, n_above, sums, mass
 ):
-    """Put weights of a missing variable's levels in place of its message, from those of its missing parent's levels."""
+    """Replace the message of a missing variable by weights of its levels, given those of its missing parent."""
     for j in range(size):
         sums[j] = 0.0
     for i in range(n_above):
@@ -240,10 +240,10 @@ def _split_weight(  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **WITHIN)
 def _send_down(f, model, work, evidence, messages, weights, by_entry, mass):  # type: ignore[no-untyped-def]
-    """Add the masses of centres that are missing and have something observed below, from the roots to the leaves.
+    """Add the masses of missing centres with observed descendants, from roots to leaves.
 
-    messages, as `_send_up` leaves them, become the weights of the levels of these centres. Those of the levels of their
-    parents with theirs are added to mass, (n_entries,), and theirs with their children's to by_entry.
+    messages from `_send_up` become the weights of the levels of these centres. The joint weights with parents' levels
+    are added to mass, (n_entries,), and those with children's levels to by_entry.
     """
     stars, offsets, tables, columns = model.stars, model.offsets, model.tables, work.columns
     parents, _, starts = model.forest
@@ -306,9 +306,9 @@ def _multiply_batch(codes, begin, n_rows, model, work):  # type: ignore[no-untyp
 
 @compile_kernel(saved=False, **WITHIN)
 def _weigh_rows(begin, n_rows, weights, work, is_doubtful):  # type: ignore[no-untyped-def]
-    """Turn the totals of a batch into what its products are to be multiplied by, 0 for rows that add nothing.
+    """Convert the totals of a batch to factors for its products, 0 for rows that add nothing.
 
-    Returns the log-likelihood of the others, nats.
+    Returns the log-likelihood of the other rows, nats.
     """
     log_likelihood, fraction, totals = 0.0, 1.0, work.totals
     for r in range(n_rows):
@@ -321,7 +321,7 @@ def _weigh_rows(begin, n_rows, weights, work, is_doubtful):  # type: ignore[no-u
         if weight != 1.0:
             log_likelihood += weight * math.log(total)
             continue
-        # one logarithm for some rows
+        # one logarithm for several rows
         fraction *= total
         if fraction < 1e-50:
             log_likelihood += math.log(fraction)
@@ -331,11 +331,11 @@ def _weigh_rows(begin, n_rows, weights, work, is_doubtful):  # type: ignore[no-u
 
 @compile_kernel(**UNCOUNTED)
 def find_star_posteriors(codes, model, work, posteriors, log_probs, is_doubtful):  # type: ignore[no-untyped-def]
-    """Posterior of the latent states of every row, and its log-probability.
+    """Compute the posterior of the latent states of every row, and its log-probability.
 
-    codes: int8 or int16 (n_rows, n_variables). model: `StarModel`, whose stars have gaps. work: `StarWork`. Filled are
-    posteriors (n_rows, rank), log_probs (n_rows,), nats, and is_doubtful (n_rows,), uint8: rows that have to be worked
-    out otherwise.
+    codes: int8 or int16 (n_rows, n_variables). model: `StarModel` whose stars allow missing cells. work: `StarWork`.
+    Filled are posteriors (n_rows, rank), log_probs (n_rows,), nats, and is_doubtful (n_rows,), uint8: rows that must be
+    computed in the log domain.
     """
     columns, totals, n_batch = work.columns, work.totals, work.totals.size
     for begin in range(0, codes.shape[0], n_batch):
@@ -355,11 +355,11 @@ def find_star_posteriors(codes, model, work, posteriors, log_probs, is_doubtful)
 
 @compile_kernel(**UNCOUNTED)
 def add_star_masses(codes, weights, model, work, by_entry, mass, is_doubtful):  # type: ignore[no-untyped-def]
-    """Add the masses of rows to those of the stars' entries and of tables.
+    """Add the masses of rows to those of star entries and tables.
 
-    weights: float64 (n_rows,). by_entry: float64 (n_star_entries,); mass: (n_entries,), added to where a centre is
-    missing. Rows with nothing observed, and doubtful ones (`find_star_posteriors`), add nothing. Returns the
-    log-likelihood, nats, but for what was taken out of levels.
+    weights: float64 (n_rows,). by_entry: float64 (n_star_entries,); mass: (n_entries,), increased where a centre is
+    missing. Rows with nothing observed and doubtful rows (`find_star_posteriors`) add nothing. Returns the
+    log-likelihood, nats, without the factors removed from levels.
     """
     log_likelihood, n_batch = 0.0, work.totals.size
     for begin in range(0, codes.shape[0], n_batch):

@@ -1,18 +1,18 @@
-"""Stars of a forest: a variable, its centre, and some of its children, whose levels are looked up at once.
+"""Stars of a forest: a variable (the centre) with some of its children, whose levels index one lookup table.
 
-A star has an entry for each combination of what its variables hold: the digit of a variable is 0 where it is missing,
-and its code + 1 where it is observed; where no sample has a gap, it is the code. The entry is the probability of what
-is observed of the children given the level of the centre; entries that differ in the digit of the centre alone lie
-next to each other, and are 1 where that is missing. A child's own star, if it is small and has all that is below, is
-looked up with it: digits of the child and of what is below it are digits of the star, and what is missing in between
-is summed out once, for all rows. Roots are children of one more variable, ``n_variables``, of one level that every
-row holds.
+A star has an entry for each combination of levels of its variables. The digit of a variable is 0 if it is missing and
+its code + 1 if it is observed; if no cell of the samples is missing, the digit is the code. The entry is the
+probability of the observed children given the level of the centre. Entries that differ only in the digit of the centre
+are contiguous, and are 1 if the centre is missing. A child's own star is merged into its parent's if it is small and
+contains all descendants of the child. Its digits then become digits of the merged star, and missing variables in
+between are summed out once, for all rows. Roots are children of an additional variable ``n_variables`` with a single
+level.
 
-So the product over the stars of a state is the probability of a row without missing centres, whatever else it does not
-hold; messages go along the forest only where a centre is missing (`pmflib.kernels.star_passes`). Masses are added to
-entries, and taken apart once for all rows.
+The product over the stars of a state is therefore the probability of a row in which no centre is missing, whichever
+other cells are missing. Messages along the forest are needed only where a centre is missing
+(`pmflib.kernels.star_passes`). Masses are added to entries and split into table masses once for all rows.
 
-Probabilities of a level that is observed are divided by the largest that it has in any state: entries are at most 1.
+Probabilities of an observed level are divided by the largest value in any state, so entries are at most 1.
 """
 
 from typing import NamedTuple
@@ -25,14 +25,14 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 
 
 class Stars(NamedTuple):
-    """Stars of all states, those of a state together, each after the stars of its children's children."""
+    """Stars of all states, grouped by state; each star follows those of its grandchildren."""
 
     first_stars: IntArray
     """int32 of shape (rank + 1,): first star of each state."""
     states: IntArray
     """int32 of shape (n_stars,)."""
     centres: IntArray
-    """int32 of shape (n_stars,): the variable that the children of each star hang from."""
+    """int32 of shape (n_stars,): the centre of each star."""
     bases: IntArray
     """int64 of shape (n_stars + 1,): first entry of each star."""
     first_children: IntArray
@@ -40,34 +40,36 @@ class Stars(NamedTuple):
     children: IntArray
     """int32 of shape (rank * n_variables,)."""
     steps: IntArray
-    """int64 of the same shape: entries between two digits of a child, or between two entries of its own star."""
+    """int64 of the same shape: step in entries between two digits of a child, or between two entries of its own
+    star.
+    """
     inner: IntArray
-    """int32 of the same shape: the star of each child that is looked up with it, -1 where there is none."""
+    """int32 of the same shape: star of each child that is merged into this star, -1 if none."""
     first_digits: IntArray
     """int32 of shape (n_stars + 1,)."""
     digits: IntArray
-    """int32 of shape (n_digits,): the variables of each star, with those of the stars looked up with it."""
+    """int32 of shape (n_digits,): variables of each star, including those of merged stars."""
     digit_steps: IntArray
-    """int64 of the same shape: entries between two digits of each."""
+    """int64 of the same shape: step in entries between two digits of each variable."""
     first_outer: IntArray
-    """int32 of shape (rank + 1,): first outer centre of each state, the one that every row holds last."""
+    """int32 of shape (rank + 1,): first outer centre of each state; the constant variable is last."""
     outer: IntArray
-    """int32 of shape (n_centres,): centres whose stars are not looked up with others, children first."""
+    """int32 of shape (n_centres,): centres whose stars are not merged into others, children first."""
     begins: IntArray
-    """int32 of shape (n_centres,): first star of each of these."""
+    """int32 of shape (n_centres,): first star of each of these centres."""
     ends: IntArray
-    """int32 of shape (n_centres,): the star after the last."""
+    """int32 of shape (n_centres,): star after the last one."""
     gap: int
-    """1, the digit of code 0 where levels may be missing; 0 where none is, and the digit is the code."""
+    """Digit of code 0: 1 if levels may be missing, otherwise 0."""
 
 
 @compile_kernel(saved=False, **INNER)
 def _place_children(  # type: ignore[no-untyped-def]
     c, head, following, radices, width, limit, stars, n_stars, n_children, inner_stars, base
 ):
-    """Put the children of a centre into stars, the ones of most entries first, each where there is room.
+    """Pack the children of a centre into stars, largest first, each into the first star with room.
 
-    Returns the numbers of stars and children then, and the first entry that is free.
+    Returns the numbers of stars and children so far, and the first free entry.
     """
     first_child, n = n_children, head
     while n >= 0:
@@ -78,7 +80,7 @@ def _place_children(  # type: ignore[no-untyped-def]
         stars.children[at] = n
         n_children += 1
         n = following[n]
-    # taken together by star, in turn
+    # grouped by star
     n_placed = first_child
     while n_placed < n_children:
         stars.centres[n_stars], stars.bases[n_stars], stars.first_children[n_stars] = (
@@ -104,7 +106,7 @@ def _place_children(  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def _list_digits(s, n_digits, stars):  # type: ignore[no-untyped-def]
-    """List the variables of a star but for its centre, with those of the stars in it; returns their number so far."""
+    """List the variables of a star except its centre, including merged stars; returns their number so far."""
     stars.first_digits[s] = n_digits
     for q in range(stars.first_children[s], stars.first_children[s + 1]):
         stars.digits[n_digits], stars.digit_steps[n_digits] = stars.children[q], stars.steps[q]
@@ -120,10 +122,10 @@ def _list_digits(s, n_digits, stars):  # type: ignore[no-untyped-def]
 
 @compile_kernel(**OUTER)
 def arrange_stars(parents, order, sizes, limit, stars):  # type: ignore[no-untyped-def]
-    """Arrange the variables of forests in stars of at most ``limit`` entries, or of one child.
+    """Arrange the variables of forests in stars with at most ``limit`` entries, or a single child.
 
     parents, order: int32 (rank, n_variables), as in `pmflib.kernels.forests`. sizes: int64 (n_variables + 1,), numbers
-    of levels, 1 at last. stars: `Stars` that is filled, its arrays as long as they may have to be.
+    of levels, the last one 1. stars: `Stars` to fill, with arrays of the largest possible size.
     """
     gap, (rank, n_variables) = stars.gap, parents.shape
     heads, following = np.empty(n_variables + 1, np.int32), np.empty(n_variables, np.int32)
@@ -179,7 +181,7 @@ def arrange_stars(parents, order, sizes, limit, stars):  # type: ignore[no-untyp
 
 @compile_kernel(saved=False, **INNER)
 def find_chance(tables, row, size, messages, at, step):  # type: ignore[no-untyped-def]
-    """Probability of what is observed below a missing variable: the sum over its levels."""
+    """Compute the probability of the observed descendants of a missing variable: the sum over its levels."""
     chance = 0.0
     for j in range(size):
         chance += tables[row + j] * messages[at + j * step]
@@ -188,7 +190,7 @@ def find_chance(tables, row, size, messages, at, step):  # type: ignore[no-untyp
 
 @compile_kernel(**OUTER)
 def fill_stars(stars, starts, sizes, tables, scaled, values):  # type: ignore[no-untyped-def]
-    """Fill the entries of all stars, values (n_star_entries,), from tables, (n_entries,), and these by their scales."""
+    """Fill the entries of all stars, (n_star_entries,), from tables (n_entries,) and scaled tables."""
     gains, gap = np.empty(sizes.max()), stars.gap
     for s in range(stars.bases.size - 1):
         f, base, width = stars.states[s], stars.bases[s], sizes[stars.centres[s]] + gap
@@ -199,7 +201,7 @@ def fill_stars(stars, starts, sizes, tables, scaled, values):  # type: ignore[no
             size, start = sizes[n], starts[f, n]
             within = stars.bases[inner] if inner >= 0 else np.int64(0)
             radix = stars.bases[inner + 1] - within if inner >= 0 else size + gap
-            # the entries of the first digit, last, from which all others are made
+            # the entries of the first digit, last, because all others are made from them
             for e in range(radix - 1, gap - 1, -1):
                 code = e % (size + gap) - gap
                 for j in range(width - gap):
@@ -222,9 +224,10 @@ def fill_stars(stars, starts, sizes, tables, scaled, values):  # type: ignore[no
 def collect_stars(  # type: ignore[no-untyped-def]
     stars, starts, sizes, offsets, tables, values, log_scales, by_entry, mass, state_mass
 ):
-    """Add the masses of the entries of all stars to those of tables, (n_entries,), and of states; by_entry is used up.
+    """Add the masses of all star entries to tables (n_entries,) and states; by_entry is used as work space.
 
-    Returns the sum of masses times log_scales, (n_levels,): what was taken out of the levels observed, nats.
+    Returns the sum of masses times log_scales, (n_levels,): the logarithms of the factors removed from observed levels,
+    nats.
     """
     weighted = 0.0
     found, gap = np.empty(sizes.max()), stars.gap
@@ -235,7 +238,7 @@ def collect_stars(  # type: ignore[no-untyped-def]
             size, start = sizes[n], starts[f, n]
             within = stars.bases[inner] if inner >= 0 else np.int64(0)
             radix = stars.bases[inner + 1] - within if inner >= 0 else size + gap
-            # summed over the digits of the child, into the entries of the first
+            # summed over the digits of the child, into the entries of the first digit
             for e in range(gap, radix):
                 code, at, total = e % (size + gap) - gap, base + e * step, 0.0
                 for j in range(width - gap):
@@ -263,7 +266,7 @@ def collect_stars(  # type: ignore[no-untyped-def]
                     if inner >= 0:
                         by_entry[within + e] += total
     for f in range(state_mass.size):
-        # every row adds to the first star of the centre that all rows hold
+        # every row adds to the first star of the constant centre
         last = stars.first_outer[f + 1] - 1
         state_mass[f] += by_entry[stars.bases[stars.begins[last]] + gap]
     return weighted

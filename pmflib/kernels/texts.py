@@ -1,4 +1,4 @@
-"""Text in one buffer: records of CSV found in it, and hashes of texts that lie end to end."""
+"""CSV text in a byte buffer: finding records, and hashing concatenated texts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 
 EMPTY = 1
 PADDED = 2
-"""A text that begins or ends with a byte up to 0x20: a blank or a control character."""
+"""Mark of a text that begins or ends with a byte up to 0x20: a blank or a control character."""
 FOREIGN = 4
-"""A text with a byte above 0x7f."""
+"""Mark of a text with a byte above 0x7f."""
 
 
 @compile_kernel()
@@ -23,18 +23,18 @@ def hash_texts(
     hashes: npt.NDArray[np.uint64],
     marks: npt.NDArray[np.uint8],
 ) -> Any:
-    """Hash every text, and mark those that need a second look.
+    """Hash every text, and mark texts that need further treatment.
 
     Parameters
     ----------
     data
-        uint8 of shape (n_bytes,): the texts, one after the other.
+        uint8 of shape (n_bytes,): the concatenated texts.
     ends
         int32 of shape (n_texts + 1,): text t is ``data[ends[t]:ends[t + 1]]``.
     hashes
         uint64 of shape (n_texts,), written: FNV-1a of each text's bytes.
     marks
-        uint8 of shape (n_texts,), written: sum of EMPTY, PADDED and FOREIGN where they hold.
+        uint8 of shape (n_texts,), written: sum of the marks EMPTY, PADDED and FOREIGN that apply.
 
     References
     ----------
@@ -60,9 +60,9 @@ def hash_texts(
 
 _ROW_START, _FIELD_START, _BARE, _QUOTED, _CLOSED = range(5)
 N_STATES = 5
-"""States in which a byte of CSV text may find its reader."""
+"""Number of parser states in CSV text."""
 ROW_START = _ROW_START
-"""State in which no record is under way."""
+"""State between records."""
 _STEP = 1 << 14
 
 
@@ -72,22 +72,23 @@ def scan_records(
     delimiter: int,
     found: npt.NDArray[np.int64],
 ) -> Any:
-    """Walk over whole records, and note those with text after a closing quotation mark.
+    """Scan complete records, and note those with text after a closing quotation mark.
 
-    Blank lines are no records. A quotation mark opens only at the start of a field, as in pyarrow.
+    Blank lines are not records. A quotation mark opens a field only at its start, as in pyarrow.
 
     Parameters
     ----------
     data
-        uint8 of shape (n_bytes,), from the start of a record on.
+        uint8 of shape (n_bytes,), starting at the beginning of a record.
     delimiter
         Byte between fields.
     found
-        int64 of shape (capacity, 3), written: number of records before, first byte and end of each that was noted.
+        int64 of shape (capacity, 3), written: for each noted record, the number of records before it, its first byte
+        and its end.
 
     Returns
     -------
-    Bytes of the records that are whole, their number, and how many were noted. The walk ends at the last whole
+    Length in bytes of the complete records, their number, and how many were noted. The scan ends at the last complete
     record, or when ``found`` is full.
     """
     state = _ROW_START
@@ -135,10 +136,10 @@ def follow_records(
     base: int,
     lanes: npt.NDArray[np.int64],
 ) -> Any:
-    """Walk over a part of CSV text from every state that it may begin in, for what is before it is not known.
+    """Scan a part of CSV text from every possible initial state, since the text before it is unknown.
 
-    Blank lines are no records. A quotation mark opens only at the start of a field, as in pyarrow. Lanes that have come
-    to one state are walked as one.
+    Blank lines are not records. A quotation mark opens a field only at its start, as in pyarrow. Lanes that reach the
+    same state are merged.
 
     Parameters
     ----------
@@ -149,9 +150,8 @@ def follow_records(
     base
         Position of the first byte in the text.
     lanes
-        int64 of shape (N_STATES, 3), one row for each state that the text began in, changed in place: the state now,
-        the number of records that have ended, and the position after the first end of a line that is no part of a
-        field, -1 before it is met.
+        int64 of shape (N_STATES, 3), one row per initial state, changed in place: the current state, the number of
+        records completed, and the position after the first line end outside a quoted field, -1 until it is found.
     """
     before = np.empty((N_STATES, 2), np.int64)
     first = np.empty(N_STATES, np.int64)

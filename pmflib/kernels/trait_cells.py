@@ -1,12 +1,12 @@
-"""What a cell of a trait model says of its sample's traits: its PMF and derivatives, in few directions or many.
+"""PMF and derivatives of a cell of a trait model with respect to the traits, for few or many directions.
 
-All that a cell of a variable of one or two directions says of the traits, and of its variable, follows from the scores
-of the levels and from ``v' V v``, where the v are the directions of the variable and V is the covariance of the traits.
+For a variable with one or two directions, all contributions of a cell depend on the scores of the levels and on
+``v' V v``, where the v are the directions of the variable and V is the covariance of the traits.
 
-Of a variable, extent says where its levels begin and end, where its scores begin and where its directions, and how many
-of these it has. moments are the means and covariances of its scores under its PMF: e_0, e_1, C_00, C_01, C_11.
+extent describes a variable: its first and last level, the start of its scores and of its directions, and its number of
+directions. moments are the means and covariances of its scores under its PMF: e_0, e_1, C_00, C_01, C_11.
 
-Cells of variables of more directions are worked on level by level.
+Cells of variables with more directions are processed level by level.
 """
 
 import math
@@ -15,12 +15,12 @@ from pmflib.kernels.em_arguments import INNER, PART
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 LARGEST_STEP = 2.0
-"""Limit of a Newton step, in any trait."""
+"""Maximum Newton step in any trait."""
 
 
 @compile_kernel(saved=False, **INNER)
 def factorise(matrix):  # type: ignore[no-untyped-def]
-    """Cholesky factor in place of the lower triangle of a positive definite matrix."""
+    """Replace the lower triangle of a positive definite matrix by its Cholesky factor."""
     n = len(matrix)
     for f in range(n):
         for g in range(f + 1):
@@ -32,7 +32,7 @@ def factorise(matrix):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def solve(factor, vector):  # type: ignore[no-untyped-def]
-    """Solve for the matrix of a Cholesky factor, in place of the vector."""
+    """Solve a linear system given a Cholesky factor, in place."""
     n = len(factor)
     for f in range(n):
         for g in range(f):
@@ -46,7 +46,7 @@ def solve(factor, vector):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def take_step(gradient, curvature, step, y):  # type: ignore[no-untyped-def]
-    """Take a Newton step, of limited length; returns its largest part, and what it gains beyond the point."""
+    """Take a Newton step of limited length; returns its largest component and the predicted gain beyond the point."""
     factorise(curvature)
     largest, gained = 0.0, 0.0
     for f in range(y.size):
@@ -63,7 +63,7 @@ def take_step(gradient, curvature, step, y):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def invert(factor, work, inverse):  # type: ignore[no-untyped-def]
-    """Fill the inverse of the matrix of a Cholesky factor."""
+    """Invert a matrix given its Cholesky factor."""
     n = len(factor)
     for f in range(n):
         for g in range(n):
@@ -76,7 +76,7 @@ def invert(factor, work, inverse):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def add_outer(vector, curvature):  # type: ignore[no-untyped-def]
-    """Add the outer product of a vector to the lower triangle."""
+    """Add the outer product of a vector with itself to the lower triangle."""
     for f in range(vector.size):
         for g in range(f + 1):
             curvature[f, g] += vector[f] * vector[g]
@@ -84,7 +84,7 @@ def add_outer(vector, curvature):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
 def find_variance(covariance, vector):  # type: ignore[no-untyped-def]
-    """Variance along a vector, of a covariance."""
+    """Return the variance along a vector under a covariance."""
     variance = 0.0
     for f in range(vector.size):
         left = 0.0
@@ -95,7 +95,7 @@ def find_variance(covariance, vector):  # type: ignore[no-untyped-def]
 
 
 LEAST_CHANCE = 1e-300
-"""Probability that stands for any below it, so that its logarithm is finite."""
+"""Smallest probability used, so that logarithms are finite."""
 
 
 @compile_kernel(saved=False, **INNER)
@@ -118,7 +118,7 @@ def find_chances(base, slopes, first, stop, y, chances):  # type: ignore[no-unty
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
 def average_slopes(slopes, first, stop, chances, average):  # type: ignore[no-untyped-def]
-    """Fill the mean of a variable's slopes under its PMF."""
+    """Compute the mean of a variable's slopes under its PMF."""
     for f in range(average.size):
         average[f] = 0.0
     for k in range(stop - first):
@@ -151,7 +151,7 @@ def add_curvature(slopes, first, stop, chances, mean, centred, curvature):  # ty
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
 def add_derivatives(level, first, stop, base, slopes, y, chances, average, centred, sums):  # type: ignore[no-untyped-def]
-    """Add the gradient of a cell's log-probability by the traits, and minus its second derivative, the lower triangle.
+    """Add the gradient of a cell's log-probability in the traits, and its negative Hessian (lower triangle).
 
     sums: gradient and curvature. chances is filled with the PMF of the variable's levels [first, stop) at y. Returns
     the log-probability, nats.
@@ -167,7 +167,7 @@ def add_derivatives(level, first, stop, base, slopes, y, chances, average, centr
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
 def add_skew(slopes, first, stop, chances, covariance, average, centred, pull):  # type: ignore[no-untyped-def]
-    """Add half the third derivative of a cell's log-probability, by the covariance: it pulls the mean off the peak."""
+    """Add half the third derivative of a cell's log-probability, contracted with the covariance: the skewness term."""
     average_slopes(slopes, first, stop, chances, average)
     for k in range(stop - first):
         for f in range(pull.size):
@@ -179,40 +179,40 @@ def add_skew(slopes, first, stop, chances, covariance, average, centred, pull): 
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
 def shift_to_mean(covariance, pull, y):  # type: ignore[no-untyped-def]
-    """Move traits from the peak of their posterior to its mean, by its covariance and the sum of `add_skew`."""
+    """Move traits from the posterior mode to the mean, given the covariance and the sum from `add_skew`."""
     for f in range(y.size):
         shift = 0.0
         for g in range(y.size):
             shift += covariance[f, g] * pull[g]
-        # where a series of the third power is too short
+        # where a third-order series is too short
         reach = math.sqrt(covariance[f, f])
         y[f] += min(max(shift, -reach), reach)
 
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
 def expect_levels(chances, n_levels, levels):  # type: ignore[no-untyped-def]
-    """Turn variances of logits into the expected PMF under the normal posterior: to second order, half their excess."""
+    """Replace the PMF by its expectation under the normal posterior, to second order, given variances of the logits."""
     total = 0.0
     for k in range(n_levels):
         total += chances[k] * levels[k]
     largest = 0.0
     for k in range(n_levels):
         largest = max(largest, abs(0.5 * (levels[k] - total)))
-    # where the spread is too large for the series
+    # where the variance is too large for the series
     damping = 1.0 if largest <= 0.5 else 0.5 / largest
     for k in range(n_levels):
         levels[k] = chances[k] * (1.0 + 0.5 * damping * (levels[k] - total))
 
 
 FEW_DIRECTIONS = 2
-"""Directions of a variable up to which these functions work on its cells; of more, cells are worked on by levels."""
+"""Maximum number of directions handled by these functions; variables with more are processed level by level."""
 
 
 @compile_kernel(saved=False, **INNER)
 def weigh_scores(extent, base, layout, y, along, chances, moments):  # type: ignore[no-untyped-def]
-    """Fill the PMF of the levels of a variable at y, of all levels, and the moments of its scores.
+    """Compute the PMF of a variable's levels at y, and the moments of its scores.
 
-    along: filled with the logits by score, ``v . y``, of each direction.
+    along: filled with ``v . y`` for each direction.
     """
     first, last, at, begin, n_directions = extent
     scores, _, _, directions = layout
@@ -240,7 +240,7 @@ def weigh_scores(extent, base, layout, y, along, chances, moments):  # type: ign
 
 @compile_kernel(saved=False, **PART)
 def _fill_moments(extent, scores, chances, moments):  # type: ignore[no-untyped-def]
-    """Fill the moments of the scores of a variable."""
+    """Compute the moments of the scores of a variable."""
     first, last, at, _, n_directions = extent
     for m in range(5):
         moments[m] = 0.0
@@ -260,7 +260,7 @@ def _fill_moments(extent, scores, chances, moments):  # type: ignore[no-untyped-
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
 def add_few_derivatives(level, extent, layout, chances, moments, centred, sums):  # type: ignore[no-untyped-def]
-    """Do what `pmflib.kernels.trait_cells.add_derivatives` does, after `weigh_scores`."""
+    """Equivalent to `pmflib.kernels.trait_cells.add_derivatives`, after `weigh_scores`."""
     first, _, at, begin, n_directions = extent
     scores, _, _, directions = layout
     gradient, curvature = sums
@@ -274,7 +274,7 @@ def add_few_derivatives(level, extent, layout, chances, moments, centred, sums):
 
 @compile_kernel(saved=False, **INNER)
 def _bend(directions, begin, n_directions, moments, centred, curvature):  # type: ignore[no-untyped-def]
-    """Add the covariance of the slopes of a variable of one or two directions to the lower triangle."""
+    """Add the covariance of the slopes of a variable with one or two directions to the lower triangle."""
     n_traits = centred.size
     root = math.sqrt(moments[2])
     across = moments[3] / root if root > 0.0 else 0.0
@@ -292,7 +292,7 @@ def _bend(directions, begin, n_directions, moments, centred, curvature):  # type
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
 def add_few_skew(extent, layout, chances, moments, covariance, turned, spans, pull):  # type: ignore[no-untyped-def]
-    """Do what `pmflib.kernels.trait_cells.add_skew` does; turned and spans are filled, ``V v`` and ``v' V v``."""
+    """Equivalent to `pmflib.kernels.trait_cells.add_skew`; also fills turned with ``V v`` and spans with ``v' V v``."""
     first, last, at, begin, n_directions = extent
     scores, _, _, directions = layout
     n_traits = pull.size
@@ -315,7 +315,7 @@ def add_few_skew(extent, layout, chances, moments, covariance, turned, spans, pu
 
 @compile_kernel(saved=False, **INNER)
 def _span(directions, begin, n_directions, turned, spans):  # type: ignore[no-untyped-def]
-    """Fill ``v' V v`` of the pairs of one or two directions: of the first, of both, of the second."""
+    """Compute ``v' V v`` for pairs of one or two directions: (first, first), (first, second), (second, second)."""
     for m in range(3):
         spans[m] = 0.0
     for f in range(turned.shape[1]):
@@ -327,7 +327,7 @@ def _span(directions, begin, n_directions, turned, spans):  # type: ignore[no-un
 
 @compile_kernel(saved=False, **INNER)
 def _vary(scores, k, n_directions, moments, spans):  # type: ignore[no-untyped-def]
-    """Variance of the logit of a level, whose scores are from k on, less the mean logit."""
+    """Return the variance of a level's logit minus the mean logit, given its scores from k on."""
     off = scores[k] - moments[0]
     variance = off * off * spans[0]
     if n_directions == 2:
@@ -338,10 +338,10 @@ def _vary(scores, k, n_directions, moments, spans):  # type: ignore[no-untyped-d
 
 @compile_kernel(saved=False, **INNER)
 def add_few_scores(level, extent, curved_at, weight, scores, owned, state, sums, levels):  # type: ignore[no-untyped-def]
-    """Add what one cell says of its variable.
+    """Add the contribution of one cell to the sums of its variable.
 
-    curved_at: where the second derivatives of the variable begin. owned: PMF of its levels, moments, turned and spans.
-    state: y and design. sums: gradients and curvatures of all variables. levels: work.
+    curved_at: start of the variable's second derivatives. owned: PMF of its levels, moments, turned and spans. state: y
+    and design. sums: gradients and curvatures of all variables. levels: work space.
     """
     first, last, at, begin, n_directions = extent
     chances, moments, turned, spans = owned
@@ -358,13 +358,13 @@ def add_few_scores(level, extent, curved_at, weight, scores, owned, state, sums,
             expected += levels[k] * score
             square += levels[k] * score * score
         left = weight * (scores[at + (level - first) * n_directions + j] - expected)
-        # covariances of this direction with the first and the second
+        # covariances of this direction with the first and the second one
         near = moments[2] if j == 0 else moments[3]
         far = moments[3] if j == 0 else moments[4]
         between = near * near * spans[0]
         if n_directions == 2:
             between += far * (2.0 * near * spans[1] + far * spans[2])
-        # the expected variance is that of the expected PMF, less that of the mean score
+        # the expected variance is that of the expected PMF minus that of the mean score
         within = square - expected * expected - between
         at_mean = near if j == 0 else far
         ratio = max(within / at_mean, 0.25) if at_mean > 0 else 1.0
@@ -382,16 +382,15 @@ def add_few_scores(level, extent, curved_at, weight, scores, owned, state, sums,
 
 
 MOST_JOINT = 8
-"""Directions of a variable up to which all pairs of them have second derivatives. Beyond, a bound stands for all."""
+"""Maximum number of directions with second derivatives for all pairs; for more, an upper bound replaces them."""
 
 
 @compile_kernel(saved=False, **INNER)
 def add_many_scores(level, extent, curved_at, weight, scores, state, sums, work):  # type: ignore[no-untyped-def]
-    """Add what one cell says of its variable.
+    """Add the contribution of one cell to the sums of its variable.
 
-    curved_at: where the second derivatives of the variable begin. state: PMF of its levels, slopes of all levels, y,
-    covariance and design. sums: gradients and curvatures of all variables. work: float64 (3, n_traits) and (most
-    levels,).
+    curved_at: start of the variable's second derivatives. state: PMF of its levels, slopes of all levels, y, covariance
+    and design. sums: gradients and curvatures of all variables. work: float64 (3, n_traits) and (most levels,).
     """
     first, last, _, _, n_directions = extent
     chances, slopes, y, covariance, design = state
@@ -440,7 +439,7 @@ def _add_gradient(level, j, extent, weight, scores, state, gradients, vectors): 
         for g in range(n_traits):
             spread[f] += covariance[f, g] * turned[g]
         between += turned[f] * spread[f]
-    # the expected variance is that of the expected PMF, less that of the mean score
+    # the expected variance is that of the expected PMF minus that of the mean score
     within, at_mean = -between, 0.0
     for k in range(n_levels):
         score = scores[at + k * n_directions + j]
@@ -454,7 +453,7 @@ def _add_gradient(level, j, extent, weight, scores, state, gradients, vectors): 
 
 @compile_kernel(saved=False, **PART)
 def _add_pairs(j, mean, extent, position, weight, scores, chances, design, curvatures):  # type: ignore[no-untyped-def]
-    """Add the second derivatives, from a position on, of one direction with those before it and with itself."""
+    """Add the second derivatives of one direction with itself and the previous ones, from a position on."""
     first, last, at, _, n_directions = extent
     for i in range(j + 1):
         bend = 0.0
@@ -472,7 +471,7 @@ def _add_pairs(j, mean, extent, position, weight, scores, chances, design, curva
 
 @compile_kernel(saved=False, **PART)
 def _add_bound(n_levels, position, weight, chances, design, curvatures):  # type: ignore[no-untyped-def]
-    """Add the bound that stands for the second derivatives of all pairs of directions."""
+    """Add the upper bound that replaces the second derivatives of all pairs of directions."""
     bend = 0.0
     for k in range(n_levels):
         bend = max(bend, 2.0 * weight * chances[k] * (1.0 - chances[k]))

@@ -1,9 +1,9 @@
-"""Fold-in of samples under a trait model: where the traits of each most probably are, how sure that is, what follows.
+"""Fold-in of samples under a trait model: posterior mean and covariance of the traits, and predictions from them.
 
-The level r of variable i has the logit ``base[r] + slopes[r] . y``, y the traits of a sample, which are normal. The
-logarithm of the posterior of y is concave, so Newton's steps find its peak; the inverse of minus its second derivative
-there is Laplace's approximation of the covariance. `pmflib.kernels.trait_passes.find_traits` takes the same steps for
-EM passes, where the prior is standard normal and few directions stand for the slopes.
+Level r of variable i has the logit ``base[r] + slopes[r] . y``, where y are the normally distributed traits of a
+sample. The log posterior of y is concave, so Newton's method finds its mode; the inverse of its negative Hessian there
+is Laplace's approximation of the covariance. `pmflib.kernels.trait_passes.find_traits` takes the same steps in EM
+passes, where the prior is standard normal and slopes are combinations of few directions.
 """
 
 import math
@@ -23,16 +23,16 @@ from pmflib.kernels.trait_cells import (
 )
 
 NEGLIGIBLE = 1e-10
-"""Variance of a logit below which it is known."""
+"""Variance below which a logit is treated as constant."""
 WIDE = 1.0
-"""Standard deviation of a logit from which on few nodes do not do."""
+"""Standard deviation of a logit from which the larger set of nodes is used."""
 FEW, MANY = 5, 21
-"""Nodes along a direction."""
+"""Numbers of quadrature nodes per direction."""
 
 
 @compile_kernel(saved=False, **INNER)
 def _move_to_mean(indices, start, stop, arrays, y, covariance, work):  # type: ignore[no-untyped-def]
-    """Move traits from the peak of their posterior to its mean, by the third derivative of its logarithm."""
+    """Move traits from the posterior mode to the mean, using the third derivative of the log posterior."""
     owners, offsets, base, slopes = arrays[0], arrays[1], arrays[2], arrays[3]
     vectors, _, chances = work
     pull, average, centred = vectors[0], vectors[1], vectors[2]
@@ -48,10 +48,10 @@ def _move_to_mean(indices, start, stop, arrays, y, covariance, work):  # type: i
 
 @compile_kernel(saved=False, **INNER)
 def fold_row(indices, start, stop, arrays, limits, y, covariance, work):  # type: ignore[no-untyped-def]
-    """Mean of the posterior of one sample's traits, found from y on, and Laplace's covariance at its peak.
+    """Find the posterior mean of one sample's traits, starting from y, and Laplace's covariance at the mode.
 
-    arrays, limits and work are those of `fold_rows`. Returns the logarithm of the probability of what is observed, by
-    Laplace's method, nats.
+    arrays, limits and work are those of `fold_rows`. Returns the log-probability of the observed cells by Laplace's
+    method, nats.
     """
     owners, offsets, base, slopes, mean, precision, log_precision = arrays
     vectors, curvature, chances = work
@@ -84,15 +84,14 @@ def fold_row(indices, start, stop, arrays, limits, y, covariance, work):  # type
 
 @compile_kernel(**UNCOUNTED)
 def fold_rows(indptr, indices, arrays, limits, modes, covariances, log_probs, work):  # type: ignore[no-untyped-def]
-    """Fold samples in.
+    """Fold in samples.
 
     indptr: int64 (n_rows + 1,), and indices: int32 (n_observed,), as in `pmflib.core.blocks.SparseBlock`. arrays:
     owners, int64 (n_levels,), offsets, int64 (n_variables + 1,), base, float64 (n_levels,), slopes, float64 (n_levels,
-    n_traits), mean (n_traits,) and precision (n_traits, n_traits) of the prior, and the logarithm of the determinant of
-    the latter. limits: largest number of Newton steps, at least 1, and the step, in any trait, below which it is the
-    last. modes: float64 (n_rows, n_traits), where to begin, changed. Filled are covariances (n_rows, n_traits,
-    n_traits) and log_probs (n_rows,), nats. work: float64 (3, n_traits), (n_traits, n_traits) and (most levels of a
-    variable,).
+    n_traits), mean (n_traits,) and precision (n_traits, n_traits) of the prior, and the log determinant of the
+    precision. limits: maximum number of Newton steps, at least 1, and the step size, in any trait, that ends them.
+    modes: float64 (n_rows, n_traits), starting values, overwritten. Filled are covariances (n_rows, n_traits, n_traits)
+    and log_probs (n_rows,), nats. work: float64 (3, n_traits), (n_traits, n_traits) and (most levels of a variable,).
     """
     for r in range(indptr.size - 1):
         log_probs[r] = fold_row(
@@ -104,7 +103,7 @@ def fold_rows(indptr, indices, arrays, limits, modes, covariances, log_probs, wo
 
 @compile_kernel(saved=False, **INNER)
 def _spread_logits(slopes, first, n_levels, covariance, work, spread, roots):  # type: ignore[no-untyped-def]
-    """Pivoted Cholesky factor of the covariance of logits less that of the first level; returns its rank."""
+    """Compute a pivoted Cholesky factor of the covariance of logits minus the first one; returns its rank."""
     n_traits = len(covariance)
     for k in range(n_levels):
         for f in range(n_traits):
@@ -136,7 +135,7 @@ def _spread_logits(slopes, first, n_levels, covariance, work, spread, roots):  #
 
 @compile_kernel(saved=False, **INNER)
 def _choose_nodes(root):  # type: ignore[no-untyped-def]
-    """Range of the nodes: few where no logit varies much along a direction, else many."""
+    """Choose the range of nodes: few if no logit varies much along any direction, otherwise many."""
     largest = 0.0
     for k in range(root.size):
         largest = max(largest, abs(root[k]))
@@ -145,7 +144,7 @@ def _choose_nodes(root):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def _add_point(logits, weight, chances, out):  # type: ignore[no-untyped-def]
-    """Add a point's PMF, times its weight."""
+    """Add the PMF at a point, times the weight of the point."""
     peak, total = -math.inf, 0.0
     for k in range(out.size):
         peak = max(peak, logits[k])
@@ -158,14 +157,14 @@ def _add_point(logits, weight, chances, out):  # type: ignore[no-untyped-def]
 
 @compile_kernel(**UNCOUNTED)
 def predict_cells(rows, variables, offsets, base, slopes, modes, covariances, nodes, out, work):  # type: ignore[no-untyped-def]
-    """PMF of variables in samples that were folded in, averaged over the normal posterior of their traits.
+    """Predict PMFs of variables in folded-in samples, averaged over the normal posterior of the traits.
 
-    rows and variables: int64 (n_cells,), of modes and covariances, and of offsets, as in `fold_rows`. nodes: `NODES`,
-    ``FEW`` and ``MANY`` of Gauss and Hermite for a standard normal variable, and their weights, of which each set sums
-    to 1. Logits that vary in one or two directions, which those of ordered levels do, are averaged over the product of
-    nodes; others over two points in each direction, exact up to third powers. out: float64 (n_cells, most levels),
-    filled up to the levels of the variable. work: float64 (4, most levels, or traits if these are more) and (2, most
-    levels, most levels).
+    rows and variables: int64 (n_cells,), indices into modes and covariances, and into offsets, as in `fold_rows`.
+    nodes: `NODES`, ``FEW`` and ``MANY`` Gauss-Hermite nodes for a standard normal variable and their weights; each set
+    of weights sums to 1. Logits that vary in one or two directions, such as those of ordered levels, are averaged over
+    a product grid; others over two points per direction, which is exact up to third powers. out: float64 (n_cells, most
+    levels), filled up to the number of levels of the variable. work: float64 (4, most levels, or traits if there are
+    more) and (2, most levels, most levels).
     """
     vectors, tables = work
     for c in range(rows.size):

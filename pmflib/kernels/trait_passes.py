@@ -1,14 +1,15 @@
-"""An EM pass under a trait model: posteriors of samples' traits, and sufficient statistics for the M-step.
+"""EM pass under a trait model: posteriors of the traits, and sufficient statistics for the M-step.
 
-The logit of level r of variable i is ``base[r] + sum_j scores[r, j] v_ij . y``, j over the directions of the
-variable: one for two levels, two for ordered levels, and one less than it has levels for nominal ones. Of each sample
-the traits y have the mean m and the covariance V. With p the PMF at m, e its mean score and C the covariance of the
-scores, the gradient of ``(b, v)_ij`` is ``(s - e')_j (1, m) - (0, sum_l C_jl V v_il)``, where e' takes the spread of y
-into account to second order, and minus the second derivative ``C x A``, A = ``(1, m)(1, m)' + (0, V)``. Of a variable
-with many directions, which are orthonormal contrasts, a bound of the eigenvalues stands for C, ``max 2 p (1 - p)``.
+The logit of level r of variable i is ``base[r] + sum_j scores[r, j] v_ij . y``, where j runs over the directions of the
+variable: one for two levels, two for ordered levels, and one less than the number of levels for nominal ones. The
+traits y of a sample have mean m and covariance V. With p the PMF at m, e its mean score and C the covariance of the
+scores, the gradient of ``(b, v)_ij`` is ``(s - e')_j (1, m) - (0, sum_l C_jl V v_il)``, where e' corrects for the
+variance of y to second order, and the negative second derivative is ``C x A``, A = ``(1, m)(1, m)' + (0, V)``. For a
+variable with many directions, which are orthonormal contrasts, C is replaced by an upper bound of its eigenvalues,
+``max 2 p (1 - p)``.
 
-Of one or two directions, all that a cell says follows from the scores and from ``v' V v``, few numbers whatever the
-number of levels; other cells are worked on level by level.
+For one or two directions, all contributions of a cell depend on the scores and on ``v' V v``: few numbers, whatever the
+number of levels. Other cells are processed level by level.
 """
 
 from pmflib.kernels.em_arguments import INNER, PART, UNCOUNTED
@@ -33,10 +34,10 @@ from pmflib.kernels.trait_cells import (
 
 @compile_kernel(**UNCOUNTED)
 def rest_cells(arrays, gradients, curvatures, work):  # type: ignore[no-untyped-def]
-    """Fill what cells say of traits that are 0: where Newton's steps begin, which is the same for all samples.
+    """Compute derivatives of all cells at traits of 0, where Newton's method starts for every sample.
 
-    arrays: as for `add_trait_statistics`. gradients: float64 (n_levels, n_traits), of a cell's log-probability by the
-    traits. curvatures: float64 (n_variables, n_traits, n_traits), lower triangles of minus its second derivatives.
+    arrays: as for `add_trait_statistics`. gradients: float64 (n_levels, n_traits), gradient of a cell's log-probability
+    in the traits. curvatures: float64 (n_variables, n_traits, n_traits), lower triangles of the negative Hessians.
     work: float64 (2, n_traits) and (most levels,).
     """
     _, offsets, base, slopes = arrays
@@ -60,7 +61,7 @@ def rest_cells(arrays, gradients, curvatures, work):  # type: ignore[no-untyped-
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
 def find_extent(owner, offsets, layout):  # type: ignore[no-untyped-def]
-    """Where the levels of a variable begin and end, its scores begin, and its directions, and the number of these."""
+    """Return a variable's first and last level, the start of its scores and directions, and their number."""
     _, starts, n_directions, _ = layout
     first, last = offsets[owner], offsets[owner + 1]
     return first, last, starts[owner, 0], starts[owner, 1], n_directions[owner]
@@ -68,7 +69,7 @@ def find_extent(owner, offsets, layout):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **INNER)
 def find_traits(indices, start, stop, arrays, layout, resting, limits, state, work):  # type: ignore[no-untyped-def]
-    """Mean of the posterior of one sample's traits, Laplace's covariance, and the log-probability of its cells, nats.
+    """Find the posterior mean of one sample's traits, Laplace's covariance, and the log-probability of its cells.
 
     state: y and covariance, filled. work: vectors; curvature; chances, of all levels; moments and spans, of all
     variables: of the PMFs near the peak, ``V v_j`` and ``v' V v``.
@@ -101,7 +102,7 @@ def find_traits(indices, start, stop, arrays, layout, resting, limits, state, wo
 
 @compile_kernel(saved=False, **INNER, forceinline=True)
 def _begin(y, gradient, curvature):  # type: ignore[no-untyped-def]
-    """Fill the derivatives of the prior's log-density at y; returns it, less that of 0."""
+    """Fill the derivatives of the log prior at y; returns the log prior relative to y = 0."""
     found = 0.0
     for f in range(y.size):
         gradient[f] = -y[f]
@@ -113,7 +114,7 @@ def _begin(y, gradient, curvature):  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **PART)
 def _add_cells(found, indices, start, stop, arrays, layout, y, work):  # type: ignore[no-untyped-def]
-    """Add the derivatives of the cells' log-probabilities at y; returns what was found, and these added to it."""
+    """Add the derivatives of the cells' log-probabilities at y, and return ``found`` plus the log-probabilities."""
     owners, offsets, base, slopes = arrays
     vectors, curvature, chances, moments, _, _ = work
     gradient, step, average, along = vectors[0], vectors[1], vectors[2], moments[-1]
@@ -137,7 +138,7 @@ def _add_cells(found, indices, start, stop, arrays, layout, y, work):  # type: i
 
 @compile_kernel(saved=False, **PART)
 def _move_to_mean(indices, start, stop, arrays, layout, y, covariance, work):  # type: ignore[no-untyped-def]
-    """Move traits from the peak of their posterior to its mean, by the third derivative of its logarithm."""
+    """Move traits from the posterior mode to the mean, using the third derivative of the log posterior."""
     owners, offsets, _, slopes = arrays
     vectors, _, chances, moments, turned, spans = work
     pull, centred, average = vectors[0], vectors[1], vectors[2]
@@ -170,7 +171,7 @@ def _move_to_mean(indices, start, stop, arrays, layout, y, covariance, work):  #
 def add_trait_statistics(  # type: ignore[no-untyped-def]
     block, arrays, limits, layout, resting, sums, work
 ):
-    """Fold samples in, and add the statistics of all variables; traits are standard normal.
+    """Fold in samples and add the statistics of all variables; the prior of the traits is standard normal.
 
     block: indptr, indices and weights, float64 (n_rows,). arrays: owners, int64 (n_levels,), offsets, int64
     (n_variables + 1,), base, float64 (n_levels,), and slopes, float64 (n_levels, n_traits). limits: as for
@@ -184,7 +185,7 @@ def add_trait_statistics(  # type: ignore[no-untyped-def]
     (n_levels,), (n_variables + 1, 5), (n_variables, 2, n_traits), (n_variables, 3), (n_traits, n_traits), (packed,),
     (3, n_traits) and (most levels,).
 
-    Returns the log-likelihood, by Laplace's method, nats.
+    Returns the log-likelihood by Laplace's method, nats.
     """
     indptr, indices, weights = block
     vectors, curvature, chances, of_scores, turned, spans, covariance, design, more, levels = work
@@ -208,7 +209,7 @@ def add_trait_statistics(  # type: ignore[no-untyped-def]
 
 @compile_kernel(saved=False, **PART)
 def _add_moments(y, covariance, weight, moments, design):  # type: ignore[no-untyped-def]
-    """Add the moments of one sample's traits, and fill design: packed, the second moments of 1 and the traits."""
+    """Add the moments of one sample's traits, and fill design with the packed second moments of (1, traits)."""
     n_traits = y.size
     moments[0] += weight
     design[0] = 1.0
@@ -227,7 +228,7 @@ def _add_moments(y, covariance, weight, moments, design):  # type: ignore[no-unt
 
 @compile_kernel(saved=False, **PART)
 def _add_scores(indices, start, stop, weight, arrays, layout, state, sums, work):  # type: ignore[no-untyped-def]
-    """Add what the cells of one sample say of their variables."""
+    """Add the contributions of one sample's cells to the sums of their variables."""
     owners, offsets, base, slopes = arrays
     scores, starts, _, _ = layout
     y, covariance, design = state

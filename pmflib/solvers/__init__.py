@@ -1,4 +1,4 @@
-"""From marginals to factors and a prior: functions of arrays; what they return, check, and their pseudo-counts."""
+"""Solvers for the factors and the prior given marginals: their common result, argument checks, and pseudo-counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pmflib.core.errors import PmfError, RankError, RankWarning, SchemaError
 
 @dataclass(frozen=True, eq=False)
 class SolverResult:
-    """A fitted prior and its factors, with the story of the fit.
+    """Result of a solver: prior, factors and the history of the fit.
 
     Parameters
     ----------
@@ -25,17 +25,17 @@ class SolverResult:
         float64 of shape (n_levels, rank), conditional probabilities of all variables, stacked;
         each variable's rows sum to 1 in every column.
     loss_history
-        The solver's loss as its docstring defines it; the last entry is the loss of this result.
+        Loss per iteration, as defined by the solver; the last entry is the loss of this result.
     n_iter
-        Iterations made, at least 0.
+        Number of iterations, at least 0.
     converged
-        Whether the stopping rule was met before the limit of iterations; True for a direct solver.
+        Whether the stopping criterion was met before the limit of iterations; True for a direct solver.
     notes
-        One sentence for each choice or repair that the solver made by itself.
+        One sentence for each automatic choice or repair.
     method
-        Name of what made the result, where it is another than the method that was called; else empty.
+        Method that produced the result, if it differs from the one called; otherwise empty.
     comparisons
-        What was chosen on held-out data on the way.
+        Comparisons on held-out data made during the fit.
     """
 
     prior: FloatArray
@@ -48,12 +48,12 @@ class SolverResult:
     comparisons: tuple[Comparison, ...] = ()
 
     def with_notes(self, notes: tuple[str, ...], method: str = "") -> SolverResult:
-        """Put notes on what went before it ahead of its own, and name what made it."""
+        """Prepend notes on earlier steps, and set the name of the method."""
         return replace(self, notes=(*notes, *self.notes), method=method or self.method)
 
 
 def check_start(initial: Parameters, n_levels: int) -> None:
-    """Refuse a start that is no model of the variables.
+    """Check that starting values have the right shapes and entries.
 
     Raises
     ------
@@ -73,15 +73,17 @@ def check_start(initial: Parameters, n_levels: int) -> None:
 
 
 def check_nonnegative(name: str, array: FloatArray | IntArray, shape: tuple[int, ...]) -> None:
-    """Refuse an array of another shape, or with an entry that is negative or not finite."""
+    """Check the shape of an array and that its entries are finite and non-negative."""
     if array.shape != shape:
         raise SchemaError(f"{name} has shape {array.shape}, not {shape}")
     if not (np.isfinite(array) & (array >= 0)).all():
-        raise PmfError(f"{name} holds a negative or not finite entry; give numbers of at least 0")
+        raise PmfError(
+            f"{name} contains a negative or non-finite entry; give numbers of at least 0"
+        )
 
 
 def check_limits(max_iter: int, tol: float) -> None:
-    """Refuse a negative limit of iterations or tolerance."""
+    """Check the limit of iterations and the tolerance."""
     if max_iter < 0:
         raise PmfError(f"max_iter is {max_iter}; give at least 0")
     if not tol >= 0:
@@ -89,7 +91,7 @@ def check_limits(max_iter: int, tol: float) -> None:
 
 
 def check_rank(rank: int) -> None:
-    """Refuse a rank that is no whole number, or without a latent state."""
+    """Check that the rank is an integer of at least 1."""
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
         raise RankError(f"rank is {rank!r}, {name_type(rank)}; give a whole number")
     if rank < 1:
@@ -97,11 +99,10 @@ def check_rank(rank: int) -> None:
 
 
 def warn_of_rank(rank: int, n_rows: int) -> None:
-    """Warn the caller of a public function that there are more latent states than samples."""
+    """Warn if a user asks for more latent states than there are samples."""
     if 0 < n_rows < rank:
         warnings.warn(
-            f"rank is {rank:,}, above the {n_rows:,} samples: no state could have one of its own; lower the rank, or "
-            "leave it to 'auto'",
+            f"rank is {rank:,}, above the {n_rows:,} samples: lower the rank, or pass rank='auto'",
             RankWarning,
             stacklevel=3,
         )
@@ -109,12 +110,12 @@ def warn_of_rank(rank: int, n_rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PseudoCounts:
-    """Pseudo-counts: parameters of Dirichlet distributions, less one.
+    """Pseudo-counts: parameters of Dirichlet priors minus one.
 
     Parameters
     ----------
     levels
-        float64 of shape (n_levels,), added to every latent state's mass of each level.
+        float64 of shape (n_levels,): added to the mass of each level in every latent state.
     state
         Added to the mass of every latent state.
     """
@@ -124,10 +125,10 @@ class PseudoCounts:
 
     @classmethod
     def shaped_by(cls, singles: FloatArray, offsets: IntArray, pseudo_count: float) -> PseudoCounts:
-        """Pseudo-counts in proportion to the variables' own PMFs, on average ``pseudo_count`` per level.
+        """Make pseudo-counts proportional to the PMF of each variable, with mean ``pseudo_count`` per level.
 
-        A state itself gets as many as it has, on average, for a variable: many pseudo-counts of levels alone empty
-        states into one another.
+        Each state receives the mean pseudo-count of a variable: with pseudo-counts of levels only, states would lose
+        their mass to one another.
 
         Parameters
         ----------
@@ -136,12 +137,12 @@ class PseudoCounts:
         offsets
             int64 of shape (n_variables + 1,).
         pseudo_count
-            Mean pseudo-count of a level, at least 0; 0 is maximum likelihood.
+            Mean pseudo-count per level, at least 0; 0 gives maximum likelihood.
 
         Raises
         ------
         PmfError
-            If it is negative or not finite.
+            If ``pseudo_count`` is negative or not finite.
         """
         if not 0 <= pseudo_count < math.inf:
             raise PmfError(f"pseudo_count is {pseudo_count}; give a pseudo-count of at least 0")
@@ -150,7 +151,7 @@ class PseudoCounts:
         return cls(levels, pseudo_count * float(sizes.mean()))
 
     def log_penalty(self, prior: FloatArray, factors: FloatArray) -> float:
-        """Log-density of the pseudo-counts' Dirichlet at a model, up to a constant; nats."""
+        """Compute the log-density of the Dirichlet prior at a model, up to a constant, nats."""
         weighted = self.levels > 0
         penalty = float(
             self.levels[weighted] @ np.log(np.maximum(factors[weighted], FLOOR)).sum(axis=1)

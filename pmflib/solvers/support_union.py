@@ -1,14 +1,13 @@
-"""Support-union recovery: how many rows of a matrix are enough to write all of it, and its conic generators.
+"""Rank estimation by support-union recovery: how few rows generate all others, and the conic generators.
 
-With M of rank K and M = M X, the group lasso on the rows of X keeps few rows; their number is the
-estimate of K. Rows are updated one at a time in closed form, the rows in use also all at once, until
-the duality gap is small.
+With M of rank K and M = M X, the group lasso on the rows of X selects few rows; their number estimates K. Rows are
+updated one at a time in closed form, and the active rows also jointly, until the duality gap is small.
 
-The conic generators are the rows that no nonnegative combination of the other rows makes up. Where each component has a
-row of its own (separability: W holds a scaled identity), all other rows lie in the cone of these, whatever the sign of
-the coefficients H and their distribution. Rows are dropped one after another, the one that the remaining make up best
-first; the last to go are the generators. The Gram matrix of the rows is all that is needed: it is additive over
-columns.
+The conic generators are the rows that are no non-negative combination of the other rows. If each component has a row of
+its own (separability: W contains a scaled identity), all other rows lie in the cone of these rows, whatever the sign
+and distribution of the coefficients H. Rows are eliminated one after another, starting with the row best represented by
+the remaining ones; the generators are eliminated last. Only the Gram matrix of the rows is needed, which is additive
+over columns.
 """
 
 from __future__ import annotations
@@ -24,11 +23,12 @@ from pmflib.solvers import check_limits
 from pmflib.solvers.numeric.least_squares import solve_nnls
 
 LEAST_NORM = 1e-6
-"""Rows of a norm at most this large count as zero: as published."""
+"""Norm at or below which a row counts as zero, as published."""
 
 INNER_ROUNDS = 10
-"""Rounds over the rows in use between two rounds over all rows (`benchmarks/ranks/support_union.py`: on the published
-setting of 50 rows, 10 take a tenth of the time of none, and 30 hardly less)."""
+"""Number of rounds over the active rows between two rounds over all rows (`benchmarks/ranks/support_union.py`: with 50
+rows, as published, 10 rounds take a tenth of the time of none, and 30 hardly less).
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +40,13 @@ class RowSupport:
     coefficients
         float64 of shape (n_rows, n_rows): X.
     penalty
-        Weight of the norms, at least 0.
+        Weight of the group norms, at least 0.
     objective
         1/2 ||M - M X||_F^2 + penalty * (sum of the norms of the rows of X).
     gap
-        Duality gap: the objective is at most so far above the least possible.
+        Duality gap: upper bound for the distance of the objective from its minimum.
     n_iter
-        Rounds over all rows.
+        Number of rounds over all rows.
     converged
         Whether the gap met the tolerance.
     error
@@ -63,12 +63,12 @@ class RowSupport:
 
     @property
     def rows(self) -> BoolArray:
-        """Rows in use, bool of shape (n_rows,)."""
+        """Return which rows are active, bool of shape (n_rows,)."""
         return np.asarray(np.linalg.norm(self.coefficients, axis=1) > LEAST_NORM)
 
     @property
     def rank(self) -> int:
-        """Number of rows in use."""
+        """Return the number of active rows."""
         return int(self.rows.sum())
 
 
@@ -87,13 +87,13 @@ def fit_row_support(
     moment
         float64 of shape (n_rows, n_rows): M, as `ColumnMoments.to_cumulant_moment` gives it.
     penalty
-        Weight of the norms, at least 0.
+        Weight of the group norms, at least 0.
     initial
-        X to start from; None starts from zero.
+        Starting value of X; None starts from zero.
     max_iter
-        Limit of rounds over all rows, at least 0.
+        Maximum number of rounds over all rows, at least 0.
     tol
-        Stop when the duality gap is at most this share of the objective, or rounding.
+        Stop when the duality gap is at most this fraction of the objective, or at rounding level.
 
     Returns
     -------
@@ -106,9 +106,9 @@ def fit_row_support(
 
     Notes
     -----
-    A round costs n_rows^2 multiply-adds for each row whose coefficients change. The rows in use are
-    also solved for together with the norms of the last round in the penalty, which bounds it from
-    above, so that the objective never rises; with a small penalty that is what converges.
+    A round costs n_rows^2 multiply-adds for each row whose coefficients change. The active rows are also solved
+    jointly, with the norms of the last round in a quadratic upper bound of the penalty, so the objective never
+    increases. With a small penalty, this step is what makes the method converge.
 
     References
     ----------
@@ -144,7 +144,7 @@ def fit_row_support(
 def _sweep(
     gram: FloatArray, solution: FloatArray, product: FloatArray, penalty: float, rows: IntArray
 ) -> None:
-    """Set each row to its best value given the others; ``product`` is kept as gram @ solution."""
+    """Minimise over each row in turn; ``product`` is updated to gram @ solution."""
     for row in rows:
         own = gram[row, row]
         if own <= 0:
@@ -160,7 +160,7 @@ def _sweep(
 
 
 def _solve_together(gram: FloatArray, solution: FloatArray, penalty: float, used: IntArray) -> None:
-    """Minimise over the rows in use with the penalty bounded by a parabola through their norms."""
+    """Minimise over the active rows jointly, with a quadratic upper bound of the penalty."""
     norms = np.linalg.norm(solution[used], axis=1)
     if not used.size or not norms.all():
         return
@@ -168,7 +168,7 @@ def _solve_together(gram: FloatArray, solution: FloatArray, penalty: float, used
     try:
         solution[used] = np.linalg.solve(system, gram[used])
     except np.linalg.LinAlgError:
-        # rows that depend on each other, without a penalty: the sweeps go on alone
+        # linearly dependent rows without a penalty: continue with row-wise updates only
         return
 
 
@@ -180,7 +180,7 @@ def _measure(gram: FloatArray, solution: FloatArray, penalty: float) -> tuple[fl
     residual = max(0.0, whole - 2 * fitted + float(np.vdot(solution, product)))
     norms = np.linalg.norm(solution, axis=1)
     objective = residual / 2 + penalty * float(norms.sum())
-    # the residual, scaled until it is feasible, is a point of the dual problem
+    # the residual, scaled to be feasible, is a point of the dual problem
     steepest = float(np.linalg.norm(gram - product, axis=1).max(initial=0.0))
     most = penalty / steepest if steepest > 0 else 1.0
     best = (whole - fitted) / residual if residual > 0 else 1.0
@@ -190,25 +190,25 @@ def _measure(gram: FloatArray, solution: FloatArray, penalty: float) -> tuple[fl
     return objective, max(0.0, objective - dual), error
 
 
-# Costs below this share of the largest row are rounding.
+# Costs below this fraction of the largest row are rounding error.
 _ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
 class ConicOrder:
-    """Rows in the order in which they are dropped.
+    """Rows in the order of their elimination.
 
     Parameters
     ----------
     order
-        int64 of shape (n_rows,), rows.
+        int64 of shape (n_rows,), row indices.
     costs
-        float64 of shape (n_rows,): mean squared distance of each row from the cone of those that are
-        left when it goes.
+        float64 of shape (n_rows,): mean squared distance of each row from the cone of the remaining rows when it is
+        eliminated.
     rank
-        Estimate of the number of generators: where the costs, which never fall, rise most in ratio.
+        Estimated number of generators: where the non-decreasing costs have the largest ratio between neighbours.
     rise
-        That ratio. Near 1 there is no clear number.
+        That ratio. A value near 1 means that there is no clear number.
     """
 
     order: IntArray
@@ -218,45 +218,44 @@ class ConicOrder:
 
     @property
     def generators(self) -> IntArray:
-        """The rows left, in the order of the matrix: int64 of shape (rank,)."""
+        """Return the generators in the order of the matrix: int64 of shape (rank,)."""
         return np.sort(self.order[self.order.size - self.rank :])
 
 
 def order_generators(gram: FloatArray) -> ConicOrder:
-    """Drop rows until none is left, and estimate how many are no combination of others.
+    """Eliminate rows one by one, and estimate how many are no combination of others.
 
     Parameters
     ----------
     gram
-        float64 of shape (n_rows, n_rows), symmetric positive semidefinite: mean of v v' over the
-        columns v, as `ColumnMoments.to_gram` or `to_covariance` give it.
+        float64 of shape (n_rows, n_rows), symmetric positive semidefinite: mean of v v' over the columns v, as returned
+        by `ColumnMoments.to_gram` or `to_covariance`.
 
     Returns
     -------
-    The order and the estimate, 0 where all rows are zero.
+    The order and the estimate; 0 if all rows are zero.
 
     Raises
     ------
     PmfError
-        If the matrix is not square, or holds an entry that is not finite or a negative on its
-        diagonal.
+        If the matrix is not square, contains a non-finite entry, or a negative one on its diagonal.
 
     Notes
     -----
-    A row's cost never falls as others go, and stays while none of those it is made up from goes:
-    few nonnegative least squares are solved again after a row is dropped. The last row to go costs
-    its own square. Of equal rows all but one go at once.
+    The cost of a row never decreases as others are eliminated, and does not change unless one of the rows that
+    represent it is eliminated, so few non-negative least-squares problems are solved again. The cost of the last row is
+    its own square. Of equal rows, all but one are eliminated first.
 
     References
     ----------
-    Arora, Ge, Kannan and Moitra (2012), Computing a nonnegative matrix factorization - provably, for
-    separability and the test of a row against the others.
+    Arora, Ge, Kannan and Moitra (2012), Computing a nonnegative matrix factorization - provably, for separability and
+    for testing a row against the others.
     """
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
         raise PmfError(f"gram has shape {gram.shape}; give (n_rows, n_rows)")
     diagonal = np.diagonal(gram).copy()
     if not np.isfinite(gram).all() or (diagonal < 0).any():
-        raise PmfError("gram must be finite, and nonnegative on its diagonal")
+        raise PmfError("gram must be finite, with a non-negative diagonal")
     rounding = _ROUNDING * float(diagonal.max(initial=0.0))
     left = np.ones(diagonal.size, np.bool_)
     used: dict[int, set[int]] = {}
@@ -270,7 +269,7 @@ def order_generators(gram: FloatArray) -> ConicOrder:
         cross = gram[others, row]
         weights = solve_nnls(gram[np.ix_(others, others)], cross[:, None])[:, 0]
         used[row] = set(others[weights > 0].tolist())
-        # the same cost up to rounding must not reorder rows
+        # equal costs up to rounding must not change the order
         costs_so_far[row] = max(costs_so_far[row], rounding, float(diagonal[row] - cross @ weights))
         heapq.heappush(queue, (costs_so_far[row], row))
 
@@ -290,7 +289,7 @@ def order_generators(gram: FloatArray) -> ConicOrder:
 
 
 def _read_rise(order: IntArray, costs: FloatArray, rounding: float) -> ConicOrder:
-    """Split where the costs rise most; no split leaves all rows, or none if all are zero."""
+    """Split at the largest ratio of costs; without a split the rank is all rows, or 0 if all are zero."""
     if not costs.size or costs[-1] <= rounding:
         return ConicOrder(order, costs, 0, 1.0)
     if costs.size == 1 or costs[0] == costs[-1]:

@@ -1,8 +1,8 @@
-"""Coupled tensor decomposition of the marginals of triples: in KL divergence, and by least squares.
+"""Coupled tensor decomposition of the marginals of triples, in KL divergence and by least squares.
 
-The model of a triple is sum_f prior[f] A_j[:, f] o A_k[:, f] o A_l[:, f]. By least squares, with all other blocks
-fixed, one block is a quadratic problem over simplices; the alternating direction method of multipliers solves it, warm
-from sweep to sweep.
+The model of a triple is sum_f prior[f] A_j[:, f] o A_k[:, f] o A_l[:, f]. In least squares, with all other blocks
+fixed, one block is a quadratic problem over simplices. It is solved by ADMM (alternating direction method of
+multipliers), warm-started from sweep to sweep.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from pmflib.solvers.numeric.squarem import descend
 
 @dataclass(frozen=True)
 class AdmmSettings:
-    """Numbers that the alternating direction method of multipliers of `fit_ctd` works with."""
+    """Settings of ADMM in `fit_ctd`."""
 
     steps: int = 5
-    """Limit of steps on one block, which start from those of the sweep before. Measured on 8 variables of 4 levels: 1
-    takes half as many sweeps again, and 10 take longer than 5 for the same loss."""
+    """Maximum number of steps per block and sweep. Measured on 8 variables with 4 levels: 1 step needs half as many
+    sweeps again, and 10 take longer than 5 for the same loss.
+    """
     tol: float = 1e-5
     """Chosen: relative change of a block, and distance from its projection, below which the steps end."""
 
@@ -52,42 +53,43 @@ def fit_ctd(
     tol: float = 1e-6,
     settings: AdmmSettings = _DEFAULT,
 ) -> SolverResult:
-    """Fit prior and factors to the marginals of triples by least squares.
+    """Fit the prior and factors to the marginals of triples by least squares.
 
     Parameters
     ----------
     triples
-        float64 of shape (n_levels, n_levels, n_levels): block (j, k, l), j < k < l, holds the joint PMF of the three
-        variables where observed; all else is 0.
+        float64 of shape (n_levels, n_levels, n_levels): block (j, k, l), j < k < l, contains the joint PMF of the three
+        variables if observed; all other entries are 0.
     offsets
         int64 of shape (n_variables + 1,); variable j owns levels ``offsets[j]:offsets[j + 1]``.
     observed
         bool of shape (n_variables, n_variables, n_variables), True for observed triples j < k < l.
     singles
-        float64 of shape (n_levels,), PMF of each variable: what a variable without a triple gets in every state.
+        float64 of shape (n_levels,), PMF of each variable: used in every state for a variable without an observed
+        triple.
     initial
-        Prior (rank,) and factors (n_levels, rank) to start from, each a PMF.
+        Starting values: prior (rank,) and factors (n_levels, rank), each a PMF.
     max_iter
-        Limit of sweeps over all blocks, at least 0.
+        Maximum number of sweeps over all blocks, at least 0.
     tol
-        Stop when a sweep lowers the loss by at most this share of it.
+        Stop when the relative decrease of the loss in a sweep is at most this.
     settings
-        Numbers that the method works with.
+        Settings of the method.
 
     Returns
     -------
-    The fit. ``loss_history`` starts with the loss of the start, its prior made the best one, and never rises: half the
-    mean over the observed triples of the squared distance between triple and model.
+    The fit. ``loss_history`` starts with the loss of the start (with the best prior for its factors) and never
+    increases: half the mean over the observed triples of the squared distance between triple and model.
 
     Raises
     ------
     SchemaError, PmfError
-        If the arrays do not fit each other or a number is out of range.
+        If arrays are inconsistent or a number is out of range.
 
     Notes
     -----
-    A sweep takes 2 n_levels^3 rank multiply-adds; memory is one more cube of levels. Unlike the released code,
-    triples never observed are left out instead of standing as zeros, and projections are exact.
+    A sweep takes 2 n_levels^3 rank multiply-adds; memory is one more cube of levels. Unlike in the released code,
+    unobserved triples are left out instead of counting as zeros, and projections are exact.
 
     References
     ----------
@@ -111,7 +113,7 @@ def fit_ctd(
         for j in range(offsets.size - 1):
             _renew_factor(problem, prior, factors, duals, j, settings)
         prior, loss = _renew_prior(problem, prior, factors)
-        # exact up to rounding, which must not appear as a rise
+        # exact up to rounding, which must not appear as an increase
         history.append(min(loss, history[-1]))
         converged = history[-2] - history[-1] <= tol * history[-2]
     return SolverResult(prior, factors, tuple(history), len(history) - 1, converged, notes)
@@ -120,12 +122,12 @@ def fit_ctd(
 def check_triples(
     triples: FloatArray, offsets: IntArray, observed: BoolArray, singles: FloatArray
 ) -> None:
-    """Refuse arrays, as `fit_ctd` describes them, whose shapes or signs do not fit.
+    """Check the shapes and signs of arrays as described in `fit_ctd`.
 
     Raises
     ------
     SchemaError
-        If a shape does not follow from ``offsets``, or ``observed`` holds a triple that is not j < k < l.
+        If a shape does not match ``offsets``, or ``observed`` contains a triple that is not j < k < l.
     PmfError
         If an entry is negative or not finite.
     """
@@ -134,13 +136,15 @@ def check_triples(
         raise SchemaError(f"observed has shape {observed.shape}, not {(n_variables,) * 3}")
     j, k, l_ = np.nonzero(observed)
     if ((j >= k) | (k >= l_)).any():
-        raise SchemaError("observed holds a triple (j, k, l) that is not j < k < l; sort each")
+        raise SchemaError(
+            "observed contains a triple (j, k, l) that is not j < k < l; sort the indices of each triple"
+        )
     check_nonnegative("triples", triples, (n_levels,) * 3)
     check_nonnegative("singles", singles, (n_levels,))
 
 
 def describe_lone(lone: BoolArray, offsets: IntArray) -> tuple[str, ...]:
-    """Say how many variables have no observed triple."""
+    """Describe how many variables have no observed triple."""
     if not lone.any():
         return ()
     n_lone = int(lone[offsets[:-1]].sum())
@@ -149,7 +153,7 @@ def describe_lone(lone: BoolArray, offsets: IntArray) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """Triples in every order of their variables: of shape (n_levels,) * 3 and (n_variables,) * 3."""
+    """Triples in every order of their variables: arrays of shape (n_levels,) * 3 and (n_variables,) * 3."""
 
     table: FloatArray
     weights: FloatArray
@@ -172,13 +176,13 @@ def _pose(triples: FloatArray, offsets: IntArray, observed: BoolArray) -> _Probl
 
 
 def _grams(problem: _Problem, factors: FloatArray) -> FloatArray:
-    """A_j' A_j of every variable: (n_variables, rank, rank)."""
+    """Compute A_j' A_j for every variable: (n_variables, rank, rank)."""
     blocks = np.split(factors, problem.offsets[1:-1])
     return np.stack([block.T @ block for block in blocks])
 
 
 def _contract(problem: _Problem, prior: FloatArray, factors: FloatArray, j: int) -> FloatArray:
-    """Table of variable j times the factors of all pairs of others, and the prior: (levels of j, rank)."""
+    """Contract the triples of variable j with the factors of all pairs of others and the prior: (levels of j, rank)."""
     first, last = problem.offsets[j], problem.offsets[j + 1]
     n_levels, rank = factors.shape
     once = problem.table[first:last].reshape(-1, n_levels) @ factors
@@ -187,7 +191,7 @@ def _contract(problem: _Problem, prior: FloatArray, factors: FloatArray, j: int)
 
 
 def _weigh(problem: _Problem, grams: FloatArray, j: int) -> FloatArray:
-    """Sum over the observed pairs of partners of j of their Gram matrices' products: (rank, rank)."""
+    """Sum the products of Gram matrices over the observed pairs of partners of j: (rank, rank)."""
     summed: FloatArray = np.einsum(
         "kl,kfg,lfg->fg", problem.weights[j], grams, grams, optimize=True
     )
@@ -202,7 +206,7 @@ def _renew_factor(
     j: int,
     settings: AdmmSettings,
 ) -> None:
-    """Lower the loss in the factor of one variable, in place of it and its dual."""
+    """Decrease the loss in the factor of one variable; updates it and its dual in place."""
     if not problem.weights[j].any():
         return
     rows = slice(int(problem.offsets[j]), int(problem.offsets[j + 1]))
@@ -213,7 +217,7 @@ def _renew_factor(
     def loss(factor: FloatArray) -> float:
         return float(np.vdot(factor @ gram, factor)) / 2 - float(np.vdot(pull, factor))
 
-    # ADMM does not fall at every step: what it found short of its limit need not be better
+    # ADMM does not decrease the loss at every step: stopped at its limit, it need not be better
     if loss(found) <= loss(factors[rows]):
         factors[rows], duals[rows] = found, dual
 
@@ -225,7 +229,7 @@ def _solve_on_simplices(
     dual: FloatArray,
     settings: AdmmSettings,
 ) -> tuple[FloatArray, FloatArray]:
-    """Minimise tr(B G B')/2 - tr(P'B) over B with PMFs as columns; return B and its scaled dual."""
+    """Minimise tr(B G B')/2 - tr(P'B) over B whose columns are PMFs; return B and its scaled dual."""
     rho = float(np.trace(gram)) / gram.shape[0]
     if rho <= 0:
         return factor, dual
@@ -245,11 +249,11 @@ def _solve_on_simplices(
 def _pose_prior(
     problem: _Problem, prior: FloatArray, factors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return Gram matrix and cross products of the least squares problem of the prior."""
+    """Return the Gram matrix and cross products of the least-squares problem for the prior."""
     grams = _grams(problem, factors)
     gram, cross = np.zeros((prior.size,) * 2), np.zeros(prior.size)
     for j, block in enumerate(np.split(factors, problem.offsets[1:-1])):
-        # every triple comes once for each of its variables
+        # every triple appears once for each of its variables
         gram += _weigh(problem, grams, j) * grams[j] / 3
         cross += (
             np.einsum("af,af->f", _contract(problem, np.ones_like(prior), factors, j), block) / 3
@@ -260,7 +264,7 @@ def _pose_prior(
 def _renew_prior(
     problem: _Problem, prior: FloatArray, factors: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Return the best prior for the factors, and the loss there."""
+    """Return the best prior for the factors, and its loss."""
     gram, cross = _pose_prior(problem, prior, factors)
 
     def fall(weights: FloatArray) -> float:
@@ -281,29 +285,29 @@ def fit_ctd_kl(
     max_iter: int = 500,
     tol: float = 1e-6,
 ) -> SolverResult:
-    """Fit prior and factors to the marginals of triples in KL divergence.
+    """Fit the prior and factors to the marginals of triples in KL divergence.
 
     Parameters
     ----------
     triples, offsets, observed, singles, initial
-        As for `fit_ctd`. What the start rules out stays ruled out.
+        As for `fit_ctd`. Cells with probability 0 under the start keep probability 0.
     weights
         Weights of the triples, of the shape of ``observed``, >= 0. The supports give the composite likelihood; None
-        weighs all observed triples alike.
+        weights all observed triples equally.
     max_iter
-        Limit of iterations, at least 0; an iteration is three updates, one of them extrapolated.
+        Maximum number of iterations, at least 0; an iteration consists of three updates, one of them extrapolated.
     tol
-        Stop when an iteration lowers the loss by at most this share of it.
+        Stop when the relative decrease of the loss in an iteration is at most this.
 
     Returns
     -------
-    The fit. ``loss_history`` starts with the loss of the start and never rises: the weighted mean over the observed
+    The fit. ``loss_history`` starts with the loss of the start and never increases: the weighted mean over the observed
     triples of KL(triple || model), nats.
 
     Raises
     ------
     SchemaError, PmfError
-        If the arrays do not fit each other or a number is out of range.
+        If arrays are inconsistent or a number is out of range.
 
     Notes
     -----
@@ -312,7 +316,7 @@ def fit_ctd_kl(
     References
     ----------
     Kargas, Sidiropoulos and Fu (2018), IEEE Transactions on Signal Processing 66, the KL variant; Yeredor and Haardt
-    (2019), IEEE Signal Processing Letters 26, whose alternating directions lower the same loss.
+    (2019), IEEE Signal Processing Letters 26, minimise the same loss by alternating directions.
     """
     check_limits(max_iter, tol)
     check_triples(triples, offsets, observed, singles)
@@ -335,7 +339,7 @@ def fit_ctd_kl(
 
 @dataclass(frozen=True, eq=False)
 class _Pair:
-    """Triples of two variables and one after them: a row per pair of the two's levels, a column per later level."""
+    """Triples of two variables with each later one: a row per pair of levels, a column per later level."""
 
     first: slice
     second: slice
@@ -352,7 +356,7 @@ class _KLProblem:
 
 
 def _take_part(weights: FloatArray) -> BoolArray:
-    """Whether each variable takes part in a weighted triple, bool of shape (n_variables,)."""
+    """Return whether each variable is part of a weighted triple, bool of shape (n_variables,)."""
     parts = [weights.any(axis=others) for others in ((1, 2), (0, 2), (0, 1))]
     part: BoolArray = np.any(parts, axis=0)
     return part
@@ -374,7 +378,7 @@ def _pose_kl(triples: FloatArray, offsets: IntArray, weights: FloatArray) -> _KL
 
 
 def _update(problem: _KLProblem, parameters: Parameters) -> tuple[float, Parameters]:
-    """Return the loss of the parameters, and the closed-form update of them."""
+    """Return the loss of the parameters and their closed-form update."""
     prior, factors = parameters
     pull = np.zeros_like(factors)
     likelihood = 0.0
@@ -390,8 +394,8 @@ def _update(problem: _KLProblem, parameters: Parameters) -> tuple[float, Paramet
         pull[pair.first] += prior * np.einsum("abf,bf->af", inner, second)
         pull[pair.second] += np.einsum("abf,af->bf", inner, scaled)
     mass = factors * pull
-    # each triple comes once for each of its variables, and its mass is the same for all three
+    # each triple appears once for each of its variables, with the same mass
     states = mass.sum(axis=0)
     loss = (problem.entropy - likelihood) / problem.total
-    # a state without mass keeps its column, so that every column stays a PMF
+    # a state without mass keeps its column, so that every column remains a PMF
     return loss, (states / states.sum(), normalise_blocks(mass, problem.offsets, factors))

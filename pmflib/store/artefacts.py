@@ -1,4 +1,4 @@
-"""Artefacts: identity known before the work, published atomically, never changed after."""
+"""Stores of artefacts: immutable results, identified by their inputs before they exist, published atomically."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Annotated, Any, TypeAlias
 
 from pmflib.core.errors import PmfError, StoreError
 from pmflib.core.json_records import from_json
-from pmflib.store.caches import LIST_FILE, StoreCache, open_cache
+from pmflib.store.caches import StoreCache, open_cache
 from pmflib.store.checkpoints import KIND_FILE, claim_work
 from pmflib.store.file_digests import FOLDER_DIGITS, Digest, find_changes, seal, unseal, write_list
 from pmflib.store.leases import drop_leases, find_own_lease, hold_lease, list_leases
-from pmflib.store.objects.addresses import call_in_parallel, is_bucket, open_objects
-from pmflib.store.objects.interface import Objects
+from pmflib.store.objects.addresses import is_bucket, open_objects
+from pmflib.store.objects.interface import LIST_FILE, Objects, call_in_parallel
 from pmflib.store.objects.local_folder import (
     close_tree,
     find_holder,
@@ -32,10 +32,17 @@ from pmflib.store.objects.local_folder import (
 )
 
 SOURCE = "source"
-"""Kind of a raw file, which is in the manifest and not in the store."""
+"""Kind of a raw file, which has an entry in the manifest but no content in the store."""
 Kind: TypeAlias = Annotated[str, re.compile(r"[a-z][a-z-]*")]
 """Kind of an artefact, which names its folder."""
 
+NO_KINDS = frozenset(
+    {
+        *("manifest", "tmp", "work", "runs", "histories", "leases"),
+        *("fingerprints", "lineage", "reports", "exports"),
+    }
+)
+"""Folders of a store that hold no artefacts."""
 _UNWRITABLE = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -50,22 +57,22 @@ _UNWRITABLE = {
 
 @contextmanager
 def refuse_unwritable(folder: str | Path) -> Iterator[None]:
-    """Raise a `StoreError` for a full disk or a missing permission: to run the stage again would not help."""
+    """Raise a `StoreError` for a full disk or a missing permission, where a retry cannot help."""
     try:
         yield
     except OSError as error:
-        # a source that may not be read is another error: it is neither in the store nor above it
+        # errors of other files, such as sources, are not about the store
         here, path = Path(folder), Path(error.filename or folder)
         related = path.is_relative_to(here) or here.is_relative_to(path)
         if error.errno not in _UNWRITABLE or not related:
             raise
         if os.path.lexists(folder) and not _may_read(folder):
             raise StoreError(
-                f"store {str(folder)!r} cannot be read ({error}): it is another user's, or its permissions are wrong; "
-                "ask its owner for access (`chmod -R g+rX`), or run this as its owner"
+                f"store {str(folder)!r} cannot be read ({error}); ask its owner for access "
+                "(`chmod -R g+rX`), or run as its owner"
             ) from error
         raise StoreError(
-            f"store {str(folder)!r} cannot be written ({error}); make room or correct its permissions there, "
+            f"store {str(folder)!r} cannot be written ({error}); free disk space, correct the permissions, "
             "or set store.path to another location, then run again"
         ) from error
 
@@ -77,14 +84,14 @@ def _may_read(folder: str | Path) -> bool:
 
 @dataclass(frozen=True)
 class Reference:
-    """Name of an artefact, which stages pass to each other in place of its content.
+    """Reference to an artefact, which stages pass to each other instead of its content.
 
     Parameters
     ----------
     kind
         Kind of artefact: "source", "samples", "counts", "model", ...
     identity
-        SHA-256 of (kind, digests of the inputs, options, version): known before the work.
+        SHA-256 of (kind, digests of the inputs, options, version), known before the artefact exists.
     digest
         SHA-256 of the content.
     """
@@ -95,29 +102,29 @@ class Reference:
 
     @property
     def path(self) -> str:
-        """Path relative to the store; empty for a raw source, which stays where it is.
+        """Path relative to the store; empty for a raw source, which is not stored.
 
-        It follows from kind and digest, and is read from no file: what a manifest says cannot lead out of the store.
+        It follows from kind and digest and is never read from a file, so no manifest can lead out of the store.
         """
         return "" if self.kind == SOURCE else f"{self.kind}/{self.digest[:FOLDER_DIGITS]}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One manifest entry: an artefact, what it was made from, and how.
+    """Manifest entry of an artefact: its inputs, options, version and summary.
 
     Parameters
     ----------
     reference
         The artefact.
     inputs
-        Role and reference of everything it was made from: the edges of the lineage graph.
+        Artefacts it was made from, by role: the edges of the lineage graph.
     options
-        The options that matter for the content.
+        Options that affect the content.
     version
         Version of the algorithm.
     summary
-        What a user reads of it: row counts, log-likelihood, ...
+        Figures for users: row counts, log-likelihood, ...
     """
 
     reference: Reference
@@ -127,7 +134,7 @@ class Entry:
     summary: dict[str, Any] = field(default_factory=dict)
 
     def identify(self) -> str:
-        """Identity that follows from kind, inputs, options and version."""
+        """Compute the identity from kind, inputs, options and version."""
         options = self.options
         if self.reference.kind == SOURCE:
             options = {**options, "digest": self.reference.digest}
@@ -135,36 +142,38 @@ class Entry:
 
 
 class Store:
-    """A folder of artefacts and their manifest, or a prefix in a bucket.
+    """Artefacts and their manifest, in a folder or below a prefix in a bucket.
 
-    Layout: ``manifest/<identity>.json`` one entry each, replaced atomically, its time that of its last use, or in a
-    bucket of its writing; ``<kind>/<digest>/`` the content; ``work/<identity>/`` checkpoints of work under way;
-    ``tmp/`` what is being written; ``leases/`` who is at work. In a bucket the names are the same, below its prefix; an
-    artefact is there as soon as its list of digests is, which is written last, and nothing is ever renamed. What is
-    read, and what is being written, is in a cache on this machine.
+    Layout: ``manifest/<identity>.json``, one entry per artefact, replaced atomically, whose time is that of its last
+    use (in a bucket, of its writing); ``<kind>/<digest>/``, the content; ``work/<identity>/``, checkpoints; ``tmp/``,
+    drafts; ``leases/``, processes at work. Names are the same in a bucket, where nothing is ever renamed: an artefact
+    exists as soon as its digest list does, which is written last. Files of a bucket are read and written through a
+    cache on this machine.
 
     Parameters
     ----------
     root
-        The folder, made if absent; or ``s3://bucket/prefix``, which answers when something is first read.
+        The folder, which is created if necessary; or ``s3://bucket/prefix``, which is not contacted before the first
+        read.
 
     Attributes
     ----------
     root
-        The folder; of a store in a bucket, this machine's cache, in which a file may not be there yet.
+        The folder; for a bucket, this machine's cache, which may lack files.
     objects
-        What is kept besides artefacts.
+        Object store for everything except artefacts.
     name
-        For people: the folder as it was given, or the URL.
+        Name for people: the folder as given, or the URL.
     address
-        For workers: the folder, absolute, or the URL.
+        Name for workers: the absolute path of the folder, or the URL.
 
     Raises
     ------
     ConfigError
-        If the URL is none of a store.
+        If the URL is invalid.
     StoreError
-        If it cannot be made; its methods raise one if it cannot be written, with nothing half-published.
+        If the folder cannot be created. Methods raise it if the store cannot be written; nothing is ever published in
+        part.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -180,11 +189,11 @@ class Store:
         self.name = str(self.root)
         with refuse_unwritable(self.root):
             if (self.root / "runs").is_dir() and not (self.root / "manifest").is_dir():
-                # an empty one would answer as if nothing were known of what the records name
+                # an empty manifest would hide everything that the records refer to
                 raise StoreError(
-                    f"store {self.name!r} has records of runs, and has lost its folder 'manifest'; take it from a "
-                    "copy of the store. Without one, make the folder, empty: the next run writes the entries of what "
-                    "it makes anew, and until then no question is answered"
+                    f"store {self.name!r} has records of runs, but has lost its folder 'manifest'; restore it from a "
+                    "copy of the store. Without a copy, create the folder: the next run rebuilds the artefacts and "
+                    "their entries, and until then no question can be answered"
                 )
             make_root(self.root)
             for name in ("manifest", "tmp", "work", "leases"):
@@ -192,20 +201,20 @@ class Store:
 
     @property
     def is_bucket(self) -> bool:
-        """Whether the store is in a bucket, and its folder a cache."""
+        """Whether the store is in a bucket, so that its folder is a cache."""
         return self._cache is not None
 
     def name_artefact(self, reference: Reference, *parts: str) -> str:
-        """Path or URL of an artefact, or of a file of it, for people; `find_local_path` finds it."""
+        """Path or URL of an artefact or one of its files, for people; `find_local_path` resolves it."""
         return "/".join((self.name, reference.path, *parts))
 
     def address_artefact(self, reference: Reference) -> str:
-        """Address of an artefact for workers, which `find_local_path` finds there; in a bucket it is not asked for.
+        """Address of an artefact for workers, which `find_local_path` resolves; in a bucket, it may not exist.
 
         Raises
         ------
         StoreError
-            If it is not in the store, of a store on a disk.
+            If it is not in a local store.
         """
         return (
             f"{self.address}/{reference.path}"
@@ -214,7 +223,7 @@ class Store:
         )
 
     def locate(self, reference: Reference) -> Path:
-        """Folder of an artefact; of a store in a bucket, one of the cache: see `fetch_all` and its neighbours.
+        """Folder of an artefact; for a bucket, in the cache, where files may have to be fetched: see `fetch_all`.
 
         Raises
         ------
@@ -229,7 +238,7 @@ class Store:
         return path
 
     def locate_all(self, references: Sequence[Reference]) -> list[Path]:
-        """Folders of many artefacts: see `locate`; a bucket is asked for them side by side."""
+        """Folders of many artefacts (see `locate`), which are requested from a bucket in parallel."""
         if self.is_bucket:
             return call_in_parallel(self.locate, references)
         return [self.locate(reference) for reference in references]
@@ -238,40 +247,42 @@ class Store:
         return path.exists() if self._cache is None else self._cache.fetch_list(path)
 
     def find(self, identity: str) -> Entry | None:
-        """Entry of an identity, which is used now; None if it was never published, or its content is gone.
+        """Find the entry of an identity and mark it as used; None if it was never published, or its content is gone.
 
         Raises
         ------
         StoreError
-            If the entry does not read, or has been edited.
+            If the entry is damaged or was edited.
         """
         if self._cache is None:
-            # who clears up sees when it was last used; a store that may only be read needs no such note
+            # for garbage collection; a read-only store needs none
             with suppress(OSError):
                 os.utime(self.root / "manifest" / f"{identity}.json")
         return self._find(identity)
 
     def find_before(self, identity: str) -> Entry | None:
-        """Find an entry before the work that would make it: see `find`.
+        """Find an entry before building its artefact: see `find`.
 
-        In a bucket, what another machine has published in the last half minute may be missed: it is made once more.
+        In a bucket, an artefact that another machine has published within the last half minute may be missed and built
+        again.
         """
         return None if self.objects.lacks(f"manifest/{identity}.json") else self.find(identity)
 
     def read_entry(self, identity: str) -> Entry | None:
-        """Entry of an identity as the manifest has it, whether its content is there or not; it is not used by that.
+        """Read the manifest entry of an identity, whether its content exists or not, without marking it as used.
 
         Raises
         ------
         StoreError
-            If it does not read, or is not what was written: one that was edited, or whose identity does not follow from
-            its kind, inputs, options and version.
+            If it is damaged or was edited, or its identity does not follow from its kind, inputs, options and version.
         """
         name = f"manifest/{identity}.json"
         try:
             entry = from_json(Entry, unseal(self.objects.read(name)[0]))
             if not identity == entry.reference.identity == entry.identify():
-                raise ValueError("its identity is not that of its kind, inputs, options, version")
+                raise ValueError(
+                    "its identity does not match its kind, inputs, options and version"
+                )
         except FileNotFoundError:
             return None
         except PmfError:
@@ -286,16 +297,16 @@ class Store:
         entry = self.read_entry(identity)
         if entry is None or not entry.reference.path:
             return entry
-        # also where the cache has it: a person may have deleted it to have it built again
+        # even if it is cached: a user may have deleted it to have it rebuilt
         return entry if self.objects.exists(f"{entry.reference.path}/{LIST_FILE}") else None
 
     def list_identities(self) -> list[str]:
-        """Identities of all entries, in order, whether they read or not."""
+        """Identities of all entries, sorted, including damaged ones."""
         names = (Path(metadata.name) for metadata in self.objects.list_objects("manifest"))
         return sorted(name.stem for name in names if name.suffix == ".json")
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, in order of identity."""
+        """All entries whose content exists, sorted by identity."""
         for entry in call_in_parallel(self._find, self.list_identities()):
             if entry is not None:
                 yield entry
@@ -309,22 +320,22 @@ class Store:
         version: int,
         write: Callable[[Path, Path], Mapping[str, Any]],
     ) -> Entry:
-        """Return the artefact of an identity; do the work only if the manifest does not have it.
+        """Return the artefact of an identity, building it only if the manifest does not have it.
 
         Parameters
         ----------
         kind
-            Kind of artefact; also the folder it goes to.
+            Kind of the artefact, which also names its folder.
         inputs
-            Artefacts that it is made from, by role.
+            Artefacts it is made from, by role.
         options
-            Plain JSON types: every option that changes the content, and no other.
+            Exactly the options that affect the content; plain JSON types.
         version
-            Version of the algorithm; raise it when the same inputs give other bits.
+            Version of the algorithm; increase it when the same inputs give other bytes.
         write
-            Called with an empty folder to fill, and a folder for checkpoints that outlives a killed run and is gone
-            once the artefact is published; of runs that build it at once, each has its own. Returns the summary. It
-            must be deterministic: equal identity, equal bytes, with checkpoints or without.
+            Called with an empty folder to fill and a folder for checkpoints, which survives a killed run and is removed
+            once the artefact is published; concurrent runs get different folders. It returns the summary, and must be
+            deterministic: equal identities give equal bytes, with or without checkpoints.
 
         Returns
         -------
@@ -358,12 +369,12 @@ class Store:
         return entry
 
     def enter_again(self, entry: Entry) -> Entry:
-        """Enter an artefact that is in the store under the identity that other inputs or options give its content.
+        """Add an entry for an artefact under the identity that other inputs or options give to the same content.
 
         Parameters
         ----------
         entry
-            The entry, with the new inputs and options; its identity is replaced.
+            Entry with the new inputs and options; its identity is recomputed.
         """
         old = entry.reference
         reference = Reference(old.kind, entry.identify(), old.digest)
@@ -375,7 +386,7 @@ class Store:
         return entered
 
     def record_source(self, name: str, digest: str, summary: Mapping[str, Any]) -> Entry:
-        """Enter a raw file in the manifest: it stays where it is, its bytes are named by their digest."""
+        """Add a raw file to the manifest by its digest; its content is not copied."""
         identity = identify(SOURCE, {}, {"name": name, "digest": digest}, 1)
         entry = Entry(Reference(SOURCE, identity, digest), {}, {"name": name}, 1, dict(summary))
         with refuse_unwritable(self.root), hold_lease(self.objects, f"record of {SOURCE}"):
@@ -383,18 +394,18 @@ class Store:
         return entry
 
     def drop_leftovers(self) -> int:
-        """Delete drafts whose lease is over or gone, for their processes have ended, and checkpoints of published work.
+        """Delete drafts of processes without a valid lease, and checkpoints of published artefacts.
 
         Returns
         -------
-        The number of drafts.
+        Number of deleted drafts.
         """
         drafts = [
             *(self.root / "tmp").iterdir(),
             *(self.root / "manifest").glob(".*"),
             *(self.root / "runs").glob("*/.*"),
         ]
-        # what workers have written for a stage
+        # files that workers have written for a stage
         looks_there = self.is_bucket and not self.objects.lacks("tmp")
         received = self.objects.list_folders("tmp") if looks_there else []
         if (
@@ -403,7 +414,7 @@ class Store:
             and self.objects.lacks("leases", find_own_lease(self.objects))
         ):
             return 0
-        # after the drafts: a lease is there before its drafts and until they are gone
+        # list leases after drafts: a lease exists before its drafts and until they are gone
         leases = list_leases(self.objects)
         alive = {lease.holder for lease in leases if lease.is_alive}
         dropped = 0
@@ -419,7 +430,7 @@ class Store:
                 found = self.objects.list_objects(f"tmp/{name}")
                 self.objects.delete([metadata.name for metadata in found])
         for identity in sorted(path.name for path in (self.root / "work").iterdir()):
-            # a run that was killed between the manifest entry and its last line left them
+            # left by a run that was killed right after it wrote the manifest entry
             with suppress(StoreError):
                 if self._find(identity) is not None:
                     if self._cache is not None:
@@ -429,7 +440,7 @@ class Store:
         return dropped
 
     def publish(self, tmp: Path, reference: Reference) -> None:
-        """Publish a folder of ``tmp`` that is complete, its list of digests included, as an artefact."""
+        """Publish a complete folder of ``tmp``, including its digest list, as an artefact."""
         target = self.root / reference.path
         if self._cache is not None:
             self._cache.publish(tmp, target)
@@ -445,8 +456,7 @@ class Store:
             except OSError:
                 if not target.is_dir():
                     raise
-            # another run published the same content first: names are digests, so this is the same, unless damaged
-            # since. Who clears up sees that it is used again, or has taken it away just now
+            # another run published the same content first; it may have been damaged, or collected just now
             with suppress(FileNotFoundError):
                 os.utime(target)
                 if _is_whole(target):
@@ -458,12 +468,21 @@ class Store:
                 break
         sync_file(target.parent)
 
+    def drop(self, name: str, touched: int | None = None) -> int | None:
+        """Delete a location, also from this machine's cache: see `Objects.drop`."""
+        if self._cache is not None:
+            draft = self.root / "tmp" / mark_draft("collected")
+            with suppress(FileNotFoundError):
+                os.rename(self.root / name, draft)
+                shutil.rmtree(draft, ignore_errors=True)
+        return self.objects.drop(name, touched)
+
     def _record(self, entry: Entry) -> None:
         self.objects.put(f"manifest/{entry.reference.identity}.json", seal(asdict(entry)))
 
 
 def _is_left(draft: str, alive: set[str]) -> bool:
-    """Whether something is a draft, and of no process that holds a lease."""
+    """Whether a name is that of a draft whose process holds no lease."""
     holder = find_holder(draft)
     return holder is not None and holder not in alive
 
@@ -471,19 +490,19 @@ def _is_left(draft: str, alive: set[str]) -> bool:
 def identify(
     kind: str, inputs: Mapping[str, Reference], options: Mapping[str, Any], version: int
 ) -> str:
-    """Identity of an artefact that is yet to be made: SHA-256 over its kind, inputs' digests, options and version."""
+    """Identity of an artefact: SHA-256 of its kind, the digests of its inputs, its options and version."""
     digests = {role: reference.digest for role, reference in inputs.items()}
     text = json.dumps([kind, digests, options, version], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def number_inputs(role: str, references: Sequence[Reference]) -> dict[str, Reference]:
-    """Inputs of one role by role and index, as `identify` takes them."""
+    """Number several inputs of one role, for `identify`."""
     return {f"{role} {index:05}": reference for index, reference in enumerate(references)}
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether an artefact still holds what it was published with."""
+    """Whether an artefact is unchanged since it was published."""
     try:
         return not find_changes(folder)
     except StoreError:

@@ -1,8 +1,8 @@
-"""Caches: what this machine has read of a store in a bucket, laid out as a local store is, of bounded size.
+"""Local cache of a store in a bucket: a folder of bounded size with the layout of a local store.
 
-A file of an artefact is fetched when it is first read, checked by its digest, and never changes: several processes
-share a cache, and it may be deleted at any time. Paths of other machines mean nothing here: what travels to workers
-are addresses below the store's own, and each worker finds the file in its own cache.
+Files of artefacts are fetched when they are first read, checked against their digests, and never change. Processes
+share a cache, and it may be deleted at any time. Workers are sent addresses, not local paths, and each finds the file
+in the cache of its own machine.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from pmflib.core.errors import ConfigError, StoreError
-from pmflib.store.objects.addresses import call_in_parallel, is_bucket, open_objects
+from pmflib.store.objects.addresses import is_bucket, open_objects
 from pmflib.store.objects.bucket import Bucket
+from pmflib.store.objects.interface import LIST_FILE, call_in_parallel
 from pmflib.store.objects.local_folder import (
     PRIVATE,
     make_folder,
@@ -29,41 +30,41 @@ from pmflib.store.objects.local_folder import (
     read_file_ranges,
     replace_file,
 )
-from pmflib.store.packs import choose_packed, pack, unpack
+from pmflib.store.objects.packs import choose_packed, pack
 
 IN_USE_SECONDS = 15 * 60.0
-"""An artefact that was used by any process of this machine within this time is not dropped, seconds."""
+"""Artefacts used within this time by any process of this machine are kept, seconds."""
 SHARE = 0.5
-"""Part of the room that a disk has left, when a process first opens a cache on it, that the cache may take at most;
-what the cache holds already counts as room."""
+"""Largest share of the free disk space that a cache may take, measured when a process first opens it; the present
+content of the cache counts as free."""
 
 
 def find_limit(root: Path) -> int:
-    """Bytes that a cache may take: PMF_MIRROR_BYTES, or a ``SHARE`` of the room that the disk has for it.
+    """Limit of a cache, bytes: PMF_MIRROR_BYTES, or a ``SHARE`` of the free disk space.
 
     Raises
     ------
     ConfigError
-        If the variable is no positive whole number.
+        If the variable is not a positive integer.
     """
     text = os.environ.get("PMF_MIRROR_BYTES", "")
     if text:
         if not text.isascii() or not text.isdecimal() or not int(text):
             raise ConfigError(
-                f"PMF_MIRROR_BYTES = {text!r} is no number of bytes above 0; correct or unset it"
+                f"PMF_MIRROR_BYTES = {text!r} is not a positive integer (bytes); correct or unset it"
             )
         return int(text)
     return int(SHARE * (shutil.disk_usage(root).free + sum(size for *_, size in _measure(root))))
 
 
 def drop_unused(root: Path, limit: int) -> int:
-    """Drop artefacts of a cache, those not used for longest first, until it takes no more than a limit, bytes.
+    """Drop the least recently used artefacts of a cache until its size is within a limit, bytes.
 
-    Those used within ``IN_USE_SECONDS`` stay. Whoever reads what is dropped finds it gone, and fetches it again.
+    Artefacts used within ``IN_USE_SECONDS`` are kept. A dropped artefact is fetched again when it is next read.
 
     Returns
     -------
-    Bytes that were dropped.
+    Number of dropped bytes.
     """
     folders = sorted(_measure(root))
     excess = sum(size for *_, size in folders) - limit
@@ -80,7 +81,7 @@ def drop_unused(root: Path, limit: int) -> int:
 
 
 def _measure(root: Path) -> list[tuple[float, Path, int]]:
-    """When each artefact of a cache was last used, its folder and its bytes."""
+    """Time of last use, folder and size of each artefact of a cache."""
     found = []
     for folder in root.glob("*/*"):
         if re.fullmatch("[0-9a-f]{24}", folder.name):
@@ -91,12 +92,9 @@ def _measure(root: Path) -> list[tuple[float, Path, int]]:
 
 
 CACHE_FILE = "mirror.json"
-"""File that makes a folder a cache: it has the address of the store."""
-LIST_FILE = ".digests"
-"""List of an artefact's files in its folder: JSON, relative name to SHA-256 in hexadecimal. It is no part of the
-content: the digest of the content is a digest of this list."""
+"""Marks a folder as a cache, and holds the address of the store."""
 UPLOAD_SECONDS = 5.0
-"""Time between uploads of checkpoints of the same work, seconds: what is lost of it with a machine."""
+"""Time between uploads of checkpoints of one artefact, seconds: the work that is lost if the machine is lost."""
 _OBJECTS = re.compile(
     r"(?P<store>.+?://.+?)/"
     r"(?P<objects>[a-z][a-z-]*/[0-9a-f]{24}|work/[0-9a-f]{64}|tmp/[a-z-]+-[0-9a-f]{32}-[0-9a-f]{8})"
@@ -128,22 +126,22 @@ class StoreCache:
 
     @property
     def objects(self) -> Bucket:
-        """Objects of the store."""
+        """Object store in the bucket."""
         opened = open_objects(self.address)
         assert isinstance(opened, Bucket)
         return opened
 
     def name_objects(self, folder: Path) -> str:
-        """Name of a file or folder of the cache, which is that of the objects it is of."""
+        """Name of the objects that a file or folder of the cache is a copy of."""
         return folder.relative_to(self.root).as_posix()
 
     def make(self) -> None:
-        """Make the folders of the cache, for their owner alone, also where somebody has deleted them meanwhile.
+        """Create the folders of the cache, for their owner only, if they do not exist or were deleted.
 
         Raises
         ------
         OSError
-            If that is not possible.
+            If they cannot be created.
         """
         if not (self.root / CACHE_FILE).is_file():
             self.root.mkdir(PRIVATE, parents=True, exist_ok=True)
@@ -152,12 +150,12 @@ class StoreCache:
             replace_file(self.root / CACHE_FILE, json.dumps({"address": self.address}).encode())
 
     def make_draft(self, name: str) -> Path:
-        """Path of a new draft, in a folder that is there."""
+        """Path for a new draft in an existing folder."""
         self.make()
         return self.root / "tmp" / mark_draft(name)
 
     def use(self, folder: Path) -> None:
-        """Note that an artefact is used now: it is among the last to be dropped."""
+        """Record that an artefact is in use, so that it is dropped last."""
         now = time.monotonic()
         if now - self._used.get(folder, -1e9) > IN_USE_SECONDS / 10:
             self._used[folder] = now
@@ -165,29 +163,28 @@ class StoreCache:
                 os.utime(folder)
 
     def fetch_list(self, folder: Path) -> bool:
-        """Fetch the list of an artefact's files unless it is here; whether the store has it, and so the artefact.
+        """Fetch the digest list of an artefact unless it is cached; return whether the artefact exists.
 
-        What it says is checked where it is read: it must be the one that the folder is named after.
+        The list is checked when it is read: the folder is named after its digest.
         """
         if (folder / LIST_FILE).is_file():
             self.use(folder)
             return True
         try:
-            content, _ = self.objects.read(f"{self.name_objects(folder)}/{LIST_FILE}")
+            listing, files = self.objects.read_list(self.name_objects(folder))
         except FileNotFoundError:
             return False
-        listing, files = unpack(content)
         digests = _read_digests(listing)
         for name, each in files.items():
-            # the list is last: where it is, what was packed with it is here as well
+            # the list is written last, so that its presence implies that of the packed files
             if hashlib.sha256(each).hexdigest() == digests.get(name):
                 self._keep(folder / name, each)
         self._keep(folder / LIST_FILE, listing)
-        self._make_room(len(content))
+        self._make_room(len(listing) + sum(map(len, files.values())))
         return True
 
     def fetch_files(self, folder: Path, digests: Mapping[str, str], names: Iterable[str]) -> None:
-        """Fetch the files of an artefact that are not here, side by side.
+        """Fetch the missing files of an artefact in parallel.
 
         Parameters
         ----------
@@ -196,12 +193,12 @@ class StoreCache:
         digests
             SHA-256 of each of its files.
         names
-            Files to fetch; those that the artefact has not are passed over.
+            Files to fetch; names that the artefact does not have are ignored.
 
         Raises
         ------
         StoreError
-            If the store has lost one, or holds another content instead.
+            If a file is lost or damaged in the store.
         """
         self.use(folder)
         missing = [name for name in names if name in digests and not (folder / name).is_file()]
@@ -232,9 +229,9 @@ class StoreCache:
         return size
 
     def _fetch_packed(self, artefact: str, name: str, draft: Path) -> str:
-        """Write a file that was packed with the list of its artefact; its SHA-256, or "" if it is not there."""
+        """Write a file that is packed with the digest list; return its SHA-256, or "" if it is not packed."""
         try:
-            packed = unpack(self.objects.read(f"{artefact}/{LIST_FILE}")[0])[1]
+            packed = self.objects.read_list(artefact)[1]
         except FileNotFoundError:
             return ""
         if name not in packed:
@@ -252,7 +249,7 @@ class StoreCache:
 
     def _move(self, draft: Path, path: Path) -> None:
         while True:
-            # another process may drop the folder, be it between these two lines
+            # another process may drop the folder at any time
             make_folder(path.parent)
             try:
                 os.replace(draft, path)
@@ -263,17 +260,17 @@ class StoreCache:
             return
 
     def read_ranges(self, path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read parts of a file; `FileNotFoundError` if neither this machine nor the store has it, on its own."""
+        """Read byte ranges of a file from the cache or the bucket; raise `FileNotFoundError` if neither has it."""
         with suppress(FileNotFoundError):
-            # what was packed has come with the list of its artefact
+            # packed files were fetched with the list
             return read_file_ranges(path, ranges)
         return self.objects.read_ranges(self.name_objects(path), ranges)
 
     def publish(self, draft: Path, folder: Path) -> None:
-        """Upload the files of an artefact, its list last: from then on it is there. The files stay in the cache.
+        """Upload the files of an artefact and keep them in the cache; the digest list is written last.
 
-        Small files are in one object with the list: see `pmflib.store.packs`.
-        Where the store has the same content already, it is written once more: whatever was damaged is whole again.
+        Small files are packed with the list: see `pmflib.store.objects.packs`. Content that the store already has is
+        written again, which repairs any damage.
         """
         prefix = self.name_objects(folder)
         sizes = {
@@ -290,13 +287,13 @@ class StoreCache:
         try:
             os.rename(draft, folder)
         except OSError:
-            # one that is here already has the same files, or some of them
+            # the cache has the same artefact already, perhaps in part
             self._keep(folder / LIST_FILE, content)
         self.use(folder)
         self._make_room(sum(sizes.values()))
 
     def resume_work(self, identity: str, kind_file: str) -> None:
-        """Fetch the checkpoints of work that was interrupted, here or on another machine."""
+        """Fetch the checkpoints of interrupted work."""
         mark = f"{_WORK}/{identity}/{kind_file}"
         if self.objects.lacks(mark) or not self.objects.exists(mark):
             return
@@ -305,7 +302,7 @@ class StoreCache:
         )
 
     def fetch_loose(self, names: Sequence[str]) -> list[str]:
-        """Fetch objects that belong to no artefact, side by side, in place of what is here; those that there are."""
+        """Fetch objects outside artefacts in parallel, replacing cached copies; return the names that exist."""
 
         def fetch(name: str) -> bool:
             draft = self.make_draft("fetched")
@@ -322,9 +319,9 @@ class StoreCache:
         return [name for name, is_there in zip(names, done, strict=True) if is_there]
 
     def keep_checkpoint(self, path: Path, kind_file: str) -> None:
-        """Upload a checkpoint, which another machine goes on from if this one is lost.
+        """Upload a checkpoint, so that another machine can continue if this one is lost.
 
-        Checkpoints of the same work are uploaded together, each `UPLOAD_SECONDS`: small work has none to upload.
+        Checkpoints of the same artefact are uploaded together every `UPLOAD_SECONDS`; short work uploads none.
         """
         folder = self.root / _WORK / path.relative_to(self.root / _WORK).parts[0]
         now = time.monotonic()
@@ -337,19 +334,19 @@ class StoreCache:
         self.objects.put(self.name_objects(folder / kind_file), _read_if_there(folder / kind_file))
 
         def upload(each: Path) -> None:
-            # another run of the same work removes the folder when it is done first
+            # another run of the same work may have finished first and removed the folder
             if content := _read_if_there(each):
                 self.objects.put(self.name_objects(each), content)
 
         call_in_parallel(upload, sorted(waiting))
 
     def drop_work(self, folder: Path) -> None:
-        """Delete the checkpoints of work that is done, if there were any; folders of this machine stay.
+        """Delete the uploaded checkpoints of finished work; local files stay.
 
         Parameters
         ----------
         folder
-            The folder of checkpoints that the work had.
+            Local folder of the checkpoints.
         """
         with _lock:
             self._waiting.pop(folder, None)
@@ -359,7 +356,7 @@ class StoreCache:
             )
 
     def _make_room(self, n_bytes: int) -> None:
-        """Count what was written; from time to time, drop what was not used for longest."""
+        """Count written bytes; occasionally drop the least recently used artefacts."""
         with _lock:
             if self._limit is None:
                 self._limit = find_limit(self.root)
@@ -371,7 +368,7 @@ class StoreCache:
 
 
 def _read_digests(listing: bytes) -> dict[str, str]:
-    """Digests by name, as a list has them; none of one that does not read."""
+    """Digests by name from a list; empty if the list cannot be parsed."""
     try:
         return dict(json.loads(listing))
     except (ValueError, TypeError, RecursionError):
@@ -386,14 +383,14 @@ def _read_if_there(path: Path) -> bytes:
 
 
 def open_cache(address: str) -> StoreCache:
-    """Open this machine's cache of a store; made if absent, for its owner alone.
+    """Open this machine's cache of a store, or create it for its owner only.
 
-    It is in the folder that PMF_MIRROR names, or in the user's folder for what can be made again.
+    It is below the folder named by PMF_MIRROR, or in the user's cache directory.
 
     Raises
     ------
     ConfigError
-        If the folder cannot be made, or is another user's.
+        If the folder cannot be created, or belongs to another user.
     """
     root = find_root(address)
     found = _caches.get(root)
@@ -409,7 +406,7 @@ def open_cache(address: str) -> StoreCache:
             )
     except OSError as error:
         raise ConfigError(
-            f"cache {str(root)!r} of store {address!r} cannot be made ({error}); set PMF_MIRROR to a folder with room"
+            f"cache {str(root)!r} of store {address!r} cannot be created ({error}); set PMF_MIRROR to another folder"
         ) from error
     with _lock:
         _caches[root] = cache
@@ -417,17 +414,13 @@ def open_cache(address: str) -> StoreCache:
 
 
 def find_root(address: str) -> Path:
-    """Folder of this machine's cache of a store, which need not be there."""
+    """Folder of this machine's cache of a store, which need not exist."""
     above = os.environ.get("PMF_MIRROR", "")
     base = Path(above) if above else _find_cache_home() / "pmflib" / "mirrors"
-    # the name is for people, the digest distinguishes stores
+    # the name is for people; the digest is unique, as servers may have buckets of the same name
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", address.partition("://")[2])[:60].strip("-.")
-    return base.absolute() / f"{readable}-{hashlib.sha256(_identify(address)).hexdigest()[:16]}"
-
-
-def _identify(address: str) -> bytes:
-    """What distinguishes stores: a bucket of the same name may be on another server."""
-    return f"{os.environ.get('AWS_ENDPOINT_URL', '')} {address}".encode()
+    identity = f"{os.environ.get('AWS_ENDPOINT_URL', '')} {address}".encode()
+    return base.absolute() / f"{readable}-{hashlib.sha256(identity).hexdigest()[:16]}"
 
 
 def _find_cache_home() -> Path:
@@ -436,40 +429,40 @@ def _find_cache_home() -> Path:
 
 
 def find_cache(root: Path) -> StoreCache | None:
-    """Cache that this process has opened in a folder; None for any other folder, such as that of a local store."""
+    """Cache that this process has opened in a folder; None for other folders, such as local stores."""
     return _caches.get(root)
 
 
 def find_cache_above(path: Path) -> StoreCache | None:
-    """Cache that holds a file or folder; None if none does."""
+    """Cache that contains a file or folder; None if none does."""
     return next(filter(None, map(find_cache, path.parents)), None)
 
 
 def find_cache_of_work(path: Path) -> StoreCache | None:
-    """Cache whose folder of checkpoints holds a file; None for a file of any other folder."""
+    """Cache whose checkpoint folder contains a file; None for other files."""
     cache = find_cache_above(path)
     return cache if cache is not None and cache.name_objects(path).startswith(f"{_WORK}/") else None
 
 
 def name_for_workers(path: Path) -> str:
-    """Name of a file or folder of an artefact that other machines find it by: its address, or its own path."""
+    """Name of an artefact's file or folder for other machines: its address in the bucket, or its local path."""
     cache = find_cache_above(path)
     return str(path) if cache is None else f"{cache.address}/{cache.name_objects(path)}"
 
 
 def find_local_path(name: str | Path) -> Path:
-    """Path on this machine of what `name_for_workers` named: in this machine's cache, or as it is.
+    """Local path of a name from `name_for_workers`: in this machine's cache, or the name itself.
 
     Raises
     ------
     StoreError
-        If it is a URL, and of no artefact of a store.
+        If it is a URL that does not name an artefact of a store.
     """
     if isinstance(name, Path) or not is_bucket(name):
         return Path(name)
     parts = _OBJECTS.fullmatch(name)
     if parts is None:
         raise StoreError(
-            f"{name!r} is no location of a store in a bucket; give s3://bucket/prefix/kind/digest, as pmf prints it"
+            f"{name!r} is not a location of a store in a bucket; give s3://bucket/prefix/kind/digest, as pmf prints it"
         )
     return open_cache(parts["store"]).root / parts["objects"] / (parts["rest"] or "")

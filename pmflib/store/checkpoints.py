@@ -1,8 +1,7 @@
-"""Checkpoints: arrays in one file, replaced atomically, in a folder per run; files that workers write.
+"""Checkpoints of work under way, and files that workers write for a stage.
 
-Workers may have no disk in common. Where the store is on a disk, they write into the folder of the stage. Where it is
-in a bucket, the folder is one of the stage's own cache: a worker writes to the same path of its cache, uploads the file
-when it is whole, and the stage fetches what it has not got.
+With a local store, workers write into the folder of the stage. With a bucket, workers may share no disk: a worker
+writes to the same path of its own cache and uploads each complete file, and the stage fetches the files it lacks.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ from pmflib.store.caches import find_cache_above, find_cache_of_work, find_local
 from pmflib.store.objects.local_folder import lock_folder, make_folder, mark_draft, replace_file
 
 KIND_FILE = ".kind"
-"""File beside checkpoints that names the kind of artefact they are of; its age is that of the work."""
+"""File in a checkpoint folder with the kind of the artefact; its age is that of the work."""
 
 
 @contextmanager
 def claim_work(root: Path, identity: str, kind: str, resume: Callable[[], None]) -> Iterator[Path]:
-    """Have the folder of checkpoints of an artefact for oneself: it is gone when the work is done, and stays if not.
+    """Lock the checkpoint folder of an artefact; it is removed when the work is done, and kept if the work fails.
 
-    Runs that do the same work at once would take each other's checkpoints for their own, and who is done first would
-    take them away. So the second has a folder that ends with its work, whatever becomes of it. It does not wait: the
-    first may have stopped. The lock ends with the process; on file systems without locks, all have the same folder.
+    Concurrent runs of the same work must not share checkpoints. A second run gets a temporary folder of its own instead
+    of waiting, as the first may have hung. The lock ends with the process; on file systems without locks, all runs
+    share the folder.
 
     Parameters
     ----------
     root
         Folder of the store, or of its cache.
     identity, kind
-        The artefact that is made.
+        Identity and kind of the artefact.
     resume
-        Fetches the checkpoints that are elsewhere into the folder, once it is this work's own.
+        Called once the folder is locked, to fetch checkpoints from elsewhere into it.
 
     Yields
     ------
@@ -69,16 +68,16 @@ def claim_work(root: Path, identity: str, kind: str, resume: Callable[[], None])
 
 
 def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write arrays into one file, in place of the one before."""
+    """Write arrays to one file, replacing it atomically."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     save_bytes(path, buffer.getvalue())
 
 
 def save_bytes(path: Path, content: bytes) -> None:
-    """Write a file in place of the one before, in a folder that is made if need be; that of a bucket has it too."""
+    """Write a checkpoint atomically, creating its folder if necessary, and upload it if the store is in a bucket."""
     while True:
-        # another run of the same work removes the folder when it is done first, be it between these two lines
+        # another run of the same work may finish first and remove the folder at any time
         make_folder(path.parent)
         try:
             replace_file(path, content)
@@ -90,25 +89,25 @@ def save_bytes(path: Path, content: bytes) -> None:
 
 
 def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]] | None:
-    """Read all arrays of a checkpoint; None if there is none, or none that can be used."""
+    """Read all arrays of a checkpoint; None if it does not exist or is damaged."""
     try:
-        # opened here: np.load leaves a damaged file open
+        # np.load would leave a damaged file open
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             return dict(arrays)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        # a checkpoint only saves time: without it, or with a damaged one, the work is done again
+        # a checkpoint only saves time: without one, the work is repeated
         return None
 
 
 def find_out(name: str) -> Path:
-    """Path on this machine of a file that `name_for_workers` named, in a folder that is there."""
+    """Local path of a file named by `name_for_workers`; its folder is created."""
     path = find_local_path(name)
     make_folder(path.parent)
     return path
 
 
 def has_arrived(path: Path) -> bool:
-    """Whether a file is whole already, by this worker or, of a store in a bucket, by another; it is here then."""
+    """Whether a file is complete, here or in the bucket, from which it is fetched."""
     cache = find_cache_above(path)
     if path.exists() or cache is None:
         return path.exists()
@@ -116,13 +115,13 @@ def has_arrived(path: Path) -> bool:
 
 
 def hand_in(path: Path) -> None:
-    """Give a file that is whole to the stage that asked for it."""
+    """Upload a complete file for the stage that needs it, if the store is in a bucket."""
     if (cache := find_cache_above(path)) is not None:
         cache.objects.put_file(cache.name_objects(path), path)
 
 
 def gather_in(folder: Path) -> Path:
-    """Fetch what workers have written that is not here; the folder."""
+    """Fetch the files that workers have written into a folder; return the folder."""
     if (cache := find_cache_above(folder)) is not None:
         found = cache.objects.list_objects(cache.name_objects(folder))
         cache.fetch_loose([each.name for each in found if not (cache.root / each.name).is_file()])
@@ -130,7 +129,7 @@ def gather_in(folder: Path) -> Path:
 
 
 def drop_arrived(folder: Path) -> None:
-    """Delete what workers have written, once it is elsewhere; files on this machine stay."""
+    """Delete the uploaded files of workers; local files stay."""
     if (cache := find_cache_above(folder)) is not None:
         found = cache.objects.list_objects(cache.name_objects(folder))
         cache.objects.delete([each.name for each in found])

@@ -1,8 +1,9 @@
-"""Garbage collection: what no kept run, live model or run under way needs is deleted; unfinished work."""
+"""Garbage collection: delete artefacts that no kept run, live model or running process needs; unfinished work."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
@@ -10,20 +11,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pmflib.store.artefacts import Entry, Store, refuse_unwritable
+from pmflib.store.artefacts import NO_KINDS, Entry, Store, refuse_unwritable
 from pmflib.store.checkpoints import KIND_FILE
 from pmflib.store.erasures import ERASURES, keep_erasures_out, stay_alone
+from pmflib.store.file_digests import FOLDER_DIGITS
 from pmflib.store.leases import hold_lease, list_leases
 from pmflib.store.lineage import BY_AGE, KeptRuns, choose_kept_runs, order_by_need, reach
-from pmflib.store.locations import (
-    Amount,
-    Location,
-    drop_location,
-    list_inner,
-    list_locations,
-    measure_bytes,
-)
-from pmflib.store.objects.addresses import call_in_parallel
+from pmflib.store.objects.interface import Location, call_in_parallel
 from pmflib.store.objects.local_folder import find_own_holder, mark_draft
 from pmflib.store.run_records import (
     COLLECTIONS,
@@ -38,23 +32,37 @@ from pmflib.store.run_records import (
 )
 
 ROUNDING_SECONDS = 2.0
-"""Taken off the start of a lease before file times are compared with it: the coarsest file systems round to two
-seconds."""
+"""Tolerance for comparing file times with the start of a lease: the coarsest file systems round to two seconds."""
+
+
+_FOLDER = re.compile(rf"[0-9a-f]{{{FOLDER_DIGITS}}}")
+
+
+@dataclass
+class Amount:
+    """Number of artefacts, folders or files, and their total size in bytes."""
+
+    number: int = 0
+    bytes: int = 0
+
+    def add(self, n_bytes: int) -> None:
+        """Count one more."""
+        self.number += 1
+        self.bytes += n_bytes
 
 
 @dataclass
 class Collection:
-    """What a collection deletes, or would delete.
+    """Result of a collection: deleted (or, in a dry run, deletable) and kept artefacts.
 
     Parameters
     ----------
     artefacts
-        Artefacts by kind.
+        Deleted artefacts by kind.
     leftovers
-        What is no artefact: "orphans" (folders without an entry of the manifest), "work" (checkpoints that no run goes
-        on from).
+        Other deleted data: "orphans", folders without a manifest entry, and "work", abandoned checkpoints.
     kept
-        Artefacts that stay, by kind.
+        Kept artefacts by kind.
     runs
         Kept runs.
     """
@@ -66,7 +74,7 @@ class Collection:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all that is deleted."""
+        """Total deleted bytes."""
         return sum(each.bytes for each in (*self.artefacts.values(), *self.leftovers.values()))
 
     def to_json(self) -> dict[str, object]:
@@ -82,7 +90,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class _StoredEntry:
-    """An entry of the manifest, when its file was last touched, ns, and its bytes."""
+    """A manifest entry, the time of its last touch, ns, and its size, bytes."""
 
     entry: Entry
     touched: int
@@ -90,15 +98,14 @@ class _StoredEntry:
 
 
 def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collection:
-    """Delete the artefacts that nothing needs, and count them; runs may be under way meanwhile, but not in a bucket.
+    """Delete the artefacts that nothing needs, and count them.
 
-    Needed is what can be reached from the last runs of every pipeline, from the models that are or were live after
-    them, and from what a run under way has used. A run that uses an entry of the manifest touches it; each entry is
-    taken out of the manifest first, and put back if it has been touched since this began. Entries go before what they
-    need, and before their folders: a collection that is killed leaves orphans, which the next one deletes.
+    Artefacts are needed if they can be reached from the last runs of any pipeline, from models that are or were live
+    after them, or from artefacts that a running process has used. Runs touch the manifest entries they use. Each entry
+    is first taken out of the manifest, and put back if it was touched meanwhile. Entries are deleted before their
+    inputs and before their content: a killed collection leaves only orphans, which the next one deletes.
 
-    In a bucket nothing is touched, and nothing can be put back: a collection keeps runs out while it lasts, and is
-    refused while one is under way.
+    In a bucket, entries are neither touched nor put back, so a collection needs exclusive access.
 
     Parameters
     ----------
@@ -107,17 +114,17 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
     keep_runs
         Number of runs to keep, at least 1: see `choose_kept_runs`.
     dry_run
-        Whether to count only, and to delete nothing.
+        Whether only to count.
 
     Returns
     -------
-    What was deleted and what is kept, by kind.
+    Deleted and kept artefacts by kind.
 
     Raises
     ------
     StoreError
-        If an entry of the manifest or a record is damaged, for it may refer to what would be deleted; or if the store
-        cannot be written, or is in a bucket and in use. Nothing is deleted then.
+        If a manifest entry or a record is damaged, as it may refer to anything; if the store cannot be written; or if
+        it is in a bucket and in use. Nothing is deleted then.
     """
     if store.is_bucket and not dry_run:
         with stay_alone(store), hold_lease(store.objects, "gc"):
@@ -126,10 +133,10 @@ def collect(store: Store, keep_runs: int, *, dry_run: bool = False) -> Collectio
 
 
 def _collect(store: Store, keep_runs: int, *, dry_run: bool) -> Collection:
-    # first: what is used from here on is touched
+    # first, as entries used from here on are touched
     oldest_lease = _find_oldest_lease(store)
     runs = choose_kept_runs(store, keep_runs)
-    locations = list_locations(store)
+    locations = _list_locations(store)
     stored = _read_manifest(store)
     entries = {identity: each.entry for identity, each in stored.items()}
     since = _find_oldest_record(store, runs)
@@ -156,7 +163,7 @@ def _collect(store: Store, keep_runs: int, *, dry_run: bool) -> Collection:
     with ExitStack() as stack:
         stack.enter_context(refuse_unwritable(store.root))
         if not store.is_bucket:
-            # the lease keeps others from what is on its way out, and perhaps back
+            # the lease protects entries that are being deleted or put back
             stack.enter_context(keep_erasures_out(store))
             stack.enter_context(hold_lease(store.objects, "gc"))
         if dropped:
@@ -165,16 +172,28 @@ def _collect(store: Store, keep_runs: int, *, dry_run: bool) -> Collection:
         for name, leftovers in (("orphans", orphans), ("work", work)):
             amount = found.leftovers.setdefault(name, Amount())
             for location in leftovers:
-                drop_location(store, location.name, amount)
+                if (n_bytes := store.drop(location.name)) is not None:
+                    amount.add(n_bytes)
         drop_pages(store, runs.numbers)
         store.drop_leftovers()
         _count(store, [stored[identity] for identity in sorted(kept)], by_name, found.kept)
     return found
 
 
+def _list_locations(store: Store) -> list[Location]:
+    """List all locations that may be artefacts, sorted by name."""
+    return [
+        location
+        for kind in store.objects.list_folders("")
+        if kind not in NO_KINDS and not kind.startswith(".")
+        for location in store.objects.list_locations(kind)
+        if _FOLDER.fullmatch(location.name.rpartition("/")[2])
+    ]
+
+
 def _find_oldest_lease(store: Store) -> int | None:
-    """When the oldest lease that is alive was taken, ns; None without one."""
-    # a collection that is alone in a bucket has a lease of its own
+    """Start of the oldest valid lease, ns; None without one."""
+    # in a bucket, the collection itself holds a lease
     own = find_own_holder() if store.is_bucket else ""
     leases = (lease for lease in list_leases(store.objects) if lease.is_alive)
     starts = [lease.started for lease in leases if lease.holder != own]
@@ -199,22 +218,20 @@ def _drop_entries(
             continue
         size = _take_entry(store, identity, stored[identity])
         if size is None:
-            # a run has come to use it since: it stays, with all that it needs
+            # a run has used it meanwhile: keep it and its inputs
             kept |= reach(entries, [identity])
             continue
         amount = amounts.setdefault(entry.reference.kind, Amount())
         amount.add(size)
         in_use[entry.reference.path] -= 1
         if entry.reference.path and not in_use[entry.reference.path]:
-            freed, location = Amount(), locations.get(entry.reference.path)
-            drop_location(
-                store, entry.reference.path, freed, None if location is None else location.touched
-            )
-            amount.bytes += freed.bytes
+            location = locations.get(entry.reference.path)
+            touched = None if location is None else location.touched
+            amount.bytes += store.drop(entry.reference.path, touched) or 0
 
 
 def _take_entry(store: Store, identity: str, stored: _StoredEntry) -> int | None:
-    """Take an entry out of the manifest; its bytes, or None if it was touched and stays, or is gone."""
+    """Take an entry out of the manifest; return its size, or None if it was touched and stays, or is gone."""
     if store.is_bucket:
         store.objects.delete([f"manifest/{identity}.json"])
         return stored.bytes
@@ -224,7 +241,7 @@ def _take_entry(store: Store, identity: str, stored: _StoredEntry) -> int | None
         os.rename(path, draft)
     except FileNotFoundError:
         return None
-    # a touch came before the rename, and shows here, or comes after it, and finds nothing
+    # a touch before the rename shows here; one after it finds nothing
     state = draft.stat()
     if _to_ns(state.st_mtime) != stored.touched:
         os.rename(draft, path)
@@ -234,10 +251,10 @@ def _take_entry(store: Store, identity: str, stored: _StoredEntry) -> int | None
 
 
 def _read_manifest(store: Store) -> dict[str, _StoredEntry]:
-    """Entries by identity, also those whose content is gone."""
+    """Entries by identity, including those whose content is gone."""
     listed = store.objects.list_objects("manifest")
     states = {Path(each.name).stem: each for each in listed if each.name.endswith(".json")}
-    # after the states: a touch in between must show later
+    # read entries after the states, so that a touch in between is noticed
     entries = call_in_parallel(store.read_entry, [*states])
     return {
         identity: _StoredEntry(entry, _to_ns(state.touched), state.size)
@@ -255,7 +272,7 @@ def list_orphans(
     entries: Iterable[Entry],
     oldest_lease: int | None,
 ) -> list[Location]:
-    """Locations that no entry names, and that no run under way can have published just now."""
+    """Locations that no entry names, unless a running process may have just published them."""
     named = {entry.reference.path for entry in entries}
     return [
         location
@@ -265,9 +282,9 @@ def list_orphans(
 
 
 def drop_unfinished(store: Store) -> None:
-    """Delete what runs and erasures that were killed have left, and report pages: they may hold samples to be erased.
+    """Delete leftovers of killed runs and erasures, and report pages, as they may contain samples to be erased.
 
-    Nothing may be under way in the store. Of a store in a bucket, the cache of this machine is cleared as well.
+    The caller must have exclusive access. For a bucket, the cache of this machine is cleared as well.
     """
     drafts = [
         *(store.root / "tmp").glob("*"),
@@ -284,21 +301,21 @@ def drop_unfinished(store: Store) -> None:
     if store.is_bucket:
         for name in ("work", "tmp"):
             store.objects.delete([metadata.name for metadata in store.objects.list_objects(name)])
-    for location in list_orphans(list_locations(store), store.entries(), None):
-        drop_location(store, location.name, Amount())
-    # pages show rows that did not fit
+    for location in list_orphans(_list_locations(store), store.entries(), None):
+        store.drop(location.name)
+    # pages show quarantined rows
     drop_pages(store)
 
 
 def _list_abandoned_work(store: Store) -> list[Location]:
-    """Folders of checkpoints that were left before the last run of every pipeline that reached its end."""
+    """Checkpoint folders older than the last complete run of every pipeline."""
     ends = []
     for name in list_histories(store):
         last = find_last_run(store, name)
         ends.append(0 if last is None else _find_time(store, name, last.number))
     before = min(ends, default=0)
     found = []
-    for location in list_inner(store, "work"):
+    for location in store.objects.list_locations("work"):
         inner = [] if store.is_bucket else [*(store.root / location.name).rglob("*")]
         with suppress(FileNotFoundError):
             if max([location.touched, *(path.stat().st_mtime_ns for path in inner)]) < before:
@@ -307,7 +324,7 @@ def _list_abandoned_work(store: Store) -> list[Location]:
 
 
 def _find_oldest_record(store: Store, runs: KeptRuns) -> int:
-    """When the record of the oldest kept run was written, ns."""
+    """Time when the record of the oldest kept run was written, ns."""
     times = [
         _find_time(store, name, number)
         for name, numbers in runs.numbers.items()
@@ -317,7 +334,7 @@ def _find_oldest_record(store: Store, runs: KeptRuns) -> int:
 
 
 def _find_time(store: Store, name: str, number: int) -> int:
-    """When a record was written, ns."""
+    """Time when a record was written, ns."""
     listed = store.objects.list_objects(f"{RECORDS}/{name}")
     times = {Path(each.name).name: each.touched for each in listed}
     return _to_ns(times[f"{number:06}.json"])
@@ -329,7 +346,7 @@ def _count(
     locations: Mapping[str, Location],
     amounts: dict[str, Amount],
 ) -> None:
-    """Count artefacts by kind; of several with the same content the first has the bytes."""
+    """Count artefacts by kind; content shared by several is counted once."""
     seen: set[str] = set()
     for stored in entries:
         reference, n_bytes = stored.entry.reference, stored.bytes
@@ -341,11 +358,11 @@ def _count(
 
 
 def _weigh(store: Store, location: Location) -> int:
-    return measure_bytes(store, location.name) if location.bytes is None else location.bytes
+    return store.objects.measure(location.name) if location.bytes is None else location.bytes
 
 
 def _record(store: Store, keep_runs: int, runs: KeptRuns) -> None:
-    """Say what may be missing from now on, before anything is: `list_collected_runs` reads it."""
+    """Record which runs are kept before anything is deleted: `list_collected_runs` reads it."""
     time = now()
     text = f"kept the last {keep_runs} runs of every pipeline, and what they need"
     facts = {**runs.to_json(), "keep_runs": keep_runs}
@@ -360,16 +377,16 @@ def _record(store: Store, keep_runs: int, runs: KeptRuns) -> None:
 
 @dataclass(frozen=True)
 class UnfinishedWork:
-    """An artefact that was not finished, and whose checkpoints wait for the next run.
+    """An unfinished artefact, whose checkpoints the next run continues from.
 
     Parameters
     ----------
     kind
-        Kind of the artefact; "" where it is not known.
+        Kind of the artefact; "" if unknown.
     identity
-        Its identity.
+        Identity of the artefact.
     since
-        When work on it was started: UTC, ISO 8601; "" where it is not known.
+        When the work was started, UTC, ISO 8601; "" if unknown.
     """
 
     kind: str
@@ -378,10 +395,10 @@ class UnfinishedWork:
 
 
 def list_unfinished(store: Store) -> list[UnfinishedWork]:
-    """Work of a store that was started and not ended, the oldest first."""
+    """List the unfinished work of a store, oldest first."""
     found = []
     marks = {metadata.name: metadata for metadata in store.objects.list_objects("work")}
-    # of a local store, also folders without a checkpoint
+    # in a local store, also folders without checkpoints
     for identity in {name.split("/")[1] for name in marks} | {*store.objects.list_folders("work")}:
         mark = f"work/{identity}/{KIND_FILE}"
         try:

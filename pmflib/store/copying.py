@@ -1,4 +1,4 @@
-"""Copy of a store: only what the target lacks, every file verified by its digest, the target valid at every moment."""
+"""Incremental, verified copies of stores, during which the target is valid at every moment."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pathlib import Path
 from pmflib.core.errors import ConfigError, StoreError
 from pmflib.display.progress import working
 from pmflib.store.artefacts import Entry, Reference, Store, refuse_unwritable
-from pmflib.store.caches import LIST_FILE
-from pmflib.store.collection import drop_unfinished
+from pmflib.store.collection import Amount, drop_unfinished
 from pmflib.store.erasures import (
     ERASURES,
     ErasureList,
@@ -27,10 +26,8 @@ from pmflib.store.exports import EXPORTS
 from pmflib.store.file_digests import parse_list
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import list_collected_runs, list_needed, order_by_need, reach
-from pmflib.store.locations import Amount, digest_location, drop_location, measure_bytes
-from pmflib.store.objects.addresses import call_in_parallel
+from pmflib.store.objects.interface import LIST_FILE, call_in_parallel
 from pmflib.store.objects.local_folder import make_folder, mark_draft
-from pmflib.store.packs import unpack
 from pmflib.store.run_records import (
     COLLECTIONS,
     HISTORIES,
@@ -46,29 +43,29 @@ from pmflib.store.run_records import (
 )
 
 LINEAGE = "lineage"
-"""Folder of a store with events of lineage, a line each."""
+"""Folder of a store with lineage events, one per line."""
 EVENTS = f"{LINEAGE}/events.jsonl"
-"""File that all runs of a local store append to; in a bucket each run has an object of its own."""
+"""File that all runs of a local store append to; in a bucket, each run has its own object."""
 THREADS = 8
-"""Artefacts that are copied at a time: most of the time of one is spent waiting for a disk or a server."""
+"""Number of artefacts that are copied in parallel, as copying mostly waits for disks or servers."""
 
 
 @dataclass
 class StoreCopy:
-    """What a copy has done, or would do.
+    """Result of a copy, or of a dry run.
 
     Parameters
     ----------
     artefacts
-        Artefacts that are copied, by kind.
+        Copied artefacts by kind.
     present
-        Number of artefacts that the target has already, by kind.
+        Number of artefacts by kind that the target already had.
     removed
-        Artefacts that are deleted from the target, by kind, because samples were erased from the source.
+        Artefacts by kind that are deleted from the target because samples were erased from the source.
     entries, records, pages
-        Numbers of manifest entries, records of runs and of collections, and report pages that are written.
+        Numbers of written manifest entries, records (of runs and collections) and report pages.
     n_ahead
-        Records that the target alone has.
+        Number of records that only the target has.
     """
 
     artefacts: dict[str, Amount] = field(default_factory=dict)
@@ -81,7 +78,7 @@ class StoreCopy:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the artefacts that are copied."""
+        """Total size of the copied artefacts, bytes."""
         return sum(each.bytes for each in self.artefacts.values())
 
     def to_json(self) -> dict[str, object]:
@@ -97,42 +94,42 @@ def copy_store(
     verify: bool = False,
     dry_run: bool = False,
 ) -> StoreCopy:
-    """Copy what a store has and another lacks: artefacts, manifest, records, erasures, report pages and lineage.
+    """Copy everything that the target lacks: artefacts, manifest, records, erasures, report pages and lineage events.
 
-    Artefacts are copied first, each with its list of digests, then their entries, then the records that refer to them:
-    the target is a valid store at every moment, and the next copy continues one that was stopped.
+    Artefacts are copied first, each with its digest list, then their manifest entries, then the records that refer to
+    them. The target is therefore valid at every moment, and an interrupted copy can be continued.
 
-    Where samples were erased from the source, the list of erased samples is copied, and every artefact and report page
-    that the source does not have is deleted from the target.
+    If samples were erased from the source, its list of erasures is copied, and artefacts and report pages that the
+    source does not have are deleted from the target.
 
     Parameters
     ----------
     source, target
-        The stores; the target may be None with `dry_run`, if it does not exist yet.
+        The stores; with ``dry_run``, the target may be None if it does not exist yet.
     pipeline
-        Name of a pipeline: copy only its records, and what they need. None copies all.
+        Name of the pipeline whose records, and the artefacts they need, are copied; None copies all.
     verify
-        Whether the artefacts that the target has are read as well; damaged ones are copied again.
+        Whether to read the artefacts that the target already has, and copy damaged ones again.
     dry_run
-        Whether to count only, and to write nothing.
+        Whether only to count.
 
     Returns
     -------
-    What was copied.
+    Numbers of copied objects.
 
     Raises
     ------
     ConfigError
-        If the stores are the same, or there is no such pipeline.
+        If the stores are the same, or the pipeline is unknown.
     StoreError
         If the source is damaged, the target cannot be written or is in use, the histories have diverged, or samples
-        were erased from the target that the source still holds. The target stays valid, and keeps what was copied.
+        erased from the target are still in the source. The target stays valid and keeps what was copied.
     """
     if target is not None and source.address == target.address:
         raise ConfigError(f"store {source.name!r} is given twice; name another store to copy to")
     with ExitStack() as stack:
         stack.enter_context(keep_erasures_out(source))
-        # a store that may only be read needs no lease: nobody can erase from it either
+        # a read-only store needs no lease, as nothing can be erased from it
         with suppress(OSError, StoreError):
             stack.enter_context(hold_lease(source.objects, "copy"))
         copy = _Copy(source, target, pipeline, verify, dry_run or target is None)
@@ -145,17 +142,16 @@ def copy_store(
 
 
 class _Copy:
-    """Plan of a copy, and its steps; parameters are those of `copy_store`.
+    """Plan and steps of a copy; for the parameters, see `copy_store`.
 
-    Runs may be under way in the source meanwhile: records are listed first, and whatever they refer to was there before
-    them.
+    Runs may be under way in the source: records are listed first, as everything that they refer to is older.
     """
 
     def __init__(
         self, source: Store, target: Store | None, pipeline: str | None, verify: bool, counts: bool
     ) -> None:
         self.source, self.target, self.verify = source, target, verify
-        # where it is written; None where it is only counted
+        # None to count only
         self.into = None if counts else target
         self.found = StoreCopy()
         self.names = self._choose_histories(pipeline)
@@ -165,7 +161,7 @@ class _Copy:
         self.entries = _read_entries(source)
         ahead = self._compare_histories()
         self.found.n_ahead = sum(ahead.values())
-        # after the manifest: an entry that a collection took meanwhile is in the record of that by now
+        # after the manifest: entries collected meanwhile are named in the record of that collection
         roots = self._check_records()
         self.chosen = set(self.entries) if pipeline is None else reach(self.entries, roots)
         self.pages = [
@@ -179,7 +175,7 @@ class _Copy:
         self._check_inputs()
 
     def run(self) -> None:
-        """Copy, each thing after what it needs, or count only."""
+        """Copy (or count) in an order in which nothing refers to missing objects."""
         self._copy_artefacts()
         self._copy_collections()
         if self.into is not None:
@@ -202,22 +198,22 @@ class _Copy:
         return chosen
 
     def _compare_erasures(self) -> None:
-        """Check that the target has erased nothing that the source holds."""
+        """Check that nothing was erased from the target that the source may contain."""
         ours, source = self.erasures, self.source
         if ours is not None and ours.unfinished:
             raise StoreError(
-                f"samples are yet to be erased from store {source.name!r}; `pmf erase CONFIG` of one of its "
-                "pipelines finishes that, then copy again"
+                f"an erasure from store {source.name!r} is unfinished; finish it with `pmf erase CONFIG` for "
+                "one of its pipelines, then copy again"
             )
         theirs = None if self.target is None else read_erasures(self.target)
         if self.target is not None and theirs is not None and not _includes(ours, theirs):
             raise StoreError(
-                f"samples were erased from store {self.target.name!r} that store {source.name!r} may still hold, "
-                "and a copy would bring them back; erase them from the source, then copy to an empty store"
+                f"samples were erased from store {self.target.name!r} that store {source.name!r} may still "
+                "contain; erase them from the source, then copy to an empty store"
             )
 
     def _compare_histories(self) -> dict[str, int]:
-        """Check that no record of the target differs from that of the source; number of records that it alone has."""
+        """Check that common records are equal; return the number of records that only the target has, by history."""
         ahead: dict[str, int] = {}
         for name in [] if self.target is None else list_histories(self.target):
             mine, theirs = ({*list_stored(each, name, ".json")} for each in self._stores())
@@ -227,14 +223,14 @@ class _Copy:
                     raise StoreError(
                         f"the histories of stores {self.source.name!r} and {self._name_target()!r} have diverged: run "
                         f"{number} of {name!r} started at {one.started} there, and at {other.started} here; copy to "
-                        "an empty store, or delete the one whose runs are not wanted"
+                        "an empty store, or delete the store whose runs are not needed"
                     )
             if theirs - mine:
                 ahead[name] = len(theirs - mine)
         return ahead
 
     def _must_follow(self, ahead: Mapping[str, int]) -> bool:
-        """Whether the erasures of the source are to be carried over; `foreign` lists what the target has to lose."""
+        """Whether erasures of the source must be applied to the target; sets ``foreign``, what to delete."""
         if self.target is None:
             return True
         self.theirs = _read_entries(self.target)
@@ -249,7 +245,7 @@ class _Copy:
         return bool(self.foreign or pages or self._differs(ERASURES))
 
     def _check_records(self) -> set[str]:
-        """Check that what the records refer to is there; identities of it."""
+        """Check that everything the records refer to exists; return the identities."""
         collected, roots = list_collected_runs(self.source), set()
         for name in self.names:
             numbers = list_stored(self.source, name, ".json")
@@ -266,7 +262,7 @@ class _Copy:
         return roots | {forward[identity].identity for identity in roots & forward.keys()}
 
     def _check_inputs(self) -> None:
-        """Check that what entries need is there; what was written while they were listed is added."""
+        """Check that the inputs of all entries exist; add entries written since the manifest was listed."""
         waiting = sorted(self.chosen)
         while waiting:
             entry = self.entries[waiting.pop()]
@@ -284,17 +280,17 @@ class _Copy:
         if reference.identity not in self.entries and reference.identity not in erased:
             raise StoreError(
                 f"{reference.kind} {reference.digest[:12]} of {user} is not in the manifest of store "
-                f"{self.source.name!r}; `pmf verify` lists all that is missing there, and what to do"
+                f"{self.source.name!r}; `pmf verify` lists everything missing there, with remedies"
             )
 
     def _copy_artefacts(self) -> None:
-        """Copy artefacts, several at a time, and the entry of each after it: the entries stay in order."""
+        """Copy artefacts in parallel, and the entries after them in order."""
         ordered = [
             self.entries[each] for each in reversed(order_by_need(self.entries, self.chosen))
         ]
         number = 0
         with working("copy", len(ordered)) as report, ThreadPoolExecutor(THREADS) as pool:
-            # one batch at a time: an artefact that fails leaves few without their entries
+            # in batches, so that a failure leaves few artefacts without entries
             for start in range(0, len(ordered), THREADS):
                 batch = ordered[start : start + THREADS]
                 for entry, (size, content) in zip(
@@ -315,7 +311,7 @@ class _Copy:
                         report(number, len(ordered), f"{self.found.bytes:,} bytes")
 
     def _copy_entry(self, entry: Entry) -> tuple[int | None, bytes | None]:
-        """Copy an artefact; its bytes, None where the target has it, and its entry, None where the target has that."""
+        """Copy an artefact; return its size and the content of its entry, each None if the target has it already."""
         reference = entry.reference
         size = self._copy_artefact(reference)
         name = f"manifest/{reference.identity}.json"
@@ -334,11 +330,11 @@ class _Copy:
         return size, content
 
     def _copy_artefact(self, reference: Reference) -> int | None:
-        """Copy the files of an artefact, and publish them; bytes of them, or None where the target has them."""
+        """Copy and publish the files of an artefact; return their size, or None if the target has them already."""
         if not reference.path or self._is_there(reference):
             return None
         if self.into is None:
-            return measure_bytes(self.source, reference.path)
+            return self.source.objects.measure(reference.path)
         digests, packed = self._read_list(reference)
         draft = self.into.root / "tmp" / mark_draft(reference.kind)
         make_folder(draft)
@@ -349,8 +345,8 @@ class _Copy:
                 if self._fetch(f"{reference.path}/{name}", path, packed.get(name)) != digest:
                     raise StoreError(
                         f"file {name!r} of {reference.path} in store {self.source.name!r} is not what was "
-                        "published, or lost, and is not copied; `pmf verify` lists all damage there, and what to do. "
-                        "What was copied before it stays"
+                        "published, or lost, and is not copied; `pmf verify` lists all damage there, with remedies. "
+                        "Artefacts copied before stay"
                     )
             total = sum((draft / name).stat().st_size for name in digests)
             text = json.dumps(digests, indent=0, sort_keys=True, ensure_ascii=False)
@@ -361,7 +357,7 @@ class _Copy:
         return total
 
     def _fetch(self, name: str, path: Path, packed: bytes | None) -> str:
-        """Write a file of an artefact; its SHA-256, "" if it is lost."""
+        """Write a file of an artefact; return its SHA-256, or "" if it is lost."""
         if packed is not None:
             path.write_bytes(packed)
             return hashlib.sha256(packed).hexdigest()
@@ -370,38 +366,38 @@ class _Copy:
         return ""
 
     def _is_there(self, reference: Reference) -> bool:
-        """Whether the target has an artefact: its list of digests, or with `verify` also every byte."""
-        content = _read_or_none(self.target, f"{reference.path}/{LIST_FILE}")
-        if content is None or self.target is None:
+        """Whether the target has an artefact: its digest list and, with ``verify``, every byte."""
+        if self.target is None:
             return False
+        objects = self.target.objects
         try:
-            digests = parse_list(unpack(content)[0], reference.digest)
-        except ValueError:
+            digests = parse_list(objects.read_list(reference.path)[0], reference.digest)
+        except (FileNotFoundError, ValueError):
             return False
-        return not self.verify or digest_location(self.target, reference.path) == digests
+        return not self.verify or objects.digest_files(reference.path) == digests
 
     def _read_list(self, reference: Reference) -> tuple[dict[str, str], Mapping[str, bytes]]:
-        """List of an artefact's files, authenticated by the entry, and the files that are packed with it."""
-        content = _read_or_none(self.source, f"{reference.path}/{LIST_FILE}")
-        if content is None:
-            raise self._report_vanished(reference)
-        listing, packed = unpack(content)
+        """Read the digest list of an artefact, authenticated by its entry, and the files packed with it."""
+        try:
+            listing, packed = self.source.objects.read_list(reference.path)
+        except FileNotFoundError:
+            raise self._report_vanished(reference) from None
         try:
             return parse_list(listing, reference.digest), packed
         except ValueError as error:
             raise StoreError(
                 f"list of digests of {reference.path} in store {self.source.name!r} is damaged ({error}); "
-                "`pmf verify` lists all that is damaged there, and what to do"
+                "`pmf verify` lists all damage there, with remedies"
             ) from error
 
     def _report_vanished(self, reference: Reference) -> StoreError:
         return StoreError(
-            f"{reference.kind} {reference.digest[:12]} is not in store {self.source.name!r}: `pmf gc` deleted it just "
-            "now, and the same command goes on without it, or it is lost, and `pmf verify` says what to do there"
+            f"{reference.kind} {reference.digest[:12]} is not in store {self.source.name!r}. If `pmf gc` has just "
+            "deleted it, run this again; otherwise it is lost, and `pmf verify` names the remedy"
         )
 
     def _copy_collections(self) -> None:
-        """Copy records of `pmf gc`: each store numbers its own."""
+        """Copy the records of `pmf gc`, which each store numbers independently."""
         ours, theirs = (
             [read_record(each, COLLECTIONS, n) for n in list_stored(each, COLLECTIONS, ".json")]
             for each in (self.source, self.target or self.source)
@@ -416,7 +412,7 @@ class _Copy:
                     append_record(self.into, COLLECTIONS, record)
 
     def _copy_events(self) -> None:
-        """Copy the events of lineage; lines that the target alone has are kept."""
+        """Copy lineage events; lines that only the target has are kept."""
         for metadata in self.source.objects.list_objects(LINEAGE):
             ours, theirs = (_read_or_none(each, metadata.name) or b"" for each in self._stores())
             lines = ours.splitlines(keepends=True)
@@ -427,26 +423,25 @@ class _Copy:
                 self.into.objects.put(metadata.name, b"".join(lines))
 
     def _drop_foreign(self) -> None:
-        """Copy the list of erased samples, and delete from the target what may hold them."""
+        """Copy the list of erasures, and delete artefacts from the target that may contain erased samples."""
         kept = {each.reference.path for i, each in self.theirs.items() if i not in self.foreign}
         if self.into is not None and self.follows:
-            # what was left unfinished may hold them too; before the list, which says that this was done
+            # unfinished work may contain them, too; the list is written last, as it says that this is done
             drop_unfinished(self.into)
             self._copy_objects([ERASURES])
             self.into.objects.delete([f"manifest/{identity}.json" for identity in self.foreign])
             kept = {entry.reference.path for entry in self.into.entries()}
         for identity in self.foreign:
             reference = self.theirs[identity].reference
-            amount, freed = self.found.removed.setdefault(reference.kind, Amount()), Amount()
+            amount = self.found.removed.setdefault(reference.kind, Amount())
             amount.number += 1
             if not reference.path or reference.path in kept or self.target is None:
                 continue
             kept.add(reference.path)
             if self.into is None:
-                freed.add(measure_bytes(self.target, reference.path))
+                amount.bytes += self.target.objects.measure(reference.path)
             else:
-                drop_location(self.into, reference.path, freed)
-            amount.bytes += freed.bytes
+                amount.bytes += self.into.drop(reference.path) or 0
 
     def _copy_records(self) -> None:
         for name in self.names:
@@ -455,7 +450,7 @@ class _Copy:
                 self.found.records += 1
                 if self.into is not None:
                     self._create_record(self.into, file)
-        # also of records that a copy before this one has written, and was stopped
+        # also for records written by an earlier copy that was interrupted
         for name in [] if self.into is None else list_histories(self.into):
             assert self.into is not None
             files = _list_files(self.into, name)
@@ -466,18 +461,20 @@ class _Copy:
     def _create_record(self, target: Store, name: str) -> None:
         content = _read_or_none(self.source, name)
         if content is None:
-            raise StoreError(f"record {name} of store {self.source.name!r} is gone; run this again")
+            raise StoreError(
+                f"record {name} of store {self.source.name!r} was deleted meanwhile; run this again"
+            )
         try:
             target.objects.create(name, content)
         except FileExistsError:
             if _read_or_none(target, name) != content:
                 raise StoreError(
-                    f"store {target.name!r} has got another {name} meanwhile: the histories have diverged; stop "
-                    "the runs in it while it is copied to, and copy to an empty store"
+                    f"store {target.name!r} has another {name} now, so the histories have diverged; stop "
+                    "runs in the target while copying, and copy to an empty store"
                 ) from None
 
     def _order_records(self, name: str, files: list[str]) -> list[str]:
-        """Order new records so that the last one never names a live model that was collected: those go after it."""
+        """Order new records so that the newest one present never names a live model that was collected."""
         ordered: list[str] = []
         waiting: list[str] = []
         for file in files:
@@ -491,7 +488,7 @@ class _Copy:
         return ordered + waiting[::-1]
 
     def _copy_objects(self, names: Iterable[str]) -> int:
-        """Copy objects that the target has not, or otherwise; number of them."""
+        """Copy objects that are missing or different in the target; return their number."""
         n_written = 0
         for name in filter(self._differs, names):
             n_written += 1
@@ -514,14 +511,14 @@ class _Copy:
 
 
 def _includes(ours: ErasureList | None, theirs: ErasureList) -> bool:
-    """Whether a list of erasures is the other one, or continues it."""
+    """Whether a list of erasures equals or continues another."""
     if ours is None:
         return False
     return ours.salt == theirs.salt and len(ours.erasures) >= len(theirs.erasures)
 
 
 def _list_files(store: Store, name: str) -> list[str]:
-    """Names of the files of a history, by number, of lost records too."""
+    """Names of the files of a history in order of number, including lost records."""
     numbers, lost = (set(list_stored(store, name, suffix)) for suffix in (".json", ".lost"))
     return [
         f"{RECORDS}/{name}/{number:06}.{'json' if number in numbers else 'lost'}"
@@ -530,13 +527,13 @@ def _list_files(store: Store, name: str) -> list[str]:
 
 
 def _read_entries(store: Store) -> dict[str, Entry]:
-    """Entries of the manifest by identity, also those whose content is gone."""
+    """Manifest entries by identity, including those whose content is gone."""
     found = call_in_parallel(store.read_entry, store.list_identities())
     return {entry.reference.identity: entry for entry in found if entry is not None}
 
 
 def _read_or_none(store: Store | None, name: str) -> bytes | None:
-    """Content of a file of a store; None if there is none, or no store."""
+    """Content of an object of a store; None if the object or the store does not exist."""
     with suppress(FileNotFoundError):
         return None if store is None else store.objects.read(name)[0]
     return None

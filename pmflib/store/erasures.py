@@ -1,4 +1,4 @@
-"""What was erased from a store: digests of identifiers, never the identifiers, and what took the place of artefacts."""
+"""Erasures of a store: salted digests of erased identifiers, and the artefacts that were replaced."""
 
 from __future__ import annotations
 
@@ -28,32 +28,33 @@ from pmflib.store.objects.interface import ObjectChangedError
 from pmflib.store.objects.local_folder import find_own_holder
 
 ERASURES = "erasures.json"
-"""File of a store with its erasures; a store from which nothing was erased has none."""
+"""File of a store with its erasures, if there are any."""
 SALT_BYTES = 32
-"""Bytes of the salt of a store: nobody has tables of digests for it."""
+"""Length of the salt of a store, bytes."""
 LOCK = "leases/lock"
-"""Object of a store in a bucket that is there while one process is to be alone in it."""
+"""Object in a bucket that exists while one process has exclusive access to the store."""
 PURPOSE = "erase"
 """Purpose of the lease of an erasure."""
 
 Erased: TypeAlias = Literal["samples", "workers"]
-"""What an identifier is of: a sample, which is a task of a label log, or a worker of one."""
+"""Kind of an erased identifier: a sample (in label logs, a task) or a worker."""
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """One artefact that an erasure took out of a store, or out of use.
+    """One artefact that an erasure replaced or deleted.
 
     Parameters
     ----------
     old
-        What there was.
+        The former artefact.
     new
-        What the history refers to from now on; None where there is nothing in its place.
+        Its replacement, to which the history refers from now on; None if it has none.
     rows
-        Rows of erased samples that the old one held.
+        Number of rows of erased samples in the old artefact.
     deleted
-        Whether the old one is deleted: it held erased samples, or would reveal them beside the new one.
+        Whether the old artefact is deleted: it contained erased samples, or would reveal them in comparison with the
+        new one.
     """
 
     old: Reference
@@ -64,18 +65,18 @@ class Replacement:
 
 @dataclass
 class Erasure:
-    """One erasure, under way or done.
+    """One erasure, in progress or finished.
 
     Parameters
     ----------
     number
-        Its number, from 1.
+        Number of the erasure, from 1.
     started, ended
-        Times in UTC, ISO 8601; the second is empty until it is done.
+        Times in UTC, ISO 8601; ``ended`` is empty until it is finished.
     samples, found
-        Salted digests of the identifiers that it was asked to erase, and of those that the store held.
+        Salted digests of the requested identifiers, and of those found in the store.
     replaced
-        What it has replaced and deleted, and is yet to delete.
+        Artefacts that it has replaced or deleted, or is about to delete.
     """
 
     number: int
@@ -88,19 +89,18 @@ class Erasure:
 
 @dataclass
 class ErasureList:
-    """All erasures of a store.
+    """List of all erasures of a store.
 
     Parameters
     ----------
     salt
         Salt of the digests, hexadecimal.
     samples
-        For each erased identifier its salted digest, and its 64-bit hash combined with the salt by exclusive or, both
-        hexadecimal.
+        Erased samples: for each salted digest of an identifier, its 64-bit hash XORed with the salt, both hexadecimal.
     erasures
-        In order.
+        Erasures in order.
     workers
-        The same as ``samples`` for erased workers of label logs.
+        Erased workers of label logs, as ``samples``.
     """
 
     salt: str
@@ -110,20 +110,20 @@ class ErasureList:
 
     @property
     def unfinished(self) -> list[Erasure]:
-        """Erasures that were not done to their end."""
+        """Erasures that are not finished."""
         return [erasure for erasure in self.erasures if not erasure.ended]
 
     @property
     def mask(self) -> int:
-        """What hashes are combined with, so that lists of different stores have nothing in common."""
+        """Mask for hashes, so that the lists of different stores cannot be linked."""
         return int(self.salt[:16], 16)
 
     def choose(self, what: Erased) -> dict[str, str]:
-        """Erased samples, or erased workers: what there is of each identifier."""
+        """Erased samples or erased workers."""
         return self.samples if what == "samples" else self.workers
 
     def add(self, digests: Iterable[str], hashes: Iterable[int], what: Erased = "samples") -> None:
-        """Add samples or workers: the salted digests of their identifiers, and the hashes of these."""
+        """Add samples or workers by the salted digests and the hashes of their identifiers."""
         for digest, value in zip(digests, hashes, strict=True):
             self.choose(what)[digest] = f"{value ^ self.mask:016x}"
 
@@ -132,7 +132,7 @@ class ErasureList:
         return [int(value, 16) ^ self.mask for value in self.choose(what).values()]
 
     def forward(self) -> dict[str, Reference]:
-        """What took the place of each artefact, by identity, through all erasures."""
+        """Final replacement of each replaced artefact, by identity."""
         steps = {
             each.old.identity: each.new
             for erasure in self.erasures
@@ -147,25 +147,25 @@ class ErasureList:
         return ends
 
     def list_deleted(self) -> set[str]:
-        """Identities of the artefacts that erasures deleted."""
+        """Identities of deleted artefacts."""
         replaced = (each for erasure in self.erasures for each in erasure.replaced)
         return {each.old.identity for each in replaced if each.deleted}
 
 
 def read_erasures(store: Store) -> ErasureList | None:
-    """Read the erasures of a store; None if there never was one.
+    """Read the erasures of a store; None if there are none.
 
     Raises
     ------
     StoreError
-        If the list is damaged: without it, raw files would bring back whom they still hold.
+        If the list is damaged: without it, the raw files would bring erased samples back.
     """
     if store.objects.lacks(ERASURES):
         return None
     try:
         found = from_json(ErasureList, unseal(store.objects.read(ERASURES)[0]))
         if len(bytes.fromhex(found.salt)) != SALT_BYTES:
-            raise ValueError("its salt was cut short")
+            raise ValueError("its salt is incomplete")
         found.list_hashes()
         found.list_hashes("workers")
     except FileNotFoundError:
@@ -174,43 +174,43 @@ def read_erasures(store: Store) -> ErasureList | None:
         raise
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"{ERASURES} of store {store.name!r} is damaged ({error}); take it from a copy of the store: without "
-            "it, raw files would bring back the samples that were erased"
+            f"{ERASURES} of store {store.name!r} is damaged ({error}); restore it from a copy of the store: "
+            "without it, the raw files would bring erased samples back"
         ) from error
     return found
 
 
 def new_list() -> ErasureList:
-    """Make an empty list with a salt of its own."""
+    """Make an empty list with a new salt."""
     return ErasureList(secrets.token_hex(SALT_BYTES))
 
 
 def write_erasures(store: Store, erasures: ErasureList) -> None:
-    """Replace the list of a store; it survives a loss of power from then on."""
+    """Write the list of a store durably."""
     with refuse_unwritable(store.root):
         store.objects.put(ERASURES, seal(asdict(erasures)))
 
 
 def list_erased(store: Store) -> set[str]:
-    """Identities of the artefacts that erasures deleted: what refers to them is not broken."""
+    """Identities of artefacts deleted by erasures; references to them are not damage."""
     erasures = read_erasures(store)
     return set() if erasures is None else erasures.list_deleted()
 
 
 @contextmanager
 def stay_alone(store: Store) -> Iterator[None]:
-    """Keep runs, collections and other erasures out of a store while the context lasts.
+    """Hold exclusive access to a store inside the context.
 
     Raises
     ------
     StoreError
-        If one of them is under way.
+        If a run, a collection or another erasure is under way.
     """
     with _lock(store, fcntl.LOCK_EX, "something else is under way in it"):
         own = find_own_holder()
         drop_leases(store.objects, list_leases(store.objects))
         leases = [lease for lease in list_leases(store.objects) if lease.holder != own]
-        # an erasure that was killed leaves leases behind; this one is alone, and goes on with it
+        # a killed erasure leaves its leases behind; this one continues it
         killed = {lease.holder for lease in leases if lease.purpose == PURPOSE}
         if at_work := [lease for lease in leases if lease.holder not in killed]:
             raise StoreError(_describe(store, at_work))
@@ -220,19 +220,19 @@ def stay_alone(store: Store) -> Iterator[None]:
 
 @contextmanager
 def keep_erasures_out(store: Store, known: str = "") -> Iterator[None]:
-    """Let no erasure begin in a store while the context lasts.
+    """Keep erasures from starting in a store inside the context.
 
     Parameters
     ----------
     store
         The store.
     known
-        Object of a bucket that has what an earlier run knew of it, for one that begins now: see `Objects.remember`.
+        Object of a bucket in which an earlier run saved what it read: see `Objects.remember`.
 
     Raises
     ------
     StoreError
-        If one is under way.
+        If an erasure is under way.
     """
     with _lock(store, fcntl.LOCK_SH, "samples are being erased from it", known):
         yield
@@ -240,7 +240,7 @@ def keep_erasures_out(store: Store, known: str = "") -> Iterator[None]:
 
 @contextmanager
 def _lock(store: Store, kind: int, problem: str, known: str = "") -> Iterator[None]:
-    """Hold a lock on the manifest, which ends with the process; on file systems without locks, leases must do."""
+    """Hold a lock on the manifest until the process ends; on file systems without locks, leases must suffice."""
     if store.is_bucket:
         with (
             _hold_alone(store, problem)
@@ -266,10 +266,10 @@ def _lock(store: Store, kind: int, problem: str, known: str = "") -> Iterator[No
 
 @contextmanager
 def _hold_alone(store: Store, problem: str) -> Iterator[None]:
-    """Hold the lock of a bucket: an object that one process creates, or takes over from one that has ended.
+    """Hold the exclusive lock of a bucket: an object that one process creates, or takes over from one that has ended.
 
-    Whoever works in the store puts a lease there before it looks for this object, and whoever is to be alone looks for
-    leases after it has made it: of two that begin at once, at least one sees the other.
+    Processes write a lease before they look for the lock, and the lock is written before its holder looks for leases:
+    of two that start at once, at least one sees the other.
     """
     content = find_own_holder().encode()
     busy = StoreError(
@@ -294,7 +294,7 @@ def _hold_alone(store: Store, problem: str) -> Iterator[None]:
 
 @contextmanager
 def _hold_together(store: Store, problem: str, known: str) -> Iterator[None]:
-    """Hold a lease, and see that nobody holds the lock of a bucket."""
+    """Hold a lease after checking that no process holds the exclusive lock of a bucket."""
     with (
         hold_lease(store.objects, "work"),
         store.objects.remember(known) if known else nullcontext(),
@@ -308,7 +308,7 @@ def _hold_together(store: Store, problem: str, known: str) -> Iterator[None]:
 
 
 def _read_lock(store: Store) -> tuple[str, float] | None:
-    """Tag of the lock of a bucket, and its age, seconds; None if nobody holds it."""
+    """Tag and age, seconds, of the exclusive lock of a bucket; None if no process holds it."""
     try:
         _, tag = store.objects.read(LOCK)
     except FileNotFoundError:
@@ -324,6 +324,6 @@ def _describe(store: Store, leases: Sequence[Lease]) -> str:
         f"{lease}, last seen {lease.age:.0f} seconds ago (leases/{lease.name})" for lease in leases
     ]
     return (
-        f"store {store.name!r} is in use: {list_some(named, between='; ')}; wait until it is done. Of processes that "
-        "have ended, on other hosts or in other containers, delete the leases, then run this again"
+        f"store {store.name!r} is in use: {list_some(named, between='; ')}; wait until it is done. If a process on "
+        "another host or in another container has ended, delete its lease, then run this again"
     )

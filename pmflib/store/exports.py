@@ -1,4 +1,4 @@
-"""What was written outside a store from what it holds, so that an erasure can name it: pages, tables, labels."""
+"""Exports: reports, tables and labels written outside a store, remembered so that an erasure can list them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from typing import Literal
 from pmflib.core.errors import StoreError
 from pmflib.core.json_records import from_json
 from pmflib.store.artefacts import Store, refuse_unwritable
-from pmflib.store.file_digests import digest_file, seal, unseal
+from pmflib.store.file_digests import seal, unseal
+from pmflib.store.objects.local_folder import digest_file
 from pmflib.store.run_records import now
 
 EXPORTS = "exports"
-"""Folder of a store with a file for each output that was written outside it."""
+"""Folder of a store with a file for each export."""
 
 State = Literal["as written", "changed", "gone", "on another host"]
-"""What has become of an output: its files have their digests, or not, or none is there; or they are out of reach."""
+"""State of an export: its files are unchanged, changed, gone, or on another host."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """One output, as it was last written.
+    """One export, as last written.
 
     Parameters
     ----------
     kind
-        What it holds, in a word: report, figures, predictions, answers, quarantine, labels.
+        Kind of content: report, figures, predictions, answers, quarantine or labels.
     path
-        File or folder, absolute.
+        Absolute path of the file or folder.
     host
-        Name of the machine that wrote it.
+        Host that wrote it.
     written
         Time in UTC, ISO 8601.
     files
@@ -49,7 +50,7 @@ class Export:
     files: dict[str, str]
 
     def find_state(self) -> State:
-        """Compare its files with what was written; each is read once."""
+        """Compare the files with their digests."""
         paths = [path for path in self.files if os.path.exists(path)]
         if not paths:
             return "gone" if self.host == platform.node() else "on another host"
@@ -62,32 +63,32 @@ class Export:
 
 
 def remember_export(store: Store, kind: str, output: Path, paths: Iterable[Path]) -> None:
-    """Remember what was written outside a store; a store that this user cannot write remembers nothing.
+    """Record an export in a store, unless the store is read-only for this user.
 
     Parameters
     ----------
     store
-        The store that it was written from.
+        Store that the export was written from.
     kind, output
-        As in `Export`; what was remembered of the same output is replaced.
+        Kind and path: see `Export`. An earlier record of the same path is replaced.
     paths
-        Its files.
+        Files of the export.
     """
     files = {str(path.resolve()): digest_file(path) for path in sorted(paths)}
     export = Export(kind, str(output.resolve()), platform.node(), now(), files)
     name = hashlib.sha256(os.fsencode(f"{export.host}\0{export.path}")).hexdigest()
-    # whoever reads the store of somebody else has the page all the same; names that are no text cannot be kept
+    # the store may be another user's, and names that are not UTF-8 cannot be recorded
     with suppress(StoreError, UnicodeEncodeError), refuse_unwritable(store.root):
         store.objects.put(f"{EXPORTS}/{name}.json", seal(asdict(export)))
 
 
 def list_exports(store: Store) -> list[Export]:
-    """List what is known to have been written outside a store, by path.
+    """List the exports of a store, sorted by path.
 
     Raises
     ------
     StoreError
-        If what is remembered of one does not read, or was edited.
+        If a record is damaged or was edited.
     """
     found = []
     for metadata in store.objects.list_objects(EXPORTS):
@@ -95,12 +96,12 @@ def list_exports(store: Store) -> list[Export]:
             found.append(read_export(store, metadata.name))
         except (OSError, ValueError) as error:
             raise StoreError(
-                f"{metadata.name} of store {store.name!r} is damaged ({error}); take it from a copy of the store, or "
-                "delete it: no certificate names then what it is of"
+                f"{metadata.name} of store {store.name!r} is damaged ({error}); restore it from a copy of the "
+                "store, or delete it: certificates of erasure will not list that export"
             ) from error
     return sorted(found, key=lambda export: (export.path, export.host))
 
 
 def read_export(store: Store, name: str) -> Export:
-    """Read what is remembered of one output; a `ValueError` if it is damaged."""
+    """Read the record of an export; raise `ValueError` if it is damaged."""
     return from_json(Export, unseal(store.objects.read(name)[0]))

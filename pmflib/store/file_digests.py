@@ -1,4 +1,4 @@
-"""Digests of an artefact's files, and JSON with a checksum of its own: what is read is what was published."""
+"""Integrity of stored data: digests of an artefact's files, JSON with a checksum, fingerprints of raw files."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Annotated, Any, TypeAlias
 from pmflib.core.errors import StoreError
 from pmflib.core.json_files import parse_json
 from pmflib.core.json_records import from_json
-from pmflib.store.caches import LIST_FILE, StoreCache, find_cache
-from pmflib.store.objects.interface import Objects
-from pmflib.store.objects.local_folder import read_file_ranges
-from pmflib.store.packs import is_inner
+from pmflib.store.caches import StoreCache, find_cache
+from pmflib.store.objects.interface import LIST_FILE, Objects
+from pmflib.store.objects.local_folder import digest_file, digest_files, read_file_ranges
+from pmflib.store.objects.packs import is_inner
 
 FOLDER_DIGITS = 24
-"""Digits of an artefact's digest that name its folder."""
+"""Number of digits of an artefact's digest in the name of its folder."""
 _FOLDER = re.compile(rf"[0-9a-f]{{{FOLDER_DIGITS}}}")
 Digest: TypeAlias = Annotated[str, re.compile(r"[0-9a-f]{64}")]
 """SHA-256 in hexadecimal."""
 
 
 def write_list(folder: Path) -> str:
-    """Write the list of the files of a folder that is complete; return the digest of the folder: see `digest_tree`."""
+    """Write the digest list of a complete folder; return the digest of the folder: see `digest_tree`."""
     digests = digest_files(folder)
     text = json.dumps(digests, indent=0, sort_keys=True, ensure_ascii=False)
     (folder / LIST_FILE).write_text(text, "utf-8")
@@ -36,41 +36,25 @@ def write_list(folder: Path) -> str:
 
 
 def digest_tree(folder: Path) -> str:
-    """SHA-256 of a folder: of the relative name and the digest of every file, in order of name."""
+    """SHA-256 of a folder: of the relative names and digests of its files, sorted by name."""
     return digest_list(digest_files(folder))
 
 
-def digest_files(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file of a folder but its list, by relative name."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {
-        name: digest_file(path)
-        for path in files
-        if (name := path.relative_to(folder).as_posix()) != LIST_FILE
-    }
-
-
 def digest_list(digests: Mapping[str, str]) -> str:
-    """SHA-256 of a list of files: what `digest_tree` gives for the folder that it is of."""
+    """SHA-256 of a digest list, equal to `digest_tree` of its folder."""
     total = hashlib.sha256()
     for name in sorted(digests, key=lambda name: name.split("/")):
         total.update(name.encode() + b"\0" + bytes.fromhex(digests[name]))
     return total.hexdigest()
 
 
-def digest_file(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def find_artefact(path: Path) -> Path | None:
-    """Folder of the artefact that a file or folder belongs to; None for what is in no artefact.
+    """Folder of the artefact that a file or folder belongs to; None if it belongs to none.
 
     Raises
     ------
     StoreError
-        If it is in an artefact's folder that has lost its list.
+        If the artefact has lost its digest list.
     """
     for folder in (path, *path.parents):
         if not _FOLDER.fullmatch(folder.name):
@@ -86,20 +70,20 @@ def find_artefact(path: Path) -> Path | None:
 
 
 def name_content(path: Path) -> str:
-    """Name of a file or folder that other content does not have: within an artefact, it is the same in every store."""
+    """Name that identifies the content of a file or folder; within an artefact, it is the same in every store."""
     folder = find_artefact(path)
     return str(path.resolve()) if folder is None else str(path.relative_to(folder.parent.parent))
 
 
 def read_list(folder: Path) -> Mapping[str, str]:
-    """Digests of an artefact's files by name, authenticated by the name of its folder.
+    """Read the digests of an artefact's files by name, authenticated by the name of its folder.
 
-    It is read once per process, and again when the file changes.
+    The list is cached per process until the file changes.
 
     Raises
     ------
     StoreError
-        If the list does not read, or is not the one that the folder is named after.
+        If the list is damaged or does not match the name of the folder.
     """
     if (cache := find_cache(folder.parent.parent)) is not None:
         return _read_cached_list(cache, folder)
@@ -107,7 +91,7 @@ def read_list(folder: Path) -> Mapping[str, str]:
 
 
 def _read_cached_list(cache: StoreCache, folder: Path) -> Mapping[str, str]:
-    """List of an artefact of a cache; one that is damaged there is fetched again, once, and never kept."""
+    """Read the list of a cached artefact; a damaged one is dropped and fetched again, once."""
     for is_last in (False, True):
         cache.fetch_list(folder)
         try:
@@ -140,12 +124,12 @@ def _read_list(folder: Path, *state: int) -> Mapping[str, str]:
 
 
 def parse_list(content: bytes, digest: str) -> dict[str, str]:
-    """Read the list of an artefact's files.
+    """Parse and authenticate the digest list of an artefact.
 
     Parameters
     ----------
     content
-        The list, as `write_list` wrote it.
+        Content of the list, as written by `write_list`.
     digest
         Digest of the artefact, or its first digits.
 
@@ -156,30 +140,28 @@ def parse_list(content: bytes, digest: str) -> dict[str, str]:
     Raises
     ------
     ValueError
-        If it does not read, is not the list with this digest, or names a file outside its folder.
+        If it cannot be parsed, does not have this digest, or names a file outside its folder.
     """
     digests = from_json(dict[str, Digest], parse_json(content))
     if not digest_list(digests).startswith(digest) or not all(map(is_inner, digests)):
-        raise ValueError("it is not the one that was published")
+        raise ValueError("it is not the published list")
     return digests
 
 
 def fetch_files(folder: Path, names: Iterable[str]) -> None:
-    """Fetch some files of an artefact of a bucket that this machine has not read yet, by relative name, side by side.
-
-    Of a store on a disk, all are there, or lost.
+    """Fetch files of an artefact from a bucket, in parallel, unless they are cached; do nothing for a local store.
 
     Raises
     ------
     StoreError
-        If one is lost or changed in the bucket.
+        If a file is lost or damaged in the bucket.
     """
     if (cache := find_cache(folder.parent.parent)) is not None:
         cache.fetch_files(folder, read_list(folder), names)
 
 
 def fetch_all(path: Path, names: Iterable[str] = (".",)) -> Path:
-    """Fetch all files of an artefact at and below some names in a folder of it: see `fetch_files`.
+    """Fetch all files of an artefact at or below some names relative to a folder of it: see `fetch_files`.
 
     Returns
     -------
@@ -194,9 +176,9 @@ def fetch_all(path: Path, names: Iterable[str] = (".",)) -> Path:
 
 
 def holds(path: Path) -> bool:
-    """Whether an artefact has a file or folder, here or in its bucket; `exists` for what is in no artefact.
+    """Whether a file or folder exists, locally or in the bucket of its artefact.
 
-    An artefact that is not there, or has lost its list, has none.
+    It does not if the artefact does not exist or has lost its digest list.
     """
     try:
         folder = find_artefact(path)
@@ -209,9 +191,9 @@ def holds(path: Path) -> bool:
 
 
 def read_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-    """Read bytes [start, stop) of a file, for each range; they are not checked.
+    """Read the byte ranges [start, stop) of a file without checking them.
 
-    A file of a bucket that is not on this machine stays there, and only these bytes are fetched.
+    Of a file in a bucket that is not cached, only these bytes are fetched.
 
     Raises
     ------
@@ -229,14 +211,14 @@ def read_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes
 
 
 def read_checked(path: Path) -> bytes:
-    """Read a file, and check it: see `check_file`; for files that fit in memory.
+    """Read a file that fits in memory, and check it: see `check_file`.
 
     Raises
     ------
     StoreError
-        If it is a file of an artefact and not what was published.
+        If it belongs to an artefact and has changed since it was published.
     OSError
-        If it is in no artefact, and cannot be read.
+        If it belongs to no artefact and cannot be read.
     """
     folder = find_artefact(path)
     if folder is None:
@@ -254,24 +236,24 @@ def read_checked(path: Path) -> bytes:
 
 
 def check_file(path: Path) -> None:
-    """Check that a file of an artefact is what was published; a file in no artefact is not checked.
+    """Check that a file of an artefact is unchanged; other files are not checked.
 
     Raises
     ------
     StoreError
-        If it is not, naming the file, the artefact and what to do.
+        If it has changed or is lost, with the file, the artefact and a remedy.
     """
     if (folder := find_artefact(path)) is not None:
         _check(folder, path, _expect(folder, path))
 
 
 def check_files(folder: Path, name: str) -> None:
-    """Check every file of a name in a folder and the folders below: see `check_file`.
+    """Check every file with a given name in a folder or below it: see `check_file`.
 
     Raises
     ------
     StoreError
-        If one is lost or changed.
+        If a file is lost or has changed.
     """
     if (root := find_artefact(folder)) is None:
         return
@@ -287,7 +269,7 @@ def check_files(folder: Path, name: str) -> None:
 
 
 def check_artefact(folder: Path) -> None:
-    """Check every file of an artefact, before somebody is given it.
+    """Check every file of an artefact.
 
     Raises
     ------
@@ -299,15 +281,15 @@ def check_artefact(folder: Path) -> None:
 
 
 def find_changes(folder: Path) -> list[str]:
-    """Files of an artefact that are lost, changed or added since it was published, by relative name, in order.
+    """List the files of an artefact that were lost, changed or added since it was published, by relative name.
 
-    A link is a change, whatever it leads to: what it leads to is nobody's to keep. Of an artefact in a bucket, this
-    machine's files are looked at, and those that it lacks are fetched first.
+    A link counts as a change, as nothing protects its target. For a bucket, the cached files are compared after missing
+    ones are fetched.
 
     Raises
     ------
     StoreError
-        If its list is lost or damaged.
+        If the digest list is lost or damaged.
     """
     published, found = read_list(folder), digest_files(fetch_all(folder))
     changed = {name for name in published.keys() | found if published.get(name) != found.get(name)}
@@ -327,7 +309,7 @@ def _check(folder: Path, path: Path, expected: str) -> None:
 
 
 def _compare(folder: Path, path: Path, expected: str, digest: Callable[[], str]) -> None:
-    """Compare the digest of a file; one of a cache that is not what it should be is fetched again, once."""
+    """Compare the digest of a file; a damaged file in a cache is fetched again, once."""
     cache, name = find_cache(folder.parent.parent), path.relative_to(folder).as_posix()
     for is_last in (cache is None, True):
         try:
@@ -362,28 +344,28 @@ def _remedy(folder: Path) -> str:
 
 
 CHECKSUM = "checksum"
-"""Key of the checksum: SHA-256 of the other keys and values in their one canonical form."""
+"""Key of the checksum: SHA-256 of the other keys and values in canonical form."""
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
-    """Write an object of plain JSON types with its checksum, for people and programs to read."""
-    # once there and back: tuples are lists then, and keys are text
+    """Serialise an object of plain JSON types, with a checksum."""
+    # a round trip turns tuples into lists and keys into text
     plain = json.loads(json.dumps(content))
     sealed = {**plain, CHECKSUM: _sum(plain)}
     return json.dumps(sealed, indent=1, sort_keys=True, ensure_ascii=False).encode()
 
 
 def unseal(text: bytes) -> dict[str, Any]:
-    """Read what `seal` wrote, without the checksum.
+    """Parse the output of `seal`, and remove the checksum.
 
     Raises
     ------
     ValueError
-        If it does not read, or has been edited since.
+        If it cannot be parsed or was edited.
     """
     content = parse_json(text)
     if not isinstance(content, dict) or CHECKSUM not in content:
-        raise ValueError("it is no object with a checksum")
+        raise ValueError("it is not an object with a checksum")
     checksum = content.pop(CHECKSUM)
     if checksum != _sum(content):
         raise ValueError("it has been edited")
@@ -395,19 +377,19 @@ def _sum(content: Mapping[str, Any]) -> str:
 
 
 FINGERPRINTS = "fingerprints"
-"""Folder of a store: a JSON file for each path that a raw file was read from, named by the digest of its URL."""
+"""Folder of a store with a JSON file for each raw file, named by the digest of its URL."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What is remembered of a raw file, so that an unchanged one is not read again.
+    """Digest of a raw file and the metadata it had, so that an unchanged file is not read again.
 
     Parameters
     ----------
     file
         Digest of the file's URL.
     marks
-        What changes with the file, plain JSON types.
+        Metadata that change with the file, plain JSON types.
     digest
         SHA-256 of its bytes.
     """
@@ -420,20 +402,20 @@ class Fingerprint:
 def write_fingerprint(
     objects: Objects, name: str, marks: Mapping[str, object], digest: str
 ) -> None:
-    """Remember the digest of a raw file under the digest of its URL, in place of what was remembered before."""
+    """Write the fingerprint of a raw file under the digest of its URL, replacing an earlier one."""
     content = Fingerprint(name, dict(marks), digest)
     objects.put(f"{FINGERPRINTS}/{name}.json", seal(asdict(content)))
 
 
 def read_fingerprint(objects: Objects, name: str) -> tuple[dict[str, object], str]:
-    """Marks and digest of a raw file as `write_fingerprint` wrote them.
+    """Read the marks and digest of a raw file.
 
     Raises
     ------
     OSError
-        If there are none, or they cannot be read.
+        If there is no fingerprint, or it cannot be read.
     ValueError
-        If they were edited, or are those of another file.
+        If it was edited, or belongs to another file.
     """
     location = f"{FINGERPRINTS}/{name}.json"
     if objects.lacks(location):

@@ -1,4 +1,4 @@
-"""Leases: files that say which processes work in a store, kept young for as long as they do."""
+"""Leases: objects that processes keep touching while they work in a store."""
 
 from __future__ import annotations
 
@@ -17,39 +17,37 @@ from pathlib import Path
 
 from pmflib.core.errors import PmfError, StoreWarning
 from pmflib.core.texts import list_some
-from pmflib.store.objects.addresses import call_in_parallel
-from pmflib.store.objects.interface import ObjectMetadata, Objects
+from pmflib.store.objects.interface import ObjectMetadata, Objects, call_in_parallel
 from pmflib.store.objects.local_folder import find_own_holder
 
 LEASE_SECONDS = 15 * 60.0
-"""Age from which a lease is over, seconds since it was last touched: a process that sleeps or waits for a network file
-system for less is not taken for a dead one."""
+"""Time after the last touch at which a lease expires, seconds. It allows for processes that are suspended or wait for a
+network file system."""
 HEARTBEAT_SECONDS = 30.0
 """Time between touches, seconds."""
 _LEASE = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}")
 FOLDER = "leases"
-"""Folder of a store with an object for each lease."""
+"""Folder of a store for leases."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """What a process does in a store.
+    """Claim of a process that it works in a store.
 
     Parameters
     ----------
     name
-        Name of its file.
+        File name of the lease.
     purpose
-        What is being done, for people; "" where the lease was written only in part.
+        Description for people; "" if the lease is incomplete.
     host, process
-        Name of the machine and process id, for people.
+        Host name and process id, for people.
     started
-        When it was taken, seconds since 1970 by the clock of the store's file system or server, as the times of its
-        files are.
+        When it was taken, seconds since 1970 by the clock of the store's file system or server.
     age
-        Seconds since it was last touched, by the same clock.
+        Seconds since the last touch, by the same clock.
     has_ended
-        Whether its process ran on this host, in this container, and is gone: it was killed.
+        Whether its process is known to have been killed: it ran on this host and in this container.
     """
 
     name: str
@@ -62,12 +60,12 @@ class Lease:
 
     @property
     def holder(self) -> str:
-        """Random name of the process, which its drafts carry: process ids mean nothing in another container or host."""
+        """Random name of the process, which also marks its drafts."""
         return self.name.partition("-")[0]
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process still works in the store, for all that is known."""
+        """Whether the process may still be at work."""
         return self.age < LEASE_SECONDS and not self.has_ended
 
     def __str__(self) -> str:
@@ -76,14 +74,14 @@ class Lease:
 
 @contextmanager
 def hold_lease(objects: Objects, purpose: str) -> Iterator[None]:
-    """Hold a lease on a store: it is touched every ``HEARTBEAT_SECONDS`` by a thread, and gone afterwards.
+    """Hold a lease on a store inside the context; a thread touches it every ``HEARTBEAT_SECONDS``.
 
     Parameters
     ----------
     objects
-        Objects of the store that is worked in.
+        Object store.
     purpose
-        What is being done, for people.
+        Description for people.
     """
     name = _heart.start(objects, purpose)
     try:
@@ -93,13 +91,13 @@ def hold_lease(objects: Objects, purpose: str) -> Iterator[None]:
 
 
 def find_own_lease(objects: Objects) -> str | None:
-    """Name of a lease that this process holds in a store; None without one."""
+    """Name of a lease that this process holds in a store; None if it holds none."""
     return _heart.find(objects)
 
 
 @contextmanager
 def keep_touched(objects: Objects, name: str, content: bytes) -> Iterator[None]:
-    """Touch an object that is there as leases are, and delete it afterwards."""
+    """Keep touching an existing object like a lease, and delete it afterwards."""
     _heart.hold(objects, name, content)
     try:
         yield
@@ -108,14 +106,14 @@ def keep_touched(objects: Objects, name: str, content: bytes) -> Iterator[None]:
 
 
 def list_leases(objects: Objects) -> list[Lease]:
-    """All leases of a store, in order of their start; those that are over are listed until leftovers are dropped."""
-    # ages by one clock, whichever hosts touch the leases: that of the file system or server, which sets their times
+    """List the leases of a store, sorted by start, including expired ones that were not deleted yet."""
+    # ages are by the clock of the file system or server, whichever hosts touch the leases
     known = [
         metadata
         for metadata in objects.list_objects(FOLDER)
         if is_lease(metadata.name.rpartition("/")[2])
     ]
-    # nobody asks how old those of this process are: in a bucket, the clock costs requests
+    # the ages of our own leases do not matter, and in a bucket the clock costs requests
     others = [metadata for metadata in known if not _heart.read(objects, metadata.name)]
     newest = max((metadata.touched for metadata in known), default=0.0)
     now = read_store_clock(objects, known) if others else newest
@@ -124,19 +122,19 @@ def list_leases(objects: Objects) -> list[Lease]:
 
 
 def read_store_clock(objects: Objects, known: Sequence[ObjectMetadata] = ()) -> float:
-    """Time by the clock of a store; where nothing may be written, no earlier than the newest of some objects."""
+    """Time by the clock of a store; if it is read-only, the time of its newest known object."""
     newest = max((metadata.touched for metadata in known), default=0.0)
     try:
         return max(newest, objects.read_clock())
     except (PmfError, OSError):
         if not known:
             raise
-        # in a store that may only be read they are at least so old
+        # in a read-only store, a lower bound
         return newest
 
 
 def drop_leases(objects: Objects, leases: Sequence[Lease]) -> None:
-    """Delete those of some leases that are over; a `StoreWarning` names processes that ended and did not do so."""
+    """Delete expired leases; a `StoreWarning` names processes that were killed."""
     over = [lease for lease in leases if not lease.is_alive]
     objects.delete([f"{FOLDER}/{lease.name}" for lease in over])
     if ended := [str(lease) for lease in over if lease.has_ended]:
@@ -148,7 +146,7 @@ def drop_leases(objects: Objects, leases: Sequence[Lease]) -> None:
 
 
 def is_lease(name: str) -> bool:
-    """Whether a file name is that of a lease."""
+    """Whether a file name is the name of a lease."""
     return _LEASE.fullmatch(name) is not None
 
 
@@ -171,17 +169,17 @@ def _read_lease(objects: Objects, metadata: ObjectMetadata, now: float) -> Lease
             _has_ended(content),
         )
     except FileNotFoundError:
-        # one that is gone by now is over
+        # it has just been deleted
         return None
     except PmfError:
         raise
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
-        # it is being written, or was changed by hand: its age counts all the same
+        # it is incomplete or was edited: only its age counts
         return Lease(name, "", "", 0, touched, now - touched)
 
 
 def _has_ended(content: Mapping[str, object]) -> bool:
-    """Whether the process of a lease ran beside this one, and is gone; what cannot be known is not taken for so."""
+    """Whether the process of a lease ran on this host and in this container, and is gone; False if unknown."""
     space = find_process_space()
     if not space or content.get("space") != space:
         return False
@@ -189,10 +187,10 @@ def _has_ended(content: Mapping[str, object]) -> bool:
 
 
 def find_process_space() -> str:
-    """Name of what process ids belong to: this start of this machine, and container; "" where it has no such name."""
+    """Name of the boot and the container that process ids belong to; "" if it cannot be determined."""
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
-            # a container that sees the processes of its host
+            # the container sees the processes of its host
             return ""
         start = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{start} {os.readlink('/proc/self/ns/pid')}"
@@ -201,19 +199,19 @@ def find_process_space() -> str:
 
 
 def _find_birth(process: str) -> str:
-    """When a process was born, in the ticks of Linux, so that another of its number is not taken for it; "" if gone."""
+    """Start time of a process in clock ticks, which tells processes with the same id apart; "" if it is gone."""
     try:
-        # its name, in brackets, may hold anything
+        # its name, in brackets, may contain anything
         after = Path(f"/proc/{int(process)}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return ""
-    # a zombie has ended: nobody has asked yet how
+    # zombies have ended
     return "" if after[0] in (b"Z", b"X") else after[19].decode()
 
 
 @dataclass
 class _OwnLease:
-    """A lease of this process: where it is, what it says, and how many hold it."""
+    """A lease of this process, with its content and number of users."""
 
     objects: Objects
     content: bytes
@@ -221,7 +219,7 @@ class _OwnLease:
     users: int = 1
 
     def touch(self, name: str) -> None:
-        """Set its time; from the first time on it says when it was taken, which its own time was until then."""
+        """Touch the lease; the first touch adds the time when it was taken."""
         if _is_lease_name(name) and b'"started"' not in self.content:
             started = self.objects.read_clock() - (time.monotonic() - self.held)
             written = {**json.loads(self.content), "started": started}
@@ -232,7 +230,7 @@ class _OwnLease:
 class _Heart:
     """Touches the leases of this process.
 
-    In a bucket, whatever a process does side by side shares one lease, which has the purpose of the first.
+    In a bucket, concurrent work of a process shares one lease, with the purpose of the first.
     """
 
     def __init__(self) -> None:
@@ -277,7 +275,7 @@ class _Heart:
         return next(filter(_is_lease_name, names), None)
 
     def read(self, objects: Objects, name: str) -> bytes:
-        """What a lease of this process says; b"" of another, and where it costs nothing to look."""
+        """Content of a lease of this process in a bucket; b"" for any other lease."""
         if objects.lists_cheaply:
             return b""
         with self._condition:
@@ -302,11 +300,11 @@ class _Heart:
             while self._leases:
                 self._condition.wait(max(0.0, due - time.monotonic()))
                 if time.monotonic() < due:
-                    # a lease has ended: the others are young enough
+                    # a lease was released: the others are not due yet
                     continue
                 due = time.monotonic() + HEARTBEAT_SECONDS
                 for (_, name), lease in self._leases.items():
-                    # a disk that is full, or gone for a while, is for the work itself to report
+                    # a full disk or a lost connection is reported by the work itself
                     with suppress(OSError, PmfError):
                         lease.touch(name)
             self._thread = None
@@ -316,7 +314,7 @@ _heart = _Heart()
 
 
 def _renew() -> None:
-    """Give a forked process leases of its own; its parent touches those that it had before."""
+    """Give a forked process its own leases; its parent keeps touching the others."""
     global _heart
     _heart = _Heart()
 

@@ -1,4 +1,4 @@
-"""Lineage: which artefact was made from which, and which are needed by kept runs, live models and runs under way."""
+"""Lineage: the graph of artefacts and their inputs, and the artefacts that kept runs need."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ DISPENSABLE = frozenset(
         ("model", "model"),
     }
 )
-"""Kinds of an artefact and of an input that it does without: a dataset names all of its partitions and its list of
-spills itself, counts hold theirs or refer to counts, and parameters that a fit starts from are in what came of it. Most
-of these are of earlier runs, and followed back would lead from every night to all nights before it."""
+"""Pairs (kind of artefact, kind of input) in which the artefact can be used without the input: a dataset names all its
+partitions and spills, counts are complete or refer to counts, and initial parameters are superseded by the fit. Such
+inputs are mostly of earlier runs, and following them would keep every earlier run."""
 
 EVALUATIONS = frozenset({"quality", "scores", "comparison", "reference", "tables"})
-"""Kinds of artefacts that evaluate data or models, and are read without what they evaluated."""
+"""Kinds of artefacts that evaluate data or models, and can be read without these."""
 
 BY_AGE = frozenset({"predictions", "answers"}) | EVALUATIONS
-"""Kinds of artefacts that are kept as long as the runs that are as old, whether these need them or not."""
+"""Kinds of artefacts that are kept as long as runs of the same age, whether needed or not."""
 
 
 def is_needed(entry: Entry, reference: Reference) -> bool:
-    """Whether an input is kept together with an artefact: not what an evaluation is about, or is ``DISPENSABLE``."""
+    """Whether an input must be kept with an artefact: not the subject of an evaluation, and not ``DISPENSABLE``."""
     kind = entry.reference.kind
     if (kind, reference.kind) == ("counts", "counts"):
-        # full tables are complete; differences lead back to the last full ones
+        # full tables are complete; differences need the tables before them
         return entry.summary.get("differences") != 0
     return kind not in EVALUATIONS and (kind, reference.kind) not in DISPENSABLE
 
 
 def list_needed(entry: Entry) -> list[Reference]:
-    """Inputs that are kept together with an artefact."""
+    """Inputs that must be kept with an artefact."""
     return [reference for reference in entry.inputs.values() if is_needed(entry, reference)]
 
 
 def reach(entries: Mapping[str, Entry], roots: Iterable[str]) -> set[str]:
-    """Identities that are needed, from some that are.
+    """Find all artefacts that some artefacts need, directly or indirectly.
 
     Parameters
     ----------
     entries
         Entries of the manifest by identity.
     roots
-        Identities to start from; those without an entry are passed over.
+        Identities to start from; those without an entry are ignored.
 
     Returns
     -------
-    Identities of the roots and of all that they need, as far as there are entries.
+    Identities of the roots and of everything they need, as far as entries exist.
     """
     reached: set[str] = set()
     waiting = list(roots)
@@ -71,7 +71,7 @@ def reach(entries: Mapping[str, Entry], roots: Iterable[str]) -> set[str]:
 
 
 def order_by_need(entries: Mapping[str, Entry], chosen: set[str]) -> list[str]:
-    """Chosen identities, each before what it needs: where deleting stops, no artefact is left that lacks an input."""
+    """Sort identities so that each precedes its inputs: an interrupted deletion leaves no artefact without an input."""
     needed_by = dict.fromkeys(sorted(chosen), 0)
     for identity in chosen:
         for reference in list_needed(entries[identity]):
@@ -92,17 +92,17 @@ def order_by_need(entries: Mapping[str, Entry], chosen: set[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class KeptRuns:
-    """Runs of a store that are kept whole.
+    """Runs of a store whose artefacts are kept.
 
     Parameters
     ----------
     numbers
-        Numbers of the kept runs, in order, by history.
+        Sorted numbers of the kept runs by history.
     last
-        Number of the last run of each history: runs after it were not there when this was decided.
+        Number of the last run of each history at the time of the decision.
     roots
-        Identities of the artefacts of the kept runs, of the models that were live after them, and of the runs that made
-        these models.
+        Identities of the artefacts of kept runs, of the models live after them, and of the runs that fitted these
+        models.
     """
 
     numbers: dict[str, list[int]]
@@ -115,22 +115,21 @@ class KeptRuns:
 
 
 def choose_kept_runs(store: Store, keep_runs: int) -> KeptRuns:
-    """Choose the last runs of every pipeline of a store, and what they need.
+    """Choose the runs to keep: the last completed runs of every pipeline, and its last runs of any outcome.
 
-    Kept are the last runs that reached their end, and the last of any outcome: what a failed night has read is not read
-    again, and a person may look into it.
+    Failed runs are kept so that their data need not be read again, and can be inspected.
 
     Parameters
     ----------
     store
         The store.
     keep_runs
-        Number of runs to keep of each kind, and of each pipeline; at least 1.
+        Number of runs of each kind to keep per pipeline, at least 1.
 
     Raises
     ------
     StoreError
-        If a record is damaged: what it refers to is not known.
+        If a record is damaged, so that its references are unknown.
     """
     numbers: dict[str, list[int]] = {}
     last: dict[str, int] = {}
@@ -144,7 +143,7 @@ def choose_kept_runs(store: Store, keep_runs: int) -> KeptRuns:
             for record in records
             if record.action in RUNS and record.model is not None
         }
-        # what is live now is what the last record says, kept or not
+        # the last record names the present live model, whether it is kept or not
         for live in {record.live for record in [*kept, *records[-1:]]} - {None}:
             assert live is not None
             roots.add(live.identity)
@@ -162,7 +161,7 @@ def _choose(records: Sequence[RunRecord], keep_runs: int) -> list[RunRecord]:
 
 
 def list_collected_runs(store: Store) -> dict[str, set[int]]:
-    """Runs whose artefacts may be gone, by history: `pmf gc` did not keep them.
+    """Runs that `pmf gc` did not keep, by history: their artefacts may be gone.
 
     Raises
     ------
@@ -179,23 +178,22 @@ def list_collected_runs(store: Store) -> dict[str, set[int]]:
 
 @dataclass(frozen=True)
 class Step:
-    """One artefact on the way back from a result to the raw files.
+    """One artefact on the path from a result back to the raw files.
 
     Parameters
     ----------
     depth
-        Edges between the result and this artefact.
+        Number of edges between the result and this artefact.
     role
         Role of the artefact among the inputs of the one made from it; "" for the result.
     reference
         The artefact.
     entry
-        Its manifest entry; None for one that `pmf gc` has collected, for what was made of it does without it, and for
-        one that held erased samples.
+        Its manifest entry; None if `pmf gc` has collected it as dispensable, or if it contained erased samples.
     again
-        Whether an earlier step is the same artefact: its inputs are not listed again.
+        Whether the artefact was listed before, in which case its inputs are not repeated.
     erased
-        Whether it is gone because it held erased samples; the next step is what took its place, where something did.
+        Whether it was deleted because it contained erased samples; the next step is its replacement, if there is one.
     """
 
     depth: int
@@ -207,7 +205,7 @@ class Step:
 
 
 def trace(store: Store, reference: Reference, *, dispensable: bool = True) -> Iterator[Step]:
-    """Walk from a result back to the raw files, inputs after what is made from them.
+    """Walk from a result back to the raw files, depth first.
 
     Parameters
     ----------
@@ -216,12 +214,12 @@ def trace(store: Store, reference: Reference, *, dispensable: bool = True) -> It
     reference
         The result.
     dispensable
-        Whether to go on to inputs that the artefact does without: see `is_needed`.
+        Whether to follow dispensable inputs, too: see `is_needed`.
 
     Raises
     ------
     StoreError
-        If an entry on the way is missing that no collection may have taken.
+        If an entry is missing that cannot have been collected.
     """
     listed: set[str] = set()
     erasures = read_erasures(store)
@@ -249,7 +247,7 @@ def trace(store: Store, reference: Reference, *, dispensable: bool = True) -> It
         for name, parent in sorted(entry.inputs.items(), reverse=True):
             kept = is_needed(entry, parent)
             if kept or dispensable:
-                # what is found beyond a dispensable input may be on its way out as well
+                # inputs of a dispensable input may be collected as well
                 waiting.append((depth + 1, name, parent, kept and needed))
 
 

@@ -1,4 +1,4 @@
-"""Models of a pipeline by its records: which is live, which were, which were rejected, and why."""
+"""Models of a pipeline according to its records: live, past, rejected, and why."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pmflib.store.file_digests import digest_tree, fetch_all
 from pmflib.store.run_records import RUNS, Action, RunRecord
 
 Standing = Literal["live", "past", "rejected", "held back", "undecided"]
-"""What became of a model. Past: it was live once. Rejected: by the gate. Held back: by a guard of quality, as a
-rule before there was a model. Undecided: its run ended before the gate."""
+"""Status of a model. Past: it was live once. Rejected: by the gate. Held back: by a quality guard, usually before
+a model was fitted. Undecided: its run ended before the gate."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class ModelStanding:
     Parameters
     ----------
     run
-        Number of the run that made it first.
+        Number of the first run that fitted it.
     made
-        When that run was started, UTC, ISO 8601.
+        Start of that run, UTC, ISO 8601.
     model
-        The model; None where the run was held back before it had one.
+        The model; None if the run was held back before fitting one.
     standing
-        What became of it.
+        Status of the model.
     why
-        Last sentence that was said about it.
+        Reason given by the last record about it.
     record
-        Record of that run: its scores on the day it was made, and what the gate found, are among the facts.
+        Record of that run, with the scores of the model and the decision of the gate.
     """
 
     run: int
@@ -45,7 +45,7 @@ class ModelStanding:
 
 
 def list_models(records: Sequence[RunRecord]) -> list[ModelStanding]:
-    """List the models of a pipeline, in the order in which they were made, and the runs that were held back.
+    """List the models of a pipeline and the runs that were held back, in order of runs.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def list_models(records: Sequence[RunRecord]) -> list[ModelStanding]:
         if model not in once_live:
             outcome = last[model].outcome
             if outcome == "unchanged":
-                # the same parameters as those of a model that is listed
+                # its parameters equal those of a listed model
                 continue
             standing = "rejected" if outcome == "kept" else "undecided"
             standing = "held back" if outcome == "held back" else standing
@@ -81,14 +81,14 @@ def list_models(records: Sequence[RunRecord]) -> list[ModelStanding]:
 
 
 def find_candidate(records: Sequence[RunRecord], number: int | None) -> RunRecord:
-    """Run whose model is to be made live by hand.
+    """Run whose model `pmf promote` makes live.
 
     Parameters
     ----------
     records
         All records of the pipeline, in order.
     number
-        Number of the run; None is the newest that ended with a model that is not live.
+        Number of the run; None selects the newest run with a model that is not live.
 
     Raises
     ------
@@ -110,21 +110,21 @@ def find_candidate(records: Sequence[RunRecord], number: int | None) -> RunRecor
                 )
             return record
     if number is None:
-        raise StoreError("no run has a model that is not live; `pmf models` lists them")
+        raise StoreError("no run has a model that is not live; see `pmf models`")
     raise StoreError(
         f"run {number} is not in the history; `pmf models` lists the runs with a model"
     )
 
 
 def find_previous(records: Sequence[RunRecord], number: int | None) -> RunRecord:
-    """Run that made the model that is to be live again.
+    """Run whose model `pmf rollback` makes live again.
 
     Parameters
     ----------
     records
         All records of the pipeline, in order.
     number
-        Number of the run; None is that of the model that was live before the present one.
+        Number of the run; None selects the model that was live before the current one.
 
     Raises
     ------
@@ -143,21 +143,21 @@ def find_previous(records: Sequence[RunRecord], number: int | None) -> RunRecord
     for record in reversed(records):
         if earlier and record.action in RUNS and record.model == earlier[-1]:
             return record
-    raise StoreError("no model was live before the present one; `pmf models` lists what there is")
+    raise StoreError("no model was live before the current one; see `pmf models`")
 
 
 @dataclass(frozen=True)
 class LiveModel:
-    """Which model is live, since when, by which record, and why.
+    """The live model, since when it is live, and why.
 
     Parameters
     ----------
     model
-        Its digest.
+        Digest of the model.
     since
-        When the record was written, UTC, ISO 8601.
+        Time when it became live, UTC, ISO 8601.
     run, action, why
-        Number of the record by which it became live, what that is of, and its reason.
+        Number, action and reason of the record that made it live.
     """
 
     model: str
@@ -168,7 +168,7 @@ class LiveModel:
 
 
 def describe_live(records: Sequence[RunRecord]) -> LiveModel | None:
-    """Describe the model that is live; None if there is none.
+    """Describe the live model; None if there is none.
 
     Parameters
     ----------
@@ -187,32 +187,32 @@ def describe_live(records: Sequence[RunRecord]) -> LiveModel | None:
 
 
 def explain_withdrawal(records: Sequence[RunRecord], model: Reference) -> str:
-    """Why a person does not want a model to go live by itself, as a clause; "" if nothing is known."""
+    """Reason why a model must not be promoted automatically (it was rolled back); "" if there is none."""
     why = ""
     for record in records:
         if record.action == "rollback" and record.before == model.digest:
             why = f"model {model.digest[:12]} was rolled back by hand in run {record.number}"
         elif record.live == model:
-            # somebody has made it live again
+            # it was made live again
             why = ""
     return why
 
 
 def check_published(store: Store, model: Reference) -> None:
-    """Refuse a model that is not in the store, or not as it was published.
+    """Check that a model is in the store and unchanged.
 
     Raises
     ------
     StoreError
-        If it is gone or damaged.
+        If it is missing or damaged.
     """
     if (
         store.find(model.identity) is None
         or digest_tree(fetch_all(store.locate(model))) != model.digest
     ):
         raise StoreError(
-            f"model {model.digest[:12]} does not hold what it was published with, or its manifest entry is gone; "
-            "`pmf verify` lists the damage, and the run that made it makes it again"
+            f"model {model.digest[:12]} has changed since it was published, or its manifest entry is gone; "
+            "`pmf verify` lists the damage, and running the pipeline again rebuilds it"
         )
 
 

@@ -1,4 +1,4 @@
-"""History of a pipeline: a record of every run, which model it left live, and its page."""
+"""History of a pipeline: a record of every run, with the model that was live after it, and report pages."""
 
 from __future__ import annotations
 
@@ -19,51 +19,50 @@ from pmflib.store.artefacts import Reference, Store, refuse_unwritable
 from pmflib.store.erasures import read_erasures
 from pmflib.store.file_digests import seal, unseal
 from pmflib.store.leases import hold_lease
-from pmflib.store.objects.addresses import call_in_parallel
+from pmflib.store.objects.interface import call_in_parallel
 
 Action = Literal["run", "labels", "promote", "rollback", "erase", "gc"]
-"""What a record is of: a run of a pipeline, of one for label logs, or a command that changed what is live or kept."""
+"""Kind of a record: a run, a run on label logs, or a command that changed the live model or the stored data."""
 
 RUNS = ("run", "labels")
-"""Actions that read data and make a model."""
+"""Actions that read data and fit a model."""
 
 Outcome = Literal["promoted", "kept", "unchanged", "held back", "failed", "interrupted", "done"]
-"""How a run ended. Promoted: its model is live. Kept: the model before it stays live. Unchanged: nothing was new. Held
-back: by a guard of quality. Done: a command without a model of its own."""
+"""Outcome of a run. Promoted: its model is live. Kept: the previous model stays live. Unchanged: no data were new.
+Held back: stopped by a quality guard. Done: a command that fits no model."""
 
 COLLECTIONS = "@gc"
-"""Name of the history of what `pmf gc` took out of a store; no pipeline can be called so."""
+"""Name of the history of `pmf gc`; no pipeline can have this name."""
 
 RECORDS = "runs"
 """Folder of a store with a folder of records for each pipeline."""
 
 HISTORIES = "histories"
-"""Folder of a store with a file for each pipeline: the number of a record that was the last when it was written. It may
-lag behind, and is a number to start from: a number is taken when its record is there, and not when this says so. That
-records up to it are there is what `pmf verify` checks: a history that was deleted is missed."""
+"""Folder of a store with a file for each pipeline that holds the number of its last record. The number may lag behind:
+it only starts the search for the last record, and lets `pmf verify` detect deleted records."""
 
 KNOWN = "known"
-"""Object beside the records of a pipeline in a bucket: what its last run has read and written, for the next one, which
-saves as many requests. It is needed for nothing, and what it says of objects that have changed since is not used."""
+"""Object beside the records of a pipeline in a bucket with everything that its last run read and wrote, which saves
+requests in the next run. It is optional, and its outdated parts are ignored."""
 
 PACKAGES = ("pmflib", "numpy", "scipy", "numba", "zarr", "pyarrow", "dask", "prefect")
-"""Packages whose versions a record holds."""
+"""Packages whose versions are recorded."""
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A raw file that a run has read.
+    """A raw file read by a run.
 
     Parameters
     ----------
     name
-        Name of the file, as its source gives it.
+        Name of the source.
     digest
         SHA-256 of its bytes.
     bytes
-        Its size; None where the store does not know it any more.
+        Size; None if unknown.
     rows
-        Rows read from it; None where that is not known.
+        Number of rows read; None if unknown.
     """
 
     name: str
@@ -72,42 +71,42 @@ class InputFile:
     rows: int | None = None
 
     def to_json(self) -> dict[str, str | int]:
-        """Plain JSON types; what is not known has no key."""
+        """Plain JSON types; unknown values have no key."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run of a pipeline, or one command that changed what is live.
+    """One run of a pipeline, or one command that changed its live model or data.
 
     Parameters
     ----------
     action, outcome
-        What was done, and how it ended.
+        Kind and outcome.
     reason
-        One sentence for a person: why the model was promoted or not, or what failed.
+        One sentence for people: why the model was promoted or not, or what failed.
     started, ended
         Times in UTC, ISO 8601.
     config
         Digest of the configuration.
     stages
-        Artefact of each stage that was reached: dataset, counts, start, model, scores, ...
+        Artefacts by stage reached: dataset, counts, start, model, scores, ...
     live
-        Model that answers questions after this run; None if there is none yet.
+        Model that is live after this run; None if there is none yet.
     inputs
         Raw files.
     facts
-        Sections in plain JSON types by name, each written and read by what it is about: "rows" by
+        Sections in plain JSON types by name, each written and read by its own module: "rows" by
         `pmflib.ingest.dataset.accounts.DatasetAccount`, "quality" by `pmflib_tasks.guards.findings.Finding`, "refit" by
         `pmflib_tasks.refit.Refit`, "gate" by `pmflib_tasks.gate_decision.GateNumbers`; "model", "scores",
-        "live_scores" and "rank" are summaries of artefacts, as the manifest has them. Labels, erasures and collections
-        have sections of their own.
+        "live_scores" and "rank" are summaries from the manifest. Labels, erasures and collections have their own
+        sections.
     environment
-        Host, Python, versions of ``PACKAGES``, and the commit of pmflib where it runs from a checkout.
+        Host, Python, versions of ``PACKAGES`` and, in a checkout, the commit of pmflib.
     options
-        The configuration, resolved: every option of every section, secrets in URLs masked.
+        Resolved configuration with every option; secrets in URLs are masked.
     number
-        Position in the history of the pipeline, from 1; 0 before it is written.
+        Position in the history, from 1; 0 before the record is written.
     """
 
     action: Action
@@ -126,28 +125,28 @@ class RunRecord:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the run reached its end and decided about its model."""
+        """Whether the run completed and decided about its model."""
         return self.outcome in ("promoted", "kept", "unchanged", "done")
 
     @property
     def model(self) -> Reference | None:
-        """Model that the run made: of the data of a pipeline, or of the workers of a label log."""
+        """Model that the run fitted, to data or to the workers of a label log."""
         return self.stages.get("model") or self.stages.get("worker_model")
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds that each stage took, in order: section "timings" of the facts."""
+        """Duration of each stage, seconds, in order (section "timings")."""
         timings: Any = self.facts.get("timings", ())
         return {each["stage"]: each["seconds"] for each in timings}
 
     @property
     def scores(self) -> dict[str, float]:
-        """Means over hidden cells by measure, of the model that the run made: section "scores", but for the target."""
+        """Mean scores of the fitted model on hidden cells, by measure (section "scores")."""
         return self._read_means("scores")
 
     @property
     def live_scores(self) -> dict[str, float]:
-        """The same of the model that was live; empty where there was none, or it could not be compared."""
+        """Mean scores of the model that was live; empty if there was none or it could not be compared."""
         return self._read_means("live_scores")
 
     def _read_means(self, section: str) -> dict[str, float]:
@@ -156,38 +155,38 @@ class RunRecord:
 
     @property
     def before(self) -> str | None:
-        """Digest of the model that a command replaced by another; None where there was none, or of another action."""
+        """Digest of the live model that a command replaced; None if there was none."""
         found = self.facts.get("before")
         return found if isinstance(found, str) else None
 
     @property
     def erasure(self) -> int | None:
-        """Number of the erasure; None of another action."""
+        """Number of the erasure; None for other actions."""
         found = self.facts.get("erasure")
         return found if isinstance(found, int) else None
 
     @property
     def samples_erased(self) -> int:
-        """Samples that an erasure found in the store; 0 of another action."""
+        """Number of samples that an erasure found in the store; 0 for other actions."""
         found = self.facts.get("samples_found")
         return found if isinstance(found, int) else 0
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types: what is stored."""
+        """Plain JSON types, as stored."""
         return {**asdict(self), "inputs": [each.to_json() for each in self.inputs]}
 
 
 Settle: TypeAlias = Callable[[RunRecord, Reference | None], RunRecord]
-"""Last look at a record before it is written: given it and the model that is live just before it."""
+"""Function that completes a record before it is written, given the record and the model live just before it."""
 
 
 def name_labelling(name: str) -> str:
-    """Name of the history of the true labels that a pipeline found; no pipeline can be called so."""
+    """Name of the history of a pipeline's label runs; no pipeline can have this name."""
     return f"{name}@labels"
 
 
 def list_histories(store: Store) -> list[str]:
-    """Names under which a store holds records of runs: of pipelines, and of their labels; not of collections."""
+    """Names of the histories in a store: of pipelines and of their label runs, not of collections."""
     return [name for name in store.objects.list_folders(RECORDS) if name != COLLECTIONS]
 
 
@@ -199,18 +198,18 @@ def append_record(
     Parameters
     ----------
     store
-        Store that holds the artefacts.
+        The store.
     name
         Name of the pipeline.
     record
-        What was done; its number is replaced.
+        The record; its number is replaced.
     settle
-        Called with the record and the model that the record before it left live; gives the record to write. What has
-        become live since the run decided is known here for certain, for a number is taken only once.
+        Called with the record and the model that is live before it; returns the record to write. Record numbers are
+        unique, so that this model is known for certain.
 
     Returns
     -------
-    The record with its number. Of two runs that end together, each has a number of its own.
+    The record with its number; concurrent runs get different numbers.
     """
     with refuse_unwritable(store.root), hold_lease(store.objects, f"record of {name}"):
         number = _find_last(store, name)
@@ -229,7 +228,7 @@ def append_record(
 
 
 def list_records(store: Store, name: str) -> list[RunRecord]:
-    """All records of a pipeline, in order; none if it has never run. Stages that an erasure replaced are the new ones.
+    """All records of a pipeline in order, with stages replaced by erasures forwarded to their replacements.
 
     Raises
     ------
@@ -260,20 +259,20 @@ def find_record(store: Store, name: str, number: int) -> RunRecord:
 
 
 def find_live(store: Store, name: str) -> Reference | None:
-    """Model that answers the questions of a pipeline; None if it has none yet.
+    """Live model of a pipeline; None if it has none yet.
 
     Raises
     ------
     StoreError
         If a record is damaged.
     """
-    # newest first: the last record says what is live
+    # the newest record names the live model
     last = next(_read_backwards(store, name), None)
     return None if last is None else last.live
 
 
 def find_last_run(store: Store, name: str) -> RunRecord | None:
-    """Last run of a pipeline that reached its end; None if none has.
+    """Last completed run of a pipeline; None if there is none.
 
     Raises
     ------
@@ -287,7 +286,7 @@ def find_last_run(store: Store, name: str) -> RunRecord | None:
 
 
 def find_run_of(store: Store, name: str, model: Reference) -> RunRecord | None:
-    """Last run of a pipeline that made a model: its dataset and counts are those that the model has seen.
+    """Last run of a pipeline that fitted a given model, with the dataset and counts of that model.
 
     Raises
     ------
@@ -301,13 +300,13 @@ def find_run_of(store: Store, name: str, model: Reference) -> RunRecord | None:
 
 
 def _read_forward(store: Store) -> dict[str, Reference]:
-    """What erasures put in the place of artefacts that records refer to, by identity."""
+    """Replacements of artefacts by erasures, by identity."""
     erasures = read_erasures(store)
     return {} if erasures is None else erasures.forward()
 
 
 def _forward(record: RunRecord, forward: Mapping[str, Reference]) -> RunRecord:
-    """Record whose stages are those that there are after all erasures."""
+    """Replace the stages of a record that erasures have replaced."""
     stages = {
         stage: forward.get(reference.identity, reference)
         for stage, reference in record.stages.items()
@@ -316,7 +315,7 @@ def _forward(record: RunRecord, forward: Mapping[str, Reference]) -> RunRecord:
 
 
 def describe_environment() -> dict[str, str]:
-    """Host, Python, versions of the packages that results depend on, and the commit of a checkout."""
+    """Host, Python, versions of ``PACKAGES`` and, in a checkout, the commit."""
     commit = _find_commit()
     return {
         "host": platform.node(),
@@ -327,9 +326,9 @@ def describe_environment() -> dict[str, str]:
 
 
 def _find_commit() -> str:
-    """Commit of the checkout that pmflib runs from, "-dirty" after it where files were changed; "" without one."""
+    """Commit of the checkout that pmflib runs from, with "-dirty" if files were changed; "" if there is none."""
     root = Path(__file__).parents[2]
-    # an installed package may lie inside the checkout of somebody else's project
+    # an installed package may lie inside the checkout of another project
     if not (root / ".git").exists():
         return ""
     words = [
@@ -345,7 +344,7 @@ def _find_commit() -> str:
     try:
         found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
-        # without git, or in a checkout that is another user's: the version says the rest
+        # no git, or a checkout of another user
         return ""
     return found.stdout.strip()
 
@@ -360,16 +359,16 @@ def _name_record(name: str, number: int, suffix: str = ".json") -> str:
 
 
 def list_numbers(store: Store, name: str) -> Sequence[int]:
-    """Numbers of the records of a pipeline, in order; in a bucket, also of those that were declared lost."""
+    """Numbers of the records of a pipeline, sorted; in a bucket, including those declared lost."""
     if store.objects.lists_cheaply:
         return list_stored(store, name, ".json")
     return range(1, _find_last(store, name) + 1)
 
 
 def list_stored(store: Store, name: str, suffix: str) -> list[int]:
-    """Numbers of the files of a pipeline that end in .json, its records, or in .lost: those somebody declared lost.
+    """Numbers of the records of a pipeline (suffix .json), or of records declared lost (suffix .lost).
 
-    A folder that has the name of a record is one that does not read, and not a run that never was.
+    A folder with the name of a record counts as a damaged record.
     """
     folder = f"{RECORDS}/{name}"
     names = [metadata.name for metadata in store.objects.list_objects(folder)]
@@ -380,7 +379,7 @@ def list_stored(store: Store, name: str, suffix: str) -> list[int]:
 
 
 def _find_last(store: Store, name: str) -> int:
-    """Last number that is taken, by a record, one that is declared lost, or one that was deleted; 0 if none is."""
+    """Last used record number, including lost and deleted records; 0 if there is none."""
     number = read_last_number(store, name) or 0
     if store.objects.lists_cheaply:
         return max(number, *list_numbers(store, name), *list_stored(store, name, ".lost"), 0)
@@ -393,7 +392,7 @@ def _find_last(store: Store, name: str) -> int:
 
 
 def read_last_number(store: Store, name: str) -> int | None:
-    """Number of the last record, as ``HISTORIES`` has it; None where that says nothing, or does not read."""
+    """Number of the last record according to ``HISTORIES``; None if it is missing or damaged."""
     path = f"{HISTORIES}/{name}"
     try:
         text = b"" if store.objects.lacks(path) else store.objects.read(path)[0]
@@ -403,19 +402,19 @@ def read_last_number(store: Store, name: str) -> int | None:
 
 
 def describe_loss(store: Store, name: str) -> str:
-    """Say that the newest records of a pipeline were deleted; empty where they were not."""
+    """Describe the loss of the newest records of a pipeline; "" if none were deleted."""
     last = read_last_number(store, name)
     found = [_name_record(name, last or 0, suffix) for suffix in (".json", ".lost")]
     if not last or any(map(store.objects.exists, found)):
         return ""
     return (
-        f"record {last} of {name!r} was the last, and is gone: which model is live is read from older records, or from "
-        "none; `pmf verify` names what is missing, and `pmf copy` brings it back from a copy of the store"
+        f"record {last} of {name!r}, the newest, is gone: the live model is taken from older records, if any; "
+        "`pmf verify` names what is missing, and `pmf copy` restores it from a copy of the store"
     )
 
 
 def _read_backwards(store: Store, name: str, before: int | None = None) -> Iterator[RunRecord]:
-    """Records of a pipeline, the newest first; of those before a number, where one is given."""
+    """Records of a pipeline, newest first, optionally only those before a number."""
     for number in sorted(list_numbers(store, name), reverse=True):
         if before is None or number < before:
             record = _read_kept(store, name, number)
@@ -424,7 +423,7 @@ def _read_backwards(store: Store, name: str, before: int | None = None) -> Itera
 
 
 def _read_kept(store: Store, name: str, number: int) -> RunRecord | None:
-    """Record of a pipeline; None for one that is declared lost."""
+    """Record of a pipeline; None if it is declared lost."""
     try:
         return read_record(store, name, number)
     except StoreError as error:
@@ -440,7 +439,7 @@ def read_record(store: Store, name: str, number: int) -> RunRecord:
     Raises
     ------
     StoreError
-        If it does not read, or has been edited.
+        If it is damaged or was edited.
     """
     location = _name_record(name, number)
     try:
@@ -451,18 +450,18 @@ def read_record(store: Store, name: str, number: int) -> RunRecord:
         raise
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"record {location} is damaged ({error}); restore it from a copy, or rename it to {number:06}.lost: the "
-            "history then lacks that run"
+            f"record {location} is damaged ({error}); restore it from a copy, or rename it to {number:06}.lost to "
+            "list that run as lost"
         ) from error
     return record
 
 
 REPORTS = "reports"
-"""Folder of a store with a folder of pages for each pipeline."""
+"""Folder of a store with a folder of report pages for each pipeline."""
 
 
 def keep_page(store: Store, name: str, number: int, content: bytes) -> str:
-    """Write the page of a run into a store; one that is there is replaced.
+    """Write the report page of a run into a store, replacing an existing one.
 
     Parameters
     ----------
@@ -475,7 +474,7 @@ def keep_page(store: Store, name: str, number: int, content: bytes) -> str:
 
     Returns
     -------
-    The location of the page: a path, absolute, or a URL.
+    Absolute path or URL of the page.
 
     Raises
     ------
@@ -489,24 +488,24 @@ def keep_page(store: Store, name: str, number: int, content: bytes) -> str:
 
 
 def list_pages(store: Store) -> list[str]:
-    """Names of the report pages of a store."""
+    """List the names of the report pages of a store."""
     names = (metadata.name for metadata in store.objects.list_objects(REPORTS))
     return [name for name in names if name.endswith(".html")]
 
 
 def drop_pages(store: Store, kept: Mapping[str, Collection[int]] | None = None) -> int:
-    """Delete pages: of all runs, for they may show rows of samples that are erased; or of all runs but those kept.
+    """Delete the report pages of all runs except those to keep.
 
     Parameters
     ----------
     store
         The store.
     kept
-        Numbers of the runs to keep, by pipeline; None keeps none.
+        Numbers of the runs to keep by pipeline; None deletes all pages, as for erasures.
 
     Returns
     -------
-    Number of pages.
+    Number of deleted pages.
     """
     pages = [Path(metadata.name) for metadata in store.objects.list_objects(REPORTS)]
     gone = [
@@ -518,7 +517,7 @@ def drop_pages(store: Store, kept: Mapping[str, Collection[int]] | None = None) 
     ]
     store.objects.delete([page.as_posix() for page in gone])
     if kept is None and not store.is_bucket:
-        # drafts go with them
+        # including drafts
         with suppress(FileNotFoundError):
             shutil.rmtree(store.root / REPORTS)
     return len(gone)

@@ -1,4 +1,4 @@
-"""Verification of a store: whether all that its manifest and its history refer to is there and whole."""
+"""Verification of a store: everything that its manifest and history refer to must exist and be unchanged."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Literal
 from pmflib.core.errors import RefusedStoreError, StoreError, UnreachableStoreError
 from pmflib.core.json_files import parse_json
 from pmflib.core.machine import count_processors
-from pmflib.store.artefacts import Entry, Reference, Store
-from pmflib.store.caches import LIST_FILE
+from pmflib.store.artefacts import NO_KINDS, Entry, Reference, Store
 from pmflib.store.copying import LINEAGE
 from pmflib.store.erasures import LOCK
 from pmflib.store.exports import EXPORTS, read_export
@@ -26,10 +25,8 @@ from pmflib.store.file_digests import (
     read_fingerprint,
 )
 from pmflib.store.leases import is_lease, list_leases
-from pmflib.store.locations import NO_KINDS, digest_location
-from pmflib.store.objects.addresses import call_in_parallel
+from pmflib.store.objects.interface import LIST_FILE, call_in_parallel
 from pmflib.store.objects.local_folder import find_holder
-from pmflib.store.packs import unpack
 from pmflib.store.run_records import (
     HISTORIES,
     KNOWN,
@@ -53,30 +50,30 @@ Problem = Literal[
     "orphan folder",
     "foreign file",
 ]
-"""What may be wrong with a location of a store."""
+"""Kind of damage to a location of a store."""
 
 REMEDIES: dict[Problem, str] = {
-    "damaged content": "delete these folders; the command that made them makes them again",
-    "missing folder": "run again the command that made them, or take them from a copy of the store",
-    "missing entry": "run the pipeline again, which writes the entries of its artefacts anew, or take them from a copy",
-    "edited entry": "delete these files; the command that wrote them writes them again",
-    "damaged record": "take these files from a copy; without one, rename them from .json to .lost: the history lacks "
-    "these runs then, and says so",
-    "missing record": "take these files from a copy; without one, make empty files that end in .lost in place of "
-    ".json: the history lacks these runs then, and says so",
-    "damaged fingerprint": "delete these files: what they are of is read once more by the next run",
-    "damaged events": "take these files from a copy; without one, move them out of the store: the next run begins "
-    "others, and what the lines that do not read said is lost",
-    "damaged export": "take these files from a copy; without one, delete them: no certificate of an erasure names then "
-    "what was written outside the store",
-    "damaged count": "delete these files, once no record is missing: the next run writes them anew",
-    "orphan folder": "nothing refers to these folders: delete them, or let `pmf gc` do it",
-    "foreign file": "pmf did not write these: move them out of the store",
+    "damaged content": "delete these folders; the command that made them rebuilds them",
+    "missing folder": "run the command that made them again, or restore them from a copy of the store",
+    "missing entry": "run the pipeline again, which rewrites its entries, or restore them from a copy",
+    "edited entry": "delete these files; the command that wrote them rewrites them",
+    "damaged record": "restore these files from a copy; without one, rename them from .json to .lost, and the history "
+    "will list these runs as lost",
+    "missing record": "restore these files from a copy; without one, create empty files that end in .lost instead of "
+    ".json, and the history will list these runs as lost",
+    "damaged fingerprint": "delete these files; the next run reads the raw files again",
+    "damaged events": "restore these files from a copy; without one, move them out of the store, and the next run "
+    "starts new ones",
+    "damaged export": "restore these files from a copy; without one, delete them: certificates of erasure will not "
+    "list these exports",
+    "damaged count": "delete these files once no record is missing; the next run rewrites them",
+    "orphan folder": "nothing refers to these folders; delete them, or run `pmf gc`",
+    "foreign file": "pmf did not write these; move them out of the store",
 }
-"""What to do about each problem."""
+"""Remedy for each problem."""
 
 OTHERS = frozenset({".prefect", "erasures.json", "erasures"})
-"""What else may be in a store: certificates of erasure, and the history of Prefect that earlier versions kept there."""
+"""Other contents of a store: erasures, and Prefect's database of earlier versions."""
 _FOLDER = re.compile(rf"[0-9a-f]{{{FOLDER_DIGITS}}}")
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
 _KIND = re.compile(r"[a-z][a-z-]*")
@@ -93,30 +90,30 @@ _EXPECTED: dict[str, Callable[[Path], bool]] = {
     EXPORTS: lambda path: path.suffix == ".json" and _is_identity(path.stem),
     HISTORIES: lambda path: True,
 }
-"""What folders of a store hold besides artefacts, by what is just below them."""
+"""Test for the direct children of each folder of a store that does not hold artefacts."""
 
 _FILES = frozenset({"manifest", "leases", FINGERPRINTS, LINEAGE, EXPORTS, HISTORIES})
-"""Folders of a store that hold files, and no folders."""
+"""Folders of a store that contain only files."""
 
 _NO_DAMAGE = (RefusedStoreError, UnreachableStoreError)
-"""Errors of a bucket, which say nothing about what is in it."""
+"""Errors of a bucket that say nothing about its content."""
 
 Collected = Mapping[str, set[int]]
-"""Runs whose artefacts were deleted on purpose: numbers by the name of their history."""
+"""Numbers of the runs whose artefacts were collected, by history."""
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One thing that is wrong with a store.
+    """One damage to a store.
 
     Parameters
     ----------
     problem
-        What it is.
+        Kind of damage.
     location
-        Where: a path relative to the store, without characters that a terminal would act on.
+        Path relative to the store, with control characters escaped.
     detail
-        More for a person.
+        Details for people.
     """
 
     problem: Problem
@@ -126,14 +123,14 @@ class Damage:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found in a store.
+    """Result of a verification.
 
     Parameters
     ----------
     n_whole
-        Number of folders that hold what they were published with.
+        Number of unchanged artefacts.
     damages
-        All that is wrong, in the order of ``REMEDIES`` and of locations.
+        All damages, sorted by problem (in the order of ``REMEDIES``) and location.
     torn
         Events files whose last line was cut off by a crash. This is no damage: the next event replaces the line.
     """
@@ -150,24 +147,24 @@ def verify_store(
     erased: Collection[str] = (),
     read_event: Callable[[bytes], object] = parse_json,
 ) -> Verification:
-    """Check every entry, record, folder and file of a store; every byte of its artefacts is read once.
+    """Check every entry, record, folder and file of a store, reading every byte of its artefacts.
 
     Parameters
     ----------
     store
         The store; raw sources are not part of it and are not read.
     collected
-        Runs whose artefacts may be gone, for they were deleted on purpose.
+        Runs whose artefacts may have been deleted by `pmf gc`.
     is_needed
-        Whether an input of an entry has to be there; inputs that may have been deleted on purpose need not.
+        Whether an input of an entry must exist; others may have been collected.
     erased
-        Identities of artefacts that are gone because samples were erased; whatever refers to them is whole.
+        Identities of artefacts deleted by erasures; references to them are no damage.
     read_event
-        Reads a line of the events of lineage; raises a ValueError for one that was edited.
+        Parses one line of lineage events; raises ValueError if it was edited.
 
     Returns
     -------
-    What was found.
+    Damages and number of unchanged artefacts.
     """
     entries, damages = _read_entries(store)
     files = set(entries) | {Path(each.location).stem for each in damages}
@@ -192,7 +189,7 @@ def verify_store(
         )
     found = [damage for damage in contents if damage is not None]
     damages += [*found, *_list_strangers(store, locations)]
-    # several may refer to what is gone: it is one damage
+    # one damage, however many references to a missing object
     unique = {(each.problem, each.location): each for each in reversed(damages)}
     order = list(REMEDIES)
     ordered = sorted(unique, key=lambda key: (order.index(key[0]), key[1]))
@@ -202,7 +199,7 @@ def verify_store(
 
 
 def _read_entries(store: Store) -> tuple[dict[str, Entry], list[Damage]]:
-    """Entries by identity, and those that do not read or were edited."""
+    """Entries by identity, and damages of those that cannot be parsed or were edited."""
     entries: dict[str, Entry] = {}
     damages: list[Damage] = []
 
@@ -226,7 +223,7 @@ def _read_entries(store: Store) -> tuple[dict[str, Entry], list[Damage]]:
 def _check_reference(
     reference: Reference, user: str, entries: Mapping[str, Entry], files: set[str]
 ) -> Iterator[Damage]:
-    """Check that what something refers to is in the manifest, as what it was."""
+    """Check that a reference matches the manifest."""
     location = f"manifest/{reference.identity}.json"
     name = f"{reference.kind} {reference.digest[:12]}, {user}"
     if reference.identity not in files:
@@ -234,27 +231,27 @@ def _check_reference(
     elif reference.identity in entries:
         found = entries[reference.identity].reference
         if found != reference:
-            problem = f"it is of {found.kind} {found.digest[:12]} and not of {name}"
+            problem = f"it names {found.kind} {found.digest[:12]}, not {name}"
             yield Damage("edited entry", location, problem)
 
 
 def _check_records(
     store: Store, collected: Collected, entries: Mapping[str, Entry], files: set[str]
 ) -> Iterator[Damage]:
-    """Check that the records of all runs are there, and that what they refer to is."""
+    """Check that the records of all runs exist, and everything they refer to."""
     counted = {Path(each.name).name for each in store.objects.list_objects(HISTORIES)}
     for name in sorted({*store.objects.list_folders(RECORDS), *counted}):
         numbers, lost = (set(list_stored(store, name, suffix)) for suffix in (".json", ".lost"))
         known = read_last_number(store, name)
         count = f"{HISTORIES}/{_show(name)}"
         if known is None and name in counted:
-            yield Damage("damaged count", count, "it is no number of a record")
+            yield Damage("damaged count", count, "it is not a record number")
         last = max({known or 0, *numbers, *lost})
         for number in range(1, last + 1):
             location = f"{RECORDS}/{_show(name)}/{number:06}.json"
             if number not in numbers:
                 if number not in lost:
-                    problem = f"there were records up to {last}, as later ones or {count} say"
+                    problem = f"there were records up to {last}, according to later ones or {count}"
                     yield Damage("missing record", location, problem)
                 continue
             try:
@@ -274,12 +271,12 @@ def _check_records(
 
 
 def _check_fingerprints(store: Store) -> Iterator[Damage]:
-    """Check what is remembered of raw files: a wrong digest of one fails every run that reads the file."""
+    """Check the fingerprints of raw files: a wrong digest would fail every run that reads the file."""
     for metadata in store.objects.list_objects(FINGERPRINTS):
         name = Path(metadata.name).stem
         if _is_identity(name):
             try:
-                # those of earlier versions have no checksum, and are never read
+                # fingerprints of earlier versions have no checksum and are never used
                 if CHECKSUM in parse_json(store.objects.read(metadata.name)[0]):
                     read_fingerprint(store.objects, name)
             except (OSError, ValueError, TypeError) as error:
@@ -313,7 +310,7 @@ def _check_events(
 
 
 def _check_exports(store: Store) -> Iterator[Damage]:
-    """Check what is remembered of files outside the store: certificates of erasures name these."""
+    """Check the records of exports, which certificates of erasure list."""
     for metadata in store.objects.list_objects(EXPORTS):
         try:
             read_export(store, metadata.name)
@@ -322,7 +319,7 @@ def _check_exports(store: Store) -> Iterator[Damage]:
 
 
 def _check_content(store: Store, location: str, references: list[Reference]) -> Damage | None:
-    """Check that the store, not a cache of it, holds an artefact as it was published."""
+    """Check that an artefact in the store itself, not in a cache, is as it was published."""
     folder, name = store.root / location, f"{references[0].kind} {references[0].digest[:12]}"
     if not store.is_bucket:
         if not folder.is_dir():
@@ -331,9 +328,9 @@ def _check_content(store: Store, location: str, references: list[Reference]) -> 
             return Damage("damaged content", location, f"{name}: a link stands in its place")
     changes = [LIST_FILE]
     try:
-        published = json.loads(unpack(store.objects.read(f"{location}/{LIST_FILE}")[0])[0])
+        published = json.loads(store.objects.read_list(location)[0])
         if {reference.digest for reference in references} == {digest_list(published)}:
-            found = digest_location(store, location)
+            found = store.objects.digest_files(location)
             changes = [
                 each for each in published.keys() | found if published.get(each) != found.get(each)
             ]
@@ -355,8 +352,8 @@ def _check_content(store: Store, location: str, references: list[Reference]) -> 
 
 
 def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[Damage]:
-    """Folders of artefacts without an entry, and whatever pmf has not written."""
-    # what a run publishes has no entry for a moment
+    """List orphan folders and files that pmf did not write."""
+    # artefacts have no entry in the moment after they are published
     starts = [lease.started for lease in list_leases(store.objects) if lease.is_alive]
     if store.is_bucket:
         yield from _list_strange_objects(store, locations, min(starts, default=None))
@@ -366,7 +363,7 @@ def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[D
         if name in OTHERS:
             continue
         if not top.is_dir() or top.is_symlink() or not (name in NO_KINDS or _KIND.fullmatch(name)):
-            yield Damage("foreign file", _show(name), "it is no folder of a store")
+            yield Damage("foreign file", _show(name), "it is not a folder of a store")
             continue
         for path in sorted(top.iterdir()):
             location = f"{name}/{path.name}"
@@ -375,11 +372,9 @@ def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[D
             if name in NO_KINDS:
                 right = path.is_file() if name in _FILES else path.is_dir()
                 if path.is_symlink() or not right or not _EXPECTED[name](path):
-                    yield Damage(
-                        "foreign file", _show(location), f"it is nothing that {name} holds"
-                    )
+                    yield Damage("foreign file", _show(location), f"it does not belong in {name}")
             elif not _FOLDER.fullmatch(path.name):
-                yield Damage("foreign file", _show(location), "it is no folder of an artefact")
+                yield Damage("foreign file", _show(location), "it is not the folder of an artefact")
             elif not starts or path.lstat().st_ctime < min(starts):
                 yield Damage("orphan folder", location, "no entry of the manifest names it")
     for folder in sorted((store.root / RECORDS).glob("*/")):
@@ -389,13 +384,13 @@ def _list_strangers(store: Store, locations: Mapping[str, object]) -> Iterator[D
             if known and path.is_symlink():
                 yield Damage("damaged record", location, "a link stands in its place")
             elif not known and find_holder(path.name) is None:
-                yield Damage("foreign file", location, "it is no record of a run")
+                yield Damage("foreign file", location, "it is not the record of a run")
 
 
 def _list_strange_objects(
     store: Store, locations: Mapping[str, object], since: float | None
 ) -> Iterator[Damage]:
-    """As `_list_strangers`, of a bucket: one pass over all of its names."""
+    """List orphans and foreign objects of a bucket in one pass over all names."""
     orphans: dict[str, float] = {}
     for metadata in store.objects.list_objects(""):
         top, _, rest = metadata.name.partition("/")
@@ -411,11 +406,9 @@ def _list_strange_objects(
             else:
                 known = find_holder(path.name) is not None or _EXPECTED[top](inner)
             if not known:
-                yield Damage(
-                    "foreign file", _show(metadata.name), f"it is nothing that {top} holds"
-                )
+                yield Damage("foreign file", _show(metadata.name), f"it does not belong in {top}")
         elif not rest or not _KIND.fullmatch(top) or not _FOLDER.fullmatch(Path(location).name):
-            yield Damage("foreign file", _show(metadata.name), "it is of no artefact")
+            yield Damage("foreign file", _show(metadata.name), "it belongs to no artefact")
         elif location not in locations:
             orphans[location] = max(orphans.get(location, 0.0), metadata.touched)
     for location, touched in orphans.items():
@@ -440,7 +433,7 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _show(name: str) -> str:
-    """Write a name without control characters, and without bytes that are no UTF-8."""
+    """Escape control characters and undecodable bytes of a name."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in name
     )

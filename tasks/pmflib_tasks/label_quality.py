@@ -1,4 +1,4 @@
-"""Stage: guards of a label log, before anything is learnt of its workers."""
+"""Stage: guards of a label log, before its workers are modelled."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.run_records import RunRecord
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.guards.findings import Finding, summarise
-from pmflib_tasks.guards.label_guards import assess_agreement, assess_label_files, read_label_files
-from pmflib_tasks.guards.stored_checks import FINDINGS, check_files
+from pmflib_tasks.guards.findings import Measurement, assess, summarise
+from pmflib_tasks.guards.label_guards import (
+    measure_agreement,
+    measure_label_files,
+    read_label_files,
+)
+from pmflib_tasks.guards.stored_checks import FINDINGS, measure_files
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
 VERSION = 1
@@ -27,20 +31,20 @@ VERSION = 1
 def check_label_quality(
     config: PipelineConfig, dataset: Reference, last_run: RunRecord | None
 ) -> Reference:
-    """Run every guard of label logs; what follows from the findings is for the flow to say.
+    """Run every guard of label logs; the flow decides what follows from the findings.
 
     Parameters
     ----------
     config
         The pipeline.
     dataset
-        What `ingest` returned.
+        Reference from `ingest`.
     last_run
         Last run that reached its end; None if there is none.
 
     Returns
     -------
-    Reference to the findings, also those that passed: see `pmflib_tasks.quality.read_findings`.
+    Reference to all findings, which `pmflib_tasks.quality.read_findings` reads.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
     last = None if last_run is None else last_run.stages["dataset"]
@@ -49,9 +53,10 @@ def check_label_quality(
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
         report_progress("quality", 0, 1)
-        findings, changes = check_files(store, config.quality, dataset, last)
+        measured, changes = measure_files(store, config.quality, dataset, last)
         if last is not None and changes.new:
-            findings += _compare(config, store, dataset, last)
+            measured += _compare(config, store, dataset, last)
+        findings = assess(measured, config.quality)
         content = json.dumps([asdict(each) for each in findings], indent=1, ensure_ascii=False)
         (folder / FINDINGS).write_text(content, "utf-8")
         summary = summarise(findings)
@@ -75,8 +80,8 @@ def check_label_quality(
 
 def _compare(
     config: PipelineConfig, store: Store, dataset: Reference, last: Reference
-) -> list[Finding]:
-    """Findings of the guards that compare new labels with those of the last run."""
+) -> list[Measurement]:
+    """Measure new labels against those of the last run."""
     schema = load_schema(config)
     entry = store.find(dataset.identity)
     account = DatasetAccount.from_json({} if entry is None else entry.summary)
@@ -85,6 +90,6 @@ def _compare(
     found = count_new_pairs(store, dataset, last, schema)
     usual = {"pairs": found.pairs, "agreeing": found.agreeing}
     return [
-        *assess_label_files(files, before, schema, per_task, config.quality),
-        *assess_agreement(found.new, found.n_tasks, usual, schema.names, config.quality),
+        *measure_label_files(files, before, schema, per_task, config.quality),
+        *measure_agreement(found.new, found.n_tasks, usual, schema.names),
     ]

@@ -1,4 +1,4 @@
-"""Stage: guards of quality, between counting and fitting."""
+"""Stage: guards of quality, after counting and before fitting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pmflib_tasks.stage import build_artefact, load_schema, open_store, stage
 
 VERSION = 4
 COMPARED = ("dataset", "counts")
-"""Stages of earlier runs that are compared with."""
+"""Stages of earlier runs that are used for comparison."""
 
 
 @stage(name="quality")
@@ -39,7 +39,7 @@ def check_quality(
     last_run: RunRecord | None,
     clock: datetime | None = None,
 ) -> Reference:
-    """Run every guard on a dataset; what follows from the findings is for the flow to say.
+    """Run every guard on a dataset; the flow decides what follows from the findings.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ def check_quality(
     dataset, counts
         References from `ingest` and `count`.
     live_run
-        Run that made the live model; None if there is none.
+        The run that made the live model; None if there is none.
     last_run
-        Last run that reached its end; None if there is none.
+        The last run that reached its end; None if there is none.
     clock
-        What time it is; None asks this machine.
+        The current time; by default that of this machine.
 
     Returns
     -------
-    Reference to the findings, also those that passed.
+    Reference to all findings.
 
     Raises
     ------
@@ -106,13 +106,13 @@ def check_quality(
 
 
 def read_findings(config: PipelineConfig, quality: Reference) -> list[Finding]:
-    """Findings of `check_quality`."""
+    """Read the findings of `check_quality`."""
     text = read_checked(open_store(config).locate(quality) / FINDINGS).decode("utf-8")
     return [Finding(**{**each, "named": tuple(each["named"])}) for each in json.loads(text)]
 
 
 def _find_stages(store: Store, run: RunRecord | None) -> dict[str, Reference] | None:
-    """Stages of a run that are compared with; None where the store does not hold them any more."""
+    """Find the stages of a run to compare with; None if the store no longer has them."""
     if run is None or not set(COMPARED) <= set(run.stages):
         return None
     stages = {name: run.stages[name] for name in COMPARED}

@@ -12,7 +12,7 @@ from pmflib.core.comparison import Comparison
 from pmflib.counting.groups import load_groups, pick_variables
 from pmflib.counting.pair_counts import PairCounts, load_shape, load_singles
 from pmflib.display.progress import report_progress
-from pmflib.display.summary import draw_markdown
+from pmflib.display.summary import tabulate_comparison
 from pmflib.em.stored_samples import StoredSamples
 from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.fit_specifications import Options
@@ -114,8 +114,11 @@ def select(
         write=write,
     )
     report_progress("select", 1, 1, f"rank {entry.summary['rank']}")
-    comparisons = map(Comparison.from_json, entry.summary["comparisons"])
-    show_markdown("rank-curve", f"{entry.summary['verdict']}\n\n{draw_markdown(comparisons)}")
+    parts = [entry.summary["verdict"]]
+    for each in map(Comparison.from_json, entry.summary["comparisons"]):
+        table = tabulate_comparison(each)
+        parts += [f"## {table.title}", each.reason, table.to_markdown()]
+    show_markdown("rank-curve", "\n\n".join(parts))
     return entry.reference
 
 

@@ -13,7 +13,7 @@ from pmflib.core.comparison import (
     compare_samples,
     estimate_gain,
 )
-from pmflib.display.summary import draw_markdown, tabulate
+from pmflib.display.summary import tabulate_comparison
 
 PSEUDO_COUNTS = [{"pseudo_count": each} for each in (0.1, 1.0, 2.0)]
 
@@ -118,17 +118,17 @@ def test_to_json__is_plain_and_reads_back():
     assert (content["best"], content["chosen"]) == (1, 2)
 
 
-def test_tabulate__a_row_for_every_candidate_and_a_mark_at_the_choice():
+def test_tabulate_comparison__a_row_for_every_candidate_and_a_mark_at_the_choice():
     found = compare_candidates("sample", PSEUDO_COUNTS, [-3.1234567, -1.0, -2.0])
-    table = tabulate(found)
+    table = tabulate_comparison(found)
     assert table.title == "Held-out log-likelihood by pseudo-count, nats per sample"
-    assert table.columns == ("pseudo-count", "score", "below best", "error", "")
-    assert table.rows[0] == (0.1, -3.12346, 2.1, "", "█" * 10)
-    assert table.rows[1][-1] == "chosen"
-    text = draw_markdown([found, found])
-    assert text.count("chosen |") == 2
-    assert text.count(found.reason) == 2
-    assert "| 1 | -1 | 0 |  | chosen |" in text
+    assert table.columns == (">pseudo-count", ">score", ">below the best", "")
+    assert table.rows[0] == ("0.1", "-3.1235", "2.12", "")
+    assert table.to_markdown().splitlines()[1:4] == [
+        "| ---: | ---: | ---: | :--- |",
+        "| 0.1 | -3.1235 | 2.12 |  |",
+        "| 1 | -1.0000 | best | chosen |",
+    ]
 
 
 def test_pseudo_count_grids__hold_the_default():

@@ -71,11 +71,11 @@ def test_sub__takes_away_exactly_what_was_added(first, second):
 def test_sub__refuses_samples_that_were_never_counted(codes):
     counts = pmf.count_pairs(codes, CARDINALITIES)
     more = pmf.count_pairs(np.zeros((1, 3), int), CARDINALITIES)
-    with pytest.raises(SchemaError, match="hold samples that these counts never held"):
+    with pytest.raises(SchemaError, match="subtract"):
         pmf.PairCounts.zero(counts.schema) - more
     # a sample with nothing observed leaves no trace but its number
     empty = pmf.count_pairs(np.full((1, 3), -1), CARDINALITIES)
-    with pytest.raises(SchemaError, match="hold samples that these counts never held"):
+    with pytest.raises(SchemaError, match="subtract"):
         pmf.PairCounts.zero(counts.schema) - empty
 
 
@@ -142,7 +142,7 @@ def test_select_folds__refuses_what_is_no_fold(tmp_path, codes):
         pmf.PairCounts.load_total(tmp_path / "pairs", folds=[9])
     with pytest.raises(SchemaError, match=r"folds \[9\] are outside \[0, 2\)"):
         load_singles(tmp_path / "pairs", folds=[9])
-    with pytest.raises(SchemaError, match=r"folds \[1, 1\] has a fold twice"):
+    with pytest.raises(SchemaError, match=r"folds \[1, 1\]"):
         load_singles(tmp_path / "pairs", folds=[1, 1])
 
 

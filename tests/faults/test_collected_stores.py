@@ -14,7 +14,6 @@ from pmflib.cluster.workers import start_workers
 from pmflib.store.artefacts import Store
 from pmflib.store.collection import collect
 from pmflib.store.lineage import is_needed, list_collected_runs
-from pmflib.store.locations import measure_bytes
 from pmflib.store.run_records import COLLECTIONS, list_records
 from pmflib.store.verification import verify_store
 from pmflib_flows.recording import record_run
@@ -140,7 +139,7 @@ def test_collect__thirty_nights_leave_what_a_fresh_store_has(tmp_path: Path) -> 
         kinds = ("samples", "dataset", "counts", "start", "model")
         folders = [folder for kind in kinds for folder in (store.root / kind).iterdir()]
         return {
-            path: measure_bytes(store, path)
+            path: store.objects.measure(path)
             for path in (each.relative_to(store.root).as_posix() for each in folders)
         }
 

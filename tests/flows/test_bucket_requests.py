@@ -6,7 +6,6 @@ import pytest
 
 from pmflib.store import caches, leases
 from pmflib.store.objects import bucket as buckets
-from pmflib.store.objects import listing
 from pmflib_tasks.operations import lineage
 from tests.faults.faulty_server import FaultyServer
 from tests.flows.nights import Nights, draw_ratings, make_movies
@@ -20,7 +19,7 @@ def proxy(object_server, bucket, monkeypatch):
     """A server before the object server, which counts requests."""
     server = FaultyServer(int(object_server.rpartition(":")[2]), 0)
     # a machine that does much else is no reason for more of them
-    monkeypatch.setattr(listing, "LACKING_SECONDS", 1e9)
+    monkeypatch.setattr(bucket, "LACKING_SECONDS", 1e9)
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 1e9)
     monkeypatch.setattr(caches, "UPLOAD_SECONDS", 1e9)
     monkeypatch.setattr(lineage, "WRITE_SECONDS", 1e9)

@@ -12,10 +12,10 @@ import pmflib as pmf
 from pmflib.core.comparison import PairedGain, compare_candidates
 from pmflib.core.weights import WeightSums
 from pmflib.fitting.pair_agreement import PairAgreement
-from pmflib_flows.run_tables import make_quality_tables, make_run_tables
-from pmflib_flows.target_tables import make_target_tables
+from pmflib_flows.run_tables import make_quality_tables, make_run_tables, make_target_tables
+from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.gate_decision import AssessedGain
-from pmflib_tasks.guards.findings import Finding, abstain
+from pmflib_tasks.guards.findings import Finding, Measurement, assess
 from pmflib_tasks.scoring.target_report import LOGISTIC, MAJORITY, MODEL, compare_predictions
 
 FITTED: dict[str, Any] = {"method": "spa", "rank": 2, "passes": 3, "best_pass": 3}
@@ -48,7 +48,9 @@ def test_make_run_tables__what_was_not_used_is_named():
 def test_make_quality_tables__what_crossed_a_limit_and_how_many_passed():
     sentence = "half of [bold] rows"
     found = Finding("quarantine", "all rows", 0.5, 0.2, "warn", False, sentence)
-    findings = [found, *(abstain(guard, "x", "") for guard in ("quarantine", "a", "b"))]
+    guards = ("quarantine", "same_bytes", "file_size")
+    skipped = [Measurement(guard, "x", None, "") for guard in guards]
+    findings = [found, *assess(skipped, QualityConfig())]
     text = show(make_quality_tables(findings))
     assert sentence in text
     assert "2 guards" in text

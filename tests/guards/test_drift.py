@@ -10,14 +10,15 @@ from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.guards.drift import (
     LiveData,
-    assess_drift,
     control_discoveries,
     find_added,
     find_file_drift,
     find_pair_drift,
     list_families,
     measure_dependence,
+    measure_drift,
 )
+from pmflib_tasks.guards.findings import assess
 from pmflib_tasks.guards.row_guards import FileChange
 from tests.pipelines import draw_codes, make_schema
 
@@ -54,7 +55,7 @@ def find(live, new, layout="wide", config=CONFIG):
     tests = find_file_drift(SCALE, layout, data, changes)
     counted = [pmf.count_pairs(c, SCALE, n_folds=1).tables[0] for c in (np.concatenate(new), whole)]
     tests += find_pair_drift(SCALE, *counted)
-    return [f for f in assess_drift(tests, config) if not f.passed]
+    return [f for f in assess(measure_drift(tests, config), config) if not f.passed]
 
 
 def actions(findings):
@@ -65,12 +66,12 @@ def actions(findings):
 LIVE = [draw(400, seed) for seed in range(6)]
 
 
-def test_assess_drift__healthy():
+def test_measure_drift__healthy():
     assert find(LIVE, [draw(400, 100), draw(50, 101)]) == []
     assert find(LIVE, [draw(20, 102)]) == []
 
 
-def test_assess_drift__large_samples_with_harmless_drift():
+def test_measure_drift__large_samples_with_harmless_drift():
     live = [draw(40_000, seed) for seed in range(5)]
     new = draw(40_000, 100)
     slightly = np.where(
@@ -83,7 +84,7 @@ def test_assess_drift__large_samples_with_harmless_drift():
     assert find(live, [slightly], config=none) != []
 
 
-def test_assess_drift__a_reversed_scale():
+def test_measure_drift__a_reversed_scale():
     found = find(LIVE, [3 - draw(400, 100)])
     assert actions(found)["scale_drift"] == "stop"
     assert actions(found)["variable_drift"] == "stop"
@@ -93,14 +94,14 @@ def test_assess_drift__a_reversed_scale():
     assert scale.measured > 0.25
 
 
-def test_assess_drift__one_bad_file_does_not_hide_among_good_ones():
+def test_measure_drift__one_bad_file_does_not_hide_among_good_ones():
     found = find(LIVE, [draw(400, 100), 3 - draw(400, 101), draw(400, 102)])
     subjects = {f.subject for f in found if f.guard == "variable_drift" and f.action == "stop"}
     assert any("new1.csv" in subject for subject in subjects)
     assert not any("new0.csv" in subject or "new2.csv" in subject for subject in subjects)
 
 
-def test_assess_drift__an_empty_column():
+def test_measure_drift__an_empty_column():
     codes = draw(400, 100)
     codes[:, 3] = -1
     (found, *_) = find(LIVE, [codes])
@@ -108,7 +109,7 @@ def test_assess_drift__an_empty_column():
     assert found.subject.startswith("q3")
 
 
-def test_assess_drift__swapped_columns_whose_margins_agree():
+def test_measure_drift__swapped_columns_whose_margins_agree():
     new = draw(400, 100)
     # q0 and q5 have mirrored shares; q1 goes with q0, and not with q5
     live = [np.where(np.arange(6) == 5, 3 - codes, codes) for codes in LIVE]
@@ -245,9 +246,9 @@ def test_list_families__a_scale_is_shared():
 
 
 @pytest.mark.parametrize("layout", ["wide", "long"])
-def test_assess_drift__nothing_tested_is_said(layout):
+def test_measure_drift__nothing_tested_is_said(layout):
     data = LiveData([account_for(draw(10, 0), "a", layout)], np.zeros((2, 24), np.int64))
     tests = find_file_drift(SCALE, layout, data, [FileChange(account_for(draw(4, 1), "b", layout))])
-    found = assess_drift(tests, CONFIG)
+    found = assess(measure_drift(tests, CONFIG), CONFIG)
     assert {f.action for f in found if f.guard == "variable_drift"} == {"off"}
     assert all(f.passed for f in found)

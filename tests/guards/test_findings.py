@@ -7,9 +7,9 @@ from pmflib.core.errors import QualityError, SourceError
 from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib_tasks.config import GuardLimits, QualityConfig
 from pmflib_tasks.guards.findings import (
-    REMEDIES,
+    GUARDS,
     Finding,
-    abstain,
+    Measurement,
     accept,
     assess,
     condense,
@@ -27,10 +27,8 @@ def make_finding(action, guard="quarantine", subject="all rows"):
 
 def test_assess__the_stricter_limit_that_is_crossed():
     limits = GuardLimits(warn=0.1, stop=0.3)
-    found = [
-        assess(CONFIG, "quarantine", "x", share, "", limits=limits)
-        for share in (0.1, 0.2, 0.3, 0.31)
-    ]
+    shares = (0.1, 0.2, 0.3, 0.31)
+    found = assess([Measurement("quarantine", "x", each, "", limits) for each in shares], CONFIG)
     assert [(f.action, f.limit, f.passed) for f in found] == [
         ("pass", 0.1, True),
         ("warn", 0.1, False),
@@ -40,9 +38,10 @@ def test_assess__the_stricter_limit_that_is_crossed():
 
 
 def test_assess__off():
-    found = assess(CONFIG, "quarantine", "x", 1.0, "all of it", limits=GuardLimits())
+    measured = Measurement("quarantine", "x", 1.0, "all of it", GuardLimits())
+    found, none = assess([measured, Measurement("pair_drift", "all", None, "why")], CONFIG)
     assert (found.action, found.passed, found.limit, found.measured) == ("off", True, None, 1.0)
-    assert abstain("pair_drift", "all", "why").measured is None
+    assert (none.action, none.passed, none.limit, none.measured) == ("off", True, None, None)
 
 
 def test_hold_back__names_measured_limit_and_remedy():
@@ -50,7 +49,7 @@ def test_hold_back__names_measured_limit_and_remedy():
     with pytest.raises(QualityError) as error:
         hold_back([make_finding("pass"), *stopped, make_finding("warn", "file_size")])
     _, first, second, last = str(error.value).splitlines()
-    for shown in ("quarantine", "all rows", "0.5", "0.2", REMEDIES["quarantine"]):
+    for shown in ("quarantine", "all rows", "0.5", "0.2", GUARDS["quarantine"].remedy):
         assert shown in first
     assert "b.csv" in second
     assert "file_size" not in str(error.value)

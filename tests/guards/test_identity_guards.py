@@ -9,7 +9,13 @@ from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib.ingest.dataset.identifiers import count_forms
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.identity_guards import Night, check_forms, check_night, check_twins
+from pmflib_tasks.guards.findings import assess
+from pmflib_tasks.guards.identity_guards import (
+    Night,
+    find_twins,
+    measure_forms,
+    measure_night,
+)
 from pmflib_tasks.guards.row_guards import find_file_changes
 
 CONFIG = QualityConfig()
@@ -18,7 +24,9 @@ RNG_SEED = 3
 
 def find(night, history):
     """Actions by guard, of those that crossed a limit."""
-    return {f.guard: f.action for f in check_night(night, history, CONFIG) if not f.passed}
+    return {
+        f.guard: f.action for f in assess(measure_night(night, history), CONFIG) if not f.passed
+    }
 
 
 def draw_history(n_nights=12, *, known=0.6, fresh=0.9, same=0.8, dependence=0.05):
@@ -33,22 +41,22 @@ def draw_history(n_nights=12, *, known=0.6, fresh=0.9, same=0.8, dependence=0.05
     return nights
 
 
-def test_check_night__nights_of_one_log_pass():
+def test_measure_night__nights_of_one_log_pass():
     for kwargs in ({}, {"known": 0.0}, {"known": 1.0, "fresh": 0.02}, {"dependence": -0.3}):
         nights = draw_history(40, **kwargs)
         for n in range(40):
             assert find(nights[n], nights[:n]) == {}
 
 
-def test_check_night__too_few_nights_say_nothing_and_the_sentence_says_so():
+def test_measure_night__too_few_nights_say_nothing_and_the_sentence_says_so():
     night = replace(draw_history(1)[0], known=0)
-    found = check_night(night, draw_history(4), CONFIG)
+    found = assess(measure_night(night, draw_history(4)), CONFIG)
     assert {f.action for f in found} == {"off"}
     assert all("4 nights" in f.sentence for f in found)
     assert find(night, draw_history(5))["known_samples"] == "stop"
 
 
-def test_check_night__samples_under_other_identifiers():
+def test_measure_night__samples_under_other_identifiers():
     history = draw_history()
     night = history[-1]
     assert find(replace(night, known=0), history) == {"known_samples": "stop"}
@@ -59,7 +67,7 @@ def test_check_night__samples_under_other_identifiers():
     assert find(replace(night, known=0), draw_history(known=0.0)) == {}
 
 
-def test_check_night__nothing_new():
+def test_measure_night__nothing_new():
     history = draw_history()
     night = replace(history[-1], repeated=800, agreeing=800)
     assert find(night, history) == {"fresh_rows": "stop"}
@@ -71,7 +79,7 @@ def test_check_night__nothing_new():
     assert find(replace(usual[-1], repeated=790, agreeing=790), usual) == {}
 
 
-def test_check_night__answers_that_do_not_agree_with_what_is_stored():
+def test_measure_night__answers_that_do_not_agree_with_what_is_stored():
     history = draw_history()
     night = replace(history[-1], repeated=80, agreeing=20)
     assert find(night, history) == {"agreement": "stop"}
@@ -79,7 +87,7 @@ def test_check_night__answers_that_do_not_agree_with_what_is_stored():
     assert find(replace(night, repeated=9, agreeing=0), history) == {}
 
 
-def test_check_night__of_few_answers_given_again_what_chance_varies_by_is_counted_once():
+def test_measure_night__of_few_answers_given_again_what_chance_varies_by_is_counted_once():
     shares = [(11, 11), (13, 13), (20, 20), (22, 19), (15, 14), (29, 25), (15, 14), (16, 15)]
     history = [Night(100, 50, 500, repeated, agreeing) for repeated, agreeing in shares]
     night = Night(100, 50, 500, 25, 7)
@@ -88,7 +96,7 @@ def test_check_night__of_few_answers_given_again_what_chance_varies_by_is_counte
         assert find(usual, history) == {}
 
 
-def test_check_night__pairs_that_do_not_hang_together_as_they_did():
+def test_measure_night__pairs_that_do_not_hang_together_as_they_did():
     history = draw_history()
     assert find(replace(history[-1], dependence=-0.05), history) == {"joint_agreement": "stop"}
     assert find(replace(history[-1], dependence=0.012), history) == {"joint_agreement": "warn"}
@@ -137,10 +145,11 @@ def log():
 def check_new(log, identifiers):
     new = make_file("new.csv", identifiers)
     changes = find_file_changes([*log, new], log)
-    return {f.guard: f.action for f in check_forms(changes, log, CONFIG) if not f.passed}
+    found = assess(measure_forms(changes, log), CONFIG)
+    return {f.guard: f.action for f in found if not f.passed}
 
 
-def test_check_forms__numbers_may_grow_by_a_digit(log):
+def test_measure_forms__numbers_may_grow_by_a_digit(log):
     assert check_new(log, range(1, 900)) == {}
     assert check_new(log, range(900, 1400)) == {}
 
@@ -154,11 +163,11 @@ def test_check_forms__numbers_may_grow_by_a_digit(log):
         (lambda n: f"{10_000_000 + n}", "stop"),
     ],
 )
-def test_check_forms__identifiers_of_another_form(log, write, action):
+def test_measure_forms__identifiers_of_another_form(log, write, action):
     assert check_new(log, [write(n) for n in range(300)]) == {"identifier_form": action}
 
 
-def test_check_forms__names_of_all_forms_are_usual_where_they_were(log):
+def test_measure_forms__names_of_all_forms_are_usual_where_they_were(log):
     rng = np.random.default_rng(RNG_SEED)
     letters = np.array(list("aB3-"))
 
@@ -169,21 +178,21 @@ def test_check_forms__names_of_all_forms_are_usual_where_they_were(log):
     assert check_new(files, draw(60)) == {}
 
 
-def test_check_forms__sources_without_identifiers():
+def test_measure_forms__sources_without_identifiers():
     files = [make_file("a.csv")]
     new = make_file("b.csv")
     changes = find_file_changes([*files, new], files)
-    assert check_forms(changes, files, CONFIG) == []
+    assert list(measure_forms(changes, files)) == []
 
 
 def check_copy(counts, others, digest="new"):
     new = make_file("new.csv", counts=counts, digest=digest)
     changes = find_file_changes([*others, new], others)
-    found = check_twins([*others, new], changes, CONFIG)
+    found = assess(find_twins([*others, new], changes), CONFIG)
     return {f.guard: f.action for f in found if not f.passed}
 
 
-def test_check_twins__the_same_rows_under_other_identifiers():
+def test_find_twins__the_same_rows_under_other_identifiers():
     rng = np.random.default_rng(RNG_SEED)
     shares = np.full(30, 1 / 30)
     others = [make_file(f"{n}.csv", counts=rng.multinomial(900, shares)) for n in range(5)]
@@ -196,7 +205,7 @@ def test_check_twins__the_same_rows_under_other_identifiers():
     assert check_copy((60, 40), few) == {}
 
 
-def test_check_twins__hardly_ever_of_unrelated_files():
+def test_find_twins__hardly_ever_of_unrelated_files():
     rng = np.random.default_rng(RNG_SEED)
     found = Counter()
     for _ in range(200):

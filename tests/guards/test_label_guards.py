@@ -7,7 +7,8 @@ from pmflib.core.blocks import SparseBlock
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
 from pmflib.schema import Schema, Variable
 from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.label_guards import LabelFile, assess_agreement, assess_label_files
+from pmflib_tasks.guards.findings import assess
+from pmflib_tasks.guards.label_guards import LabelFile, measure_agreement, measure_label_files
 
 SCHEMA = Schema(tuple(Variable(f"w{k}", ("a", "b", "c")) for k in range(6)))
 CONFIG = QualityConfig()
@@ -22,13 +23,18 @@ def find(findings, guard):
     return found
 
 
-def assess(new, last=None, **options):
+def check(new, last=None, **options):
     usual = [make_file("old", np.full((6, 3), 20), 10.0)] if last is None else last
-    return assess_label_files([*usual, new], usual, SCHEMA, 3.0, QualityConfig(**options))
+    config = QualityConfig(**options)
+    return assess(measure_label_files([*usual, new], usual, SCHEMA, 3.0, config), config)
 
 
-def test_assess_label_files__a_usual_file_passes_every_guard():
-    findings = assess(make_file("new", np.full((6, 3), 5), 11.0))
+def check_agreement(new, n_tasks, before):
+    return assess(measure_agreement(new, n_tasks, before, SCHEMA.names), CONFIG)
+
+
+def test_measure_label_files__a_usual_file_passes_every_guard():
+    findings = check(make_file("new", np.full((6, 3), 5), 11.0))
     assert {each.guard for each in findings} == {
         "worker_rows",
         "unknown_workers",
@@ -37,46 +43,46 @@ def test_assess_label_files__a_usual_file_passes_every_guard():
         "time_backwards",
     }
     assert all(each.passed for each in findings)
-    assert assess_label_files([], [], SCHEMA, 1.0, CONFIG) == []
+    assert list(measure_label_files([], [], SCHEMA, 1.0, CONFIG)) == []
 
 
-def test_assess_label_files__one_worker_gives_most_of_a_file():
+def test_measure_label_files__one_worker_gives_most_of_a_file():
     given = np.full((6, 3), 5)
     given[2] = 200
-    found = find(assess(make_file("new", given)), "worker_rows")
+    found = find(check(make_file("new", given)), "worker_rows")
     assert (found.action, found.named) == ("stop", ("w2",))
     assert "w2" not in found.sentence
 
 
-def test_assess_label_files__workers_who_were_unknown():
+def test_measure_label_files__workers_who_were_unknown():
     old = np.full((6, 3), 20)
     old[3:] = 0
     given = np.zeros((6, 3), int)
     given[3:] = 10
     last = [make_file("old", old)]
-    found = find(assess(make_file("new", given), last), "unknown_workers")
+    found = find(check(make_file("new", given), last), "unknown_workers")
     assert (found.action, found.named) == ("stop", ("w3", "w4", "w5"))
     # of two labels nothing is certain
     few = np.zeros((6, 3), int)
     few[3, 0] = 2
-    assert find(assess(make_file("new", few), last), "unknown_workers").passed
+    assert find(check(make_file("new", few), last), "unknown_workers").passed
 
 
-def test_assess_label_files__classes_that_are_new_or_given_in_other_shares():
+def test_measure_label_files__classes_that_are_new_or_given_in_other_shares():
     old = np.full((6, 3), 20)
     old[:, 2] = 0
     given = np.full((6, 3), 20)
-    found = find(assess(make_file("new", given), [make_file("old", old)]), "new_classes")
+    found = find(check(make_file("new", given), [make_file("old", old)]), "new_classes")
     assert (found.action, found.measured) == ("warn", 1)
     given = np.tile([60, 5, 1], (6, 1))
-    findings = [each for each in assess(make_file("new", given)) if each.guard == "class_shares"]
+    findings = [each for each in check(make_file("new", given)) if each.guard == "class_shares"]
     assert findings[0].action == "stop"
 
 
-def test_assess_label_files__a_delivery_of_an_earlier_time():
-    found = find(assess(make_file("new", np.full((6, 3), 5), 7.5)), "time_backwards")
+def test_measure_label_files__a_delivery_of_an_earlier_time():
+    found = find(check(make_file("new", np.full((6, 3), 5), 7.5)), "time_backwards")
     assert (found.action, found.measured) == ("warn", 2.5)
-    off = assess(make_file("new", np.full((6, 3), 5), 7.5), time_backwards="off")
+    off = check(make_file("new", np.full((6, 3), 5), 7.5), time_backwards="off")
     assert find(off, "time_backwards").action == "off"
 
 
@@ -93,27 +99,27 @@ def draw_pairs(right, n_tasks=200, copier=False, seed=0):
 
 
 @pytest.mark.parametrize(("right", "action"), [(0.8, "pass"), (0.6, "warn"), (0.2, "stop")])
-def test_assess_agreement__labels_that_agree_less_than_they_did(right, action):
+def test_measure_agreement__labels_that_agree_less_than_they_did(right, action):
     usual = draw_pairs(0.8, seed=1)
     agreeing = int(np.trace(usual.counts, axis1=1, axis2=2).sum())
     before = {"pairs": int(usual.support.sum()), "agreeing": agreeing}
-    findings = assess_agreement(draw_pairs(right), 200, before, SCHEMA.names, CONFIG)
+    findings = check_agreement(draw_pairs(right), 200, before)
     assert find(findings, "label_agreement").action == action
     assert find(findings, "copies").passed
 
 
-def test_assess_agreement__a_worker_who_copies_another():
+def test_measure_agreement__a_worker_who_copies_another():
     pairs = draw_pairs(0.6, copier=True)
-    found = find(assess_agreement(pairs, 200, {}, SCHEMA.names, CONFIG), "copies")
+    found = find(check_agreement(pairs, 200, {}), "copies")
     assert (found.action, found.named) == ("warn", ("w0", "w5"))
     assert found.measured == pytest.approx(1 / 6)
     # where all are nearly always right, they agree without copying
-    assert find(assess_agreement(draw_pairs(0.99), 200, {}, SCHEMA.names, CONFIG), "copies").passed
+    assert find(check_agreement(draw_pairs(0.99), 200, {}), "copies").passed
 
 
-def test_assess_agreement__abstains_without_pairs():
+def test_measure_agreement__abstains_without_pairs():
     none = WorkerPairCounts.zero(6, 3)
-    findings = assess_agreement(none, 0, {}, SCHEMA.names, CONFIG)
+    findings = check_agreement(none, 0, {})
     assert [each.action for each in findings] == ["off", "off"]
 
 

@@ -7,12 +7,13 @@ import pytest
 from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guards.findings import assess
 from pmflib_tasks.guards.row_guards import (
-    assess_rows,
     bound_share,
-    check_columns,
-    check_sizes,
     find_file_changes,
+    find_new_columns,
+    measure_rows,
+    measure_sizes,
 )
 
 CONFIG = QualityConfig()
@@ -33,18 +34,20 @@ def check(files, last=None, config=CONFIG):
     """Findings that crossed a limit, by guard: action."""
     changes = find_file_changes(files, last or [])
     last_account = None if last is None else add_up(last)
-    findings = assess_rows(add_up(files), files, last_account, changes, config)
-    findings += check_sizes(changes, last or [], config)
-    return {f.guard: f.action for f in findings if not f.passed}
+    measured = [
+        *measure_rows(add_up(files), files, last_account, changes, config),
+        *measure_sizes(changes, last or []),
+    ]
+    return {f.guard: f.action for f in assess(measured, config) if not f.passed}
 
 
-def test_assess_rows__healthy():
+def test_measure_rows__healthy():
     last = [make_file(f"{n}.csv", 100 + n, reasons={"ragged": 1}) for n in range(6)]
     assert check(last) == {}
     assert check([*last, make_file("new.csv", 104, reasons={"ragged": 2})], last) == {}
 
 
-def test_assess_rows__quarantine_and_reasons():
+def test_measure_rows__quarantine_and_reasons():
     files = [make_file("a.csv", reasons={"unknown_level": 15, "duplicate": 60})]
     found = check(files)
     assert found == {"quarantine": "warn", "reason": "warn", "file_quarantine": "warn"}
@@ -56,33 +59,32 @@ def test_assess_rows__quarantine_and_reasons():
     assert found == {"quarantine": "warn", "reason": "stop", "file_quarantine": "warn"}
 
 
-def find_new_columns(files, last=None, known=None):
+def check_columns(files, last=None, known=None):
     changes = find_file_changes(files, last or [])
-    found = check_columns(files, changes, known, CONFIG)
+    found = assess(find_new_columns(files, changes, known), CONFIG)
     return {f.subject: (f.measured, f.action) for f in found}
 
 
-def test_check_columns__against_the_first_file_of_a_first_run():
+def test_find_new_columns__against_the_first_file_of_a_first_run():
     plain = replace(make_file("a.csv"), ignored_columns=("id",))
     more = replace(make_file("b.csv"), ignored_columns=("id", "x", "y"))
-    assert find_new_columns([plain, more]) == {"b.csv": (2, "warn")}
-    assert find_new_columns([more, plain]) == {"all files": (0, "pass")}
-    assert find_new_columns([]) == {"all files": (0, "pass")}
+    assert check_columns([plain, more]) == {"b.csv": (2, "warn")}
+    assert check_columns([more, plain]) == {"all files": (0, "pass")}
+    assert check_columns([]) == {"all files": (0, "pass")}
 
 
-def test_check_columns__against_the_last_run():
+def test_find_new_columns__against_the_last_run():
     old = replace(make_file("a.csv"), ignored_columns=("id",))
     new = replace(make_file("b.csv"), ignored_columns=("id", "x"))
-    assert find_new_columns([old, new], [old], {"id"}) == {"b.csv": (1, "warn")}
-    assert find_new_columns([old, new], [old], {"id", "x"}) == {"all files": (0, "pass")}
-    assert find_new_columns([new], [new], {"id"}) == {"all files": (0, "pass")}
+    assert check_columns([old, new], [old], {"id"}) == {"b.csv": (1, "warn")}
+    assert check_columns([old, new], [old], {"id", "x"}) == {"all files": (0, "pass")}
+    assert check_columns([new], [new], {"id"}) == {"all files": (0, "pass")}
 
 
-def test_assess_rows__undecodable_rows_stop_a_first_run():
+def test_measure_rows__undecodable_rows_stop_a_first_run():
     files = [make_file("a.csv", reasons={"undecodable": 55})]
-    found = [
-        f for f in assess_rows(add_up(files), files, None, find_file_changes(files, []), CONFIG)
-    ]
+    measured = measure_rows(add_up(files), files, None, find_file_changes(files, []), CONFIG)
+    found = assess(measured, CONFIG)
     assert {f.guard for f in found if f.action == "stop"} == {
         "quarantine",
         "reason",
@@ -91,7 +93,7 @@ def test_assess_rows__undecodable_rows_stop_a_first_run():
     assert any("source.encoding" in f.sentence for f in found)
 
 
-def test_assess_rows__one_bad_file_of_many():
+def test_measure_rows__one_bad_file_of_many():
     good = [make_file(f"{n}.csv") for n in range(50)]
     bad = make_file("bad.csv", reasons={"unknown_level": 100})
     assert check([*good, bad], good) == {"file_quarantine": "stop", "new_rows": "warn"}
@@ -99,7 +101,7 @@ def test_assess_rows__one_bad_file_of_many():
     assert check([*good, few], good) == {"file_size": "warn"}
 
 
-def test_assess_rows__rows_added_to_a_file_are_assessed_alone():
+def test_measure_rows__rows_added_to_a_file_are_assessed_alone():
     last = [make_file("log.csv", 1000, digest="before", counts=[900, 100])]
     grown = make_file(
         "log.csv", 1100, digest="after", reasons={"unknown_level": 90}, counts=[905, 105]
@@ -124,7 +126,7 @@ def test_find_file_changes__a_renamed_file_is_none():
     assert changes.missing == []
 
 
-def test_assess_rows__missing_files_and_lost_rows():
+def test_measure_rows__missing_files_and_lost_rows():
     last = [make_file(f"{n}.csv") for n in range(10)]
     assert check(last[1:], last)["missing_files"] == "warn"
     assert check(last[1:], last)["rows_lost"] == "warn"
@@ -133,20 +135,20 @@ def test_assess_rows__missing_files_and_lost_rows():
     assert check(last[3:], last, expected) == {"new_rows": "warn"}
 
 
-def test_assess_rows__the_same_bytes_twice():
+def test_measure_rows__the_same_bytes_twice():
     twins = [make_file("a.csv", digest="1"), make_file("b.csv", digest="1")]
     assert check(twins)["same_bytes"] == "stop"
     small = [make_file("a.csv", 5, digest="1"), make_file("b.csv", 5, digest="1")]
     assert check(small) == {}
 
 
-def test_assess_rows__rows_delivered_again():
+def test_measure_rows__rows_delivered_again():
     assert check([make_file("a.csv", duplicates=51)]) == {"duplicates": "warn"}
     assert check([make_file("a.csv", duplicates=49)]) == {}
 
 
 @pytest.mark.parametrize(("rows", "action"), [(50, "warn"), (100, None), (210, "warn")])
-def test_check_sizes__half_a_file_among_its_siblings(rows, action):
+def test_measure_sizes__half_a_file_among_its_siblings(rows, action):
     last = [make_file(f"{n}.csv", 98 + n) for n in range(5)]
     found = check([*last, make_file("new.csv", rows)], last)
     assert found.get("file_size") == action
@@ -156,7 +158,7 @@ def test_check_sizes__half_a_file_among_its_siblings(rows, action):
     assert "file_size" not in check([*varied, make_file("new.csv", rows)], varied)
 
 
-def test_check_sizes__a_file_that_shrinks():
+def test_measure_sizes__a_file_that_shrinks():
     last = [make_file("log.csv", 1000, digest="1")]
     assert check([make_file("log.csv", 400, digest="2")], last)["file_size"] == "warn"
     assert "file_size" not in check([make_file("log.csv", 900, digest="2")], last)

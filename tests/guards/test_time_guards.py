@@ -6,8 +6,9 @@ import pytest
 from pmflib.ingest.dataset.accounts import Account, TimeSpan
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.config import QualityConfig
+from pmflib_tasks.guards.findings import assess
 from pmflib_tasks.guards.row_guards import FileChange
-from pmflib_tasks.guards.time_guards import Clock, check_times
+from pmflib_tasks.guards.time_guards import Clock, measure_times
 
 CONFIG = QualityConfig()
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -30,8 +31,14 @@ def make_log(*, unit=1.0, start=NOW, n_files=6, written="number"):
 
 def check(log, new, *, clock=None, later=100, config=CONFIG):
     clock = clock or Clock(NOW)
-    found = check_times([*log, new], [FileChange(new)], clock, lambda name, time: later, config)
+    found = find([*log, new], [new], clock, later, config)
     return {f.guard: f.action for f in found if not f.passed}
+
+
+def find(files, new, clock, later=100, config=CONFIG):
+    changes = [FileChange(file) for file in new]
+    measured = measure_times(files, changes, clock, lambda *_: later, config.future_hours)
+    return assess(measured, config)
 
 
 def at(days, unit=1.0):
@@ -41,7 +48,7 @@ def at(days, unit=1.0):
 @pytest.mark.parametrize(
     ("unit", "written"), [(1.0, "number"), (1e3, "number"), (1e6, "instant"), (1e9, "number")]
 )
-def test_check_times__what_is_ahead_of_the_clock_is_held_back(unit, written):
+def test_measure_times__what_is_ahead_of_the_clock_is_held_back(unit, written):
     log = make_log(unit=unit, written=written)
     assert check(log, make_file("new.csv", at(0, unit), written=written)) == {}
     # a zone that is not written
@@ -52,25 +59,25 @@ def test_check_times__what_is_ahead_of_the_clock_is_held_back(unit, written):
     assert check(log, late, config=QualityConfig(future_hours=72)) == {}
 
 
-def test_check_times__milliseconds_among_seconds_and_seconds_among_milliseconds():
+def test_measure_times__milliseconds_among_seconds_and_seconds_among_milliseconds():
     log = make_log()
     assert check(log, make_file("new.csv", at(0, 1e3)))["future_rows"] == "stop"
     assert check(make_log(unit=1e3), make_file("new.csv", at(0))) == {"stray_times": "warn"}
 
 
-def test_check_times__other_files_of_the_same_night_say_what_unit_is_meant():
+def test_measure_times__other_files_of_the_same_night_say_what_unit_is_meant():
     files = [make_file("a.csv", at(-1)), make_file("b.csv", at(0)), make_file("c.csv", at(0, 1e3))]
-    found = check_times(files, [FileChange(f) for f in files], Clock(NOW), lambda *_: 100, CONFIG)
+    found = find(files, files, Clock(NOW))
     assert [f.subject for f in found if f.action == "stop"] == ["c.csv"]
 
 
-def test_check_times__decades_behind_are_warned_of_and_a_pause_is_not():
+def test_measure_times__decades_behind_are_warned_of_and_a_pause_is_not():
     log = make_log(start=NOW - timedelta(days=20))
     assert check(log, make_file("new.csv", at(-7300))) == {"stray_times": "warn"}
     assert check(log, make_file("new.csv", at(0))) == {}
 
 
-def test_check_times__numbers_on_no_clock_are_compared_with_each_other():
+def test_measure_times__numbers_on_no_clock_are_compared_with_each_other():
     log = [make_file(f"{n}.csv", 1000.0 * n) for n in range(1, 7)]
     assert check(log, make_file("new.csv", 7000.0)) == {}
     stray = check(log, make_file("new.csv", 7_000_000.0))
@@ -81,7 +88,7 @@ def test_check_times__numbers_on_no_clock_are_compared_with_each_other():
     assert check([make_file(f"{n}.csv", 1e3) for n in range(6)], make_file("new.csv", 1e3)) == {}
 
 
-def test_check_times__a_clock_that_goes_back_is_named_and_holds_nothing_back():
+def test_measure_times__a_clock_that_goes_back_is_named_and_holds_nothing_back():
     log, new = make_log(), make_file("new.csv", at(0))
     put_back = Clock(NOW - timedelta(days=400), NOW - timedelta(hours=20))
     assert put_back.hours_behind == pytest.approx(400 * 24 - 20)
@@ -90,22 +97,21 @@ def test_check_times__a_clock_that_goes_back_is_named_and_holds_nothing_back():
     assert check(log, new, clock=Clock(NOW, NOW - timedelta(days=1))) == {}
 
 
-def test_check_times__what_passes_does_not_depend_on_the_clock():
+def test_measure_times__what_passes_does_not_depend_on_the_clock():
     log, new = make_log(), make_file("new.csv", at(0))
-    files, changes = [*log, new], [FileChange(new)]
     clocks = [Clock(NOW + timedelta(days=n)) for n in (0, 50)]
-    first, second = (check_times(files, changes, c, lambda *_: 0, CONFIG) for c in clocks)
+    first, second = (find([*log, new], [new], clock, later=0) for clock in clocks)
     assert first == second
 
 
-def test_check_times__sources_without_times():
+def test_measure_times__sources_without_times():
     plain = FileAccount("a", "a", Account(9, 9), np.array([9]))
-    assert check_times([plain], [FileChange(plain)], Clock(NOW), lambda *_: 0, CONFIG) == []
+    assert find([plain], [plain], Clock(NOW)) == []
     empty = FileAccount("b", "b", Account(), np.array([0]), times=TimeSpan(None, None, None))
     assert check(make_log(), empty) == {}
 
 
-def test_check_times__dates_beyond_all_calendars_are_shown_as_numbers():
+def test_measure_times__dates_beyond_all_calendars_are_shown_as_numbers():
     new = make_file("new.csv", 1e30)
-    found = check_times([*make_log(), new], [FileChange(new)], Clock(NOW), lambda *_: 100, CONFIG)
+    found = find([*make_log(), new], [new], Clock(NOW))
     assert any("1e+30" in f.sentence for f in found if f.action == "stop")

@@ -14,7 +14,7 @@ from pmflib.core.errors import SchemaError, SourceError
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.dataset import spills
 from pmflib.ingest.dataset.accounts import combine_accounts
-from pmflib.ingest.dataset.assembly import assemble_buckets
+from pmflib.ingest.dataset.assembly import assemble_samples
 from pmflib.ingest.dataset.identifiers import (
     read_identifiers,
 )
@@ -62,7 +62,7 @@ def ingest(folder, contents, config=LONG, policy=None, n_buckets=2, schema=SCHEM
         out = folder / f"bucket-{bucket}"
         out.mkdir()
         parts.append(
-            assemble_buckets(
+            assemble_samples(
                 folders,
                 list(made),
                 (bucket, bucket + 1),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pmflib.ingest.dataset.accounts import combine_accounts
-from pmflib.ingest.dataset.assembly import assemble_buckets
+from pmflib.ingest.dataset.assembly import assemble_samples
 from pmflib.ingest.dataset.long import spill_long
 from pmflib.ingest.dataset.wide import encode_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
@@ -89,7 +89,7 @@ def test_movielens__long_log_with_tabs_and_times(tmp_path):
         out.mkdir()
         spills, names = [tmp_path / "spill"], [source.name]
         parts.append(
-            assemble_buckets(
+            assemble_samples(
                 spills,
                 names,
                 (bucket, bucket + 1),

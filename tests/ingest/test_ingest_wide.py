@@ -13,7 +13,7 @@ from pmflib.core.errors import SchemaError, SourceError
 from pmflib.core.hashing import assign_folds
 from pmflib.ingest.csv import byte_stream
 from pmflib.ingest.dataset.accounts import combine_accounts
-from pmflib.ingest.dataset.assembly import assemble_buckets
+from pmflib.ingest.dataset.assembly import assemble_samples
 from pmflib.ingest.dataset.wide import encode_wide, spill_wide
 from pmflib.ingest.options import SchemaOptions, SourceOptions
 from pmflib.ingest.sources import find_sources
@@ -79,7 +79,7 @@ def assemble(folder, contents, n_buckets=2, *, schema=SCHEMA, policy=None, confi
         out = folder / f"bucket-{bucket}"
         out.mkdir()
         parts.append(
-            assemble_buckets(
+            assemble_samples(
                 spills,
                 names,
                 (bucket, bucket + 1),

@@ -13,9 +13,9 @@ import pytest
 
 from pmflib.core.errors import StoreError, StoreWarning
 from pmflib.store.artefacts import Reference, Store, identify
-from pmflib.store.caches import LIST_FILE
 from pmflib.store.file_digests import digest_tree, seal
 from pmflib.store.leases import LEASE_SECONDS, find_process_space, hold_lease
+from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.objects.local_folder import mark_draft
 
 SOURCE = Reference("source", "1" * 64, "d" * 64)

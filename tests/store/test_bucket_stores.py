@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pmflib.core.errors import StoreError
-from pmflib.store import leases, packs
+from pmflib.store import leases
 from pmflib.store.artefacts import Reference, Store
 from pmflib.store.caches import UPLOAD_SECONDS, drop_unused, find_local_path, name_for_workers
 from pmflib.store.checkpoints import gather_in, hand_in, load_arrays, save_arrays
@@ -17,6 +17,7 @@ from pmflib.store.collection import list_unfinished
 from pmflib.store.erasures import LOCK, keep_erasures_out, stay_alone
 from pmflib.store.file_digests import check_artefact, read_checked, read_ranges
 from pmflib.store.leases import hold_lease, list_leases
+from pmflib.store.objects import packs
 from pmflib.store.objects.bucket import Bucket
 from pmflib.store.objects.local_folder import mark_draft
 from pmflib.store.run_records import RunRecord, append_record, find_live, find_record, list_records

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from pmflib.core.errors import StoreError
 from pmflib.store import collection
-from pmflib.store.artefacts import Store
+from pmflib.store.artefacts import NO_KINDS, Store
 from pmflib.store.collection import collect
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import is_needed, list_collected_runs
-from pmflib.store.locations import NO_KINDS, Amount, drop_location
 from pmflib.store.run_records import COLLECTIONS, RunRecord, append_record, list_records
 from pmflib.store.verification import verify_store
 
@@ -337,7 +336,7 @@ def test_collect__two_at_a_time(store):
     assert store.find(made[-1]["model"].reference.identity) is not None
 
 
-def test_drop_location__keeps_what_another_run_has_come_to(tmp_path):
+def test_drop__keeps_what_another_run_has_come_to(tmp_path):
     store = Store(tmp_path / "store")
 
     def build(option):
@@ -350,12 +349,8 @@ def test_drop_location__keeps_what_another_run_has_come_to(tmp_path):
     folder = store.locate(build(1).reference)
     touched = folder.stat().st_mtime_ns
     build(2)
-    amount = Amount()
-    drop_location(store, folder.relative_to(store.root).as_posix(), amount, touched)
+    name = folder.relative_to(store.root).as_posix()
+    assert store.drop(name, touched) is None
     assert (folder / "text").read_text() == "the same content"
-    assert amount.number == 0
-    drop_location(
-        store, folder.relative_to(store.root).as_posix(), amount, folder.stat().st_mtime_ns
-    )
+    assert store.drop(name, folder.stat().st_mtime_ns)
     assert not folder.exists()
-    assert amount.number == 1

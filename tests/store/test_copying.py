@@ -10,7 +10,6 @@ import pytest
 
 from pmflib.core.errors import ConfigError, StoreError
 from pmflib.store.artefacts import Store
-from pmflib.store.caches import LIST_FILE
 from pmflib.store.collection import collect
 from pmflib.store.copying import EVENTS, copy_store
 from pmflib.store.erasures import (
@@ -21,9 +20,10 @@ from pmflib.store.erasures import (
     read_erasures,
     write_erasures,
 )
-from pmflib.store.file_digests import digest_file, digest_list, seal
+from pmflib.store.file_digests import digest_list, seal
 from pmflib.store.lineage import is_needed, list_collected_runs
-from pmflib.store.objects.local_folder import LocalFolder
+from pmflib.store.objects.interface import LIST_FILE
+from pmflib.store.objects.local_folder import LocalFolder, digest_file
 from pmflib.store.run_records import append_record, find_live, keep_page, list_records
 from pmflib.store.verification import verify_store
 from tests.store.test_collection import RUN, build, list_left, record, run_nights

@@ -5,12 +5,10 @@ import pytest
 
 from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Store
-from pmflib.store.caches import LIST_FILE
 from pmflib.store.file_digests import (
     check_artefact,
     check_file,
     check_files,
-    digest_file,
     digest_list,
     digest_tree,
     find_changes,
@@ -18,6 +16,8 @@ from pmflib.store.file_digests import (
     read_checked,
     read_list,
 )
+from pmflib.store.objects.interface import LIST_FILE
+from pmflib.store.objects.local_folder import digest_file
 
 
 @pytest.fixture

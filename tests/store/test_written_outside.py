@@ -11,7 +11,7 @@ from pmflib.core.errors import StoreError
 from pmflib.store.artefacts import Store
 from pmflib.store.copying import copy_store
 from pmflib.store.exports import list_exports, remember_export
-from pmflib.store.file_digests import digest_file
+from pmflib.store.objects.local_folder import digest_file
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from pmflib.ingest.splitting import read_splits
 from pmflib.model.row_scores import REFERENCE, ReferenceScores
 from pmflib.model.score_tables import ScoreOptions
 from pmflib.store.artefacts import Store
-from pmflib.store.caches import LIST_FILE
 from pmflib.store.dataset import (
     LEVEL_COUNTS,
     SAMPLES,
@@ -31,6 +30,7 @@ from pmflib.store.dataset import (
     read_superseded,
 )
 from pmflib.store.file_digests import find_changes, read_checked
+from pmflib.store.objects.interface import LIST_FILE
 from pmflib.store.sample_blocks import iterate_blocks, list_blocks, read_origins, read_sample_counts
 from pmflib.store.verification import verify_store
 from pmflib.store.zarr_arrays import read_arrays

@@ -6,7 +6,6 @@ from pmflib.core.comparison import Comparison
 from pmflib.core.errors import ConfigError
 from pmflib.core.events import listen
 from pmflib.display.progress import Progress
-from pmflib.display.summary import draw_markdown
 from pmflib.fitting.ranks import by_samples, fit_runs
 from pmflib.fitting.ranks.sample_fits import fit_samples
 from pmflib.store.artefacts import Reference
@@ -71,9 +70,6 @@ def test_select__same_artefact_on_other_workers_and_drawn_curve(counted, workers
     comparisons = [Comparison.from_json(each) for each in content]
     assert [each.to_json() for each in comparisons] == content
     assert [each.unit for each in comparisons] == ["sample"]
-    drawn = draw_markdown(comparisons)
-    assert drawn.count("chosen |") == 1
-    assert "█" in drawn
 
 
 def test_fit__refuses_a_rank_that_is_yet_to_be_chosen(counted):

@@ -21,9 +21,7 @@ from pmflib_flows.console import (
     out,
     print_json,
     progress_shown,
-    show_quarantine,
 )
-from pmflib_flows.label_summary import describe_agreement, describe_known
 from pmflib_flows.option_objects import takes_options
 
 if TYPE_CHECKING:
@@ -269,6 +267,7 @@ def crowd(options: CrowdOptions) -> None:
     from pmflib.store.caches import find_local_path
     from pmflib.store.exports import remember_export
     from pmflib_flows.crowd import crowd_flow
+    from pmflib_flows.run_tables import describe_agreement, describe_known, show_quarantine
     from pmflib_tasks.stage import open_store
 
     with progress_shown(options.as_json):

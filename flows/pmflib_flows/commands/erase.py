@@ -9,10 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pmflib.core.errors import ConfigError
+from pmflib.core.texts import show_text
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
+from pmflib_flows.tables import DIGITS, make_table
 
 if TYPE_CHECKING:
     from pmflib.store.artefacts import Store
+    from pmflib_tasks.operations.erasure.certificates import (
+        Certificate,
+        ErasureState,
+        RawFile,
+        WrittenOutside,
+    )
+    from pmflib_tasks.operations.erasure.mentions import Mention
+
+FILES_SHOWN = 10
+"""Maximum number of raw files listed; `--json` has all."""
+MENTIONS_SHOWN = 50
+"""Maximum number of listed lines that mention an identifier; `--json` has all."""
 
 
 def erase(
@@ -50,7 +64,6 @@ def erase(
 
     Without identifiers, finish an erasure that was interrupted.
     """
-    from pmflib_flows.erasure_tables import show_certificate
     from pmflib_tasks.erase import erase as erase_from_pipeline
     from pmflib_tasks.operations.erasure import removal
     from pmflib_tasks.operations.erasure.label_logs import holds_labels
@@ -89,12 +102,11 @@ def erase(
     if as_json:
         print_json(asdict(certificate))
     else:
-        show_certificate(certificate, str(config))
+        _show_certificate(certificate, str(config))
 
 
 def _find(store: Store, identifiers: list[str], as_json: bool) -> None:
-    """List the lines that mention some identifiers."""
-    from pmflib_flows.erasure_tables import show_mentions
+    """List the lines that mention one of the identifiers."""
     from pmflib_tasks.operations.erasure.mentions import find_mentions
 
     if not any(each.strip() for each in identifiers):
@@ -105,7 +117,7 @@ def _find(store: Store, identifiers: list[str], as_json: bool) -> None:
     if as_json:
         print_json([asdict(each) for each in found])
     else:
-        show_mentions(found)
+        _show_mentions(found)
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -116,3 +128,99 @@ def _read_lines(path: Path) -> list[str]:
             f"--file {str(path)!r} cannot be read ({error}); give a text file, UTF-8"
         ) from error
     return [line for line in lines if line.strip()]
+
+
+def _show_certificate(certificate: Certificate, config: str) -> None:
+    """Print the changes of an erasure, and what remains."""
+    asked, found = len(certificate.samples), certificate.samples_found
+    out.print(f"Erasure {certificate.erasure}, started {certificate.started}")
+    out.print(
+        f"{found:,} of {asked:,} samples were in the store as samples, predictions, answers, tasks or workers."
+    )
+    columns = ("kind", "rows taken out", "written again", "deleted")
+    rows = [
+        [kind, each.rows, each.rewritten, each.deleted]
+        for kind, each in sorted(certificate.artefacts.items())
+    ]
+    out.print(make_table("Artefacts", columns, rows))
+    models = certificate.models_fitted_before
+    if models:
+        out.print("")
+        out.print(
+            "Models that were fitted before stay; they hold probabilities, and no sample. "
+            f"`pmf run {config}` fits a new one from scratch:"
+        )
+    for each in models:
+        runs = ", ".join(map(str, each.runs))
+        live = ", live" if each.live else ""
+        out.print(f"  model {each.model[:DIGITS]} of {each.pipeline}, run {runs}{live}")
+    out.print("")
+    for line in _describe_raw_files(certificate.raw_files):
+        out.print(line)
+    out.print("")
+    _show_written_outside(certificate.written_outside)
+    out.print(_describe_free_text(certificate))
+
+
+def _show_written_outside(written: list[WrittenOutside]) -> None:
+    """Print the files written outside a store, as far as the store knows; further copies are unknown."""
+    if not written:
+        out.print("The store knows of no file that was written outside it.")
+        return
+    out.print("Written outside the store, and yours to delete or to write again:")
+    for each in written:
+        mentions = "" if each.mentions is None else f", {each.mentions:,} lines mention them"
+        n_files = f", {len(each.files):,} files" if len(each.files) > 1 else ""
+        line = f"  {each.path}: {each.kind}{n_files}, {each.written}, {each.state}{mentions}"
+        out.print(show_text(line), soft_wrap=True)
+        for path, digest in list(each.files.items())[:FILES_SHOWN]:
+            out.print(show_text(f"    SHA-256 {digest} {Path(path).name}"), soft_wrap=True)
+
+
+def _describe_free_text(certificate: Certificate) -> str:
+    """Describe whether free text of others was searched, and the result."""
+    if certificate.mentions_in_store is None:
+        return (
+            "Free text of others (rows in quarantine, pages, files outside) was not searched: this call was not given "
+            "all identifiers. `pmf erase CONFIG --find` with these lists the lines."
+        )
+    return (
+        f"Free text of others was searched: {certificate.mentions_in_store:,} lines of the store mention one of these "
+        "identifiers, and stay. `pmf erase CONFIG --find` with these lists them."
+    )
+
+
+def _show_mentions(found: list[Mention]) -> None:
+    """Print the lines that mention one of the identifiers."""
+    rows = [[each.location, each.row, each.text] for each in found[:MENTIONS_SHOWN]]
+    if rows:
+        title = "Lines that mention an identifier"
+        out.print(make_table(title, ("where", "row or line", "text"), rows))
+    more = f", {len(found) - len(rows):,} of them not shown" if len(found) > len(rows) else ""
+    out.print(
+        f"{len(found):,} lines in quarantine, on pages and in files outside mention one{more}"
+    )
+
+
+def describe_erasure_state(state: ErasureState) -> list[str]:
+    """Describe the erasures of a store; empty if there were none."""
+    if not state.samples and not state.unfinished:
+        return []
+    lines = [f"Erased samples: {state.samples:,}"]
+    if state.unfinished:
+        lines.append("An erasure has not been finished; `pmf erase CONFIG` finishes it")
+    return [*lines, *_describe_raw_files(state.raw_files)]
+
+
+def _describe_raw_files(files: list[RawFile]) -> list[str]:
+    """Describe which raw files still hold erased samples."""
+    if not files:
+        return ["No raw file of the last run holds them any more."]
+    lines = [
+        "Raw sources are yours: remove the rows of erased samples from these files; the pipeline passes over them "
+        "until then:"
+    ]
+    lines += [f"  {each.name}: {each.rows:,} rows" for each in files[:FILES_SHOWN]]
+    if len(files) > FILES_SHOWN:
+        lines.append(f"  and {len(files) - FILES_SHOWN} more")
+    return lines

@@ -10,9 +10,17 @@ import typer
 from pmflib.core.errors import StoreError
 from pmflib_flows.commands.history import find_recorded_name
 from pmflib_flows.console import AsJson, ConfigPath, load_pipeline, out, print_json
+from pmflib_flows.tables import DIGITS, make_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Group
+
+    from pmflib.store.artefacts import Store
+    from pmflib.store.model_history import ModelStanding
     from pmflib_tasks.config import PipelineConfig
+    from pmflib_tasks.gate_decision import Assessed
 
 RunNumber = Annotated[int | None, typer.Argument(min=1, help="Number of a run: `pmf models`.")]
 
@@ -21,18 +29,69 @@ def models(config: ConfigPath, as_json: AsJson = False) -> None:
     """List the models of a pipeline: which is live, which were, which were rejected or held back, and why."""
     from pmflib.store.model_history import list_models
     from pmflib.store.run_records import list_records
-    from pmflib_flows.model_tables import describe_standings, make_models_table
     from pmflib_tasks.stage import open_store
 
     checked = load_pipeline(config)
     store = open_store(checked)
     found = list_models(list_records(store, find_recorded_name(store, checked.name)))
     if as_json:
-        print_json(describe_standings(found, store))
+        print_json(_describe_standings(found, store))
     elif found:
-        out.print(make_models_table(found))
+        out.print(_make_table(found))
     else:
         out.print("No run has made a model yet.")
+
+
+def _describe_standings(found: Sequence[ModelStanding], store: Store) -> list[dict[str, object]]:
+    """Build JSON content of the models, with the paths of those that are still in the store."""
+    return [
+        {
+            "run": each.run,
+            "made": each.made,
+            "model": None if each.model is None else each.model.digest,
+            "path": None
+            if each.model is None or store.find(each.model.identity) is None
+            else store.name_artefact(each.model, "model"),
+            "standing": each.standing,
+            "why": each.why,
+            "scores": each.record.facts.get("scores", {}),
+            "gate": each.record.facts.get("gate", {}),
+        }
+        for each in found
+    ]
+
+
+def _make_table(found: Sequence[ModelStanding]) -> Group:
+    """Build the table of models, the newest last."""
+    from pmflib_tasks.gate_decision import GateNumbers
+
+    gates = [GateNumbers.find(each.record.facts) for each in found]
+    rows = [
+        (
+            str(each.run),
+            each.made,
+            "-" if each.model is None else each.model.digest[:DIGITS],
+            each.standing,
+            _format_score(each.record.scores),
+            _format_gain(gate.today),
+            _format_gain(gate.reference),
+            each.why,
+        )
+        for each, gate in zip(found, gates, strict=True)
+    ]
+    columns = ("run", "made", "model", "standing", "score", "gain then", "on reference", "why")
+    return make_table("Models (score, gain: nats per hidden cell)", columns, rows)
+
+
+def _format_score(scores: Mapping[str, float]) -> str:
+    return f"{scores['log_prob_per_cell']:.5f}" if scores.get("hidden_cells") else "-"
+
+
+def _format_gain(said: Assessed | None) -> str:
+    if said is None or isinstance(said, str):
+        return said or "-"
+    error = said.found.known_error
+    return f"{said.found.gain:+.5f}" + ("" if error is None else f" +- {error:.5f}")
 
 
 def promote(config: ConfigPath, run: RunNumber = None, as_json: AsJson = False) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pmflib.core.errors import ConfigError, StoreError
+from pmflib_flows.commands.erase import describe_erasure_state
 from pmflib_flows.console import (
     AsJson,
     ConfigPath,
@@ -18,9 +19,9 @@ from pmflib_flows.console import (
     out,
     print_json,
     progress_shown,
-    show_run,
 )
 from pmflib_flows.pipeline_flow import import_quickly
+from pmflib_flows.tables import format_seconds, make_table
 
 if TYPE_CHECKING:
     from pmflib.store.artefacts import Reference, Store
@@ -55,6 +56,8 @@ def run(
 
     with progress_shown(as_json):
         facts = etl(str(config), accept_quality=accept_quality, rehash=rehash, quick=quick)
+    from pmflib_flows.run_tables import show_run
+
     show_run(facts, as_json)
 
 
@@ -94,15 +97,13 @@ def demo(
         )
     folder.mkdir(parents=True, exist_ok=True)
     with import_quickly():
-        from pmflib_flows.demo import run_demo
+        from pmflib_flows.demo import describe_demo, run_demo
 
     with progress_shown(as_json):
         found = run_demo(about.value, folder, users, seed, data_only=data_only)
     if as_json:
         print_json(found.to_json())
         return
-    from pmflib_flows.demo_tables import describe_demo
-
     for part in describe_demo(about.value, found):
         out.print(part)
 
@@ -113,9 +114,7 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
     from pmflib.store.collection import list_unfinished
     from pmflib.store.model_history import describe_live
     from pmflib.store.run_records import find_last_run, find_live, list_records, name_labelling
-    from pmflib_flows.erasure_tables import describe_erasure_state
-    from pmflib_flows.run_tables import make_labels_table
-    from pmflib_flows.tables import make_table
+    from pmflib_flows.run_tables import make_labels_table, show_run
     from pmflib_tasks.operations.erasure.certificates import describe_erasures
     from pmflib_tasks.publish import locate_for_people
     from pmflib_tasks.publish_labels import name_for_people
@@ -183,7 +182,6 @@ def status(config: ConfigPath, as_json: AsJson = False) -> None:
 def _list_usage(facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Rows of the table of what the stages of a run took; "-" for no memory."""
     from pmflib.cluster.memory import format_bytes
-    from pmflib_flows.tables import format_seconds
 
     sizes = ("client_memory", "worker_memory", "read_bytes", "written_bytes")
     return [

@@ -49,7 +49,7 @@ class RankChoice(Summarised):
 
     def summary(self) -> Summary:
         """The choice, why, and all scores: text in a terminal, HTML in a notebook."""
-        from pmflib.display.summary import decimal, format_count, summarise_comparison
+        from pmflib.display.summary import decimal, format_count, tabulate_comparison
 
         facts = [
             ("latent states", format_count(self.rank)),
@@ -57,7 +57,7 @@ class RankChoice(Summarised):
             ("best score at", f"{format_count(self.best)} latent states"),
         ]
         notes = (self.reason, *self.notes)
-        tables = tuple(map(summarise_comparison, self.comparisons))
+        tables = tuple(map(tabulate_comparison, self.comparisons))
         return Summary(
             f"Choice of the rank: {format_count(self.rank)}", tuple(facts), notes, tables
         )

@@ -1,4 +1,4 @@
-"""Second pass: some buckets of all spills become samples, and superseded rows go to quarantine."""
+"""Second pass: assemble samples from the spills of all files, and quarantine superseded rows."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from pmflib.schema import Schema
 from pmflib.store.sample_writer import SampleWriter
 
 
-def assemble_buckets(
+def assemble_samples(
     spills: Sequence[Path],
     names: Sequence[str],
-    buckets: tuple[int, int],
+    chosen: tuple[int, int] | HashArray,
     schema: Schema,
     source_config: SourceOptions,
     policy: SchemaOptions,
@@ -50,104 +50,53 @@ def assemble_buckets(
     folder: Path,
     since: float = -math.inf,
 ) -> StepSummary:
-    """Make the samples of some buckets from the spills of all files; memory is that of the buckets.
+    """Make samples from the spills of all files, in memory for the rows of these samples.
 
-    Each spill is opened once. Samples are in the order of their identifiers' bytes. Of several answers of a sample to a
-    variable, or several wide rows of a sample, one is kept: by ``policy.on_duplicate`` the last or the first, by time,
-    then file, then row. The others go to quarantine; their raw text is written from what they were encoded to, by
-    label. A row whose value is missing supersedes nothing and is not superseded. Where samples of a long log have
-    weights, that of a sample is of one of its rows, which is chosen in the same way, as are its stratum and unit; rows
-    of the sample that say something else go to quarantine as conflicts, before answers are compared.
+    Each spill is opened once. Samples are sorted by the bytes of their identifiers. Of several answers of a sample to a
+    variable, or several wide rows of a sample, ``policy.on_duplicate`` keeps the last or the first, by time, then file,
+    then row. The others go to quarantine, with a raw text that is written from their codes. Rows with a missing value
+    neither supersede others nor are superseded. The weight, stratum and unit of a sample of a long log are those of one
+    of its rows, chosen in the same way; rows that give others go to quarantine as conflicts before answers are
+    compared.
 
     Parameters
     ----------
     spills, names
-        Folder of each spill, and the name of the file that it is of, in the order of the files and of their rows.
-    buckets
-        The first bucket, and the one after the last.
+        Folders of the spills and names of their files, in the order of the files and of their rows.
+    chosen
+        Buckets whose samples are made, the first and the one after the last; or keys of the samples, uint64 and sorted:
+        see `make_keys`.
     schema, source_config, policy
         The same as for the spills; a spill that names its levels may have been encoded with a part of the schema.
     n_buckets, n_folds
-        Buckets that the files were spilled to, and folds: samples of bucket b belong to fold b % n_folds, or to that of
+        Numbers of buckets of the spills, and of folds. Samples of bucket b are in fold b % n_folds, or in the fold of
         their sampling unit.
     folder
-        Folder, made if need be; ``samples`` (sparse where less than ``SPARSE_BELOW`` is observed) and
-        ``quarantine.parquet`` are written into it.
+        Output folder, created if necessary, for ``samples`` (sparse if less than ``SPARSE_BELOW`` is observed) and
+        ``quarantine.parquet``.
     since
-        Rows with an earlier time are skipped: they are outside the window.
+        Start of the window: rows with an earlier time are skipped.
 
     Returns
     -------
-    The account of the rows that the spills encoded, none of which has a cell made missing here, and what was written.
-    See `combine_accounts`.
+    Account of the rows, for `combine_accounts`, and the numbers of samples written.
 
     Raises
     ------
     SchemaError
-        If there are duplicates and the policy is to stop.
+        If there are duplicates or conflicts and the policy is to stop.
     SourceError
-        If the times of one file are numbers and those of another instants.
+        If the times of one file are numbers and those of another are instants.
     StoreError
-        If a spill is incomplete or was made with another schema.
+        If a spill is damaged or was made with another schema.
     """
-    rows = read_spilled_rows(
-        spills,
-        names,
-        schema,
-        source_config.layout,
-        since,
-        lambda spill: spill.read_buckets(*buckets),
-    )
-    return _assemble(rows, schema, source_config, policy, n_buckets, n_folds, folder)
 
+    def read(spill: Spill) -> pa.Table:
+        return (
+            spill.read_buckets(*chosen) if isinstance(chosen, tuple) else spill.read_samples(chosen)
+        )
 
-def assemble_samples(
-    spills: Sequence[Path],
-    names: Sequence[str],
-    keys: HashArray,
-    schema: Schema,
-    source_config: SourceOptions,
-    policy: SchemaOptions,
-    *,
-    n_buckets: int,
-    n_folds: int,
-    folder: Path,
-    since: float = -math.inf,
-) -> StepSummary:
-    """Make the samples of some keys, whichever buckets they are in, as `assemble_buckets` would make them.
-
-    Parameters
-    ----------
-    spills, names, schema, source_config, policy, n_buckets, n_folds, folder, since
-        As for `assemble_buckets`.
-    keys
-        uint64, sorted: see `make_keys`. Samples with other keys are not read.
-
-    Returns
-    -------
-    As `assemble_buckets`.
-
-    Raises
-    ------
-    SchemaError, SourceError, StoreError
-        As `assemble_buckets`.
-    """
-    rows = read_spilled_rows(
-        spills, names, schema, source_config.layout, since, lambda spill: spill.read_samples(keys)
-    )
-    return _assemble(rows, schema, source_config, policy, n_buckets, n_folds, folder)
-
-
-def _assemble(
-    rows: SpilledRows,
-    schema: Schema,
-    source_config: SourceOptions,
-    policy: SchemaOptions,
-    n_buckets: int,
-    n_folds: int,
-    folder: Path,
-) -> StepSummary:
-    """Make samples of rows, and write them."""
+    rows = read_spilled_rows(spills, names, schema, source_config.layout, since, read)
     identifiers, rank = _rank_samples(rows.samples)
     block: Block
     others = np.empty(0, np.int64)
@@ -166,7 +115,7 @@ def _assemble(
 
     if lost.size and policy.on_duplicate == "error":
         raise duplicate_error(rows, lost, keys)
-    # "" is the reason of a duplicate, of which the row as a whole is at fault
+    # "" marks duplicates, which have no column at fault
     faults = np.full(rank.size, "", object)
     faults[others] = _name_conflicts(rows, others, drawn[rank[others]], source_config)
     sizes = [np.bincount(part, minlength=len(identifiers)) for part in (rank, rank[lost])]
@@ -194,7 +143,7 @@ def _assemble(
     np.save(folder / QUARANTINE_HASHES, hashes[rank[lost]])
     reasons = Counter(duplicate=n_repeated, conflict=others.size)
     account = Account(rank.size, rank.size - lost.size, reasons=reasons)
-    # a row number means something only where there is one file
+    # row numbers are meaningful only for a single file
     single = rows.values.ndim == 2 and len({*rows.names}) == 1
     origins = rows.numbers[kept] if single else np.full(block.n_rows, -1, np.int64)
     observed = (
@@ -215,7 +164,7 @@ def _assemble(
 
 
 def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], IntArray]:
-    """Distinct identifiers in the order of their bytes, and each row's index among them."""
+    """Distinct identifiers sorted by bytes, and the index of each row's identifier."""
     coded = samples.dictionary_encode()
     order = pc.sort_indices(coded.dictionary).to_numpy().astype(np.int64)
     rank = np.empty(order.size, np.int64)
@@ -228,16 +177,16 @@ def _rank_samples(samples: pa.BinaryArray) -> tuple[npt.NDArray[np.object_], Int
 def _settle_draws(
     rows: SpilledRows, rank: IntArray, policy: SchemaOptions
 ) -> tuple[IntArray, IntArray, BoolArray]:
-    """Settle the weight, the stratum and the unit of each sample of a long log.
+    """Choose the weight, stratum and unit of each sample of a long log.
 
     Returns
     -------
-    Row of each sample that has its own, the rows that say something else, and whether each row does not.
+    Chosen row of each sample, conflicting rows, and a mask of the rows that agree with their sample.
 
     Raises
     ------
     SchemaError
-        If there are such rows and the policy is to stop.
+        If there are conflicts and the policy is to stop.
     """
     fitting: BoolArray = np.ones(rank.size, np.bool_)
     if rows.weights is None:
@@ -256,7 +205,7 @@ def _settle_draws(
 def _name_conflicts(
     rows: SpilledRows, others: IntArray, drawn: IntArray, config: SourceOptions
 ) -> list[str]:
-    """Column in which each of some rows differs from the one that says how its sample was drawn."""
+    """Name of the column in which each conflicting row differs from the chosen one."""
     if rows.weights is None:
         return []
     names = np.full(others.size, config.psu or "", object)
@@ -285,11 +234,11 @@ def _choose(
 
     Returns
     -------
-    Chosen rows, sorted by keys; the others; the chosen one for each of the others; and the keys.
+    Chosen rows, sorted by keys; other rows; for each of these, the row chosen instead; and the keys.
     """
     for key in reversed(keys):
         indices = indices[_stable_order(key[indices])]
-    # whether a row has the same keys as the one after it
+    # whether a row has the same keys as the next one
     same: BoolArray = np.ones(max(indices.size - 1, 0), np.bool_)
     for key in keys:
         ordered = key[indices]
@@ -298,13 +247,13 @@ def _choose(
     lost = np.concatenate([edge, same] if policy.on_duplicate == "first" else [same, edge])
     lost = lost[: indices.size]
     kept = indices[~lost]
-    # one is kept of each run of rows with the same keys
+    # one row is kept per run of equal keys
     run_of = np.concatenate([edge, ~same]).cumsum()[: indices.size]
     return kept, indices[lost], kept[run_of[lost]], keys
 
 
 def _stable_order(key: IntArray) -> IntArray:
-    """Order of integers at least 0; radix sort, 16 bits at a time."""
+    """Stable order of non-negative integers: radix sort, 16 bits at a time."""
     order: IntArray = np.argsort((key & 0xFFFF).astype(np.uint16), kind="stable")
     shift = 16
     while key.size and int(key.max()) >> shift:
@@ -325,13 +274,13 @@ def _join_answers(
 
 @dataclass(frozen=True)
 class SpilledRows:
-    """Rows of some buckets, spill after spill, each in its order.
+    """Rows of some samples, spill after spill, in the order of each spill.
 
-    ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 missing) or codes (wide: shape
-    (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are each row's spill and
-    its number in the file; ``time_format`` says how times are written; ``weights`` are float64, whole numbers of units,
-    ``units`` hashes of strata and sampling units, int64 of shape (n_rows, 2), and ``replicates`` replicate weights in
-    units, int64 of shape (n_rows, n_replicates); or None.
+    ``samples`` are identifiers; ``values`` are level indices (long: shape (n_rows,), -1 if missing) or codes (wide:
+    shape (n_rows, n_variables)); ``times`` are float64 or None; ``files`` and ``numbers`` are the spill of each row and
+    its number in the file; ``time_format`` is the format of times. ``weights`` are whole numbers of units, float64;
+    ``units`` are hashes of strata and sampling units, int64 of shape (n_rows, 2); ``replicates`` are replicate weights
+    in units, int64 of shape (n_rows, n_replicates); each None if the samples have none.
     """
 
     samples: pa.BinaryArray
@@ -346,7 +295,7 @@ class SpilledRows:
     replicates: IntArray | None = None
 
     def name_rows(self, indices: IntArray) -> list[tuple[str, int]]:
-        """File of each row, and its number there."""
+        """File and row number of each row."""
         files = [self.names[file] for file in self.files[indices].tolist()]
         return list(zip(files, self.numbers[indices].tolist(), strict=True))
 
@@ -359,7 +308,7 @@ def read_spilled_rows(
     since: float,
     read: Callable[[Spill], pa.Table],
 ) -> SpilledRows:
-    """Read the rows that ``read`` takes out of each spill; the other parameters are those of `assemble_buckets`."""
+    """Read rows of each spill with ``read``; for the other parameters, see `assemble_samples`."""
     if len(spills) != len(names) or not spills:
         raise StoreError(
             f"{len(spills)} spills for {len(names)} names; give one name per spill, at least one"
@@ -407,16 +356,16 @@ def read_spilled_rows(
 
 
 def unpack_codes(column: pa.ChunkedArray, schema: Schema) -> IntArray:
-    """Codes of wide rows of a spill: shape (n_rows, n_variables)."""
+    """Codes of wide rows of a spill, shape (n_rows, n_variables)."""
     return _unpack(column, schema.code_dtype)
 
 
 def _unpack(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> IntArray:
-    """Integers of a type that were packed row by row, little-endian: a row of each, as many columns as bytes hold."""
+    """Unpack integers that were packed row by row, little-endian, as a two-dimensional array."""
     n_columns, written = column.type.byte_width // dtype.itemsize, dtype.newbyteorder("<")
     parts = [np.empty((0, n_columns), written)]
     for chunk in column.chunks:
-        # the buffer of a page is padded to whole words
+        # page buffers are padded to whole words
         stop = (chunk.offset + len(chunk)) * n_columns
         content = np.frombuffer(chunk.buffers()[1], written)[:stop] if len(chunk) else parts[0]
         parts.append(content.reshape(-1, n_columns)[chunk.offset :])
@@ -426,9 +375,8 @@ def _unpack(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> IntArray:
 def describe_answers(
     rows: SpilledRows, indices: IntArray, schema: Schema, config: SourceOptions
 ) -> list[str]:
-    """Text of some rows of a long log, with their times and weights."""
-    # a sample, and a level's variable and label, are written once, not once a row
-    # which variable a row without an answer is of is not kept
+    """Text of rows of a long log, with their times and weights."""
+    # each sample and each level is formatted once; the variable of a row without an answer is not stored
     labels = {-1: raw_text(["", "", ""], config.separator)}
     for level in np.unique(rows.values[indices][rows.values[indices] >= 0]).tolist():
         variable = int(np.searchsorted(schema.offsets, level, side="right")) - 1
@@ -452,7 +400,7 @@ def describe_answers(
 
 
 def _write_weight(units: float, decimals: int) -> str:
-    """Write a weight with the decimals that it has."""
+    """Format a weight without trailing zeros."""
     text = f"{Decimal(int(units)).scaleb(-decimals):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -460,7 +408,7 @@ def _write_weight(units: float, decimals: int) -> str:
 def describe_rows(
     rows: SpilledRows, indices: IntArray, schema: Schema, config: SourceOptions
 ) -> list[str]:
-    """Text of some wide rows."""
+    """Text of wide rows."""
     samples = rows.samples.take(pa.array(indices)).to_pylist()
     texts = []
     for sample, codes in zip(samples, rows.values[indices].tolist(), strict=True):
@@ -475,7 +423,7 @@ def describe_rows(
 def describe_winners(
     rows: SpilledRows, lost: IntArray, winners: IntArray
 ) -> Iterator[tuple[str, int, str | None, bool]]:
-    """File, number and time of the row that supersedes each of some others, and whether it says the same."""
+    """File, number and time of the row that supersedes each row, and whether the two agree."""
     same = rows.values[lost] == rows.values[winners]
     same = same if same.ndim == 1 else same.all(axis=1)
     if rows.values.ndim == 1 and rows.weights is not None:
@@ -491,7 +439,7 @@ def describe_winners(
 
 
 def write_time(time: float, time_format: str) -> str:
-    """Write a time of a log for a person: an instant in UTC, or a number as it stands in the file."""
+    """Format a time for people: an instant in UTC, or a number as in the file."""
     if time_format != "instant":
         return f"{time:.17g}"
     try:
@@ -501,7 +449,7 @@ def write_time(time: float, time_format: str) -> str:
 
 
 def conflict_error(rows: SpilledRows, others: IntArray, drawn: IntArray) -> SchemaError:
-    """Say where the first conflict is, in the order of the files, and the row that it differs from."""
+    """Make an error about the first conflict in the order of the files."""
     place = np.lexsort((rows.numbers[others], rows.files[others]))[:1]
     ((file, number),) = rows.name_rows(others[place])
     ((own_file, own_number),) = rows.name_rows(drawn[place])
@@ -512,7 +460,7 @@ def conflict_error(rows: SpilledRows, others: IntArray, drawn: IntArray) -> Sche
 
 
 def duplicate_error(rows: SpilledRows, lost: IntArray, keys: list[IntArray]) -> SchemaError:
-    """Say where the first duplicate is, in the order of the files, and a row it collides with; not whose they are."""
+    """Make an error about the first duplicate in the order of the files; it does not reveal the identifier."""
     first_lost = int(lost[np.lexsort((rows.numbers[lost], rows.files[lost]))[0]])
     twins = np.ones(rows.numbers.size, np.bool_)
     for key in keys:

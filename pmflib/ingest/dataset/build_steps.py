@@ -1,4 +1,4 @@
-"""Steps that build a dataset on the workers: one artefact per chunk of a file, or per group of buckets of all files."""
+"""Tasks that build a dataset: one artefact per chunk of a file, or per group of buckets over all files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pmflib.cluster.maps import report_count
 from pmflib.core.hashing import HashArray
 from pmflib.ingest.dataset.accounts import StepSummary
-from pmflib.ingest.dataset.assembly import assemble_buckets, assemble_samples
+from pmflib.ingest.dataset.assembly import assemble_samples
 from pmflib.ingest.dataset.erased_samples import ErasedSamples
 from pmflib.ingest.dataset.log_names import NAMES_FILE, LogNames, narrow_schema
 from pmflib.ingest.dataset.long import spill_long
@@ -30,43 +30,43 @@ R = TypeVar("R")
 
 # 6: indexes of spills have sections; partitions hold groups of buckets
 VERSION = 6
-"""Version of the artefacts that are made here; raise it when the same files give other bytes."""
-# 7: rows that are superseded name the row that did
+"""Version of the artefacts; increase it when the same files give other bytes."""
+# 7: superseded rows name the row that supersedes them
 NAMED_VERSION = 7
-"""The same where samples have identifiers."""
+"""Version of the artefacts of samples with identifiers."""
 
 
 ERASURES = "erasures"
-"""Option of what was made of raw rows without those of erased samples: the digest of these."""
+"""Option of artefacts that were made without erased samples: the digest of these samples."""
 
 
 @dataclass(frozen=True)
 class BuildJob:
-    """Settings that all steps share; they are sent to the workers.
+    """Settings shared by all tasks of a build.
 
     Parameters
     ----------
     root
-        Absolute path of the store, on storage that all workers share.
+        Absolute path or URL of the store.
     schema
         Variables and levels of the dataset.
     source, policy
-        Layout of the files, and the policy for rows that do not fit.
+        Layout of the files, and policy for rows that do not fit.
     n_folds, n_buckets
-        Folds of the dataset, and buckets that samples with identifiers are assigned to.
+        Numbers of folds, and of buckets for samples with identifiers.
     label_names
-        For label logs, the names in each file, by the file's digest: a file is encoded with the part of the schema
-        that it needs. Empty otherwise.
+        For label logs, the names in each file by the file's digest, as a file is encoded with only the part of the
+        schema that it needs. Empty otherwise.
     since
-        Samples are made of rows with this time or a later one; minus infinity without a window.
+        Start of the window: earlier rows are not used; minus infinity without a window.
     erased
         Samples with identifiers whose rows are skipped; None if there are none.
     erased_workers
         Workers of a label log whose rows are skipped; None if there are none.
     topic
-        Topic for the numbers of rows while files are read: see `report_count`.
+        Topic for the progress of reading: see `report_count`.
     recalls
-        Whether an artefact is only looked for: see `recall`.
+        Whether tasks only look up existing artefacts: see `recall`.
     """
 
     root: str
@@ -84,7 +84,7 @@ class BuildJob:
 
     @property
     def options(self) -> dict[str, object]:
-        """Options that change what a file is encoded to, plain JSON types."""
+        """Options that affect how a file is encoded, plain JSON types."""
         return {
             "schema": self.schema.digest,
             "left_out": self.schema.left_out_digest,
@@ -101,19 +101,19 @@ class BuildJob:
 
     @property
     def window(self) -> dict[str, float]:
-        """Option of what is assembled: the beginning of the window, if there is one."""
+        """Option of assembled partitions: the start of the window, if there is one."""
         return {} if self.since == -math.inf else {"since": self.since}
 
     @property
     def version(self) -> int:
-        """Version of what is made: of samples with identifiers, or without."""
+        """Version of the artefacts, with or without identifiers."""
         return VERSION if self.source.sample is None else NAMED_VERSION
 
     @property
     def origin(self) -> dict[str, object]:
-        """What two datasets must have in common for one to be built upon the other, plain JSON types.
+        """Options that two datasets must share for one to be built upon the other, plain JSON types.
 
-        Of label logs not the schema: files and partitions are encoded with a part of it, and more workers may come.
+        For label logs, the schema is not one of them: files are encoded with parts of it, and workers may be added.
         """
         common = {**self.options, "folds": self.n_folds, "version": self.version}
         if self.label_names:
@@ -128,7 +128,7 @@ class BuildJob:
         options: Mapping[str, Any],
         write: Callable[[Path, Path], Mapping[str, Any]],
     ) -> Entry:
-        """Build an artefact of a step as `Store.build` does."""
+        """Build an artefact (see `Store.build`), or only look it up."""
         store = Store(self.root)
         if not self.recalls:
             return store.build(
@@ -141,11 +141,11 @@ class BuildJob:
 
 
 class _NotBuiltError(Exception):
-    """An artefact that is only looked for is not there."""
+    """An artefact to look up does not exist."""
 
 
 def recall(item: Any, job: BuildJob, *shared: Any, build: Callable[..., R]) -> R | None:
-    """Artefact that a step would build, if it is there already; None otherwise."""
+    """Look up the artefact that a task would build; None if it does not exist."""
     try:
         return build(item, replace(job, recalls=True), *shared)
     except _NotBuiltError:
@@ -153,13 +153,13 @@ def recall(item: Any, job: BuildJob, *shared: Any, build: Callable[..., R]) -> R
 
 
 def assemble_increment(keys: HashArray, job: BuildJob, spills: Reference) -> Entry:
-    """Build a partition of the samples of some keys, from the listed spills of all files."""
+    """Build a partition of the samples with some keys from the listed spills."""
     digest = hashlib.sha256(keys.astype("<u8").tobytes()).hexdigest()
-    return _build_samples(assemble_samples, keys, {"keys": digest}, job, spills)
+    return _build_samples(keys, {"keys": digest}, job, spills)
 
 
 def encode_file(part: FilePart, job: BuildJob) -> Entry:
-    """Build the partition of a chunk of a wide file without sample identifiers."""
+    """Build the partition of a chunk of a wide file without identifiers."""
     source = part.chunk.source
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
@@ -169,8 +169,8 @@ def encode_file(part: FilePart, job: BuildJob) -> Entry:
             job.source,
             job.policy,
             n_folds=job.n_folds,
-            # folds of equal rows of different files are unrelated, and those of a file that has grown are as they were:
-            # no model may be evaluated on rows that another was fitted to
+            # equal rows of different files get unrelated folds, and a file that has grown keeps its folds, so that no
+            # model is evaluated on rows that an earlier one was fitted to
             seed=int.from_bytes(hashlib.sha256(source.name.encode()).digest()[:8]),
             folder=folder,
             on_rows=partial(report_count, job.topic),
@@ -193,7 +193,7 @@ def encode_file(part: FilePart, job: BuildJob) -> Entry:
 
 
 def spill_file(part: FilePart, job: BuildJob) -> Entry:
-    """Build the spill of a chunk of a file: its rows, encoded and assigned to buckets by the hash of their sample."""
+    """Build the spill of a chunk of a file: encoded rows in buckets by the hash of their sample."""
     source = part.chunk.source
     store, reference = Store(job.root), job.label_names.get(part.raw.digest)
     spill: Callable[..., StepSummary] = spill_wide
@@ -237,33 +237,32 @@ def spill_file(part: FilePart, job: BuildJob) -> Entry:
 
 
 def _list_inputs(part: FilePart) -> dict[str, Reference]:
-    """Artefacts that a chunk of a file is read by."""
+    """Inputs of the artefact of a chunk."""
     return {"source": part.raw} | ({} if part.splits is None else {"cuts": part.splits})
 
 
 def _check_unchanged(part: FilePart, job: BuildJob) -> None:
-    """Check that a file is what it was: of a chunk, the bytes that were read have no digest of their own."""
+    """Check that a file has not changed while a chunk of it was read; whole files are checked by the reader."""
     if not part.chunk.is_whole:
         part.chunk.source.check(find_digest(part.chunk.source, job.root))
 
 
 def assemble_partition(buckets: tuple[int, int], job: BuildJob, spills: Reference) -> Entry:
-    """Build the partition of the buckets from one up to another, from the listed spills of all files."""
+    """Build the partition of a range of buckets from the listed spills."""
     options = {"first": buckets[0], "stop": buckets[1]}
-    return _build_samples(assemble_buckets, buckets, options, job, spills)
+    return _build_samples(buckets, options, job, spills)
 
 
 def _build_samples(
-    assemble: Callable[..., StepSummary],
-    chosen: Any,
+    chosen: tuple[int, int] | HashArray,
     options: Mapping[str, Any],
     job: BuildJob,
     spills: Reference,
 ) -> Entry:
-    """Build a partition of the samples that are chosen, which the options name, from the listed spills."""
+    """Build a partition of chosen samples, which the options identify, from the listed spills."""
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
-        return assemble(
+        return assemble_samples(
             *read_spill_list(Store(job.root), spills),
             chosen,
             job.schema,

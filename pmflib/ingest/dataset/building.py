@@ -1,4 +1,4 @@
-"""From raw files to a dataset in a store: rows encoded or in quarantine, samples of a window in partitions."""
+"""Build a dataset from raw files: encode or quarantine rows, and assemble samples in partitions."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ from pmflib.store.dataset import FileStep, open_layer, sum_weights, write_datase
 from pmflib.store.objects.addresses import StoreAccess
 
 DAY = {"number": 86_400.0, "instant": 86_400e6}
-"""A day in the units of times: numbers are seconds, instants are microseconds."""
+"""Length of a day by time format: numbers are in seconds, instants in microseconds."""
 R = TypeVar("R")
 OnStep: TypeAlias = Callable[[str, int, int, int], None]
-"""Called with the name of a step, how many of its items are done, how many there are, and the rows read so far."""
+"""Progress callback, given the name of a step, its finished items, all its items, and the rows read so far."""
 
 
 def build_dataset(
@@ -81,42 +81,41 @@ def build_dataset(
     rehash: bool = False,
     on_step: OnStep = lambda *_: None,
 ) -> Entry:
-    """Build a dataset from raw files. Artefacts of an earlier call on the same bytes are not built again.
+    """Build a dataset from raw files, reusing the artefacts of earlier calls on the same bytes.
 
     Parameters
     ----------
     client
-        Dask client, or None to work in this thread; the dataset is the same bytes.
+        Dask client, or None to work in this thread; the result has the same bytes.
     store
-        Store for the artefacts, on storage that all workers share.
+        Store that all workers can access.
     options
-        The files, their layout, the policy for rows that do not fit, numbers of folds and buckets.
+        Files, their layout, the policy for rows that do not fit, and the numbers of folds and buckets.
     schema
         Variables and levels.
     label_names
-        For label logs, the names in each file, by the file's digest: a file is encoded with its own workers and
-        labels, and not again when other files bring others. The samples are the same.
+        For label logs, the names in each file by the file's digest: a file is encoded with its own workers and labels
+        only, so that new workers in other files do not affect it. The samples are the same.
     base
-        Dataset to build upon, of the same store: only samples with rows in files that are new, changed or removed are
-        assembled again, from the spills, and its other samples are referred to. The samples are those of a dataset
-        built afresh, whose partitions are others. One that differs in schema, layout, folds or buckets is not used.
+        Earlier dataset in the same store: only samples with rows in new, changed or removed files are assembled again,
+        and other samples are kept by reference. The samples equal those of a fresh build; only the partitions differ.
+        A base with another schema, layout, number of folds or buckets is ignored.
     rehash
-        Whether to read the bytes of all files, also of those that seem not to have changed: see `find_digest`.
+        Whether to read all files, even those that seem unchanged: see `find_digest`.
     on_step
         Progress.
 
     Returns
     -------
-    Entry of the dataset; its summary is the account of rows, as `combine_accounts` gives it, and ``files_skipped``:
-    names of files that were skipped, each with the reason.
+    Entry of the dataset, whose summary is its `DatasetAccount`.
 
     Raises
     ------
     ConfigError
-        If a worker does not see the store.
+        If a worker cannot access the store.
     SourceError
-        If a file is missing, empty, cut short or of another format, or has changed while it was read: all files that
-        are at fault are named.
+        If a file is missing, empty, truncated or of another format, or changed while it was read; the message names all
+        such files.
     SchemaError
         If the data do not fit the schema, and the policy is to stop.
     """
@@ -126,7 +125,7 @@ def build_dataset(
     try:
         return build(rehash=rehash, heals=True)
     except MisrememberedError:
-        # what was remembered of a file is forgotten by now, and its bytes are read
+        # the wrong fingerprint was deleted: the file is read now
         return build(rehash=rehash, heals=False)
 
 
@@ -142,7 +141,7 @@ def _build(
     heals: bool,
     on_step: OnStep,
 ) -> Entry:
-    """Do `build_dataset`; where it ``heals``, a file that was remembered wrongly is an error at once."""
+    """Implement `build_dataset`; with ``heals``, raise an error at once if a fingerprint was wrong."""
     rule, skipped = options.source.on_unreadable_file, dict[str, str]()
     sources = find_sources(
         options.paths,
@@ -152,7 +151,7 @@ def _build(
     )
     options = replace(options, source=name_replicates(sources, options.source))
     n_folds, root = options.folds, store.address
-    # rows without identifiers are nobody's
+    # rows without identifiers cannot be erased
     erased = None if options.source.sample is None else ErasedSamples.of_store(store)
     job = BuildJob(
         root,
@@ -199,7 +198,7 @@ def _build(
         _raise_misremembered(tried)
     steps, spills = _list_steps(found, tried, rule, skipped)
     job = replace(job, since=find_start(spills, options.window_days))
-    # the number of a wide row means something where there is one file, and then it is stored
+    # row numbers of wide files are stored only if there is a single file
     if (
         earlier is not None
         and has_spills(store, earlier)
@@ -222,25 +221,25 @@ def _build(
 
 
 def _raise_misremembered(tried: Sequence[object]) -> None:
-    """Raise the first error of a file that was remembered wrongly."""
+    """Raise the first error about a wrong fingerprint."""
     for each in tried:
         if isinstance(each, MisrememberedError):
             raise each
 
 
 def find_start(spills: Sequence[Entry], days: float | None) -> float:
-    """Find the time at which the window begins: some days before the newest row of all files.
+    """Find the start of the window, some days before the newest row of all files.
 
     Parameters
     ----------
     spills
         Entries of all spills.
     days
-        Length of the window; None for no window.
+        Length of the window, days; None for no window.
 
     Returns
     -------
-    The time, in the unit of the log; minus infinity without a window, or where no row has a time.
+    The time in the unit of the log; minus infinity if there is no window or no row has a time.
     """
     if days is None:
         return -math.inf
@@ -253,12 +252,12 @@ def find_start(spills: Sequence[Entry], days: float | None) -> float:
 
 
 def _summarise(entries: Sequence[Entry]) -> list[StepSummary]:
-    """Summaries of steps, as the manifest has them."""
+    """Read the summaries of manifest entries."""
     return [StepSummary.from_json(entry.summary) for entry in entries]
 
 
 def count_outside(client: Client, store: Store, spills: Sequence[Entry], start: float) -> int:
-    """Count the rows before a window; only files that are partly in it are opened."""
+    """Count the rows before the window; only files that are partly in it are opened."""
     n_past, paths = 0, []
     for spill, summary in zip(spills, _summarise(spills), strict=True):
         if _has_times(summary, -math.inf, start):
@@ -270,7 +269,7 @@ def count_outside(client: Client, store: Store, spills: Sequence[Entry], start: 
 
 
 def _has_times(summary: StepSummary, first: float, stop: float) -> bool:
-    """Whether the times of a file, from its oldest to its newest, reach into the interval [first, stop)."""
+    """Whether the time span of a file overlaps the interval [first, stop)."""
     times = summary.times
     if times is None or times.newest is None or times.oldest is None:
         return False
@@ -284,7 +283,7 @@ def _count_rows(spill: str, stop: float) -> int:
 def find_moved(
     client: Client, store: Store, spills: Sequence[Entry], before: float, start: float
 ) -> list[HashArray]:
-    """Keys of samples with rows between the beginnings of two windows, from each file that has such rows."""
+    """Keys of samples with rows between the starts of two windows, for each file that has such rows."""
     first, last = sorted((before, start))
     paths = [
         store.address_artefact(spill.reference)
@@ -312,7 +311,7 @@ def _build_upon(
     skipped: Mapping[str, str],
     on_step: OnStep,
 ) -> Entry:
-    """Build a dataset upon another: assemble the samples whose rows have changed, and refer to the others."""
+    """Build a dataset upon another: assemble only the samples whose rows have changed."""
     references = [step.step for step in steps]
     same = job.since == base.since and skipped == base.account.files_skipped
     if same and list(steps) == list(base.files):
@@ -362,7 +361,7 @@ def _list_steps(
     rule: str,
     skipped: dict[str, str],
 ) -> tuple[list[FileStep], list[Entry]]:
-    """Chunks of files that could be read, each with the artefact of its rows."""
+    """Chunks of the readable files, with the artefacts of their rows."""
     raw = {source.name: parts[0].raw for source, parts in files}
     read = keep_readable([source for source, _ in files], tried, rule, skipped)
     pairs = [(source.name, entry) for source, entries in read for entry in entries]
@@ -378,7 +377,7 @@ def _try_all(
     job: BuildJob,
     on_step: OnStep,
 ) -> list[list[Entry] | PmfError]:
-    """Do `_build_all` for the chunks of files, and give the error of a file that cannot be used in place of these."""
+    """Call `_build_all` on the chunks of all files; a file that cannot be used gives its error instead of entries."""
     tried: Iterator[Entry | PmfError] = iter(
         _build_all(
             client,
@@ -393,7 +392,7 @@ def _try_all(
     for _, parts in files:
         mine = [next(tried) for _ in parts]
         entries = [each for each in mine if isinstance(each, Entry)]
-        # the first one: errors are in the order of the rows
+        # the first in the order of the rows
         errors = [each for each in mine if isinstance(each, PmfError)]
         out.append(errors[0] if errors else entries)
     return out
@@ -408,11 +407,11 @@ def _build_all(
     on_step: OnStep,
     *shared: Any,
 ) -> list[R]:
-    """Build artefacts on the workers, one per item, and report how many there are and the rows read for them."""
+    """Build one artefact per item on the workers, and report progress."""
     n_items, n_done, n_rows = len(items), 0, 0
 
     def show() -> None:
-        # the last report is below, with the rows of all items
+        # the last report, below, has the rows of all items
         if n_done < n_items:
             on_step(name, n_done, n_items, n_rows)
 
@@ -429,11 +428,11 @@ def _build_all(
     known = recall_items(partial(recall, build=build), items, job, *shared)
     n_done = sum(entry is not None for entry in known)
     show()
-    # where there is nothing to build, no worker has to start
+    # no workers are needed if nothing is to be built
     with listen_to_counts(client if n_done < n_items else None, on_rows) as topic:
         heard = replace(job, topic=topic)
         entries = map_items(client, build, items, heard, *shared, known=known, on_result=on_result)
-    # items that an earlier run built were not read again, but their rows count
+    # rows of items found in the store count as well
     done = [entry for entry in entries if isinstance(entry, Entry)]
     on_step(name, n_items, n_items, sum(entry.summary["rows_in"] for entry in done))
     return entries
@@ -448,7 +447,7 @@ def _publish_fresh(
     account: DatasetAccount,
     spills: Reference | None = None,
 ) -> Entry:
-    """Publish a dataset of whole partitions."""
+    """Publish a dataset of complete partitions."""
     references = [entry.reference for entry in partitions]
     content = account.to_json()
 

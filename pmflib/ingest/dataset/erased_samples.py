@@ -175,10 +175,5 @@ def pass_over(
         ragged = tuple(row for row, mine in zip(raw.ragged, torn, strict=True) if not mine)
         batch, rows = raw.batch.filter(others), raw.rows[~gone]
         raw = replace(raw, batch=batch, rows=rows, ragged=ragged)
-        identifiers = Identifiers(
-            identifiers.texts.filter(others),
-            identifiers.hashes[~gone],
-            identifiers.absent[~gone],
-            identifiers.undecodable[~gone],
-        )
+        identifiers = identifiers.take(np.flatnonzero(~gone))
     return raw, identifiers, n_gone

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import BoolArray
+from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.hashing import HashArray, mix_hashes
 from pmflib.ingest.sources import Source
 from pmflib.schema.variable import as_text
@@ -39,6 +39,11 @@ class Identifiers:
     hashes: HashArray
     absent: BoolArray
     undecodable: BoolArray
+
+    def take(self, rows: IntArray) -> Identifiers:
+        """Identifiers of some rows, int64."""
+        texts = self.texts.take(pa.array(rows))
+        return Identifiers(texts, self.hashes[rows], self.absent[rows], self.undecodable[rows])
 
 
 def read_identifiers(column: pa.Array) -> Identifiers:

@@ -83,7 +83,7 @@ def spill_long(
 
     Returns
     -------
-    The account of its rows, and their times. The rows encoded here enter `assemble_buckets`: see `combine_accounts`.
+    The account of its rows, and their times. The rows encoded here enter `assemble_samples`: see `combine_accounts`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Spills: the encoded rows of one file, sorted by sample and split into pages; and lists of spills."""
+"""Spills: encoded rows of one file, sorted by sample and split into pages; lists of spills."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ from pmflib.store.dataset import FileStep
 from pmflib.store.file_digests import holds, read_checked, read_ranges
 
 SPILL_BYTES = 32 << 20
-"""Encoded rows that wait in memory before they are sorted and written, bytes."""
+"""Size of the buffer of rows that are sorted and written together, bytes."""
 PAGE_ROWS = 1024
-"""Rows of a page, at most: about 30 kB of a long log, of which the frame of a page is one hundredth."""
+"""Largest number of rows of a page: about 30 kB of a long log, with one per cent of overhead."""
 PAGES_AT_ONCE = 256
-"""Pages that are read at once where all are: some 8 MB."""
+"""Number of pages that are read at once when all are read, about 8 MB."""
 
 ROWS_FILE = "rows.pages"
-"""Pages end to end; each is an Arrow record batch of rows of one bucket, sorted by the keys of their samples."""
+"""Pages end to end: Arrow record batches of rows of one bucket, sorted by the keys of their samples."""
 KEYS_FILE = "keys.pages"
 """Distinct keys of each page, ascending, page after page: little-endian uint64."""
 INDEX_FILE = "pages.index"
-"""A record for each page, in order of their buckets: see ``PAGE``."""
+"""One record per page, sorted by bucket: see ``PAGE``."""
 FIELDS_FILE = "fields.arrow"
-"""Arrow schema of the rows; its metadata say how they were encoded, and where the sections of the index are."""
+"""Arrow schema of the rows, with metadata on the encoding and the sections of the index."""
 SECTIONS = "sections"
-"""Metadata: for each section of the index, the number of records up to its end, and the CRC-32 of its records."""
+"""Metadata key: for each section of the index, the number of records up to its end and the CRC-32 of its records."""
 MOST_SECTIONS = 64
-"""Sections of an index, at most: each has the pages of about as many buckets. Who reads some buckets reads their
-sections alone."""
+"""Largest number of sections of an index, of about equally many buckets each; readers of some buckets read only the
+sections of these."""
 
 WEIGHT = "weight"
-"""Column of rows whose samples have weights: int64, in units."""
+"""Column of sample weights: int64, in units."""
 
 UNITS = ("stratum", "unit")
-"""Columns of rows whose samples were drawn in units: int64, hashes of the stratum and of the unit within it."""
+"""Columns of sampling units: int64, hashes of the stratum and of the unit within it."""
 
 REPLICATES = "replicates"
-"""Column of rows whose samples have replicate weights: those of a row end to end, int64, little-endian, in units."""
+"""Column of replicate weights: those of a row end to end, int64, little-endian, in units."""
 
 PAGE = np.dtype(
     [
@@ -72,20 +72,19 @@ PAGE = np.dtype(
         ("newest", "<f8"),
     ]
 )
-"""Bucket and number of rows of a page; its first byte in ``ROWS_FILE``, and the one after its last, and their CRC-32;
-the positions of its first key in ``KEYS_FILE`` and after its last, and the CRC-32 of these keys; the first and the last
-time of its rows, not a number where they have none."""
+"""Record of a page: bucket and number of rows; byte range in ``ROWS_FILE`` and its CRC-32; range of keys in
+``KEYS_FILE`` and its CRC-32; oldest and newest time of its rows, NaN if they have none."""
 
 _POSITION_BITS = 22
-"""Bits for the position of a row among those that are sorted at once, below the 42 of its key."""
+"""Bits for the position of a row in the buffer, below the 42 bits of its key."""
 
 
 class SpillWriter:
     """Writes a spill: rows sorted by sample, in pages that can be read one by one.
 
-    Memory is ``SPILL_BYTES``, whatever the numbers of rows and buckets, and two files are open: rows are sorted
-    whenever as many are waiting. Rows of one sample stay in the order of their file. Equal calls of `append` give equal
-    bytes. Use it in a ``with`` block: a spill that was not closed has no index and is refused.
+    Rows are sorted and written whenever ``SPILL_BYTES`` are buffered, so that memory depends neither on the number of
+    rows nor on that of buckets. Rows of one sample keep the order of their file. Equal calls of `append` give equal
+    bytes. Use it as a context manager: a spill that was not closed has no index and cannot be read.
 
     Parameters
     ----------
@@ -94,7 +93,7 @@ class SpillWriter:
     fields
         Schema of the rows.
     n_buckets
-        At most 4096.
+        Number of buckets, at most 4096.
     """
 
     def __init__(self, folder: Path, fields: pa.Schema, n_buckets: int) -> None:
@@ -110,12 +109,12 @@ class SpillWriter:
         self._keys_file: IO[bytes] | None = None
 
     def append(self, hashes: HashArray, batch: pa.RecordBatch) -> None:
-        """Add rows to the buckets that their hashes, uint64 of shape (n_rows,), belong to."""
+        """Add rows to the buckets given by their hashes, uint64 of shape (n_rows,)."""
         self._waiting.append(batch)
         self._keys.append(make_keys(hashes, self._n_buckets))
         self._n_bytes += batch.nbytes
         self._n_rows += batch.num_rows
-        # the second limit is one of the bits that number rows: rows of less than 16 bytes are rare
+        # the second limit, for rows of less than 16 bytes, is that of the bits for positions
         if self._n_bytes >= SPILL_BYTES or self._n_rows >= 1 << (_POSITION_BITS - 1):
             self._flush()
 
@@ -123,7 +122,7 @@ class SpillWriter:
         if not self._waiting:
             return
         keys = np.concatenate(self._keys)
-        # a key and a position in one integer: sorting integers is faster than sorting positions by key
+        # key and position in one integer, as sorting integers is faster than an indirect sort
         keys <<= np.uint64(_POSITION_BITS)
         keys |= np.arange(keys.size, dtype=np.uint64)
         keys.sort()
@@ -173,7 +172,7 @@ class SpillWriter:
             if error_type is None:
                 self._flush()
         if error_type is None:
-            # metadata are complete by now: they may depend on the first rows
+            # written last, as metadata may depend on the first rows
             pages = np.array(self._pages, PAGE)
             pages = pages[np.argsort(pages["bucket"], kind="stable")]
             sections = list_sections(self._n_buckets)
@@ -188,22 +187,22 @@ class SpillWriter:
 
 
 class Spill:
-    """A spill, opened for reading: of its index, only what is asked for is read.
+    """A spill opened for reading; only the required sections of its index are read.
 
     Parameters
     ----------
     folder
-        Its folder.
+        Folder of the spill.
     expected
-        Metadata that it must have.
+        Required metadata.
     since
-        Rows with an earlier time are not read.
+        Start of the window: rows with an earlier time are skipped.
 
     Raises
     ------
     StoreError
-        If the spill is incomplete or damaged, or was made with another schema or layout. Its methods raise one if a
-        page is damaged.
+        If the spill is incomplete or damaged, or was made with another schema or layout. Methods raise it if a page is
+        damaged.
     """
 
     def __init__(self, folder: Path, expected: Mapping[str, str], since: float = -math.inf) -> None:
@@ -227,12 +226,12 @@ class Spill:
             )
 
     def read_buckets(self, start: int, stop: int) -> pa.Table:
-        """Read the rows of the buckets in [start, stop); those of a sample are in the order of the file.
+        """Read the rows of the buckets in [start, stop), those of each sample in the order of the file.
 
         Raises
         ------
         StoreError
-            If the spill has no such buckets.
+            If the spill does not have these buckets.
         """
         if not 0 <= start < stop <= self._n_buckets:
             raise StoreError(
@@ -242,7 +241,7 @@ class Spill:
         return self._read_rows(self._find_pages(start, stop))
 
     def read_pages(self) -> Iterator[pa.RecordBatch]:
-        """Read all rows, page by page; those of a sample are in the order of the file."""
+        """Read all rows page by page, those of each sample in the order of the file."""
         try:
             for first in range(0, self._pages.size, PAGES_AT_ONCE):
                 yield from self._read_some(self._pages[first : first + PAGES_AT_ONCE])
@@ -250,9 +249,9 @@ class Spill:
             raise self._refuse(error) from error
 
     def read_samples(self, keys: HashArray) -> pa.Table:
-        """Read the rows of samples with some keys, uint64, sorted; those of a sample are in the order of the file.
+        """Read the rows of samples with some keys, uint64 and sorted, those of each sample in the order of the file.
 
-        Of the index, only the sections of their buckets are read, and pages without any of them are not.
+        Only the sections of the index for their buckets are read, and pages without these samples are skipped.
         """
         pages = np.empty(0, PAGE)
         if keys.size:
@@ -270,7 +269,7 @@ class Spill:
         return rows.filter(pa.array(is_among(make_keys(hashes, self._n_buckets), keys)))
 
     def read_keys(self, after: int = 0) -> HashArray:
-        """Read the distinct keys of all samples, or of those with rows of higher numbers than one: uint64, sorted."""
+        """Read the distinct keys of all samples, or of those with rows after a given number: uint64, sorted."""
         if not after:
             return np.unique(self._read_keys(self._pages))
         keys = [np.empty(0, np.uint64)]
@@ -280,14 +279,14 @@ class Spill:
         return np.unique(np.concatenate(keys))
 
     def count_rows(self, stop: float) -> int:
-        """Count the rows with a time before another."""
+        """Count the rows before a time."""
         past = self._pages["newest"] < stop
         partly = ~past & (self._pages["oldest"] < stop)
         times = self._read_pages(self._pages[partly])["time"].to_numpy()
         return int(self._pages["n_rows"][past].sum()) + int(np.count_nonzero(times < stop))
 
     def read_keys_between(self, start: float, stop: float) -> HashArray:
-        """Read the distinct keys of samples that have rows with times in [start, stop): uint64, sorted."""
+        """Read the distinct keys of samples with rows in the time interval [start, stop): uint64, sorted."""
         pages = (self._pages["newest"] >= start) & (self._pages["oldest"] < stop)
         rows = self._read_pages(self._pages[pages])
         times = rows["time"].to_numpy()
@@ -296,7 +295,7 @@ class Spill:
         return np.unique(make_keys(hashes, self._n_buckets))
 
     def _read_keys(self, pages: npt.NDArray[Any]) -> HashArray:
-        """Keys of some pages, page after page."""
+        """Read the keys of some pages, page after page."""
         try:
             ranges = [
                 (8 * start, 8 * stop)
@@ -314,7 +313,7 @@ class Spill:
 
     @property
     def n_buckets(self) -> int:
-        """Buckets that rows are assigned to."""
+        """Number of buckets."""
         return self._n_buckets
 
     @property
@@ -324,12 +323,12 @@ class Spill:
 
     @cached_property
     def _pages(self) -> npt.NDArray[Any]:
-        """Records of all pages, in the order in which they were written."""
+        """Records of all pages in the order of writing."""
         pages = self._find_pages(0, self._n_buckets)
         return pages[np.argsort(pages["start"])]
 
     def _find_pages(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Records of the pages of the buckets in [start, stop), in the order of these."""
+        """Read the records of the pages of the buckets in [start, stop), sorted by bucket."""
         sections = list_sections(self._n_buckets)
         needed = [k for k, (a, b) in enumerate(sections) if a < stop and b > start]
         ends = [0, *(end for end, _ in self._index)]
@@ -347,7 +346,7 @@ class Spill:
         return pages[(pages["bucket"] >= start) & (pages["bucket"] < stop)]
 
     def _read_rows(self, pages: npt.NDArray[Any]) -> pa.Table:
-        """Rows of some pages that are not too old."""
+        """Read the rows of some pages that are within the window."""
         rows = self._read_pages(pages[~(pages["newest"] < self._since)])
         if (pages["oldest"] < self._since).any():
             rows = rows.filter(pa.array(rows["time"].to_numpy() >= self._since))
@@ -375,23 +374,23 @@ class Spill:
 
     def _refuse(self, problem: object) -> StoreError:
         return StoreError(
-            f"spill {self._folder.name!r} cannot be read ({problem}); delete its folder, and its file is spilled again"
+            f"spill {self._folder.name!r} cannot be read ({problem}); delete its folder and run the pipeline again"
         )
 
 
 def list_sections(n_buckets: int) -> Sequence[tuple[int, int]]:
-    """First bucket of each section of an index and the one after its last: ``MOST_SECTIONS``, or one per bucket."""
+    """Range of buckets of each section of an index: ``MOST_SECTIONS`` sections, or fewer, one per bucket."""
     n_sections = min(n_buckets, MOST_SECTIONS)
     return list(pairwise(n_buckets * section // n_sections for section in range(n_sections + 1)))
 
 
 def _join_chunks(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one array, also one of no chunks."""
+    """Concatenate the chunks of a column, even if there are none."""
     return pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
 
 def is_among(keys: HashArray, known: HashArray) -> BoolArray:
-    """Whether each key is among some others, which are sorted: bool of the shape of keys."""
+    """Whether each key is in a sorted array: bool of the shape of ``keys``."""
     if not known.size:
         return np.zeros(keys.shape, np.bool_)
     positions: npt.NDArray[np.intp] = np.minimum(np.searchsorted(known, keys), known.size - 1)
@@ -400,22 +399,22 @@ def is_among(keys: HashArray, known: HashArray) -> BoolArray:
 
 
 SPILL_LIST = "spill-list"
-"""Kind of the artefact."""
+"""Kind of the artefact that lists spills."""
 LIST = "spills.json"
-"""Its file: name of the file and reference of each spill, in order."""
+"""Its file, with the file name and the reference of each spill in order."""
 VERSION = 1
-"""Version of the artefact: raised when its content changes."""
+"""Version of the artefact; increase it when its content changes."""
 
 
 def list_spills(store: Store, steps: Sequence[FileStep]) -> Entry:
-    """Build the list of the spills of files; its inputs are the spills, so that lineage leads through it.
+    """Build the list of all spills as an artefact, whose inputs are the spills.
 
     Parameters
     ----------
     store
         The store.
     steps
-        Files and their spills, in the order in which rows are compared: by file, then by row.
+        Files and their spills, in the order of files and rows.
     """
     names, spills = [step.name for step in steps], [step.step for step in steps]
 
@@ -434,7 +433,7 @@ def list_spills(store: Store, steps: Sequence[FileStep]) -> Entry:
 
 
 def read_spill_list(store: Store, spills: Reference) -> tuple[list[Path], list[str]]:
-    """Read the folders of listed spills, and the names of their files.
+    """Read the folders of the listed spills and the names of their files.
 
     Raises
     ------
@@ -453,35 +452,35 @@ def read_spill_list(store: Store, spills: Reference) -> tuple[list[Path], list[s
 
 
 LEVELS_FILE = "levels.json"
-"""Variable and label of each level, where the rows were encoded with a part of the schema."""
+"""Variable and label of each level, for spills that were encoded with a part of the schema."""
 
 
 def write_levels(folder: Path, part: Schema) -> None:
-    """Write the names of a spill's levels beside it: it is encoded with a part of the schema that it is read with."""
+    """Write the names of the levels of a spill that is encoded with a part of the schema."""
     (folder / LEVELS_FILE).write_text(json.dumps(_name_levels(part), ensure_ascii=False), "utf-8")
 
 
 def find_levels(folder: Path, schema: Schema, *, strict: bool = True) -> IntArray | None:
-    """Find a schema's levels for those of a spill.
+    """Map the levels of a spill to those of a schema.
 
     Parameters
     ----------
     folder
         Folder of the spill.
     schema
-        Schema that its rows will be read with.
+        Schema to map to.
     strict
-        Whether the schema must have all of them; else those that it lacks are missing.
+        Whether unknown levels are an error; otherwise they are missing.
 
     Returns
     -------
-    int64 of shape (n_part_levels + 1,), the last -1, which is missing; None where the spill names no levels: then it
-    must have been encoded with the schema.
+    int64 of shape (n_part_levels + 1,), whose last element, for missing, is -1; None if the spill names no levels, so
+    that it must have been encoded with this schema.
 
     Raises
     ------
     StoreError
-        If the names do not read, or the schema lacks one of them.
+        If the names are damaged, or the schema lacks one of them.
     """
     path = folder / LEVELS_FILE
     if not holds(path):
@@ -502,7 +501,7 @@ def find_levels(folder: Path, schema: Schema, *, strict: bool = True) -> IntArra
 
 
 def _name_levels(schema: Schema) -> list[str]:
-    """Variable and label of every level, as one text that no other pair has."""
+    """Unique text for the variable and label of every level."""
     return [
         json.dumps([variable.name, label], ensure_ascii=False)
         for variable in schema

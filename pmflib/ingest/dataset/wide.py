@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pmflib.core.arrays import IntArray
+from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.blocks import DenseBlock
 from pmflib.core.errors import ConfigError, SchemaError
 from pmflib.core.hashing import assign_folds
@@ -19,7 +20,7 @@ from pmflib.core.texts import list_near
 from pmflib.ingest.chunks import FileChunk, RawRows
 from pmflib.ingest.dataset.accounts import StepSummary
 from pmflib.ingest.dataset.erased_samples import ErasedSamples, pass_over
-from pmflib.ingest.dataset.identifiers import as_binary, count_forms
+from pmflib.ingest.dataset.identifiers import Identifiers, as_binary, count_forms
 from pmflib.ingest.dataset.quarantine import QuarantineWriter
 from pmflib.ingest.dataset.row_screening import RowDecisions, Screen
 from pmflib.ingest.dataset.sample_weights import (
@@ -91,34 +92,22 @@ def encode_wide(
     if source_config.sample is not None:
         raise ConfigError(
             f"source.sample is {source_config.sample!r}; samples with identifiers are spilled "
-            "to buckets (spill_wide) and assembled (assemble_buckets)"
+            "to buckets (spill_wide) and assembled (assemble_samples)"
         )
-    folder.mkdir(parents=True, exist_ok=True)
     ignored = list_ignored(source, schema, source_config)
-    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
-    decimals, names = find_decimals(schema, source_config), schema.names
-    columns = list(dict.fromkeys([*names, *list_design_columns(source_config)]))
+    folder.mkdir(parents=True, exist_ok=True)
+    decimals = find_decimals(schema, source_config)
     samples = SampleWriter(folder / "samples", schema, sparse=False, weight_decimals=decimals)
+    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine:
         screen = Screen(source, source_config, policy, quarantine)
-        for raw in read_rows(
-            source, source_config, columns, on_rows=on_rows, chunk=chunk, coded=names
-        ):
-            decisions = RowDecisions(raw.batch.num_rows)
-            weights = read_weight_column(raw, decimals, decisions)
-            replicates = read_replicate_columns(raw, source_config, decimals, decisions)
-            units = read_units(raw, columns, source_config, decisions)
-            kept, codes = encoder.encode(raw, decisions, screen)
-            level_counts += encoder.count_levels(codes)
-            if kept.size:
-                rows = raw.rows[kept]
-                folds = assign_folds(rows, n_folds, seed)
-                if units is not None:
-                    units = units[kept]
-                    folds = assign_unit_folds(units, n_folds)
-                block = DenseBlock(codes, None if weights is None else weights[kept])
-                of_kept = None if replicates is None else replicates[kept]
-                samples.append(block, folds, rows, units=units, replicates=of_kept)
+        for rows in _encode_rows(source, schema, source_config, encoder, screen, on_rows, chunk):
+            level_counts += encoder.count_levels(rows.codes)
+            folds = assign_folds(rows.numbers, n_folds, seed)
+            if rows.units is not None:
+                folds = assign_unit_folds(rows.units, n_folds)
+            block = DenseBlock(rows.codes, rows.weights)
+            samples.append(block, folds, rows.numbers, units=rows.units, replicates=rows.replicates)
     np.save(folder / LEVEL_COUNTS, level_counts)
     return StepSummary(screen.account, source.name, ignored, written=samples.close())
 
@@ -154,7 +143,7 @@ def spill_wide(
 
     Returns
     -------
-    The account of its rows, none of which is left out. The rows encoded here enter `assemble_buckets`: see
+    The account of its rows, none of which is left out. The rows encoded here enter `assemble_samples`: see
     `combine_accounts`.
 
     Raises
@@ -166,50 +155,93 @@ def spill_wide(
     """
     if source_config.sample is None:
         raise ConfigError("source.sample is not set; rows without identifiers go to encode_wide")
-    folder.mkdir(parents=True, exist_ok=True)
     ignored = list_ignored(source, schema, source_config)
-    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
-    forms = Counter[str]()
-    design = list_design_columns(source_config)
-    columns = list(dict.fromkeys([*schema.names, source_config.sample, *design]))
-    index = columns.index(source_config.sample)
-    decimals = find_decimals(schema, source_config)
+    folder.mkdir(parents=True, exist_ok=True)
     width = schema.n_variables * schema.code_dtype.itemsize
     fields = [("sample", pa.binary()), ("codes", pa.binary(width)), ("row", pa.int64())]
-    fields += [] if decimals is None else [(WEIGHT, pa.int64())]
+    fields += [] if source_config.weight is None else [(WEIGHT, pa.int64())]
     fields += [] if source_config.psu is None else [(name, pa.int64()) for name in UNITS]
     wide = 8 * len(source_config.replicate_columns)
     fields += [(REPLICATES, pa.binary(wide))] if wide else []
-    spill = SpillWriter(folder, pa.schema(fields), n_buckets)
+    spill, forms = SpillWriter(folder, pa.schema(fields), n_buckets), Counter[str]()
+    encoder, level_counts = WideEncoder(schema, policy), np.zeros(schema.n_levels, np.int64)
+    index = _list_columns(schema, source_config).index(source_config.sample)
     with QuarantineWriter(folder / "quarantine.parquet") as quarantine, spill:
         screen = Screen(source, source_config, policy, quarantine)
         spill.metadata |= {"layout": "wide", "schema": schema.digest, "identifier": str(index)}
-        coded = [name for name in schema.names if name != source_config.sample]
-        for raw in read_rows(
-            source, source_config, columns, on_rows=on_rows, chunk=chunk, coded=coded
+        for rows in _encode_rows(
+            source, schema, source_config, encoder, screen, on_rows, chunk, erased
         ):
-            raw, identifiers, n_erased = pass_over(raw, index, erased, source_config.separator)
-            screen.pass_over(n_erased)
-            decisions = RowDecisions(raw.batch.num_rows)
-            decisions.mark(identifiers.undecodable, "undecodable", index)
-            decisions.mark(identifiers.absent, "no_sample", index)
-            weights = read_weight_column(raw, decimals, decisions)
-            replicates = read_replicate_columns(raw, source_config, decimals, decisions)
-            units = read_units(raw, columns, source_config, decisions)
-            kept, codes = encoder.encode(raw, decisions, screen)
-            level_counts += encoder.count_levels(codes)
-            texts = identifiers.texts.take(pa.array(kept))
-            forms.update(count_forms(texts))
-            arrays = [texts, _pack(codes, width), pa.array(raw.rows[kept])]
-            arrays += [] if weights is None else [pa.array(weights[kept].astype(np.int64))]
-            if units is not None:
-                arrays += [pa.array(np.ascontiguousarray(part)) for part in units[kept].T]
-            arrays += [] if replicates is None else [_pack(replicates[kept], wide)]
-            if kept.size:
-                rows = pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
-                spill.append(identifiers.hashes[kept], rows)
+            assert rows.identifiers is not None
+            level_counts += encoder.count_levels(rows.codes)
+            forms.update(count_forms(rows.identifiers.texts))
+            arrays = [rows.identifiers.texts, _pack(rows.codes, width), pa.array(rows.numbers)]
+            if rows.weights is not None:
+                arrays.append(pa.array(rows.weights.astype(np.int64)))
+            if rows.units is not None:
+                arrays += [pa.array(np.ascontiguousarray(part)) for part in rows.units.T]
+            if rows.replicates is not None:
+                arrays.append(_pack(rows.replicates, wide))
+            batch = pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in fields])
+            spill.append(rows.identifiers.hashes, batch)
     np.save(folder / LEVEL_COUNTS, level_counts)
     return StepSummary(screen.account, source.name, ignored, forms=forms)
+
+
+@dataclass(frozen=True)
+class _EncodedRows:
+    """Rows of a batch that fit, at least one: codes, numbers in the file, and what else is known of each."""
+
+    codes: IntArray
+    numbers: IntArray
+    identifiers: Identifiers | None
+    weights: FloatArray | None
+    units: IntArray | None
+    replicates: IntArray | None
+
+
+def _list_columns(schema: Schema, config: SourceOptions) -> list[str]:
+    """Columns to read, without repetition: variables, the identifier, and those of the sampling design."""
+    named = [] if config.sample is None else [config.sample]
+    return list(dict.fromkeys([*schema.names, *named, *list_design_columns(config)]))
+
+
+def _encode_rows(
+    source: Source,
+    schema: Schema,
+    config: SourceOptions,
+    encoder: WideEncoder,
+    screen: Screen,
+    on_rows: Callable[[int], None] | None,
+    chunk: FileChunk | None,
+    erased: ErasedSamples | None = None,
+) -> Iterator[_EncodedRows]:
+    """Encode a file batch by batch; rows that do not fit go through the screen."""
+    columns, decimals = _list_columns(schema, config), find_decimals(schema, config)
+    coded = [name for name in schema.names if name != config.sample]
+    for raw in read_rows(source, config, columns, on_rows=on_rows, chunk=chunk, coded=coded):
+        identifiers = None
+        if config.sample is not None:
+            index = columns.index(config.sample)
+            raw, identifiers, n_erased = pass_over(raw, index, erased, config.separator)
+            screen.pass_over(n_erased)
+        decisions = RowDecisions(raw.batch.num_rows)
+        if identifiers is not None:
+            decisions.mark(identifiers.undecodable, "undecodable", index)
+            decisions.mark(identifiers.absent, "no_sample", index)
+        weights = read_weight_column(raw, decimals, decisions)
+        replicates = read_replicate_columns(raw, config, decimals, decisions)
+        units = read_units(raw, columns, config, decisions)
+        kept, codes = encoder.encode(raw, decisions, screen)
+        if kept.size:
+            yield _EncodedRows(
+                codes,
+                raw.rows[kept],
+                None if identifiers is None else identifiers.take(kept),
+                None if weights is None else weights[kept],
+                None if units is None else units[kept],
+                None if replicates is None else replicates[kept],
+            )
 
 
 def list_ignored(

@@ -1,1 +1,1 @@
-"""What reaches below plain numba: see docs/kernels.md."""
+"""Kernels written in LLVM's intermediate language; see docs/kernels.md."""

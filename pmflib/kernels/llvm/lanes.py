@@ -1,9 +1,9 @@
-"""Rows of a table multiplied together, and rows added to many, in vector registers.
+"""Multiplying rows of a table together, and adding a row to many rows, in vector registers.
 
-The loops over latent states are a handful of vectors long, and numba's compiler makes scalar code or memory traffic of
-such loops. Here they are written as LLVM vectors of fixed length that stay in registers across the
-rows of the table. LLVM splits the vectors as the machine needs, so the same code runs with AVX-512, AVX2, SSE2 and
-NEON, to the same bits: nothing is reordered or contracted.
+The loops over latent states are only a handful of vectors long, and numba compiles such loops to scalar code or memory
+traffic. Here they are written as LLVM vectors of fixed length that stay in registers across the rows of the table. LLVM
+splits the vectors to fit the machine, so the same code runs on AVX-512, AVX2, SSE2 and NEON with equal bits: nothing is
+reordered or contracted.
 """
 
 from collections.abc import Callable
@@ -17,18 +17,20 @@ from numba.extending import intrinsic
 from pmflib.kernels.llvm.vectors import INDEX, Panel, repeat, round_down
 
 LEAST = 2.0**-400
-"""Least running product: two factors of at least 2**-300 leave it above the subnormal numbers, which are slow."""
+"""Smallest running product: two factors of at least 2**-300 then keep it above the subnormal numbers, which are
+slow.
+"""
 ROWS = 8
-"""Rows whose totals are worked on at once."""
+"""Number of rows whose totals are processed together."""
 FRACTION_BITS, BIAS = 52, 1023
 FRACTION, ONE = (1 << FRACTION_BITS) - 1, BIAS << FRACTION_BITS
-"""Bits of a float64: those of the fraction, and those of 1.0."""
+"""Bit patterns of float64: mask of the fraction, and the number 1.0."""
 IN_FLIGHT = 4
-"""Vectors of masses loaded before the first is stored."""
+"""Number of mass vectors loaded before the first is stored."""
 
 
 class Lanes(NamedTuple):
-    """Operations on panels of ``width * n_vectors`` float64; offsets count float64, not bytes."""
+    """Operations on panels of ``width * n_vectors`` float64; offsets count float64 values, not bytes."""
 
     multiply: Callable[..., Any]
     """(table, rows, start, stop, stride, column, source, source_at, target, target_at, threshold, sums, sums_at): the
@@ -36,7 +38,9 @@ class Lanes(NamedTuple):
     rows are int32. Products are raised to ``LEAST`` after every second row. What is not above the threshold in the end
     becomes 0; the rest is added up into ``width`` sums."""
     add_lanes: Callable[..., Any]
-    """(sums, sums_at, totals, totals_at, bound) -> int: 8 totals of ``width`` sums each; 0 if all are above a bound."""
+    """(sums, sums_at, totals, totals_at, bound) -> int: computes 8 totals of ``width`` sums each; returns 0 if all
+    exceed the bound.
+    """
     divide: Callable[..., Any]
     """(scales, totals, n, fractions, exponents): of n totals, n a multiple of 8, the scales become quotients
     ``scales[s] / totals[s]``. The totals whose scale is not 0 are multiplied to the product of 8 fractions in [1, 2),
@@ -49,14 +53,14 @@ class Lanes(NamedTuple):
 
 @lru_cache
 def make_lanes(width: int, n_vectors: int) -> Lanes:
-    """Operations on panels of some vectors.
+    """Make operations on panels of several vectors.
 
     Parameters
     ----------
     width
-        float64 per vector, a power of 2, at most 8.
+        Number of float64 per vector, a power of 2, at most 8.
     n_vectors
-        Vectors per panel; at most 8, or registers run out.
+        Number of vectors per panel; more than 8 exhaust the registers.
     """
     panel = Panel(width, n_vectors)
     return Lanes(_make_multiply(panel), _make_add_lanes(panel), _make_divide(), _make_spread(panel))
@@ -180,7 +184,7 @@ def _make_divide() -> Any:
 
 def _make_spread(panel: Panel) -> Any:
     size = types.intp
-    # several rows of the table are loaded before the first is stored: they are different, which the machine cannot know
+    # several rows are loaded before the first is stored: they are distinct, which the compiler cannot know
     n_rows = 1 << (max(1, IN_FLIGHT // panel.n_vectors).bit_length() - 1)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

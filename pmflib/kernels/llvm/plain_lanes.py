@@ -1,7 +1,7 @@
-"""The operations of `pmflib.kernels.llvm.lanes` in plain loops: slower, to the same bits.
+"""The operations of `pmflib.kernels.llvm.lanes` as plain loops: slower, with equal bits.
 
-Loops over states are inside, so that LLVM's own passes turn them into vectors; what they hold goes through memory for
-every row of the table. Nothing is allocated: an allocation costs as much as ten rows.
+The inner loops run over states, so that LLVM vectorises them; intermediate values pass through memory for every table
+row. Nothing is allocated: an allocation costs as much as ten rows.
 """
 
 import math
@@ -15,11 +15,11 @@ from pmflib.kernels.llvm.saved_code import compile_kernel
 
 @lru_cache
 def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
-    """As `pmflib.kernels.llvm.lanes.make_lanes`, without LLVM vectors."""
-    # unsigned, as all positions are: numba looks for negative ones otherwise, and its loops stay scalar
+    """Make the operations of `pmflib.kernels.llvm.lanes.make_lanes` without LLVM vectors."""
+    # positions are unsigned: otherwise numba handles negative ones and does not vectorise the loops
     states = np.uint64(width * n_vectors)
 
-    # zeros in place of vectors and lanes that are not there keep the bits of a sum of numbers that are not negative
+    # zeros in place of absent vectors and lanes leave the bits of a sum of non-negative numbers unchanged
     @compile_kernel(width, n_vectors, saved=False)
     def vector(values, at, v):  # type: ignore[no-untyped-def]
         return values[at + v * width] if v < n_vectors else 0.0
@@ -74,7 +74,7 @@ def make_plain_lanes(width: int, n_vectors: int) -> Lanes:
         for s in range(n):
             k, total = s % ROWS, totals[s] if scales[s] > 0 else 1.0
             scales[s] /= total
-            # in [0.5, 1), and the exponent that goes with it
+            # in [0.5, 1), with its exponent
             fraction, exponent = math.frexp(fractions[k] * total)
             fractions[k] = 2 * fraction
             exponents[k] += exponent - 1

@@ -1,17 +1,17 @@
-"""Compiled kernels kept on disk, in files that nobody else can have written.
+"""Compiled kernels cached on disk, in files that only this user can write.
 
-Numba has a cache of its own, which does not serve here: its index of files is read, changed and written without a lock,
-so that of two processes that compile at once one may later load the code of the other signature; it looks at the source
-file of a kernel alone, not at those of the kernels and vector code that are compiled into it; and it does not find
-what a factory made again, for its key holds the cells of closures, which differ from process to process. Here a file is
-named by all that its code depends on: function, shape, signature, processor, Python, numba, and the sources of all
-kernels. It holds its own digest, and is written whole or not at all; what cannot be read is compiled again.
+Numba's own cache is not used, for three reasons. Its index is read, changed and written without a lock, so if two
+processes compile at once, one may later load code for the other's signature. It checks only the source file of a
+kernel, not the sources of kernels and vector code compiled into it. And it cannot find code made by a factory, because
+its key contains closure cells, which differ between processes. Here the file name contains everything the code depends
+on: function, shape, signature, processor, Python, numba, and the sources of all kernels. A file contains its own digest
+and is written atomically; a file that cannot be read is compiled again.
 
-To load machine code is to run it. What protects is who can write the files: folder and files must be this user's own
-and writable by nobody else, which is checked on the open file. Beside the machine code a file describes the types of
-its arguments, as a pickle of numba's own classes: it is read by an unpickler that knows these classes and no others,
-and so can call nothing else. Whoever can write files as this user (or is the administrator) can run code as this user
-anyway, by the same right with which they could change the sources of this package.
+Loading machine code means running it, so security depends on who can write the files: folder and files must belong to
+this user and be writable by nobody else, which is checked on the open file. The types of arguments are stored as a
+pickle of numba classes and read by an unpickler that accepts only these classes, and therefore cannot call anything
+else. Anyone who can write files as this user (or as administrator) can run code as this user anyway, for example by
+changing the sources of this package.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ import numpy as np
 from llvmlite import binding
 
 VECTORS = ("avx512f", "avx2", "avx", "neon", "sse4.2")
-"""Instruction sets of vectors, widest first, by the names of LLVM."""
+"""Vector instruction sets, widest first, by their LLVM names."""
 
 
 def describe_processor() -> tuple[str, str]:
-    """Name of this machine's processor, and its widest instruction set of ``VECTORS``, "" where it has none of them."""
+    """Return the name of this machine's processor and its widest instruction set in ``VECTORS``, if any."""
     features = binding.get_host_cpu_features()
     return binding.get_host_cpu_name(), next((each for each in VECTORS if features.get(each)), "")
 
@@ -55,40 +55,40 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def find_distrust(path: Path) -> str:
-    """Say why a file or folder is not this user's alone; "" if it is."""
+    """Return why a file or folder is not private to this user, or "" if it is."""
     return _find_distrust(path, os.stat(path))
 
 
 def narrow_folder(path: Path) -> None:
-    """Take the permissions of others from a folder of this user."""
+    """Remove the permissions of others from a folder of this user."""
     found = os.stat(path)
     if _is_own(found) and found.st_mode & 0o077:
         os.chmod(path, 0o700)
 
 
 def read_trusted(path: Path) -> bytes:
-    """Read a file that is this user's alone.
+    """Read a file that is private to this user.
 
     Raises
     ------
     OSError
-        If it cannot be opened, is a link, or others may have written it.
+        If it cannot be opened, is a link, or can be written by others.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     with open(descriptor, "rb") as stream:
-        # of the file that is open, so that none can be put in its place between the check and the reading
+        # check the open file, so that it cannot be replaced between the check and reading
         if why := _find_distrust(path, os.fstat(descriptor)):
             raise PermissionError(why)
         return stream.read()
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that this user alone can read and write.
+    """Write a new file that only this user can read and write.
 
     Raises
     ------
     OSError
-        If there is a file of that name, or none can be made.
+        If a file of that name exists, or the file cannot be created.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as stream:
@@ -96,18 +96,18 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def load_description(content: bytes) -> Any:
-    """Read the description of compiled code: types, names, environments, and machine code as bytes.
+    """Load the description of compiled code: types, names, environments, and machine code as bytes.
 
     Raises
     ------
     pickle.UnpicklingError
-        If it names anything but numba's types and the tuples of kernels.
+        If it refers to anything other than numba's types and the tuples of kernels.
     """
     return _Unpickler(io.BytesIO(content)).load()
 
 
 class _Unpickler(pickle.Unpickler):
-    """An unpickler for the descriptions that numba makes of compiled functions."""
+    """Restricted unpickler for numba's descriptions of compiled functions."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("numba.core.environment", "_rebuild_env"):
@@ -120,11 +120,13 @@ class _Unpickler(pickle.Unpickler):
             found = super().find_class(module, name)
             if isinstance(found, type) and issubclass(found, (Type, tuple)):
                 return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of a description of code")
+        raise pickle.UnpicklingError(
+            f"{module}.{name} is not allowed in a description of compiled code"
+        )
 
 
 def _rebuild_environment(module: str, constants: Any, name: str) -> Any:
-    # numba's own would import any module; those of numba are trusted, and not all of them are loaded yet
+    # numba's own unpickler would import any module; numba's modules are trusted, and may not all be loaded yet
     if module not in sys.modules and not module.startswith("numba."):
         raise pickle.UnpicklingError(f"module {module} is not loaded")
     from numba.core.environment import _rebuild_env
@@ -133,7 +135,7 @@ def _rebuild_environment(module: str, constants: Any, name: str) -> Any:
 
 
 def _is_own(found: os.stat_result) -> bool:
-    # Windows has no such numbers; its folders of users are private
+    # Windows has no user ids of this kind; its user folders are private
     return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
 
 
@@ -146,7 +148,7 @@ def _find_distrust(path: Path, found: os.stat_result) -> str:
 
 
 FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
-"""Environment variable: folder for compiled code, instead of those of `find_folder`."""
+"""Environment variable for the folder of compiled code, in place of those tried by `find_folder`."""
 
 _KERNELS = Path(__file__).parents[1]
 _OWN_FOLDER = _KERNELS / "__pycache__"
@@ -154,22 +156,22 @@ _DIGEST_BYTES = 32
 
 
 def compile_kernel(*shape: int, saved: bool = True, **options: Any) -> Callable[[Any], Any]:
-    """Compile a kernel on its first call, or load what another process compiled.
+    """Compile a kernel on its first call, or load code compiled by another process.
 
     Parameters
     ----------
     shape
-        Arguments of the factory that makes the kernel, if one does. They become a part of its name: two kernels of one
-        name in one process, one of them from disk, could be taken for each other.
+        Arguments of the factory that makes the kernel, if any. They become part of its name; otherwise two kernels with
+        the same name in one process, one of them loaded from disk, could be confused.
     saved
-        Whether to keep the code: of kernels that are called from Python. It may call other kernels and intrinsics of
-        this package, and nothing else.
+        Whether to store the code; for kernels called from Python. Such a kernel may call only other kernels and
+        intrinsics of this package.
     options
-        Options of numba's ``njit``; ``nogil`` is set.
+        Options for numba's ``njit``; ``nogil`` is always set.
 
     Returns
     -------
-    A decorator. Where there is no folder to write to, each process compiles.
+    A decorator. If no folder is writable, each process compiles for itself.
     """
 
     def decorate(function: Any) -> Any:
@@ -184,13 +186,13 @@ def compile_kernel(*shape: int, saved: bool = True, **options: Any) -> Callable[
 
 
 def has_saved_code(kernel: Any) -> bool:
-    """Whether code of a kernel is on disk: for some signature, and this processor or another."""
+    """Return whether code of a kernel is on disk, for any signature and processor."""
     files, folder = kernel._cache, find_folder()
     return folder is not None and any(folder.glob(f"{files.base}.*"))
 
 
 class _CodeFiles:
-    """What numba asks for compiled code and hands it to: one file for each signature.
+    """Cache implementation for numba's dispatcher: one file per signature.
 
     Parameters
     ----------
@@ -204,7 +206,7 @@ class _CodeFiles:
         self.base = f"{name.removeprefix('pmflib.kernels.')}.{digest_sources()[:12]}"
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Code for a signature, or None."""
+        """Load the code for a signature; None if there is none."""
         try:
             _start_runtime(context)
             path = self._locate(signature, context.codegen())
@@ -216,11 +218,11 @@ class _CodeFiles:
                 return None
             return _code_class()._rebuild(context, *load_description(body))
         except Exception:
-            # nothing there, or not readable, or a numba that is of another opinion on its own format: compile
+            # missing, unreadable, or in a format that this numba does not accept: compile
             return None
 
     def save_overload(self, signature: Any, code: Any) -> None:
-        """Keep code, if that is possible."""
+        """Save code, if possible."""
         if code.library.has_dynamic_globals or code.lifted:
             return
         try:
@@ -230,11 +232,11 @@ class _CodeFiles:
                 _replace_file(path, hashlib.sha256(body).digest() + body)
                 _drop_stale(path)
         except Exception:
-            # a full disk, or a numba that works otherwise, costs the next process time, and this one nothing
+            # if the disk is full or numba has changed, only the next process loses time
             return
 
     def flush(self) -> None:
-        """Nothing is held in memory."""
+        """Do nothing: no code is held in memory."""
 
     def _locate(self, signature: Any, codegen: Any) -> Path | None:
         folder = find_folder()
@@ -243,14 +245,14 @@ class _CodeFiles:
 
 
 def _start_runtime(context: Any) -> None:
-    """Start what compiled code calls; a refresh of the context would import what only a compiler needs, for .2 s."""
+    """Start the runtime that compiled code calls; a full refresh would import compiler modules, which takes 0.2 s."""
     from numba.core.runtime import rtsys
 
     rtsys.initialize(context)
 
 
 def _code_class() -> Any:
-    # a part that numba does not promise to keep
+    # uses an internal interface of numba
     from numba.core.compiler import CompileResult
 
     return CompileResult
@@ -266,7 +268,7 @@ def _replace_file(path: Path, content: bytes) -> None:
 
 
 def _drop_stale(path: Path) -> None:
-    """Remove code of sources that are gone: in the package's own folder there is one state of them."""
+    """Delete code compiled from outdated sources; the package's own folder keeps only the current version."""
     if path.parent == _OWN_FOLDER:
         current, name = path.name.rsplit(".", 1)[0], path.name.rsplit(".", 2)[0]
         for old in path.parent.glob(f"{name}.*"):
@@ -276,7 +278,7 @@ def _drop_stale(path: Path) -> None:
 
 @cache
 def digest_sources() -> str:
-    """Digest of the sources of all kernels, of the compiler and its settings, and of Python."""
+    """Compute a digest of the sources of all kernels, of the compiler and its settings, and of Python."""
     digest = hashlib.sha256()
     for path in sorted(_KERNELS.rglob("*.py")):
         digest.update(
@@ -293,11 +295,11 @@ def digest_sources() -> str:
 
 @cache
 def find_folder() -> Path | None:
-    """Find the first folder that this user alone can write to: the one asked for, the package's, or the user's.
+    """Find the first folder that only this user can write to: the requested one, the package's, or the user's.
 
     Returns
     -------
-    An absolute path; None, with a warning, where there is none: each process then compiles for itself.
+    An absolute path; None, with a warning, if there is none: each process then compiles for itself.
     """
     asked = os.environ.get(FOLDER_VARIABLE)
     user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
@@ -314,7 +316,7 @@ def find_folder() -> Path | None:
         if not why and os.access(folder, os.W_OK):
             return folder
     warnings.warn(
-        f"compiled kernels are not kept, and every process compiles them: {why or 'no folder can be written to'}; "
+        f"compiled kernels are not saved, so every process compiles them again: {why or 'no folder is writable'}; "
         f"set {FOLDER_VARIABLE} to a folder of your own",
         RuntimeWarning,
         stacklevel=2,

@@ -1,12 +1,12 @@
-"""Bit planes, panels and combined codes in LLVM's own language: vectors that stay in registers.
+"""Bit planes, panels and combined codes in LLVM's intermediate language, with vectors that stay in registers.
 
-LLVM knows vectors of any length and splits them into what the processor has: AVX-512 takes 64 codes in an
-instruction, AVX2 in two, SSE2 and ARM in four. Nothing here names a processor; the one LLVM function called is
-``llvm.ctpop`` (number of ones), which has an expansion everywhere. Numba's own loops are slower, because it caps
-vectors at 256 bits and keeps counting results in memory.
+LLVM accepts vectors of any length and splits them to fit the processor: AVX-512 takes 64 codes per instruction, AVX2
+takes two instructions, SSE2 and ARM four. Nothing here depends on the processor; the only LLVM function called is
+``llvm.ctpop`` (population count), which is available everywhere. Numba's own loops are slower because they are limited
+to 256-bit vectors and keep intermediate counts in memory.
 
-Array arguments are contiguous, positions count elements, and no bounds are checked. What breaks when numba or
-LLVM change is found by `pmflib.kernels.readiness.vector_code_works`, and plain loops do the work.
+Array arguments are contiguous, positions count elements, and bounds are not checked. If a new version of numba or LLVM
+breaks this code, `pmflib.kernels.readiness.vector_code_works` detects it and plain loops are used.
 """
 
 from collections.abc import Callable
@@ -23,13 +23,13 @@ from numba.extending import intrinsic
 from pmflib.kernels.llvm.saved_code import compile_kernel
 
 STRIP_ROWS = 64
-"""Rows transposed at once: a word of a bit plane."""
+"""Number of rows transposed at once: one word of a bit plane."""
 STRIP_VARIABLES = 16
-"""Variables transposed at once."""
+"""Number of variables transposed at once."""
 LANES = 8
-"""Words in a vector: 512 bits."""
+"""Number of words in a vector: 512 bits."""
 TILE = 4
-"""Planes on each side of a register tile: 16 running counts and 8 operands fit in 32 registers."""
+"""Number of planes on each side of a register tile: 16 running counts and 8 operands fit in 32 registers."""
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 WORDS = ir.VectorType(I64, LANES)
@@ -51,10 +51,10 @@ def _shuffle(builder: Any, pair: Any, positions: list[int]) -> Any:
 def _transpose(
     context: Any, builder: Any, kinds: Any, codes: Any, position_of: Any, strip: Any
 ) -> None:
-    """Transpose the 64 rows of 16 codes that begin at the positions given.
+    """Transpose 64 rows of 16 codes at the given positions.
 
-    Four groups of 16 rows lie side by side in a vector, so that the 16 x 16 transpositions of all four are the
-    same 64 interleavings within groups, and each result holds a variable's 64 codes in order.
+    Four groups of 16 rows lie side by side in a vector, so the 16 x 16 transpositions of all four use the same 64
+    interleavings within groups, and each result holds the 64 codes of one variable in order.
     """
     size = STRIP_VARIABLES
     source = _data(context, builder, kinds[0], codes)
@@ -103,7 +103,7 @@ def transpose_strip(typing, codes, start, stride, strip):  # type: ignore[no-unt
 
 @intrinsic
 def transpose_scattered(typing, codes, positions, column, strip):  # type: ignore[no-untyped-def]
-    """Transpose 64 rows that lie anywhere: ``strip[64 * j + r] = codes[positions[r] + column + j]``, int64."""
+    """Transpose 64 rows at arbitrary positions: ``strip[64 * j + r] = codes[positions[r] + column + j]``, int64."""
     signature = types.void(codes, positions, types.intp, strip)
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -139,14 +139,14 @@ def _compare(operator: str) -> Any:
 
 
 mask_equal = _compare("==")
-"""``mask_equal(strip, position, level)``: bit r of the uint64 says whether ``strip[position + r] == level``."""
+"""``mask_equal(strip, position, level)``: bit r of the returned uint64 is set if ``strip[position + r] == level``."""
 mask_least = _compare(">=")
 """``mask_least(strip, position, level)``: the same for ``>=``."""
 
 
 @intrinsic
 def count_ones(typing, word):  # type: ignore[no-untyped-def]
-    """Number of ones in a uint64."""
+    """Return the number of ones in a uint64."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.ctpop(arguments[0])
@@ -156,7 +156,7 @@ def count_ones(typing, word):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def count_tile(typing, planes, left, right, start, stop, counts):  # type: ignore[no-untyped-def]
-    """Count the rows that hold both, for 4 x 4 pairs of planes over words [start, stop), in vectors of 8.
+    """Count the rows common to 4 x 4 pairs of planes over words [start, stop), in vectors of 8.
 
     planes: uint64, flat. left, right: int64 (4,), where each plane starts. counts: int64 (16,), overwritten;
     entry 4 * i + j is the number of ones of plane i of left AND plane j of right.
@@ -189,7 +189,7 @@ def count_tile(typing, planes, left, right, start, stop, counts):  # type: ignor
                 both = builder.and_(words[0][k // TILE], words[1][k % TILE])
                 builder.store(builder.add(builder.load(total), builder.call(ones, [both])), total)
         totals = [builder.load(total) for total in sums]
-        # adding neighbours thrice leaves a vector of the sums of eight, in order
+        # three rounds of adding neighbours leave a vector with the sums of eight, in order
         while len(totals) > TILE**2 // LANES:
             halves = [list(range(first, 2 * LANES, 2)) for first in (0, 1)]
             totals = [
@@ -210,14 +210,14 @@ _DOUBLE = ir.DoubleType()
 
 @dataclass(frozen=True)
 class Panel:
-    """Builds code on panels of ``width * n_vectors`` float64; offsets count float64, not bytes.
+    """Code generator for panels of ``width * n_vectors`` float64; offsets count float64 values, not bytes.
 
     Parameters
     ----------
     width
-        float64 per vector, a power of 2.
+        Number of float64 per vector, a power of 2.
     n_vectors
-        Vectors per panel.
+        Number of vectors per panel.
     """
 
     width: int
@@ -225,30 +225,30 @@ class Panel:
 
     @cached_property
     def vector(self) -> Any:
-        """Type of a vector."""
+        """Return the type of a vector."""
         return ir.VectorType(_DOUBLE, self.width)
 
     def constant(self, value: float) -> Any:
-        """Vector of one number."""
+        """Return a constant vector."""
         return ir.Constant(self.vector, [value] * self.width)
 
     def load_vector(self, builder: Any, pointer: Any, offset: Any) -> Any:
-        """Vector at an offset."""
+        """Load a vector at an offset."""
         return builder.load(self._at(builder, pointer, offset), align=8)
 
     def store_vector(self, builder: Any, value: Any, pointer: Any, offset: Any) -> None:
-        """Put a vector at an offset."""
+        """Store a vector at an offset."""
         builder.store(value, self._at(builder, pointer, offset), align=8)
 
     def load(self, builder: Any, pointer: Any, offset: Any) -> list[Any]:
-        """Panel at an offset."""
+        """Load a panel at an offset."""
         return [
             self.load_vector(builder, pointer, position)
             for position in self._positions(builder, offset)
         ]
 
     def store(self, builder: Any, values: list[Any], pointer: Any, offset: Any) -> None:
-        """Put a panel at an offset."""
+        """Store a panel at an offset."""
         for value, position in zip(values, self._positions(builder, offset), strict=True):
             self.store_vector(builder, value, pointer, position)
 
@@ -259,27 +259,27 @@ class Panel:
         return builder.bitcast(builder.gep(pointer, [offset]), self.vector.as_pointer())
 
     def fill(self, builder: Any, scalar: Any) -> Any:
-        """Vector of one number known at run time."""
+        """Return a vector filled with a run-time value."""
         none = ir.Constant(self.vector, ir.Undefined)
         one = builder.insert_element(none, scalar, _LANE(0))
         return _shuffle_lanes(builder, one, none, [0] * self.width)
 
     def raise_to(self, builder: Any, values: list[Any], least: Any) -> list[Any]:
-        """What is not above a bound becomes the bound."""
+        """Replace values not above a bound by the bound."""
         return [
             builder.select(builder.fcmp_ordered(">", value, least), value, least)
             for value in values
         ]
 
     def add_vectors(self, builder: Any, values: list[Any]) -> Any:
-        """Sum of a panel's vectors: neighbours in pairs, one left over at the end."""
+        """Sum the vectors of a panel pairwise; an odd one is added at the end."""
         while len(values) > 1:
             pairs = [builder.fadd(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
             values = pairs + values[len(pairs) * 2 :]
         return values[0]
 
     def add_lanes(self, builder: Any, values: list[Any]) -> list[Any]:
-        """Sum of each vector's lanes, upper half onto lower; the sums side by side, in order."""
+        """Sum the lanes of each vector, upper half onto lower half; returns the sums side by side, in order."""
         part = self.width
         while part > 1:
             firsts = range(0, 2 * self.width, part)
@@ -308,7 +308,7 @@ def repeat(
     carried: list[Any],
     body: Callable[..., list[Any]],
 ) -> list[Any]:
-    """Loop from start to below stop with values carried in registers; ``body(i, values)`` returns the next ones."""
+    """Emit a loop from start to below stop; ``body(i, values)`` returns the next values carried in registers."""
     before = builder.block
     loop, end = builder.append_basic_block("loop"), builder.append_basic_block("end")
     builder.cbranch(builder.icmp_signed("<", start, stop), loop, end)
@@ -331,31 +331,31 @@ def repeat(
 
 
 def round_down(builder: Any, start: Any, stop: Any, step: int) -> Any:
-    """Last position that whole steps, a power of 2, from start reach without passing stop."""
+    """Return the last position reachable from start by whole steps (a power of 2) without passing stop."""
     whole = builder.and_(builder.sub(stop, start), INDEX(-step))
     return builder.add(start, whole)
 
 
 LISTED = 8
-"""Entries made at once: 256 bits."""
+"""Number of entries made at once: 256 bits."""
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _ENTRIES = ir.VectorType(_I32, LISTED)
 
 
 def count_read(size: int) -> int:
-    """Codes read at once for combinations of ``size`` variables: a power of 2."""
+    """Return the number of codes read at once for combinations of ``size`` variables: a power of 2."""
     return 1 << (LISTED * size - 1).bit_length()
 
 
 @lru_cache
 def make_combine(size: int) -> Any:
-    """Combine 8 times ``size`` neighbouring codes.
+    """Make the function that combines 8 times ``size`` neighbouring codes.
 
     Parameters
     ----------
     size
-        Codes in a combination.
+        Number of codes per combination.
 
     Returns
     -------
@@ -400,12 +400,12 @@ def make_combine(size: int) -> Any:
 
 @lru_cache
 def make_plain_combine(size: int) -> Any:
-    """Do as `make_combine` in plain loops."""
+    """Make the plain-loop equivalent of `make_combine`."""
     n_listed, n_combined = np.uint64(LISTED), np.uint64(size)
 
     @compile_kernel(size, saved=False)
     def combine(codes, code_at, bases, steps, list_at, entries, entry_at):  # type: ignore[no-untyped-def]
-        # unsigned positions: numba looks for negative ones otherwise, and its loops stay scalar
+        # unsigned positions: otherwise numba handles negative ones and does not vectorise the loops
         first_code, first, position = np.uint64(code_at), np.uint64(list_at), np.uint64(entry_at)
         for j in range(n_listed):
             entry = bases[first + j]

@@ -1,1 +1,1 @@
-"""Numerical steps that know nothing of the model."""
+"""Numerical methods that are independent of the model."""

@@ -1,8 +1,8 @@
-"""Means, PMFs and logits of a class that is known with error: estimates, and what each row has to do with them.
+"""Bias-corrected three-step estimation: means, PMFs and logits by class, given classification errors.
 
-Each row is assigned to classes, and how often rows of each true class are assigned to each class is known. Two
-corrections take that into account: weights that undo the errors on average (BCH), and the likelihood of what was
-assigned (ML). Both solve equations that are sums over rows, and the parts of these give errors.
+Each row is assigned to classes, and the probabilities of assignment given the true class are known. Two corrections use
+them: weights that undo the errors on average (BCH), and the likelihood of the assignments (ML). Both solve estimating
+equations that are sums over rows, whose terms also give standard errors.
 """
 
 from __future__ import annotations
@@ -17,39 +17,41 @@ import numpy as np
 from pmflib.core.arrays import FLOOR, FloatArray, IntArray
 
 MAX_STEPS = 500
-"""Steps after which an estimate is said not to have converged: EM and Newton's steps take some tens."""
+"""Number of steps after which an estimate has not converged; EM and Newton's method usually take a few tens."""
 DECREMENT = 1e-12
-"""Squared step per sample, in standard errors of the rows' own scale, below which an estimate has converged."""
+"""Convergence threshold: squared step per sample, in standard errors on the scale of single rows."""
 NULL_SHARE = 1e-9
-"""Share of the largest curvature below which a direction has none: of sums that are 1 in any case, 1e-16 is left."""
+"""Relative curvature below which a direction has none; constraints such as sums of 1 leave 1e-16."""
 LEAST_VARIANCE = 1e-6
-"""Least variance of an outcome in a class, as a share of that of all rows: a class must not end at a single row."""
+"""Smallest variance of an outcome within a class, relative to its total variance, so that no class collapses to a
+single row.
+"""
 BATCH_NUMBERS = 1 << 21
-"""Derivatives of rows in memory at a time."""
+"""Number of row derivatives in memory at a time."""
 
 
 class Design(Protocol):
-    """What is said of a row and each class it may be in, and how that changes with the parameters."""
+    """Model of the third step: log-probability terms of each row and class, and their derivatives."""
 
     def start(self) -> FloatArray:
-        """Parameters (n_parameters,) to start from."""
+        """Return starting values of the parameters (n_parameters,)."""
 
     def log_terms(self, parameters: FloatArray) -> FloatArray:
-        """Log-probability of each class and of the row's outcome in it: (n_rows, n_classes)."""
+        """Return the log-probability of each class and of the row's outcome in it: (n_rows, n_classes)."""
 
     def slopes(self, parameters: FloatArray, rows: slice) -> FloatArray:
-        """Derivatives of these terms by the parameters: (n_taken, n_classes, n_parameters)."""
+        """Return derivatives of these terms with respect to the parameters: (n_taken, n_classes, n_parameters)."""
 
     def curve(self, parameters: FloatArray, expected: FloatArray) -> FloatArray:
-        """Second derivatives of the terms, summed over rows and classes by (n_rows, n_classes) expected ones."""
+        """Return second derivatives of the terms, summed over rows and classes with weights ``expected``."""
 
     def update(self, parameters: FloatArray, expected: FloatArray) -> FloatArray:
-        """Parameters that raise the sum of the terms, weighted by the expected classes."""
+        """Return parameters that increase the sum of the terms weighted by the expected classes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Logits:
-    """Classes by covariates: a multinomial logit, with coefficients for every class, of which one set is free to add.
+    """Multinomial logit of the classes on covariates; one class is redundant in the coefficients.
 
     Parameters
     ----------
@@ -63,22 +65,22 @@ class Logits:
     n_classes: int
 
     def start(self) -> FloatArray:
-        """Classes of one size."""
+        """Start with equal class sizes."""
         return np.zeros(self.n_classes * self.covariates.shape[1])
 
     def log_terms(self, parameters: FloatArray) -> FloatArray:
-        """Logarithms of the classes' probabilities."""
+        """Return the log-probabilities of the classes."""
         return _log_shares(self.covariates @ parameters.reshape(self.n_classes, -1).T)
 
     def slopes(self, parameters: FloatArray, rows: slice) -> FloatArray:
-        """Class less its probability, times the covariates."""
+        """Return indicator minus probability, times the covariates."""
         part = Logits(self.covariates[rows], self.n_classes)
         residuals = np.eye(self.n_classes) - np.exp(part.log_terms(parameters))[:, None]
         found = residuals[..., None] * part.covariates[:, None, None, :]
         return np.asarray(found).reshape(len(part.covariates), self.n_classes, -1)
 
     def curve(self, parameters: FloatArray, expected: FloatArray) -> FloatArray:
-        """Minus the variances of classes, times products of covariates."""
+        """Return the negative covariance of class indicators times products of covariates."""
         shares, totals = np.exp(self.log_terms(parameters)), expected.sum(axis=1)
         n_classes, n_covariates = self.n_classes, self.covariates.shape[1]
         found = np.empty((n_classes, n_covariates, n_classes, n_covariates))
@@ -90,7 +92,7 @@ class Logits:
         return np.asarray(found.reshape(n_classes * n_covariates, -1))
 
     def update(self, parameters: FloatArray, expected: FloatArray) -> FloatArray:
-        """Newton's step, halved until it gains."""
+        """Take a Newton step, halved until the objective increases."""
         before = self.log_terms(parameters)
         residuals = expected - np.exp(before) * expected.sum(axis=1, keepdims=True)
         step: FloatArray = (
@@ -106,9 +108,9 @@ class Logits:
 
 @dataclass(frozen=True, eq=False)
 class NormalOutcome:
-    """An outcome that is normal in each class, with a mean and a variance of its own; and the sizes of the classes.
+    """Normally distributed outcome, with a mean and variance per class, and class sizes.
 
-    Parameters are logits of the sizes, means, and logarithms of the variances, (n_classes,) each.
+    Parameters are logits of the sizes, means, and log-variances, (n_classes,) each.
 
     Parameters
     ----------
@@ -122,19 +124,19 @@ class NormalOutcome:
     n_classes: int
 
     def start(self) -> FloatArray:
-        """Classes that are all alike."""
+        """Start with identical classes."""
         same = np.ones(self.n_classes)
         spread = np.log(max(self.outcome.var(), FLOOR))
         return np.concatenate([0 * same, self.outcome.mean() * same, spread * same])
 
     def log_terms(self, parameters: FloatArray) -> FloatArray:
-        """Log-size of the class, and log-density of the outcome in it."""
+        """Return the log size of the class plus the log-density of the outcome in it."""
         logits, means, spreads = parameters.reshape(3, -1)
         squares = (self.outcome[:, None] - means) ** 2 / np.exp(spreads)
         return np.asarray(_log_shares(logits) - (np.log(2 * np.pi) + spreads + squares) / 2)
 
     def slopes(self, parameters: FloatArray, rows: slice) -> FloatArray:
-        """By logits, means, and log-variances."""
+        """Return derivatives with respect to logits, means, and log-variances."""
         logits, means, spreads = parameters.reshape(3, -1)
         apart, own = self.outcome[rows, None] - means, np.eye(self.n_classes)
         of_sizes = np.broadcast_to(
@@ -145,7 +147,7 @@ class NormalOutcome:
         return np.concatenate([of_sizes, of_means, of_spreads], axis=2)
 
     def curve(self, parameters: FloatArray, expected: FloatArray) -> FloatArray:
-        """Blocks of the sizes; and of means and spreads, class by class."""
+        """Return one block for the sizes, and one for the means and log-variances of each class."""
         logits, means, spreads = parameters.reshape(3, -1)
         n_classes, variances = self.n_classes, np.exp(spreads)
         apart = self.outcome[:, None] - means
@@ -159,7 +161,7 @@ class NormalOutcome:
         return found.reshape(3 * n_classes, -1)
 
     def update(self, parameters: FloatArray, expected: FloatArray) -> FloatArray:
-        """Sizes, weighted means and variances."""
+        """Return sizes, weighted means and weighted variances."""
         totals = np.maximum(expected.sum(axis=0), FLOOR)
         means = self.outcome @ expected / totals
         squares = (expected * (self.outcome[:, None] - means) ** 2).sum(axis=0) / totals
@@ -169,7 +171,7 @@ class NormalOutcome:
 
 @dataclass(frozen=True, eq=False)
 class LevelOutcome:
-    """An outcome of several levels, with a PMF in each class; and the sizes of the classes.
+    """Categorical outcome, with a PMF per class, and class sizes.
 
     Parameters are logits of the sizes, (n_classes,), and of the levels, (n_classes, n_levels).
 
@@ -178,7 +180,7 @@ class LevelOutcome:
     codes
         int64 of shape (n_rows,), in [0, n_levels).
     n_levels, n_classes
-        Their numbers.
+        Number of levels and of classes.
     """
 
     codes: IntArray
@@ -186,21 +188,21 @@ class LevelOutcome:
     n_classes: int
 
     def start(self) -> FloatArray:
-        """Classes that are all alike."""
+        """Start with identical classes."""
         return np.zeros(self.n_classes * (1 + self.n_levels))
 
     def split(self, parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Logarithms of the sizes, and of the PMFs, (n_classes, n_levels)."""
+        """Return the logarithms of the sizes and of the PMFs, (n_classes, n_levels)."""
         levels = parameters[self.n_classes :].reshape(self.n_classes, -1)
         return _log_shares(parameters[: self.n_classes]), _log_shares(levels)
 
     def log_terms(self, parameters: FloatArray) -> FloatArray:
-        """Log-size of the class, and log-probability of the level in it."""
+        """Return the log size of the class plus the log-probability of the level in it."""
         sizes, levels = self.split(parameters)
         return np.asarray(sizes + levels.T[self.codes])
 
     def slopes(self, parameters: FloatArray, rows: slice) -> FloatArray:
-        """Class, or level in the class, less its probability."""
+        """Return indicators of the class, or of the level in the class, minus their probabilities."""
         sizes, levels = self.split(parameters)
         codes, own = self.codes[rows], np.eye(self.n_classes)
         of_sizes = np.broadcast_to(own - np.exp(sizes), (codes.size, *own.shape))
@@ -209,7 +211,7 @@ class LevelOutcome:
         return np.concatenate([of_sizes, of_levels.reshape(codes.size, self.n_classes, -1)], axis=2)
 
     def curve(self, parameters: FloatArray, expected: FloatArray) -> FloatArray:
-        """A block of the sizes, and one of each class's levels."""
+        """Return one block for the sizes, and one for the levels of each class."""
         n_classes, n_levels = self.n_classes, self.n_levels
         found = np.zeros((parameters.size, parameters.size))
         found[:n_classes, :n_classes] = _curve_shares(parameters[:n_classes], float(expected.sum()))
@@ -221,7 +223,7 @@ class LevelOutcome:
         return found
 
     def update(self, parameters: FloatArray, expected: FloatArray) -> FloatArray:
-        """Sizes, and weighted shares of the levels."""
+        """Return sizes, and weighted shares of the levels."""
         held = np.array(
             [np.bincount(self.codes, each, minlength=self.n_levels) for each in expected.T]
         )
@@ -231,7 +233,7 @@ class LevelOutcome:
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """Means of columns in each class, whatever their law; indicators of levels have shares as means.
+    """Means of columns by class, without distributional assumptions; the mean of a level's indicator is its share.
 
     Parameters
     ----------
@@ -245,45 +247,45 @@ class Means:
     n_classes: int
 
     def start(self) -> FloatArray:
-        """Means of all rows."""
+        """Start from the overall means."""
         return np.tile(self.columns.mean(axis=0), self.n_classes)
 
     def log_terms(self, parameters: FloatArray) -> FloatArray:
-        """Minus half of the squared distance, which the mean makes least."""
+        """Return minus half of the squared distance, which the mean minimises."""
         apart = self.columns[:, None] - parameters.reshape(self.n_classes, -1)
         return np.asarray(-(apart**2).sum(axis=2) / 2)
 
     def slopes(self, parameters: FloatArray, rows: slice) -> FloatArray:
-        """Distances from the means."""
+        """Return distances from the means."""
         apart = self.columns[rows, None] - parameters.reshape(self.n_classes, -1)
         found = np.eye(self.n_classes)[:, :, None] * apart[:, :, None, :]
         return found.reshape(len(apart), self.n_classes, -1)
 
     def curve(self, parameters: FloatArray, expected: FloatArray) -> FloatArray:
-        """Minus the rows of each class."""
+        """Return minus the number of rows of each class."""
         return -np.diag(np.repeat(expected.sum(axis=0), self.columns.shape[1]))
 
     def update(self, parameters: FloatArray, expected: FloatArray) -> FloatArray:
-        """Weighted means."""
+        """Return weighted means."""
         return np.asarray((expected.T @ self.columns / expected.sum(axis=0)[:, None]).ravel())
 
 
 class Solution(NamedTuple):
-    """Where the equations of the rows are solved, and the parts that errors are made of.
+    """Solution of the estimating equations, with the components of its standard errors.
 
     Parameters
     ----------
     parameters
         float64 of shape (n_parameters,).
     scores
-        float64 of shape (n_rows, n_parameters): what each row adds to the equations, with its weight.
+        float64 of shape (n_rows, n_parameters): contribution of each row to the equations, weighted.
     bread
-        float64 of shape (n_parameters, n_parameters): how far the solution moves by a unit of the equations.
+        float64 of shape (n_parameters, n_parameters): derivative of the solution with respect to the equations.
     by_errors
-        float64 of shape (n_parameters, n_classes, n_classes): derivatives of the equations by the errors of
-        classification.
+        float64 of shape (n_parameters, n_classes, n_classes): derivatives of the equations with respect to the
+        classification errors.
     converged
-        Whether steps have become nothing.
+        Whether the iteration converged.
     """
 
     parameters: FloatArray
@@ -295,14 +297,14 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Assigned:
-    """Rows that are assigned to classes.
+    """Rows assigned to classes with error.
 
     Parameters
     ----------
     shares
-        float64 of shape (n_rows, n_classes): how much of a row is assigned to each class; rows sum to 1.
+        float64 of shape (n_rows, n_classes): assignment of each row to the classes; rows sum to 1.
     errors
-        float64 of shape (n_classes, n_classes): probability that a row of a true class, in rows, is assigned to each.
+        float64 of shape (n_classes, n_classes): probability of each assignment (columns) given the true class (rows).
     weights
         float64 of shape (n_rows,), above 0.
     correction
@@ -319,7 +321,7 @@ class Assigned:
         return np.asarray(np.linalg.inv(self.errors), np.float64)
 
     def solve(self, design: Design) -> Solution:
-        """Estimate the parameters of a design, by EM and Newton's steps.
+        """Estimate the parameters of a design by EM and Newton's method.
 
         References
         ----------
@@ -347,7 +349,7 @@ class Assigned:
         return Solution(parameters, scores, bread, by_errors, converged)
 
     def _expect(self, design: Design, parameters: FloatArray) -> FloatArray:
-        """Classes expected of each row, times its weight: of BCH what undoes the errors, which may be below 0."""
+        """Compute the weighted expected classes of each row; those of BCH may be negative."""
         if self.correction == "bch":
             return np.asarray(self.shares @ self._inverse * self.weights[:, None])
         terms, marginals = self._mix(design.log_terms(parameters))
@@ -356,7 +358,7 @@ class Assigned:
         )
 
     def _score(self, design: Design, parameters: FloatArray) -> float:
-        """What the estimate makes largest."""
+        """Compute the objective function."""
         logs = design.log_terms(parameters)
         if self.correction == "bch":
             return float((self._expect(design, parameters) * logs).sum())
@@ -366,12 +368,12 @@ class Assigned:
         return float(self.weights @ (highest + chances))
 
     def _mix(self, logs: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Terms over their largest, and the probability of each assignment over the same: (n_rows, n_classes) each."""
+        """Return terms minus their maximum, and assignment probabilities on that scale: (n_rows, n_classes)."""
         terms = np.exp(logs - logs.max(axis=1, keepdims=True))
         return terms, np.maximum(terms @ self.errors, FLOOR)
 
     def _measure(self, design: Design, parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sum of the scores, and second derivatives of what is made largest."""
+        """Compute the gradient and the Hessian of the objective."""
         expected = self._expect(design, parameters)
         curvature, score = design.curve(parameters, expected), np.zeros(parameters.size)
         for rows, slopes in self._iterate(design, parameters):
@@ -391,7 +393,7 @@ class Assigned:
     def _differentiate(
         self, design: Design, parameters: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Scores of the rows, and their sum's derivatives by the classification errors."""
+        """Compute the scores of the rows, and derivatives of their sum in the classification errors."""
         expected, n_classes = self._expect(design, parameters), len(self.errors)
         scores = np.empty((len(expected), parameters.size))
         by_errors = np.zeros((parameters.size, n_classes, n_classes))
@@ -412,7 +414,7 @@ class Assigned:
     def _iterate(
         self, design: Design, parameters: FloatArray
     ) -> Iterator[tuple[slice, FloatArray]]:
-        """Derivatives of the terms of some rows at a time."""
+        """Yield derivatives of the terms for batches of rows."""
         step = max(1, BATCH_NUMBERS // (len(self.errors) * parameters.size))
         for start in range(0, len(self.shares), step):
             rows = slice(start, min(start + step, len(self.shares)))
@@ -420,7 +422,7 @@ class Assigned:
 
 
 def invert_fall(curvature: FloatArray) -> FloatArray:
-    """Inverse of minus a curvature, in the directions in which it falls; nothing moves along the others."""
+    """Invert a negated curvature in the directions in which it is negative; other directions are set to 0."""
     scale = np.sqrt(np.maximum(np.abs(np.diagonal(curvature)), FLOOR))
     values, vectors = np.linalg.eigh(-curvature / scale / scale[:, None])
     kept = values > NULL_SHARE * max(float(values.max(initial=0.0)), FLOOR)
@@ -429,12 +431,12 @@ def invert_fall(curvature: FloatArray) -> FloatArray:
 
 
 def _log_shares(logits: FloatArray) -> FloatArray:
-    """Logarithms of the shares that logits stand for, along the last axis."""
+    """Compute the log-softmax of logits along the last axis."""
     raised = logits - logits.max(axis=-1, keepdims=True)
     return np.asarray(raised - np.log(np.exp(raised).sum(axis=-1, keepdims=True)))
 
 
 def _curve_shares(logits: FloatArray, total: float) -> FloatArray:
-    """Second derivatives of a log-probability by its logits, times a number of samples."""
+    """Compute second derivatives of a log-probability with respect to its logits, times a number of samples."""
     shares = np.exp(_log_shares(logits))
     return np.asarray(total * (np.outer(shares, shares) - np.diag(shares)))

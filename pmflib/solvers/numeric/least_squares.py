@@ -1,4 +1,4 @@
-"""Nonnegative least squares, and least squares over the probability simplex."""
+"""Non-negative least squares, and least squares over the probability simplex."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pmflib.core.errors import PmfError
 def solve_nnls(gram: FloatArray, cross: FloatArray) -> FloatArray:
     """Minimise 1/2 tr(X'GX) - tr(X'C) over X >= 0.
 
-    With G = W'W and C = W'B that is min ||B - W X||_F, without W. Exact by active sets: the
-    gradient of every entry that is zero is nonnegative and that of every other entry is zero, to
-    1e-10 of its own terms with the columns of W scaled to unit length.
+    With G = W'W and C = W'B, this is min ||B - W X||_F without forming W. The active-set solution is exact: the
+    gradient of every zero entry is non-negative and that of every other entry is zero, to 1e-10 of its own terms with
+    the columns of W scaled to unit length.
 
     Parameters
     ----------
@@ -26,31 +26,30 @@ def solve_nnls(gram: FloatArray, cross: FloatArray) -> FloatArray:
 
     Returns
     -------
-    float64 of shape (rank, n_rhs), nonnegative. A variable with a zero on the diagonal of ``gram``
-    (an empty column of W) is 0. Where ``gram`` is singular and the minimiser not unique, a variable
-    that depends on those already in use stays out, so the answer has few nonzeros and is the
-    same in every run.
+    float64 of shape (rank, n_rhs), non-negative. A variable with a zero on the diagonal of ``gram`` (an empty column of
+    W) is 0. If ``gram`` is singular and the minimiser is not unique, variables that depend on those already in use are
+    left out, so the solution has few non-zeros and is reproducible.
 
     Raises
     ------
     PmfError
-        If shapes do not fit, or an entry is not finite, or the diagonal holds a negative number.
+        If shapes do not match, an entry is not finite, or the diagonal contains a negative number.
 
     Notes
     -----
-    Time about n_rhs * rank^3 / 3, memory three matrices of (rank, n_rhs).
+    Time about n_rhs * rank^3 / 3; memory for three matrices of shape (rank, n_rhs).
 
     References
     ----------
     Lawson and Hanson (1974), Solving Least Squares Problems, chapter 23; on the Gram matrix as in
     Bro and De Jong (1997), Journal of Chemometrics 11.
     """
-    from pmflib.kernels.nnls import solve_columns  # Numba loads on first use
+    from pmflib.kernels.nnls import solve_columns  # importing numba is slow
 
     diagonal = _check_normal_equations(gram, cross)
     rank = diagonal.size
-    # Columns of length near 1 make one tolerance fit all variables, however badly scaled W is;
-    # powers of two scale without rounding.
+    # With columns of length near 1, one tolerance suits all variables, however badly W is scaled; powers of two scale
+    # without rounding.
     _, exponents = np.frexp(np.sqrt(diagonal))
     inverse = np.where(diagonal > 0, np.ldexp(1.0, -exponents), 0.0)
     unit_gram = gram * inverse[:, None] * inverse
@@ -62,7 +61,7 @@ def solve_nnls(gram: FloatArray, cross: FloatArray) -> FloatArray:
 
 
 def _check_normal_equations(gram: FloatArray, cross: FloatArray) -> FloatArray:
-    """Return the diagonal of a Gram matrix that fits its right-hand sides."""
+    """Validate the normal equations and return the diagonal of the Gram matrix."""
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
         raise PmfError(f"gram has shape {gram.shape}, not (rank, rank); pass W'W")
     if cross.ndim != 2 or cross.shape[0] != gram.shape[0]:
@@ -80,24 +79,25 @@ def _check_normal_equations(gram: FloatArray, cross: FloatArray) -> FloatArray:
     return diagonal
 
 
-# Slopes and curvatures up to this share of the data's scale are rounding.
+# Slopes and curvatures below this fraction of the scale of the data are rounding error.
 _ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
 class SimplexSettings:
-    """Numbers that `solve_simplex_least_squares` works with."""
+    """Settings of `solve_simplex_least_squares`."""
 
     least_pivot: float = 1e-5
-    """Chosen: one solve is trusted where the Cholesky factor's least pivot is above this share of the largest, which
-    bounds the condition number by about its inverse square, 1e10: six digits of sixteen remain."""
+    """Chosen: a direct solution is accepted if the smallest pivot of the Cholesky factor exceeds this fraction of the
+    largest. This bounds the condition number by about its inverse square, 1e10, which leaves six of sixteen digits.
+    """
 
 
 _DEFAULT = SimplexSettings()
 
 
 def project_simplex(v: FloatArray) -> FloatArray:
-    """Return the point of the probability simplex that is nearest in Euclidean distance.
+    """Project onto the probability simplex in Euclidean distance.
 
     Parameters
     ----------
@@ -106,12 +106,12 @@ def project_simplex(v: FloatArray) -> FloatArray:
 
     Returns
     -------
-    float64 of the same shape: nonnegative, each column sums to 1.
+    float64 of the same shape: non-negative, with columns that sum to 1.
 
     Raises
     ------
     PmfError
-        If ``v`` is empty, has another number of axes, or holds an entry that is not finite.
+        If ``v`` is empty, has a different number of axes, or contains a non-finite entry.
 
     References
     ----------
@@ -122,7 +122,7 @@ def project_simplex(v: FloatArray) -> FloatArray:
     if not np.isfinite(v).all():
         raise PmfError(f"v holds {float(v[~np.isfinite(v)][0])}; every entry must be finite")
     columns = v.reshape(v.shape[0], -1)
-    # Entries 1 below the largest project to 0 whatever they are; this keeps the sums exact.
+    # Entries 1 or more below the largest project to 0; clipping them keeps the sums exact.
     columns = np.maximum(columns - columns.max(axis=0), -1.0)
     descending = -np.sort(-columns, axis=0)
     excess = np.cumsum(descending, axis=0) - 1.0
@@ -138,9 +138,9 @@ def solve_simplex_least_squares(
 ) -> FloatArray:
     """Minimise 1/2 x'Gx - c'x over the probability simplex.
 
-    With G = W'W and c = W'b that is min ||b - W x||. Exact by a primal active set: each step adds
-    the vertex of steepest descent and then goes to the minimum on the affine hull of the vertices
-    in use, or to the border of the simplex.
+    With G = W'W and c = W'b, this is min ||b - W x||. The solution by a primal active-set method is exact: each step
+    adds the vertex of steepest descent, then moves to the minimum on the affine hull of the active vertices or to the
+    boundary of the simplex.
 
     Parameters
     ----------
@@ -149,18 +149,18 @@ def solve_simplex_least_squares(
     cross
         float64 of shape (rank,); need not lie in the range of ``gram``.
     settings
-        Numbers that the method works with.
+        Settings of the method.
 
     Returns
     -------
-    float64 of shape (rank,), nonnegative, sums to 1. Among equally good vertices the lowest
-    index enters first, and a vertex that cannot lower the loss never does, so a singular ``gram``
-    gives one defined answer with few nonzeros.
+    float64 of shape (rank,), non-negative, sums to 1. Among equally good vertices, the one with the lowest index enters
+    first, and vertices that cannot reduce the loss never enter, so the solution for a singular ``gram`` is well defined
+    and has few non-zeros.
 
     Raises
     ------
     PmfError
-        If shapes do not fit or an entry is not finite.
+        If shapes do not match or an entry is not finite.
 
     References
     ----------
@@ -180,7 +180,7 @@ def solve_simplex_least_squares(
     start = int(np.argmin(0.5 * np.diagonal(gram) - cross))
     x[start] = 1.0
     passive = np.array([start])
-    # Every step lowers the loss, so no passive set comes twice; the limit is against rounding.
+    # Every step reduces the loss, so no active set recurs; the limit guards against rounding.
     for _ in range(20 * rank + 20):
         slopes = gram[:, passive] @ x[passive] - cross
         slopes -= slopes[passive] @ x[passive]
@@ -194,7 +194,7 @@ def solve_simplex_least_squares(
 
 
 def _solve_inside(gram: FloatArray, cross: FloatArray, least_pivot: float) -> FloatArray | None:
-    """Return the minimum on the simplex's plane if it is the only one, and inside: no steps are needed then."""
+    """Return the minimum on the simplex's plane if it is unique and inside the simplex, otherwise None."""
     try:
         pivots = np.linalg.cholesky(gram).diagonal()
     except np.linalg.LinAlgError:
@@ -208,18 +208,18 @@ def _solve_inside(gram: FloatArray, cross: FloatArray, least_pivot: float) -> Fl
 def _enter(
     gram: FloatArray, x: FloatArray, passive: IntArray, entering: int, slope: float
 ) -> IntArray:
-    """Move x along the hull's flattest line towards a new vertex; return the new passive set."""
+    """Move x along the flattest direction of the hull towards a new vertex; return the new active set."""
     direction = _solve_on_hull(gram, passive, -gram[passive, entering], -1.0)
     hull = np.append(passive, entering)
     direction = np.append(direction, 1.0)
     curvature = float(direction @ gram[hull[:, None], hull] @ direction)
-    # On a flat line only the border ends the step; the weights sum to 1, so there is one.
+    # In a flat direction only the boundary ends the step; it exists because the weights sum to 1.
     flat = curvature <= _ROUNDING * float(direction @ direction)
     return _step(x, hull, direction, np.inf if flat else -slope / curvature)
 
 
 def _settle(gram: FloatArray, cross: FloatArray, x: FloatArray, passive: IntArray) -> IntArray:
-    """Go to the minimum on the hull, dropping what reaches zero on the way."""
+    """Move to the minimum on the hull, dropping entries that reach zero."""
     for _ in range(passive.size):
         direction = _solve_on_hull(gram, passive, cross[passive], 1.0) - x[passive]
         kept = _step(x, passive, direction, 1.0)
@@ -230,7 +230,7 @@ def _settle(gram: FloatArray, cross: FloatArray, x: FloatArray, passive: IntArra
 
 
 def _step(x: FloatArray, passive: IntArray, direction: FloatArray, length: float) -> IntArray:
-    """Move x by at most ``length`` along the direction inside the simplex; return what stays."""
+    """Move x by at most ``length`` within the simplex; return the entries that remain positive."""
     falling = np.flatnonzero(direction < 0)
     steps = x[passive[falling]] / -direction[falling]
     blocking = int(np.argmin(steps)) if steps.size else -1
@@ -245,9 +245,9 @@ def _step(x: FloatArray, passive: IntArray, direction: FloatArray, length: float
 def _solve_on_hull(
     gram: FloatArray, passive: IntArray, cross: FloatArray, total: float
 ) -> FloatArray:
-    """Minimise 1/2 y'Gy - c'y over the passive entries with a fixed sum."""
+    """Minimise 1/2 y'Gy - c'y over the active entries with a fixed sum."""
     size = passive.size
-    # The border is set to the size of the Gram matrix for the sake of the condition number.
+    # The border is scaled to the size of the Gram matrix to improve the condition number.
     weight = float(np.abs(gram[passive, passive]).max()) or 1.0
     bordered = np.full((size + 1, size + 1), weight)
     bordered[:size, :size] = gram[passive[:, None], passive]
@@ -257,7 +257,7 @@ def _solve_on_hull(
 
 
 def _check_quadratic(gram: FloatArray, cross: FloatArray) -> None:
-    """Refuse a Gram matrix and a vector that do not fit."""
+    """Check that a Gram matrix and a vector have matching shapes and finite entries."""
     if cross.ndim != 1 or cross.size == 0 or gram.shape != (cross.size, cross.size):
         raise PmfError(
             f"gram has shape {gram.shape} and cross {cross.shape}, not (rank, rank) and (rank,) "

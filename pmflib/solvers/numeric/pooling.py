@@ -1,4 +1,4 @@
-"""Rubin's rules: one estimate with its error from those of several imputed tables."""
+"""Rubin's rules for pooling estimates from several imputed tables."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from pmflib.core.errors import PmfError
 
 @dataclass(frozen=True, eq=False)
 class PooledEstimate:
-    """Estimates that are pooled over draws; every field but the last two has the shape of one table's estimates.
+    """Pooled estimates; every field except the last two has the shape of the estimates from one table.
 
     Parameters
     ----------
     estimate
-        Mean of the estimates of the tables.
+        Mean of the estimates over tables.
     within
-        Mean of their variances: what complete tables of so many rows would leave open.
+        Mean of their variances (within-imputation variance).
     between
-        Variance of the estimates from table to table: what the gaps leave open.
+        Variance of the estimates over tables (between-imputation variance).
     variance
         Variance of the pooled estimate, ``within + (1 + 1 / draws) * between``.
     dof
-        Degrees of freedom of the t distribution that intervals are of, above 0; infinite where nothing varies.
+        Degrees of freedom of the t distribution used for intervals, above 0; infinite if the estimates do not vary.
     low, high
-        Ends of the interval.
+        Limits of the interval.
     fraction_missing
-        Share of the information on the quantity that is missing, in [0, 1].
+        Fraction of missing information, in [0, 1].
     level
-        Probability of the interval.
+        Confidence level of the interval.
     draws
         Number of tables.
     """
@@ -50,7 +50,7 @@ class PooledEstimate:
 
     @property
     def error(self) -> FloatArray:
-        """Standard error of the pooled estimate."""
+        """Return the standard error of the pooled estimate."""
         return np.asarray(np.sqrt(self.variance))
 
 
@@ -61,36 +61,36 @@ def pool(
     dof: ArrayLike = np.inf,
     level: float = 0.95,
 ) -> PooledEstimate:
-    """Pool what was estimated from each of several imputed tables, by Rubin's rules.
+    """Pool estimates from several imputed tables by Rubin's rules.
 
     Parameters
     ----------
     estimates
-        Shape (draws,), or (draws, ...) of many quantities at once: what each table gives, at least two tables. Take
-        quantities on a scale where they are about normal: of a correlation ``arctanh``, with variance 1 / (n - 3).
+        Shape (draws,), or (draws, ...) for several quantities: estimates from each table, at least two tables. Use a
+        scale on which the estimates are approximately normal; for a correlation, ``arctanh`` with variance 1 / (n - 3).
     variances
-        The same shape, at least 0: squared standard errors, as each table would have them were it observed.
+        The same shape, at least 0: squared standard errors, each computed as if the table were fully observed.
     dof
-        Degrees of freedom that a complete table would have, above 0: n - 1 of a mean, n less the number of coefficients
-        of a regression; one number, or the shape of one table's estimates. Infinite is for large tables.
+        Degrees of freedom of a complete table, above 0: n - 1 for a mean, n minus the number of coefficients for a
+        regression. A number, or an array of the shape of one table's estimates. Use infinity for large tables.
     level
-        Probability of the interval, in (0, 1).
+        Confidence level of the interval, in (0, 1).
 
     Returns
     -------
-    Estimate, variance, degrees of freedom, interval and fraction of missing information of each quantity, NaN where an
+    Estimate, variance, degrees of freedom, interval and fraction of missing information of each quantity; NaN if an
     estimate or a variance is NaN.
 
     Raises
     ------
     PmfError
-        If there are fewer than two tables, shapes do not agree, a variance is below 0, or an option is out of range.
+        If there are fewer than two tables, shapes do not match, a variance is negative, or an option is out of range.
 
     Notes
     -----
-    With T the variance of the pooled estimate and l = (1 + 1/m) B / T its share from between m tables, the degrees of
-    freedom are 1 / (1 / v_m + 1 / v_obs), with v_m = (m - 1) / l^2 and v_obs = (1 - l) dof (dof + 1) / (dof + 3); the
-    fraction of missing information is (r + 2 / (v + 3)) / (r + 1), r = l / (1 - l).
+    Let T be the variance of the pooled estimate and l = (1 + 1/m) B / T the share of the between-imputation variance
+    with m tables. The degrees of freedom are 1 / (1 / v_m + 1 / v_obs), with v_m = (m - 1) / l^2 and v_obs = (1 - l)
+    dof (dof + 1) / (dof + 3); the fraction of missing information is (r + 2 / (v + 3)) / (r + 1), r = l / (1 - l).
 
     References
     ----------
@@ -127,7 +127,7 @@ def pool(
         )
     draws = len(each)
     estimate, within = each.mean(axis=0), squares.mean(axis=0)
-    # equal estimates have no variance, however their mean is rounded
+    # equal estimates have no variance, whatever the rounding of their mean
     between = np.where((each == each[0]).all(axis=0), 0.0, each.var(axis=0, ddof=1))
     extra = (1 + 1 / draws) * between
     variance = within + extra
@@ -135,7 +135,7 @@ def pool(
         share = np.where(extra == 0, 0.0, extra / variance)
         of_draws = (draws - 1) / share**2
         weight = np.where(np.isinf(complete), 1.0, (complete + 1) / (complete + 3))
-        # where tables have no variance of their own there is nothing but the draws to go by
+        # if tables have no variance of their own, only the variance over draws is left
         of_rows = np.where(share < 1, weight * complete * (1 - share), np.inf)
         found = 1 / (1 / of_draws + 1 / of_rows)
         missing = np.where(share > 0, share + (1 - share) * 2 / (found + 3), 0.0)

@@ -1,8 +1,8 @@
-"""Nonnegative square roots by rotation: the core of symmetric NMF.
+"""Non-negative square roots by rotation: the core of symmetric NMF.
 
-The top eigenvectors of a matrix X = H H' give a square root U; H is U rotated by the orthogonal matrix
-that makes it nonnegative, which Procrustes' problem gives for a known H. Alternating projections need
-thousands of steps where H lies in a corner; with steps that overshoot, and momentum, a hundred are enough.
+The top eigenvectors of a matrix X = H H' give a square root U. H is U rotated by the orthogonal matrix that makes it
+non-negative; for a known H, that matrix solves a Procrustes problem. Plain alternating projections need thousands of
+steps if H lies in a corner; with overshooting and momentum a hundred are enough.
 """
 
 from __future__ import annotations
@@ -20,52 +20,54 @@ from pmflib.core.errors import PmfError, RankError, SchemaError
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# Largest matrix, rows, whose eigenvalues are all computed: exact, and as fast on the machines at hand.
+# Largest number of rows for which all eigenvalues are computed: exact, and as fast on common machines.
 _DENSE_ROWS = 300
 
 
 @dataclass(frozen=True)
 class RotationSettings:
-    """Numbers that `rotate_nonnegative` works with."""
+    """Settings of `rotate_nonnegative`."""
 
     overshoot: float = 4.0
-    """A negative entry is moved this many times the way to zero; 1 is the projection, as published. Measured on
-    roots of 12 noisy models of rank 6, with momentum: 74 steps on average, against 119 with 1 and 65 with 6; 8 does
-    not settle."""
+    """Factor by which a negative entry is moved towards zero; 1 is the projection, as published. Measured on square
+    roots of 12 noisy models of rank 6, with momentum: 74 steps on average, 119 with a factor of 1, 65 with 6; 8 does
+    not converge.
+    """
     momentum: bool = True
-    """Whether to step along the path so far, as Nesterov (1983) does; the published alternation does not, and takes 554
-    steps on the same roots."""
+    """Whether to add Nesterov (1983) momentum; the published alternation does not, and takes 554 steps on the same
+    square roots.
+    """
     window: int = 20
-    """Chosen: the distance must fall within this many steps."""
+    """Chosen: number of steps within which the distance must decrease."""
     coarse_tol: float = 1e-3
-    """Chosen: tolerance up to which several starts are followed; the best of them goes on alone."""
+    """Chosen: tolerance to which several starts are iterated; only the best of them continues."""
 
 
 ACCELERATED = RotationSettings()
-"""Steps that overshoot, and momentum."""
+"""Settings with overshooting and momentum."""
 PUBLISHED = RotationSettings(overshoot=1.0, momentum=False)
-"""The alternation of Ibrahim and Fu (2021): more steps, and other end points attract."""
+"""The alternation of Ibrahim and Fu (2021): it needs more steps and may end at different points."""
 
 
 def root_of(
     matrix: FloatArray | csr_array, rank: int, *, dense_rows: int = _DENSE_ROWS
 ) -> FloatArray:
-    """Square root of the best positive semidefinite approximation of a given rank.
+    """Compute the square root of the best positive semidefinite approximation of a given rank.
 
     Parameters
     ----------
     matrix
         Symmetric, of shape (n, n), dense or sparse, finite.
     rank
-        Columns of the root, in [1, n].
+        Number of columns of the root, in [1, n].
     dense_rows
-        Rows of the largest matrix whose eigenvalues are all computed; those of a larger one are iterated for.
+        Number of rows up to which all eigenvalues are computed; for larger matrices an iterative solver is used.
 
     Returns
     -------
-    float64 of shape (n, rank), U with U U' nearest to ``matrix``: top eigenvectors by the root of
-    their eigenvalues, largest first, a column of zeros for an eigenvalue that is not positive. The
-    largest entry of each column is positive, so equal input gives equal output.
+    float64 of shape (n, rank), U with U U' nearest to ``matrix``: top eigenvectors times the square roots of their
+    eigenvalues, largest first, with a column of zeros for an eigenvalue that is not positive. The largest entry of each
+    column is positive, so equal input gives equal output.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def root_of(
     RankError
         If the rank is outside [1, n].
     """
-    # SciPy takes a third of the time to load pmflib
+    # importing SciPy takes a third of the time of importing pmflib
     from scipy.linalg import eigh
     from scipy.sparse.linalg import eigsh
 
@@ -87,26 +89,26 @@ def root_of(
         dense = np.asarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
         values, vectors = eigh(dense, subset_by_index=(n_rows - rank, n_rows - 1))
     else:
-        # A fixed start makes the Lanczos iteration repeatable.
+        # A fixed starting vector makes the Lanczos iteration reproducible.
         first = np.cos(np.arange(n_rows, dtype=np.float64))
         values, vectors = eigsh(matrix, k=rank, which="LA", v0=first)
     return _scale(values, vectors)
 
 
 def improve_root(matrix: FloatArray, root: FloatArray) -> FloatArray:
-    """Bring a square root of a matrix nearer to `root_of` it, at a tenth of the cost.
+    """Improve a square root of a matrix towards `root_of`, at a tenth of the cost.
 
     Parameters
     ----------
     matrix
         Symmetric, float64 of shape (n, n), finite.
     root
-        float64 of shape (n, rank): that of a matrix near this one.
+        float64 of shape (n, rank): square root of a similar matrix.
 
     Returns
     -------
-    float64 of shape (n, rank), U with U U' nearest to ``matrix`` among those whose columns are combinations of those of
-    the root and of the matrix times the root: never farther than the root itself.
+    float64 of shape (n, rank), U with U U' nearest to ``matrix`` among matrices whose columns are combinations of those
+    of the root and of the matrix times the root; never farther than the root itself.
 
     References
     ----------
@@ -124,7 +126,7 @@ def improve_root(matrix: FloatArray, root: FloatArray) -> FloatArray:
 
 
 def _scale(values: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Scale eigenvectors by the root of their eigenvalues, largest first, the largest entry of each positive."""
+    """Scale eigenvectors by the square roots of their eigenvalues, largest first, with positive largest entries."""
     order = np.argsort(-values, kind="stable")
     root = vectors[:, order] * np.sqrt(np.maximum(values[order], 0.0))
     peaks = root[np.argmax(np.abs(root), axis=0), np.arange(root.shape[1])]
@@ -132,7 +134,7 @@ def _scale(values: FloatArray, vectors: FloatArray) -> FloatArray:
 
 
 def draw_rotations(rank: int, n_rotations: int, rng: np.random.Generator) -> list[FloatArray]:
-    """Orthogonal matrices (rank, rank) to start from: the identity, then random ones."""
+    """Draw orthogonal matrices (rank, rank) to start from: the identity, then random ones."""
     rotations = [np.linalg.qr(rng.standard_normal((rank, rank)))[0] for _ in range(n_rotations - 1)]
     return [np.eye(rank), *rotations]
 
@@ -145,33 +147,34 @@ def rotate_nonnegative(
     max_iter: int = 200,
     tol: float = 1e-5,
 ) -> tuple[FloatArray, tuple[float, ...]]:
-    """Rotate a square root until it is as nearly nonnegative as can be.
+    """Rotate a square root to be as non-negative as possible.
 
     Parameters
     ----------
     root
-        float64 of shape (n_rows, rank), as from `root_of`.
+        float64 of shape (n_rows, rank), from `root_of`.
     rotations
-        Orthogonal starts of shape (rank, rank); none is the identity. Of several, the one that a coarse tolerance
-        leaves nearest goes on.
+        Orthogonal starting matrices of shape (rank, rank); by default the identity. Of several, the one nearest to
+        non-negative at a coarse tolerance continues.
     settings
-        Numbers that the method works with: ``ACCELERATED``, or ``PUBLISHED``, which needs many steps.
+        Settings of the method: ``ACCELERATED``, or ``PUBLISHED``, which needs many steps.
     max_iter
-        Limit of steps of a start, at least 1.
+        Maximum number of steps per start, at least 1.
     tol
-        Stop when the distance falls by less than this share of the norm of the root in ``settings.window`` steps.
+        Stop when the distance decreases by less than this fraction of the norm of the root in ``settings.window``
+        steps.
 
     Returns
     -------
     nonnegative
         float64 of shape (n_rows, rank): the best rotated root, rectified.
     residuals
-        Distance of the rotated root from the nonnegative matrices, Frobenius, at each step of the best start.
+        Frobenius distance of the rotated root from the non-negative matrices at each step of the best start.
 
     Raises
     ------
     PmfError
-        If the root is no matrix of finite entries, or max_iter is below 1.
+        If the root is not a matrix of finite entries, or max_iter is below 1.
 
     References
     ----------
@@ -197,8 +200,8 @@ def rotate_nonnegative(
 def _rotate(
     root: FloatArray, rotation: FloatArray, settings: RotationSettings, max_iter: int, tol: float
 ) -> tuple[FloatArray, tuple[float, ...]]:
-    """Return the best rotation on the way from a start, and the distances on the way."""
-    # columns have no sign of their own: a negative one would rectify to nothing
+    """Return the best rotation reached from a start, and the distances along the way."""
+    # the sign of a column is arbitrary: a negative column would become zero
     current = rotation * np.where((root @ rotation).sum(axis=0) < 0, -1.0, 1.0)
     extrapolated, momentum, best = current, 1.0, current
     scale = float(np.linalg.norm(root))
@@ -218,13 +221,13 @@ def _rotate(
         target = rotated - settings.overshoot * np.minimum(rotated, 0.0)
         new = find_nearest_rotation(root.T @ target)
         new_momentum = (1 + math.sqrt(1 + 4 * momentum**2)) / 2 if settings.momentum else 1.0
-        # not quite orthogonal, which the next step corrects: another decomposition gains nothing
+        # not exactly orthogonal, which the next step corrects; a further decomposition gains nothing
         extrapolated = new + (momentum - 1) / new_momentum * (new - current)
         current, momentum = new, new_momentum
     return best, tuple(residuals)
 
 
 def find_nearest_rotation(matrix: FloatArray) -> FloatArray:
-    """Orthogonal matrix nearest to a square one in the Frobenius norm, float64 of its shape: Procrustes' problem."""
+    """Return the orthogonal matrix nearest to a square matrix in the Frobenius norm (Procrustes problem)."""
     left, _, right = np.linalg.svd(matrix)
     return np.asarray(left @ right)

@@ -1,4 +1,4 @@
-"""SQUAREM: EM and closed-form updates accelerated by extrapolating from every two of their steps."""
+"""SQUAREM acceleration of EM and other closed-form updates: extrapolation from two successive steps."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from pmflib.solvers import SolverResult
 
 @dataclass(frozen=True)
 class SquaremParameters:
-    """Parameters of the extrapolation; "the package" is SQUAREM of R, by the authors of the method.
+    """Parameters of the extrapolation; "the package" is SQUAREM for R, by the authors of the method.
 
     Parameters
     ----------
     least_share
-        Least share of a probability of plain EM that an extrapolation leaves, in (0, 1): EM never leaves a zero. Our
-        choice; the method is published for parameters without bounds.
+        Smallest fraction of a plain EM probability that an extrapolation may leave, in (0, 1), since EM never leaves
+        zero. Our choice; the published method is for unbounded parameters.
     first_longest
-        Longest step length at the start: that of the package, 1 (``step.max0``), after its first growth.
+        Initial maximum step length: that of the package, 1 (``step.max0``), after its first growth.
     growth
-        Factor by which the longest step length grows where it has bound an extrapolation that was accepted, and
-        shrinks where one was rejected (``mstep`` of the package).
+        Factor by which the maximum step length grows after an accepted extrapolation that it limited, and shrinks after
+        a rejected one (``mstep`` of the package).
     least_longest
-        Least value of the longest step length, above ``shortest``: our choice, so that extrapolation is never given up.
+        Lower bound for the maximum step length, above ``shortest``: our choice, so that extrapolation is never
+        abandoned.
     shortest
-        Least step length that is worth the pass that evaluates it, as in the package.
+        Smallest step length for which an extrapolation is worth evaluating, as in the package.
 
     References
     ----------
@@ -51,22 +52,21 @@ SQUAREM = SquaremParameters()
 class Acceleration:
     """State of the acceleration of an EM run.
 
-    A model that is extrapolated is accepted or not by the next E-step, which evaluates its objective anyway: `accepts`
-    says whether it is kept.
+    The next E-step evaluates the objective of an extrapolated model; `accepts` then decides whether it is kept.
 
     Parameters
     ----------
     origin
-        The model one update before the current one, where the next update completes two steps in a row; None at the
-        start, and after an extrapolation.
+        Model one update before the current one, if the next update completes a pair; None at the start and after an
+        extrapolation.
     fallback
-        The model of plain EM, while the current one is an extrapolation that has not been evaluated; else None.
+        Model of plain EM, while the current model is an extrapolation that has not been evaluated; otherwise None.
     step_length
-        Step length of that extrapolation, above 1; 1 without one.
+        Step length of the current extrapolation, above 1; 1 if there is none.
     longest
-        Longest step length of the next extrapolation.
+        Maximum step length of the next extrapolation.
     passes_saved
-        Passes saved so far: what extrapolations have gained, in units of the gain of the pass before each.
+        Estimated number of passes saved so far: the gains of extrapolations in units of the gain of the preceding pass.
     """
 
     origin: Parameters | None = None
@@ -76,19 +76,19 @@ class Acceleration:
     passes_saved: float = 0.0
 
     def accepts(self, loss: float, losses: Sequence[float]) -> bool:
-        """Whether to keep the current model.
+        """Return whether to keep the current model.
 
         Parameters
         ----------
         loss
-            Objective of the current model, to be lowered.
+            Objective of the current model (minimised).
         losses
-            Objectives of the models before it.
+            Objectives of the previous models.
         """
         return self.fallback is None or loss <= losses[-1]
 
     def reject(self) -> tuple[Parameters, Acceleration]:
-        """Return to the model of plain EM, and take shorter steps from there."""
+        """Return to the model of plain EM and reduce the maximum step length."""
         assert self.fallback is not None
         return self.fallback, Acceleration(
             longest=max(self.step_length / SQUAREM.growth, SQUAREM.least_longest),
@@ -96,7 +96,7 @@ class Acceleration:
         )
 
     def accept(self, loss: float, losses: Sequence[float]) -> Acceleration:
-        """Keep the current model, and allow longer steps where their limit has bound it.
+        """Keep the current model, and increase the maximum step length if it limited the extrapolation.
 
         Parameters
         ----------
@@ -114,18 +114,18 @@ class Acceleration:
     def propose(
         self, current: Parameters, updated: Parameters, offsets: IntArray
     ) -> tuple[Parameters, Acceleration]:
-        """Extrapolate, where an update is the second in a row.
+        """Extrapolate if an update is the second of a pair.
 
         Parameters
         ----------
         current, updated
-            The current model, which was accepted, and the update of it by EM.
+            The current, accepted model and its EM update.
         offsets
             int64 of shape (n_variables + 1,).
 
         Returns
         -------
-        The model to continue from: an extrapolation, or the update itself.
+        Model to continue from: an extrapolation, or the update itself.
         """
         if self.origin is not None:
             proposed, step_length = extrapolate(
@@ -139,7 +139,7 @@ class Acceleration:
 
 
 def _count_saved(loss: float, losses: Sequence[float]) -> float:
-    """Number of passes like the last one before an extrapolation that its gain is worth, without its own."""
+    """Return the net number of passes that the gain of an extrapolation is worth."""
     gained = losses[-2] - losses[-1]
     return max((losses[-1] - loss) / gained - 1, 0.0) if gained > 0 else 0.0
 
@@ -147,20 +147,20 @@ def _count_saved(loss: float, losses: Sequence[float]) -> float:
 def extrapolate(
     start: Parameters, middle: Parameters, end: Parameters, offsets: IntArray, longest: float
 ) -> tuple[Parameters, float]:
-    """Continue along the path of two steps of EM, as far as their shrinking suggests.
+    """Extrapolate along two EM steps, with a step length estimated from their contraction.
 
     Parameters
     ----------
     start, middle, end
-        A model, and the models that one step and two steps have made of it.
+        A model, and the models after one and two EM steps.
     offsets
         int64 of shape (n_variables + 1,).
     longest
-        Longest step length, at least 1.
+        Maximum step length, at least 1.
 
     Returns
     -------
-    A model, whose objective may be worse, and the step length: 1 is the end itself.
+    The extrapolated model, whose objective may be worse, and the step length; 1 gives ``end`` itself.
 
     References
     ----------
@@ -183,7 +183,7 @@ def extrapolate(
 
 
 Update: TypeAlias = Callable[[Parameters], tuple[float, Parameters]]
-"""Loss of parameters, and the closed-form update of these parameters."""
+"""Returns the loss of parameters, and their closed-form update."""
 
 
 def descend(
@@ -195,26 +195,26 @@ def descend(
     tol: float,
     exact_loss: float = -math.inf,
 ) -> SolverResult:
-    """Update parameters until the loss settles, and after every two updates extrapolate from them.
+    """Update parameters until the loss converges, extrapolating after every two updates.
 
     Parameters
     ----------
     update
-        Gives the loss of parameters, finite, and their update, whose loss is no higher but for rounding.
+        Returns the loss of parameters, finite, and their update, whose loss is not higher except for rounding.
     initial
-        Prior (rank,) and factors (n_levels, rank) to start from.
+        Starting values: prior (rank,) and factors (n_levels, rank).
     offsets
         int64 of shape (n_variables + 1,).
     max_iter
-        Limit of iterations, at least 0; an iteration is three updates, one of them extrapolated.
+        Maximum number of iterations, at least 0; an iteration consists of three updates, one of them extrapolated.
     tol
-        Stop when an iteration lowers the loss by at most this share of it.
+        Stop when the relative decrease of the loss in an iteration is at most this.
     exact_loss
-        Stop at a loss at most this high: what is left is rounding.
+        Stop when the loss is at most this; the remainder is rounding error.
 
     Returns
     -------
-    The parameters of the last and least loss. ``loss_history`` starts with the loss of the start and never rises.
+    Parameters with the smallest loss. ``loss_history`` starts with the loss of the start and never increases.
     """
     current = initial
     loss, updated = update(current)
@@ -230,12 +230,12 @@ def descend(
 def _iterate(
     update: Update, loss: float, current: Parameters, first: Parameters, offsets: IntArray
 ) -> tuple[float, Parameters, Parameters]:
-    """Return a loss no higher than before, its parameters, and the update of these."""
+    """Return a loss that is not higher, its parameters, and their update."""
     loss_first, second = update(first)
     extrapolated, _ = extrapolate(current, first, second, offsets, math.inf)
     for candidate in (extrapolated, second):
         new_loss, updated = update(candidate)
         if new_loss <= min(loss, loss_first):
             return new_loss, candidate, updated
-    # at the minimum an update may raise the loss by a rounding error
+    # at the minimum an update may increase the loss by a rounding error
     return (loss_first, first, second) if loss_first <= loss else (loss, current, first)

@@ -1,4 +1,4 @@
-"""Wald's tests of estimates whose covariance is known, and p-values for several tests taken together."""
+"""Wald tests for estimates with known covariance, and p-values adjusted for multiple tests."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from pmflib.core.arrays import FloatArray
 
 NULL_SHARE = 1e-9
-"""Share of the largest variance below which a direction has none: shares that sum to 1 leave 1e-16."""
+"""Relative variance below which a direction has none; shares that sum to 1 leave 1e-16."""
 
 
 class WaldTest(NamedTuple):
-    """A test that some numbers are 0.
+    """Wald test of the hypothesis that several parameters are 0.
 
     Parameters
     ----------
     statistic, degrees
-        Wald's statistic, and its degrees of freedom.
+        Wald statistic and its degrees of freedom.
     p_value
-        Chance of one as large where they are, in [0, 1]; NaN without degrees of freedom.
+        Probability of a statistic at least as large under the hypothesis, in [0, 1]; NaN without degrees of freedom.
     """
 
     statistic: float
@@ -30,7 +30,7 @@ class WaldTest(NamedTuple):
 
 
 def find_wald_test(values: FloatArray, covariance: FloatArray) -> WaldTest:
-    """Test that numbers are 0, in the directions in which they vary.
+    """Test whether parameters are 0, using the directions in which they have variance.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def find_wald_test(values: FloatArray, covariance: FloatArray) -> WaldTest:
 
 
 def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
-    """P-values for all of several tests taken together, in their order.
+    """Adjust the p-values of several tests by Holm's method; the order is preserved.
 
     References
     ----------

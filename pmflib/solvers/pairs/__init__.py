@@ -1,1 +1,1 @@
-"""From pairwise marginals to prior and factors."""
+"""Solvers that estimate the prior and factors from pairwise marginals."""

@@ -1,9 +1,8 @@
-"""CNMF-OPT: the pairwise composite likelihood, raised by closed-form updates.
+"""CNMF-OPT: maximisation of the pairwise composite likelihood by closed-form updates.
 
-The loss is the weighted mean over the observed pairs of KL(marginals[j, k] || A_j D(prior) A_k').
-Each cell of a pair is treated as a draw whose latent state is missing; its posterior and the
-re-estimate from it need no step size and cannot raise the loss. All pairs are updated at once by
-two products over the matrix of levels.
+The loss is the weighted mean over the observed pairs of KL(marginals[j, k] || A_j D(prior) A_k'). Each cell of a pair
+is treated as a draw with a missing latent state. Re-estimating the parameters from its posterior needs no step size and
+cannot increase the loss. All pairs are updated at once by two products with the matrix of levels.
 """
 
 from __future__ import annotations
@@ -26,20 +25,21 @@ from pmflib.solvers.numeric.squarem import descend
 from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, open_start, read_singles
 
 PANEL = 256
-"""Rows of the matrix of levels worked on at a time: a panel stays in the cache."""
+"""Number of rows of the matrix processed at a time; a panel fits in the cache."""
 
 
 @dataclass(frozen=True)
 class CompositeSettings:
-    """Numbers that `fit_composite` works with."""
+    """Settings of `fit_composite`."""
 
     exact_loss: float = 1e-12
-    """Nats: a loss at most this high is an exact fit, and what is left of it is rounding."""
+    """Loss, in nats, at or below which a fit is exact up to rounding."""
     ruled_out: float = 1e-100
-    """Chosen: an observed cell whose probability under the start is below this is ruled out by the start."""
+    """Chosen: starting values rule out an observed cell if they give it a probability below this."""
     start_share: float = 0.01
-    """Chosen: share of the uniform prior and of the single marginals mixed into a start that rules out what was
-    observed."""
+    """Chosen: weight of the uniform prior and the single marginals that are mixed into starting values that rule out
+    observed cells.
+    """
 
 
 _DEFAULT = CompositeSettings()
@@ -57,49 +57,47 @@ def fit_composite(
     tol: float = 1e-6,
     settings: CompositeSettings = _DEFAULT,
 ) -> SolverResult:
-    """Fit prior and factors to pairwise marginals in KL divergence.
+    """Fit the prior and factors to pairwise marginals in KL divergence.
 
     Parameters
     ----------
     marginals
-        float64 of shape (n_levels, n_levels), symmetric, as `fit_spa` takes them: joint probability
-        tables where observed; diagonal blocks hold the single marginals on their diagonal.
+        float64 of shape (n_levels, n_levels), symmetric, as in `fit_spa`: joint probability tables of observed pairs;
+        diagonal blocks have the single marginals on their diagonal.
     offsets
         int64 of shape (n_variables + 1,); variable j owns rows ``offsets[j]:offsets[j + 1]``.
     observed
         bool of shape (n_variables, n_variables), symmetric, False on the diagonal.
     initial
-        Prior (rank,) and factors (n_levels, rank) to start from, each a PMF.
+        Starting values: prior (rank,) and factors (n_levels, rank), each a PMF.
     weights
-        Weights of the pairs, of shape (n_variables, n_variables), symmetric, >= 0; only entries of
-        observed pairs are read. The supports of the pairs give the composite likelihood; None weighs all
-        pairs alike, as published.
+        Weights of the pairs, of shape (n_variables, n_variables), symmetric, >= 0; only entries of observed pairs are
+        used. The supports of the pairs give the composite likelihood; None weights all pairs equally, as published.
     pseudo_counts
-        In the units of the weights, of levels of shape (n_levels,), >= 0. Those of the states keep states from
-        emptying into one another. None adds nothing.
+        Pseudo-counts in the units of the weights; those of levels have shape (n_levels,) and are >= 0. Those of the
+        states prevent states from losing their mass to one another. None adds nothing.
     max_iter
-        Limit of iterations, at least 0; an iteration is three updates, one of them extrapolated.
+        Maximum number of iterations, at least 0; an iteration consists of three updates, one of them extrapolated.
     tol
-        Stop when an iteration lowers the loss by at most this share of it.
+        Stop when the relative decrease of the loss in an iteration is at most this.
     settings
-        Numbers that the method works with.
+        Settings of the method.
 
     Returns
     -------
-    The fit. ``loss_history`` starts with the loss of the start and never rises: the weighted mean
-    divergence in nats, minus the log-density of the pseudo-counts over the sum of the weights.
+    The fit. ``loss_history`` starts with the loss of the start and never increases: the weighted mean divergence in
+    nats, minus the log-density of the pseudo-counts divided by the sum of the weights.
 
     Raises
     ------
     SchemaError, PmfError
-        If the arrays do not fit each other or a number is out of range.
+        If arrays are inconsistent or a number is out of range.
 
     Notes
     -----
-    An iteration takes 6 n_levels^2 rank multiply-adds and n_levels^2 logarithms; memory is one
-    weighted copy of the marginals. A variable without an observed pair gets its single marginal in
-    every state, uniform where it was never seen. Extrapolation is SQUAREM with the plain update to
-    fall back on.
+    An iteration takes 6 n_levels^2 rank multiply-adds and n_levels^2 logarithms; memory is one weighted copy of the
+    marginals. A variable without an observed pair gets its single marginal in every state, or a uniform PMF if it was
+    never observed. Updates are accelerated by SQUAREM, with the plain update as fallback.
 
     References
     ----------
@@ -125,7 +123,7 @@ def fit_composite(
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """Weighted pairs, and what the update needs beside them."""
+    """Weighted pairs, and precomputed quantities for the updates."""
 
     table: FloatArray
     offsets: IntArray
@@ -143,7 +141,7 @@ def _pose(
     weights: FloatArray | IntArray | None,
     pseudo_counts: PseudoCounts | None,
 ) -> _Problem:
-    """Weigh the pairs; both triangles of the table are kept."""
+    """Weight the pairs; both triangles of the table are stored."""
     check_pairs(marginals, offsets, observed)
     n_levels = int(offsets[-1])
     pair_weights = observed.astype(np.float64)
@@ -152,7 +150,7 @@ def _pose(
         pair_weights *= weights
     table = marginals * spread_pairs(pair_weights, offsets)
     positive, weighted = table[table > 0], pair_weights[pair_weights > 0]
-    # sum of w x log x, with x = table / w and each pair's x of sum 1
+    # sum of w x log x, where x = table / w sums to 1 for each pair
     entropy = float(positive @ np.log(positive)) - float(weighted @ np.log(weighted))
     isolated = find_isolated(pair_weights > 0, offsets)
     if pseudo_counts is None:
@@ -168,7 +166,7 @@ def _pose(
 def _open(
     problem: _Problem, initial: Parameters, settings: CompositeSettings
 ) -> tuple[Parameters, tuple[str, ...]]:
-    """Check the start, and let it allow all that was observed."""
+    """Check the starting values, and modify them if they rule out observed cells."""
     prior, factors = initial
     check_start(initial, problem.singles.size)
     isolated = problem.isolated
@@ -188,18 +186,18 @@ def _open(
         prior, factors = open_start(
             (prior, factors), singles, prior_share=share, factor_share=share
         )
-        notes += ("start opened: it ruled out pairs that were observed",)
+        notes += ("starting values mixed with the single marginals: they ruled out observed cells",)
     return (prior, factors), notes
 
 
 def _open_singles(problem: _Problem) -> FloatArray:
-    """Single marginals, positive wherever pairs or pseudo-counts have mass."""
+    """Return single marginals that are positive wherever pairs or pseudo-counts have mass."""
     mass = problem.table.sum(axis=1) + problem.pseudo_counts.levels
     return normalise_blocks(mass[:, None], problem.offsets, problem.singles[:, None])[:, 0]
 
 
 def _rules_out(problem: _Problem, parameters: Parameters, ruled_out: float) -> bool:
-    """Whether the model gives an observed cell a probability below a limit."""
+    """Return whether the model gives an observed cell a probability below a limit."""
     prior, factors = parameters
     scaled = factors * prior
     for first in range(0, factors.shape[0], PANEL):
@@ -210,7 +208,7 @@ def _rules_out(problem: _Problem, parameters: Parameters, ruled_out: float) -> b
 
 
 def _update(problem: _Problem, parameters: Parameters) -> tuple[float, Parameters]:
-    """Return the loss of the parameters, and the closed-form update of them."""
+    """Return the loss of the parameters and their closed-form update."""
     prior, factors = parameters
     table = problem.table
     scaled = factors * prior
@@ -224,7 +222,7 @@ def _update(problem: _Problem, parameters: Parameters) -> tuple[float, Parameter
         pull[first:last] += ratio @ factors[first:]
         pull[last:] += ratio[:, PANEL:].T @ factors[first:last]
         logs = np.log(model, out=model)
-        # The square on the diagonal holds each of its pairs twice, the rest of the panel once.
+        # The diagonal square contains each of its pairs twice, the rest of the panel once.
         likelihood += 2 * float(np.vdot(counts, logs))
         likelihood -= float(np.vdot(counts[:, :PANEL], logs[:, :PANEL]))
     loss = problem.entropy - likelihood - 2 * problem.pseudo_counts.log_penalty(prior, factors)
@@ -232,6 +230,6 @@ def _update(problem: _Problem, parameters: Parameters) -> tuple[float, Parameter
     # Each pair is in both triangles.
     states = mass.sum(axis=0) / 2 + problem.pseudo_counts.state
     mass += problem.pseudo_counts.levels[:, None]
-    # A state without mass keeps its column, so that every column stays a PMF.
+    # A state without mass keeps its column, so that every column remains a PMF.
     renewed = normalise_blocks(mass, problem.offsets, factors)
     return loss / problem.total, (states / states.sum(), renewed)

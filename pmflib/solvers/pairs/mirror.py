@@ -1,7 +1,7 @@
-"""CNMF-OPT as published: block mirror descent in KL divergence, every pair weighed alike.
+"""CNMF-OPT as published: block mirror descent in KL divergence with equal weights for all pairs.
 
-Kept for the reproduction of published results; `fit_composite` lowers the same loss far faster.
-Factors are updated one after another by exponentiated gradient steps with Armijo's rule, then the prior.
+Included to reproduce published results; `fit_composite` minimises the same loss far faster. Factors are updated in turn
+by exponentiated gradient steps with Armijo's rule, followed by the prior.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_si
 
 @dataclass(frozen=True)
 class MirrorSettings:
-    """Numbers that `fit_mirror` works with: all of the released code, but where the docstring says otherwise."""
+    """Settings of `fit_mirror`; the defaults are those of the released code unless noted."""
 
     factor_steps: int = 200
-    """Limit of descent steps on one factor, per sweep."""
+    """Maximum number of descent steps per factor and sweep."""
     prior_steps: int = 50
-    """Limit of descent steps on the prior, per sweep."""
+    """Maximum number of descent steps on the prior per sweep."""
     first_step: float = 0.1
-    """Step size that Armijo's rule tries first."""
+    """Initial step size of the Armijo line search."""
     step_shrinkage: float = 0.3
-    """Factor by which a step size that is refused shrinks."""
+    """Factor by which a rejected step size is reduced."""
     least_step: float = 1e-5
-    """Step size below which a descent ends."""
+    """Step size below which the descent ends."""
     decrease: float = 1e-4
-    """Least share of the decrease predicted by the slope at which a step is taken."""
+    """Smallest fraction of the decrease predicted by the slope at which a step is accepted."""
     inner_tol: float = 1e-6
-    """Relative change of the columns below which a descent ends."""
+    """Relative change of the columns below which the descent ends."""
     factor_floor: float = 1e-6
-    """Entries of the initial factors are raised to it."""
+    """Lower bound for entries of the initial factors."""
     cell_floor: float = 1e-6
-    """Cells of the model are raised to it. The released code has 1e-7 for the prior, which makes the loss jump between
-    blocks."""
+    """Lower bound for cells of the model. The released code uses 1e-7 for the prior, which makes the loss jump between
+    blocks.
+    """
 
 
 _RELEASED = MirrorSettings()
@@ -67,7 +68,7 @@ def fit_mirror(
     tol: float = 1e-6,
     settings: MirrorSettings = _RELEASED,
 ) -> SolverResult:
-    """Fit prior and factors to pairwise marginals by the published algorithm.
+    """Fit the prior and factors to pairwise marginals by the published algorithm.
 
     Parameters
     ----------
@@ -76,27 +77,26 @@ def fit_mirror(
     initial
         Prior (rank,) and factors (n_levels, rank). Published results start from `fit_spa` with a uniform prior.
     max_iter
-        Sweeps over all factors and the prior, at least 0.
+        Maximum number of sweeps over all factors and the prior, at least 0.
     tol
-        Stop when a sweep lowers the loss by at most this share of it.
+        Stop when the relative decrease of the loss in a sweep is at most this.
     settings
-        Numbers that the method works with.
+        Settings of the method.
 
     Returns
     -------
-    The fit. ``loss_history`` starts with the loss of the start and never rises: the mean divergence
-    over the observed pairs, nats, of the model whose cells are floored and scaled to sum 1 again in
-    each pair.
+    The fit. ``loss_history`` starts with the loss of the start and never increases: the mean KL divergence over the
+    observed pairs, nats, from model tables whose cells are floored and rescaled to sum to 1.
 
     Raises
     ------
     SchemaError, PmfError
-        If the arrays do not fit each other or a number is out of range.
+        If arrays are inconsistent or a number is out of range.
 
     Notes
     -----
-    Two departures from the released code. Its step rule for the prior divides the loss by the
-    number of pairs and not the gradient; here neither is divided. And it has two floors of cells; see
+    There are two differences from the released code. Its step rule for the prior divides the loss, but not the
+    gradient, by the number of pairs; here neither is divided. It also uses two different floors for cells; see
     `MirrorSettings`.
 
     References
@@ -132,7 +132,7 @@ def fit_mirror(
 
 @dataclass(frozen=True, eq=False)
 class _Row:
-    """The observed pairs of one variable, side by side."""
+    """Observed pairs of one variable, concatenated."""
 
     table: FloatArray
     mine: slice
@@ -157,7 +157,7 @@ class _Row:
         return cls(table, mine, partners, inner, settings)
 
     def descend(self, factors: FloatArray, prior: FloatArray) -> None:
-        """Lower the loss of the variable's pairs, in place of its factor."""
+        """Decrease the loss of the variable's pairs by updating its factor in place."""
         if not self.partners.size:
             return
         others = factors[self.partners] * prior
@@ -182,23 +182,23 @@ class _Row:
 def measure_prior(
     pairs: FloatArray, offsets: IntArray, factors: FloatArray, prior: FloatArray, floor: float
 ) -> tuple[float, FloatArray]:
-    """Loss of a prior, and its slope.
+    """Compute the loss of a prior and its gradient.
 
     Parameters
     ----------
     pairs
-        float64 of shape (n_levels, n_levels), symmetric: tables of the observed pairs, 0 elsewhere.
+        float64 of shape (n_levels, n_levels), symmetric: tables of observed pairs, 0 elsewhere.
     offsets
         int64 of shape (n_variables + 1,).
     factors, prior
         float64 of shapes (n_levels, rank) and (rank,).
     floor
-        Cells of the model are raised to it.
+        Lower bound for cells of the model.
 
     Returns
     -------
-    The sum of divergences over pairs but for their entropy, nats, and its derivative, (rank,), by the entries of the
-    prior: of use along the simplex, off which it is not that of the loss.
+    Sum of divergences over pairs without their entropy, nats, and its gradient in the prior, (rank,). The gradient is
+    valid only along the simplex.
     """
     cells = np.maximum((factors * prior) @ factors.T, floor)
     sums, masses = sum_pairs(cells, offsets), sum_pairs(pairs, offsets)
@@ -214,7 +214,7 @@ def _descend_prior(
     prior: FloatArray,
     settings: MirrorSettings,
 ) -> tuple[FloatArray, float]:
-    """Return a prior whose loss is no higher than that of the prior given, and its loss but for the entropy."""
+    """Return a prior whose loss is not higher than that of the given prior, and its loss without the entropy."""
     floor = settings.cell_floor
 
     def loss(column: FloatArray) -> float:
@@ -234,7 +234,7 @@ def _descend(
     n_steps: int,
     settings: MirrorSettings,
 ) -> tuple[FloatArray, float]:
-    """Exponentiated gradient steps with Armijo's rule; columns stay PMFs."""
+    """Take exponentiated gradient steps with Armijo's rule; columns remain PMFs."""
     value = loss(columns)
     for _ in range(n_steps):
         gradient = slope(columns)
@@ -256,7 +256,7 @@ def _descend(
 
 
 def _exponentiate(columns: FloatArray, scaled_gradient: FloatArray) -> FloatArray:
-    """Multiply by exp(-gradient), in logarithms so that nothing overflows; sums are 1 again."""
+    """Multiply by exp(-gradient) in the log domain to avoid overflow, and normalise."""
     logs = np.log(np.maximum(columns, FLOOR)) - scaled_gradient
     raised = np.exp(logs - logs.max(axis=0))
     return np.asarray(raised / raised.sum(axis=0))

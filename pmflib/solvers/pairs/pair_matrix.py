@@ -1,4 +1,4 @@
-"""The matrix of pairwise marginals that pairwise solvers take: its splits in two sides, and starts from it."""
+"""The matrix of pairwise marginals used by pairwise solvers: validation, splits into two sides, and starting values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pmflib.core.errors import RankError, SchemaError
 from pmflib.solvers import check_nonnegative
 
 SUM_TOLERANCE = 1e-6
-"""How far a block's sum may be from 1, and an entry from that of the pair exchanged: it bounds rounding."""
+"""Tolerance for block sums and for symmetry; it allows for rounding."""
 
 
 def check_pairs(marginals: FloatArray, offsets: IntArray, observed: BoolArray) -> None:
-    """Refuse marginals that are not what `fit_spa` describes.
+    """Check that marginals are as described in `fit_spa`.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def check_pairs(marginals: FloatArray, offsets: IntArray, observed: BoolArray) -
     if np.diagonal(observed).any() or not np.array_equal(observed, observed.T):
         raise SchemaError("observed must be symmetric and False on its diagonal")
     check_nonnegative("marginals", marginals, marginals.shape)
-    # in place: the matrix of a large schema takes much of the memory
+    # in place: the matrix of a large schema needs much of the memory
     difference = marginals - marginals.T
     if np.abs(difference, out=difference).max() > SUM_TOLERANCE:
         raise SchemaError("marginals is not symmetric; block (k, j) is block (j, k) transposed")
@@ -60,7 +60,7 @@ def check_pairs(marginals: FloatArray, offsets: IntArray, observed: BoolArray) -
 
 
 def read_singles(marginals: FloatArray, offsets: IntArray) -> FloatArray:
-    """PMF of each variable, from the diagonal blocks; uniform where it was never seen.
+    """Return the PMF of each variable from the diagonal blocks; uniform if it was never observed.
 
     Returns
     -------
@@ -70,14 +70,14 @@ def read_singles(marginals: FloatArray, offsets: IntArray) -> FloatArray:
 
 
 def find_isolated(observed: BoolArray, offsets: IntArray) -> BoolArray:
-    """Whether each level's variable is in no observed pair: bool of shape (n_levels,)."""
+    """Return whether each level's variable has no observed pair: bool of shape (n_levels,)."""
     return repeat_blocks(np.asarray(~observed.any(axis=1)), offsets)
 
 
 def start_random(
     singles: FloatArray, offsets: IntArray, *, rank: int, rng: np.random.Generator
 ) -> Parameters:
-    """Start every latent state at the variables' own PMFs times independent noise.
+    """Draw starting values: the variables' own PMFs times independent noise for each latent state.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ def start_random(
     rank
         Number of latent states, at least 1.
     rng
-        Source of the noise, uniform on [0.5, 1.5].
+        Random generator for the noise, uniform on [0.5, 1.5].
 
     Returns
     -------
-    Prior (rank,), uniform, and factors (n_levels, rank); every variable's rows sum to 1 per column.
+    Prior (rank,), uniform, and factors (n_levels, rank); the levels of each variable sum to 1 in every column.
     """
     factors = singles[:, None] * rng.uniform(0.5, 1.5, (singles.size, rank))
     return np.full(rank, 1.0 / rank), normalise_blocks(factors, offsets, singles[:, None])
@@ -101,17 +101,17 @@ def start_random(
 def open_start(
     parameters: Parameters, toward: FloatArray, *, prior_share: float, factor_share: float
 ) -> Parameters:
-    """Mix a share of the uniform prior and of positive PMFs into a start.
+    """Mix starting values with a uniform prior and positive PMFs.
 
     Parameters
     ----------
     parameters
         Prior (rank,) and factors (n_levels, rank).
     toward
-        float64, broadcast to the shape of the factors: PMFs of every variable, such as its own, (n_levels, 1), or
-        perturbed ones, which also separate states that came out equal.
+        float64, broadcast to the shape of the factors: a PMF for each variable, such as its own, (n_levels, 1), or
+        perturbed PMFs, which also separate identical states.
     prior_share, factor_share
-        Shares of the mixture, in [0, 1].
+        Weights of the mixture, in [0, 1].
 
     Returns
     -------
@@ -125,29 +125,29 @@ def open_start(
 def list_splits(
     cardinalities: IntArray, observed: BoolArray, rank: int
 ) -> list[tuple[str, BoolArray]]:
-    """Name the splits worth a try that leave ``rank`` levels on both sides.
+    """List named splits with at least ``rank`` levels on both sides.
 
-    The first half of the levels, every other variable and a cut through many observed pairs, each
-    also with the sides exchanged because anchors are sought among the second side's levels.
-    Where none of them will do, the two orders of the most even split.
+    The candidates are the first half of the levels, every other variable, and a cut through many observed pairs, each
+    also with the sides exchanged, since anchors are selected among the levels of the second side. If none is suitable,
+    both orders of the most even split are returned.
 
     Parameters
     ----------
     cardinalities
-        int64 of shape (n_variables,), levels of each variable, at least 1; two variables or more.
+        int64 of shape (n_variables,), number of levels of each variable, at least 1; at least two variables.
     observed
         bool of shape (n_variables, n_variables), symmetric, False on the diagonal.
     rank
-        Levels that each side must have.
+        Minimum number of levels on each side.
 
     Returns
     -------
-    Names and bool arrays of shape (n_variables,), True on the first side; no split comes twice.
+    Names and bool arrays of shape (n_variables,), True for the first side, without duplicates.
 
     Raises
     ------
     RankError
-        If no split at all leaves ``rank`` levels on both sides.
+        If no split has ``rank`` levels on both sides.
     """
     middles = np.cumsum(cardinalities) - cardinalities / 2
     natural = {
@@ -169,11 +169,11 @@ def list_splits(
 
 
 def cut_observed_pairs(cardinalities: IntArray, observed: BoolArray) -> BoolArray:
-    """Part the variables greedily so that many observed pairs lie across.
+    """Split the variables greedily so that many observed pairs cross the cut.
 
-    The variable with most partners goes first; next is always the one whose placed partners lie
-    most on one side, and it goes to the other. A tie goes to the side with fewer levels. A graph
-    of pairs that is bipartite and connected is cut exactly.
+    The variable with most partners is placed first. The next is always the one whose placed partners lie most on one
+    side, and it is placed on the other. A tie goes to the side with fewer levels. A connected bipartite graph of pairs
+    is cut exactly.
 
     Parameters
     ----------
@@ -184,11 +184,11 @@ def cut_observed_pairs(cardinalities: IntArray, observed: BoolArray) -> BoolArra
 
     Returns
     -------
-    bool of shape (n_variables,), True on the first side.
+    bool of shape (n_variables,), True for the first side.
     """
     n_variables = cardinalities.size
     degrees = observed.sum(axis=1)
-    # Placed partners on the second side minus those on the first; positive pulls to the first.
+    # Placed partners on the second side minus those on the first; a positive value favours the first side.
     pull = np.zeros(n_variables, np.int64)
     first = np.zeros(n_variables, np.bool_)
     assigned = first.copy()
@@ -205,7 +205,7 @@ def cut_observed_pairs(cardinalities: IntArray, observed: BoolArray) -> BoolArra
 
 
 def split_evenly(cardinalities: IntArray) -> BoolArray:
-    """Part the variables so that the side with fewer levels has as many as can be.
+    """Split the variables so that the smaller side has as many levels as possible.
 
     Parameters
     ----------
@@ -214,13 +214,13 @@ def split_evenly(cardinalities: IntArray) -> BoolArray:
 
     Returns
     -------
-    bool of shape (n_variables,), True on the smaller side.
+    bool of shape (n_variables,), True for the smaller side.
 
     Notes
     -----
     Exact, by subset sums: n_variables * n_levels bits.
     """
-    # Bit s of entry j says that some of the first j variables have s levels together.
+    # Bit s of entry j is set if some of the first j variables have s levels in total.
     sums = [1]
     for cardinality in cardinalities:
         sums.append(sums[-1] | sums[-1] << int(cardinality))
@@ -237,7 +237,7 @@ def split_evenly(cardinalities: IntArray) -> BoolArray:
 def _keep_fitting(
     splits: dict[str, BoolArray], cardinalities: IntArray, rank: int
 ) -> list[tuple[str, BoolArray]]:
-    """Keep each split once, and its exchange, where both sides have ``rank`` levels."""
+    """Keep each distinct split, and its exchange, if both sides have ``rank`` levels."""
     kept: dict[bytes, tuple[str, BoolArray]] = {}
     for name, first in splits.items():
         sides = cardinalities[first].sum(), cardinalities[~first].sum()

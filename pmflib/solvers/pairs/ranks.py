@@ -1,4 +1,4 @@
-"""Ranks by pairs: a first guess from singular vectors, and moves between neighbouring ranks."""
+"""Rank selection from pairs: an initial guess from singular vectors, and steps to neighbouring ranks."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from pmflib.core.arrays import (
 from pmflib.core.errors import RankError
 from pmflib.solvers import check_start
 
-# Chosen: standard errors above zero that confirm a direction.
+# Chosen: number of standard errors above zero that confirm a direction.
 _CONFIRMED = 3.0
 
 
 def scale_pairs(table: FloatArray | IntArray, offsets: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Scale pair counts so that sampling noise is alike everywhere, as correspondence analysis does.
+    """Scale pair counts so that sampling noise is about equal everywhere, as in correspondence analysis.
 
     Parameters
     ----------
     table
-        Symmetric co-occurrence counts, of shape (n_levels, n_levels); diagonal blocks are not read.
+        Symmetric co-occurrence counts of shape (n_levels, n_levels); diagonal blocks are not used.
     offsets
         int64 of shape (n_variables + 1,).
 
     Returns
     -------
     scaled
-        float64 of shape (n_levels, n_levels): P(a, b) / sqrt(P(a) P(b)) by pair of variables, with
-        the pair's own single marginals; 0 where a pair was never observed.
+        float64 of shape (n_levels, n_levels): P(a, b) / sqrt(P(a) P(b)) for each pair of variables, with the pair's own
+        single marginals; 0 if the pair was never observed.
     noise
-        float64 of shape (n_levels, n_levels): variance of an entry, about one over the pair's
-        support; 0 where never observed.
+        float64 of shape (n_levels, n_levels): variance of an entry, about 1 / (support of the pair); 0 if the pair was
+        never observed.
     """
     owners = list_owners(offsets)
     counts = np.where(owners[:, None] == owners, 0.0, table)
-    # rows[a, k]: samples with level a that also hold variable k
+    # rows[a, k]: number of samples with level a in which variable k is observed
     rows = sum_blocks(counts, offsets, axis=1)
     support = sum_blocks(rows, offsets)
     expected = rows[:, owners] * rows[:, owners].T
@@ -60,22 +60,22 @@ def count_confirmed(
     offsets: IntArray,
     first: BoolArray,
 ) -> int:
-    """Count the singular vectors of training pairs that held-out pairs confirm.
+    """Count the singular vectors of the training pairs that are confirmed by held-out pairs.
 
     Parameters
     ----------
     training, held_out
-        Symmetric co-occurrence counts of shape (n_levels, n_levels), of different samples.
+        Symmetric co-occurrence counts of shape (n_levels, n_levels), from disjoint samples.
     offsets
         int64 of shape (n_variables + 1,).
     first
-        bool of shape (n_variables,), the first side of a split of the variables; the pairs across
-        make the matrix.
+        bool of shape (n_variables,), True for the first side of a split; the matrix consists of the pairs across the
+        split.
 
     Returns
     -------
-    Singular directions whose value on the held-out pairs is above three standard errors: at least
-    1, at most the levels of the smaller side.
+    Number of singular directions whose value on the held-out pairs exceeds three standard errors: at least 1, at most
+    the number of levels on the smaller side.
     """
     side = repeat_blocks(first, offsets)
     cells = np.ix_(side, ~side)
@@ -88,16 +88,16 @@ def count_confirmed(
 
 @dataclass(frozen=True)
 class StateMoveSettings:
-    """Numbers that `add_state` works with, all chosen: what follows is a fit, which has only to start near."""
+    """Settings of `add_state`; all are chosen, since a fit that follows needs only a rough start."""
 
     certainty: float = 0.9
-    """Probability that the new state gives its own level; the rest is the variable's PMF."""
+    """Probability of the level in the new state; the remainder follows the variable's PMF."""
     shrinkage: float = 0.5
-    """Share of the variables' PMFs in the new state: the cells of few samples are guesses."""
+    """Weight of the variables' PMFs in the new state: cells based on few samples are unreliable."""
     prior_share: float = 0.5
-    """Share of the level's probability that becomes the new state's prior."""
+    """Fraction of the level's probability that becomes the prior of the new state."""
     cell_floor: float = 1e-6
-    """Model cells below count as this much in Pearson's statistic."""
+    """Lower bound for model cells in Pearson's statistic."""
 
 
 _DEFAULT = StateMoveSettings()
@@ -112,32 +112,31 @@ def add_state(
     *,
     settings: StateMoveSettings = _DEFAULT,
 ) -> Parameters:
-    """Add a state for the worst fitted level.
+    """Add a latent state for the level that fits worst.
 
     Parameters
     ----------
     parameters
         Prior (rank,) and factors (n_levels, rank).
     marginals
-        float64 of shape (n_levels, n_levels), as `fit_spa` takes them.
+        float64 of shape (n_levels, n_levels), as in `fit_spa`.
     weights
-        Weights of the cells' pairs, of shape (n_levels, n_levels), >= 0, 0 where not observed.
+        Weights of the pairs by cell, of shape (n_levels, n_levels), >= 0, 0 if not observed.
     offsets
         int64 of shape (n_variables + 1,).
     singles
         float64 of shape (n_levels,), PMF of each variable.
     settings
-        Numbers that the method works with.
+        Settings of the method.
 
     Returns
     -------
-    Parameters of one state more: the PMFs of the samples that hold the level, with half of the level's
-    probability as its prior.
+    Parameters with one more state: the PMFs of samples with that level, and half of the level's probability as prior.
 
     Notes
     -----
-    The worst fitted level has the largest weighted squared residual of its row over the
-    probabilities of the model, as in Pearson's statistic.
+    The worst fitting level has the largest weighted sum of squared residuals in its row, divided by the model
+    probabilities, as in Pearson's statistic.
     """
     prior, factors = parameters
     check_start(parameters, singles.size)
@@ -169,22 +168,24 @@ def merge_states(parameters: Parameters) -> Parameters:
 
     Returns
     -------
-    Parameters of one state less: the two are averaged, weighted by their prior.
+    Parameters with one state less: the average of the two states, weighted by their prior.
 
     Raises
     ------
     RankError
-        If there is a single state.
+        If there is only one state.
 
     References
     ----------
-    Ward (1963), Journal of the American Statistical Association 58: the rise of the within-group
-    sum of squares, here of conditional probabilities.
+    Ward (1963), Journal of the American Statistical Association 58: the increase of the within-group sum of squares,
+    here of conditional probabilities.
     """
     prior, factors = parameters
     check_start(parameters, factors.shape[0])
     if prior.size < 2:
-        raise RankError("the model has a single state, nothing to merge; give at least two")
+        raise RankError(
+            "the model has a single state, so there is nothing to merge; pass at least two states"
+        )
     squares = (factors**2).sum(axis=0)
     distances = np.maximum(squares[:, None] + squares - 2 * factors.T @ factors, 0.0)
     both = prior[:, None] + prior

@@ -1,8 +1,8 @@
-"""CNMF-SPA: factors read off the most extreme columns of one large nonnegative matrix.
+"""CNMF-SPA: factors from the most extreme columns of a non-negative matrix.
 
-The variables are split in two sides; the pairwise marginals across make the matrix
-X = W H' with W the factors of the first side, stacked, and H' = D(prior) times those of the second.
-Where every latent state has a level that (nearly) no other state has, W is among X's columns.
+The variables are split into two sides. The pairwise marginals across the split form the matrix X = W H', where W
+contains the stacked factors of the first side and H' = D(prior) times those of the second side. If every latent state
+has a level that (almost) no other state has, W is among the columns of X.
 """
 
 from __future__ import annotations
@@ -29,50 +29,52 @@ from pmflib.solvers.pairs.pair_matrix import check_pairs, list_splits, read_sing
 
 @dataclass(frozen=True)
 class SpaSettings:
-    """Numbers that `select_anchors` and `fit_spa` work with."""
+    """Settings of `select_anchors` and `fit_spa`."""
 
     span: float = 1e-10
-    """A residual up to this share of the largest column is rounding: the columns span no more."""
+    """Relative residual below which the columns are considered to span no further dimension (rounding error)."""
     refresh: float = 1e-6
-    """Residuals are measured again after the largest squared norm has fallen to this share: updates would lose more
-    than six of a double's sixteen digits."""
+    """Residuals are recomputed when the largest squared norm has fallen to this fraction; updates would otherwise lose
+    more than six of sixteen digits.
+    """
     tie: float = 1e-6
-    """Chosen: squared norms that differ by this share are a tie, as equal columns are after rounding."""
+    """Relative difference of squared norms that counts as a tie: equal columns differ by rounding."""
     cell_floor: float = 1e-6
-    """Chosen, as `fit_mirror` has it: model cells below count as this much in the divergence, for anchors of
-    few samples hold zeros that say nothing about the fit elsewhere."""
+    """Lower bound for model cells in the divergence, as in `fit_mirror`: anchors based on few samples contain zeros
+    that say nothing about the fit elsewhere.
+    """
 
 
 _DEFAULT = SpaSettings()
 
 
 def select_anchors(matrix: FloatArray, rank: int, *, settings: SpaSettings = _DEFAULT) -> IntArray:
-    """Pick the columns whose l1-scaled hull holds all others, by successive projection.
+    """Select the columns whose l1-scaled convex hull contains all others, by successive projection.
 
     Parameters
     ----------
     matrix
-        float64 of shape (n_rows, n_columns), nonnegative and finite.
+        float64 of shape (n_rows, n_columns), non-negative and finite.
     rank
-        Columns to pick, at least 1.
+        Number of columns to select, at least 1.
     settings
-        Numbers that the method works with.
+        Settings of the method.
 
     Returns
     -------
-    int64 of shape (rank,), column indices in the order of choice. A column without mass is never
-    chosen. Of residual norms that tie the column of larger original norm wins, then the first.
+    int64 of shape (rank,), column indices in order of selection. Zero columns are never selected. Ties of residual
+    norms go to the column with the larger original norm, then to the first.
 
     Raises
     ------
     PmfError
-        If ``matrix`` is not two-dimensional or holds a negative or not finite entry.
+        If ``matrix`` is not two-dimensional or contains a negative or non-finite entry.
     RankError
         If ``rank`` is below 1 or above the numerical rank of the columns.
 
     Notes
     -----
-    Time n_rows * n_columns * rank, memory one copy of the matrix.
+    Time n_rows * n_columns * rank; memory for one copy of the matrix.
 
     References
     ----------
@@ -102,39 +104,38 @@ def fit_spa(
     split: BoolArray | None = None,
     settings: SpaSettings = _DEFAULT,
 ) -> SolverResult:
-    """Fit the model to pairwise marginals without iterating, from anchor columns.
+    """Fit the model to pairwise marginals without iteration, from anchor columns.
 
     Parameters
     ----------
     marginals
-        float64 of shape (n_levels, n_levels), symmetric. Block (j, k) is a joint probability table
-        (sum 1) where ``observed[j, k]`` and 0 elsewhere; diagonal blocks are diagonal matrices of
-        the single marginals, 0 for a variable never observed. They are never used as a pair.
+        float64 of shape (n_levels, n_levels), symmetric. Block (j, k) is a joint probability table (sum 1) if
+        ``observed[j, k]``, and 0 otherwise; diagonal blocks are diagonal matrices of the single marginals, 0 for a
+        variable that was never observed. Diagonal blocks are never used as pairs.
     offsets
         int64 of shape (n_variables + 1,); variable j owns rows ``offsets[j]:offsets[j + 1]``.
     observed
         bool of shape (n_variables, n_variables), symmetric, False on the diagonal.
     rank
-        Latent states, at least 1 and at most the levels of the smaller side. Rank 1 needs no split
-        and is the single marginals.
+        Number of latent states, at least 1 and at most the number of levels of the smaller side. Rank 1 needs no split
+        and returns the single marginals.
     split
-        bool of shape (n_variables,), True for the first side. By default the first half,
-        every other variable, a greedy cut through many observed pairs, and the same with the sides
-        exchanged are all fitted, and the best is returned; where none of them has ``rank``
-        levels on both sides, the most even split is taken.
+        bool of shape (n_variables,), True for the first side. By default, several splits are fitted and the best fit is
+        returned: the first half, every other variable, a greedy cut through many observed pairs, and each of these with
+        the sides exchanged. If none of them has ``rank`` levels on both sides, the most even split is used.
     settings
-        Numbers that the method works with.
+        Settings of the method.
 
     Returns
     -------
-    The fit, always finite. ``loss_history`` holds one number, the mean over the observed pairs
-    j < k of KL(marginals[j, k] || model), in nats, with model cells floored, and 0 when no pair is
-    observed; the default split minimises it. ``n_iter`` is 0. ``notes`` name the split and the repairs.
+    The fit, always finite. ``loss_history`` contains one number: the mean over the observed pairs j < k of
+    KL(marginals[j, k] || model), nats, with model cells floored, and 0 if no pair is observed. The default split
+    minimises it. ``n_iter`` is 0. ``notes`` describe the split and any repairs.
 
     Raises
     ------
     SchemaError
-        If the arrays do not fit each other, or there is one variable only.
+        If the arrays are inconsistent, or there is only one variable.
     PmfError
         If a marginal is negative or not finite.
     RankError
@@ -143,14 +144,14 @@ def fit_spa(
 
     Notes
     -----
-    A pair in the matrix that was never observed is filled as if
-    its variables were independent. A variable never observed gets uniform columns; a state that
-    has no mass in a variable gets that variable's single marginal; a level never seen gets 0.
+    An unobserved pair in the matrix is filled as if its variables were independent. A variable that was never observed
+    gets uniform columns; a state without mass in a variable gets that variable's single marginal; a level that was
+    never seen gets 0.
 
     References
     ----------
-    Ibrahim and Fu (2021), IEEE Transactions on Signal Processing 69, Algorithm 2. There the natural
-    order decides the split and the prior comes from the Khatri-Rao product's pseudo-inverse.
+    Ibrahim and Fu (2021), IEEE Transactions on Signal Processing 69, Algorithm 2. In the paper the split follows the
+    order of the variables, and the prior comes from the pseudo-inverse of the Khatri-Rao product.
     """
     check_pairs(marginals, offsets, observed)
     check_rank(rank)
@@ -191,7 +192,7 @@ def fit_spa(
 
 
 def _project_successively(matrix: FloatArray, rank: int, settings: SpaSettings) -> IntArray:
-    """Return the anchors in order, fewer than ``rank`` when the columns span no more."""
+    """Return the anchors in order; fewer than ``rank`` if the columns span fewer dimensions."""
     mass = matrix.sum(axis=0)
     residual = matrix / np.where(mass > 0, mass, 1.0)
     original = np.einsum("ij,ij->j", residual, residual)
@@ -226,7 +227,7 @@ def _fit_split(
     first: BoolArray,
     anchors: IntArray,
 ) -> Parameters:
-    """Return the prior and the factors that the anchors of one split lead to."""
+    """Return the prior and factors that follow from the anchors of one split."""
     rows = repeat_blocks(first, offsets)
     across = filled[np.ix_(rows, ~rows)]
     left_offsets, right_offsets = (
@@ -248,9 +249,9 @@ def _fit_split(
 def _mean_divergence(
     pairs: FloatArray, prior: FloatArray, factors: FloatArray, n_pairs: int, floor: float
 ) -> float:
-    """Return the mean divergence of the model from the pairs, whose other cells are all 0."""
+    """Return the mean divergence of the model from the pairs, given tables that are 0 for all other pairs."""
     model = np.maximum((factors * prior) @ factors.T, floor)
-    # The least divergence is 0; rounding and the floor may leave it a hair below.
+    # The divergence is non-negative up to rounding and the floor.
     positive = pairs > 0
     divergence = float(pairs[positive] @ np.log(pairs[positive] / model[positive]))
     return max(0.0, divergence) / max(n_pairs, 1)
@@ -259,21 +260,21 @@ def _mean_divergence(
 def _describe_gaps(
     marginals: FloatArray, offsets: IntArray, observed: BoolArray
 ) -> tuple[str, ...]:
-    """Say what had to be filled in."""
+    """Describe what had to be filled in."""
     n_variables = observed.shape[0]
     missing = (n_variables * (n_variables - 1) - int(observed.sum())) // 2
     unseen = np.flatnonzero(sum_blocks(np.diagonal(marginals), offsets) == 0)
     notes = []
     if missing:
-        notes.append(f"unobserved pairs taken as independent: {missing}")
+        notes.append(f"unobserved pairs treated as independent: {missing}")
     if unseen.size:
         listed = ", ".join(map(str, unseen[:5])) + (", ..." if unseen.size > 5 else "")
-        notes.append(f"never observed, uniform: {unseen.size} variables ({listed})")
+        notes.append(f"variables never observed, taken as uniform: {unseen.size} ({listed})")
     return tuple(notes)
 
 
 def _explain_rank(rank: int, spans: dict[str, int]) -> str:
-    """Word the refusal of a rank that no split's matrix carries."""
+    """Explain why a rank is too high for every split."""
     limit = max(spans.values())
     tried = ", ".join(f"{name}: {span}" for name, span in spans.items())
     return (
@@ -283,7 +284,7 @@ def _explain_rank(rank: int, spans: dict[str, int]) -> str:
 
 
 def _check_split(split: BoolArray, cardinalities: IntArray, rank: int) -> BoolArray:
-    """Refuse a split of another shape, or with a side that cannot carry the rank."""
+    """Check the shape of a split and that both sides have enough levels."""
     if split.shape != cardinalities.shape or split.dtype != np.bool_:
         raise SchemaError(
             f"split has shape {split.shape} and dtype {split.dtype}, not {cardinalities.shape} "

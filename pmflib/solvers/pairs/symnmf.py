@@ -1,8 +1,8 @@
-"""Symmetric NMF by Procrustes: a nonnegative square root of the matrix of all pairs.
+"""Symmetric NMF by Procrustes rotation: a non-negative square root of the matrix of all pairs.
 
-With every variable's factor stacked in A, the pairwise marginals are X = H H', H = A D(prior)^(1/2).
-The top eigenvectors give a square root U of X; H is U rotated by the orthogonal matrix that makes
-it nonnegative. Diagonal blocks of X and pairs never observed together are imputed first.
+With the factors of all variables stacked in A, the pairwise marginals are X = H H', where H = A D(prior)^(1/2). The top
+eigenvectors give a square root U of X, and H is U rotated by the orthogonal matrix that makes it non-negative. Diagonal
+blocks of X and unobserved pairs are imputed first.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from pmflib.solvers.pairs.pair_matrix import check_pairs, find_isolated, read_si
 
 @dataclass(frozen=True)
 class SymnmfSettings:
-    """Numbers that `fit_symnmf` and `impute_pairs` work with."""
+    """Settings of `fit_symnmf` and `impute_pairs`."""
 
     rotation_steps: int = 500
-    """Chosen: limit of the steps of a rotation, of which a hundred are usual; see `rotate_nonnegative`."""
+    """Chosen: maximum number of steps of a rotation; a hundred are typical; see `rotate_nonnegative`."""
     least_singular_value: float = 1e-8
-    """Singular values up to this share of the largest are rounding, and not inverted."""
+    """Singular values at or below this fraction of the largest are rounding error and not inverted."""
 
 
 _DEFAULT = SymnmfSettings()
@@ -59,43 +59,41 @@ def fit_symnmf(
     tol: float = 1e-5,
     settings: SymnmfSettings = _DEFAULT,
 ) -> SolverResult:
-    """Fit prior and factors by symmetric NMF of the matrix of all pairs.
+    """Fit the prior and factors by symmetric NMF of the matrix of all pairs.
 
     Parameters
     ----------
     marginals, offsets, observed
         As for `fit_spa`.
     rank
-        Latent states, in [1, n_levels].
+        Number of latent states, in [1, n_levels].
     rng
-        Source of the rotations that are tried.
+        Random generator for the starting rotations.
     initial
-        Prior and factors whose model imputes what was not observed, at first; None imputes by pairs
-        with other variables.
+        Prior and factors whose model provides the initial imputation; None imputes from pairs with other variables.
     n_starts
-        Rotations tried, at least 1.
+        Number of starting rotations, at least 1.
     max_iter
-        Limit of the rounds of imputation.
+        Maximum number of imputation rounds.
     tol
-        Relative change of the imputed entries to stop at, and of the distance of a rotation.
+        Tolerance for the relative change of imputed entries and for the distance of a rotation.
     settings
-        Numbers that the method works with.
+        Settings of the method.
 
     Returns
     -------
-    The fit. ``loss_history`` holds the root mean square difference between the observed marginals
-    and the imputed matrix of the given rank after each round; ``n_iter`` counts the rounds.
+    The fit. ``loss_history`` contains the root mean square difference between the observed marginals and the low-rank
+    approximation after each round; ``n_iter`` is the number of rounds.
 
     Raises
     ------
     SchemaError, PmfError, RankError
-        If the arrays do not fit each other or a number is out of range.
+        If arrays are inconsistent or a number is out of range.
 
     Notes
     -----
-    The imputation is refined by replacing imputed entries with those of the best approximation
-    of the given rank until they settle, which never raises the loss. A variable without an observed
-    pair gets its single marginal in every state.
+    Imputed entries are repeatedly replaced by those of the best approximation of the given rank until they converge,
+    which never increases the loss. A variable without an observed pair gets its single marginal in every state.
 
     References
     ----------
@@ -107,7 +105,9 @@ def fit_symnmf(
     check_pairs(marginals, offsets, observed)
     n_levels = int(offsets[-1])
     if rank > n_levels:
-        raise RankError(f"rank is {rank}, above {n_levels}, the levels of all variables; lower it")
+        raise RankError(
+            f"rank is {rank}, above {n_levels}, the number of levels of all variables; lower rank"
+        )
     singles = read_singles(marginals, offsets)
     known = spread_pairs(observed, offsets)
     if rank == 1 or not observed.any():
@@ -137,24 +137,24 @@ def impute_pairs(
     rank: int,
     settings: SymnmfSettings = _DEFAULT,
 ) -> FloatArray:
-    """Fill diagonal blocks and pairs never observed, through the pairs that were.
+    """Impute diagonal blocks and unobserved pairs from the observed pairs.
 
     Parameters
     ----------
     marginals, offsets, observed
         As for `fit_spa`.
     rank
-        Latent states, at least 1.
+        Number of latent states, at least 1.
     settings
-        Numbers that the method works with.
+        Settings of the method.
 
     Returns
     -------
-    float64 of shape (n_levels, n_levels), symmetric, nonnegative: observed pairs as they are. An
-    unobserved pair is filled as if independent. Then, with the variables split into three groups,
-    the diagonal blocks of group M are those of X[M, R] pinv(X[L, R]) X[L, M], where L and R are the
-    other two and the inverse has the given rank at most, scaled to sum 1. With two variables alone, each
-    is taken to determine the state: its block is diagonal.
+    float64 of shape (n_levels, n_levels), symmetric and non-negative; observed pairs are unchanged. An unobserved pair
+    is filled as if its variables were independent. The variables are then split into three groups, and the diagonal
+    blocks of group M are those of X[M, R] pinv(X[L, R]) X[L, M], scaled to sum to 1, where L and R are the other groups
+    and the inverse has at most the given rank. With only two variables, each is assumed to determine the state: its
+    block is diagonal.
 
     References
     ----------
@@ -187,7 +187,7 @@ def impute_pairs(
 
 
 def _invert(matrix: FloatArray, rank: int, least: float) -> FloatArray:
-    """Pseudo-inverse of the best approximation of a rank, without singular values up to a share of the largest."""
+    """Compute the pseudo-inverse of the best approximation of a rank, without negligible singular values."""
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
     kept = (values > least * values.max(initial=0.0)) & (np.arange(values.size) < rank)
     return np.asarray((right[kept].T / values[kept]) @ left[:, kept].T)
@@ -196,7 +196,7 @@ def _invert(matrix: FloatArray, rank: int, least: float) -> FloatArray:
 def _refine(
     filled: FloatArray, known: BoolArray, rank: int, max_iter: int, tol: float
 ) -> tuple[FloatArray, tuple[float, ...], bool]:
-    """Replace imputed entries by those of the low-rank approximation until they settle."""
+    """Replace imputed entries by those of the low-rank approximation until they converge."""
     filled = filled.copy()
     n_known = int(known.sum())
     unknown = ~known
@@ -215,16 +215,16 @@ def _refine(
 
 
 def read_parameters(nonnegative: FloatArray, offsets: IntArray, singles: FloatArray) -> Parameters:
-    """Read prior and factors off a nonnegative square root of the matrix of pairs.
+    """Compute the prior and factors from a non-negative square root of the matrix of pairs.
 
     Parameters
     ----------
     nonnegative
-        float64 of shape (n_levels, rank): its blocks are those of the factors times the root of the prior.
+        float64 of shape (n_levels, rank): its blocks are the factors times the square root of the prior.
     offsets
         int64 of shape (n_variables + 1,).
     singles
-        float64 of shape (n_levels,), PMF of each variable: taken where a block's column has no mass.
+        float64 of shape (n_levels,), PMF of each variable; used where a block's column has no mass.
     """
     factors = normalise_blocks(nonnegative, offsets, singles[:, None])
     prior = (sum_blocks(nonnegative, offsets) ** 2).mean(axis=0)

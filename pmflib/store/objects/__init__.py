@@ -1,1 +1,1 @@
-"""Named objects with versions: a folder of this machine, or a bucket; what a store keeps besides artefacts."""
+"""Object stores: named objects in a local folder or in a bucket."""

@@ -1,28 +1,21 @@
-"""Objects of stores by their address, a folder or a prefix in a bucket, and requests for many of them side by side."""
+"""Objects of a store by its address: a folder, or a prefix in a bucket."""
 
 from __future__ import annotations
 
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from pmflib.core.errors import ConfigError, PmfError, UnreachableStoreError
 from pmflib.store.objects.bucket import Bucket
 from pmflib.store.objects.interface import Objects
 from pmflib.store.objects.local_folder import LocalFolder
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 SCHEME = "s3"
 """Scheme of the addresses of buckets."""
-PARALLEL_REQUESTS = 16
-"""Requests of a process at a time, for one thing that it waits for."""
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _PREFIX = re.compile(r"[^\x00-\x1f\x7f?#%\\]+")
 _COLLAPSED = re.compile(r"[a-z][a-z0-9+]+:/[^/]")
@@ -31,17 +24,17 @@ _lock = threading.Lock()
 
 
 def is_bucket(address: str | Path) -> bool:
-    """Whether an address is no folder of this machine."""
+    """Whether an address is a URL rather than a local folder."""
     return "://" in str(address)
 
 
 def check_address(address: str) -> str:
-    """Check the address of a store: a folder, or ``s3://bucket/prefix``; a "/" at its end is dropped.
+    """Check the address of a store, a folder or ``s3://bucket/prefix``, and remove a trailing "/".
 
     Raises
     ------
     ConfigError
-        If it is another URL, one without a prefix, or holds a password.
+        If it is another kind of URL, lacks a prefix or contains a password.
     """
     if not is_bucket(address):
         return address
@@ -49,35 +42,37 @@ def check_address(address: str) -> str:
     works = f"give a folder, or {SCHEME}://bucket/prefix"
     if "@" in location.partition("/")[0] or "?" in location or "#" in location:
         raise ConfigError(
-            f"store.path {scheme + '://***'!r}: the URL holds a user, a password or options, which would be shown and "
-            f"recorded; {works}, and credentials in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+            f"store.path {scheme + '://***'!r}: the URL contains a user, a password or options, which would be "
+            f"shown and recorded; {works}, and put credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     if scheme.lower() != SCHEME:
-        raise ConfigError(f"store.path {address!r}: no store can be at {scheme}://; {works}")
+        raise ConfigError(
+            f"store.path {address!r}: {scheme}:// is not supported for stores; {works}"
+        )
     bucket, _, prefix = location.strip("/").partition("/")
     parts = prefix.split("/")
     if not _BUCKET.fullmatch(bucket) or not _PREFIX.fullmatch(prefix) or {"", ".", ".."} & {*parts}:
-        raise ConfigError(f"store.path {address!r} names no location in a bucket; {works}")
+        raise ConfigError(f"store.path {address!r} is not a location in a bucket; {works}")
     return f"{SCHEME}://{bucket}/{prefix}"
 
 
 def open_objects(address: str | Path) -> Objects:
-    """Open the objects of a store; a bucket is opened once per process, and again when its environment is another.
+    """Open the objects of a store. A bucket is opened once per process and AWS environment.
 
     Raises
     ------
     ConfigError
-        If the address is none, or the package for it is not installed.
+        If the address is invalid or the package that it needs is not installed.
     """
     if not is_bucket(address):
         if _COLLAPSED.match(str(address)):
             raise ConfigError(
-                f"store {str(address)!r} looks like a URL that was made a path; give URLs as text, with both slashes"
+                f"store {str(address)!r} looks like a URL converted to a path; give URLs as strings with both slashes"
             )
         return LocalFolder(Path(address))
     address = check_address(str(address))
     state = frozenset(item for item in os.environ.items() if item[0].startswith("AWS_"))
-    # of the environment, no more than what distinguishes it is kept
+    # a hash, so that no credentials are kept
     key = address, os.getpid(), hash(state)
     with _lock:
         if key not in _opened:
@@ -85,30 +80,24 @@ def open_objects(address: str | Path) -> Objects:
         return _opened[key]
 
 
-def call_in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Results of work on each item, by threads that wait for the network side by side; the first error is raised."""
-    if len(items) < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), PARALLEL_REQUESTS), "pmf-objects") as pool:
-        return list(pool.map(work, items))
-
-
 @dataclass(frozen=True)
 class StoreAccess:
-    """What each worker has to be able to do: use the location of a store.
+    """Check that every worker can access the location of a store.
 
     Parameters
     ----------
     address
-        Folder of the store, absolute, or its URL.
+        Absolute path or URL of the store.
     """
 
     address: str
 
     def find_obstacle(self) -> PmfError | None:
-        """Find why this process cannot use the location; None if it can."""
+        """Return the error that keeps this process from using the location; None if there is none."""
         if not is_bucket(self.address):
-            return None if Path(self.address).is_dir() else PmfError("no such folder there")
+            return (
+                None if Path(self.address).is_dir() else PmfError("the folder does not exist there")
+            )
         try:
             opened = open_objects(self.address)
             assert isinstance(opened, Bucket)
@@ -118,19 +107,19 @@ class StoreAccess:
         return None
 
     def refuse_unable(self, found: Mapping[str, PmfError | None]) -> None:
-        """Refuse workers that cannot use the location.
+        """Raise an error if a worker cannot use the location.
 
         Parameters
         ----------
         found
-            What `find_obstacle` gave on each worker, by its address.
+            Result of `find_obstacle` on each worker, by its address.
 
         Raises
         ------
         UnreachableStoreError
-            If one cannot, and nothing but an answer is missing: to try again may help.
+            If the only problem is a server that does not answer, so that a retry may help.
         ConfigError
-            If one cannot for another reason.
+            If a worker cannot use it for another reason.
         """
         blind = {worker: why for worker, why in sorted(found.items()) if why is not None}
         if not blind:

@@ -1,35 +1,46 @@
-"""What a folder and a bucket have in common: named objects, each of which can be created once, and replaced knowingly.
+"""Interface of object stores: objects with atomic writes, conditional creation and conditional replacement.
 
-Names are relative, of parts with "/" between them. An object is read whole as it was written, or not at all; a write
-that has returned is seen by all that read afterwards, from every machine.
+Names are relative paths with "/" between their parts. Reads are atomic, and a completed write is visible to every
+later read on any machine.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LIST_FILE = ".digests"
+"""List of an artefact's files in its folder: JSON, relative name to SHA-256 in hexadecimal. It is no part of the
+content: the digest of the content is a digest of this list."""
+PARALLEL_REQUESTS = 16
+"""Requests that a process makes at a time."""
 
 
 class ObjectChangedError(Exception):
-    """An object is not any more what was read: somebody else has replaced or deleted it."""
+    """Another process replaced or deleted an object since it was read."""
 
 
 @dataclass(frozen=True)
 class ObjectMetadata:
-    """An object, as a listing has it.
+    """Metadata of one object in a listing.
 
     Parameters
     ----------
     name
-        Its name.
+        Name of the object.
     size
-        Bytes.
+        Size, bytes.
     touched
-        When it was last written, or touched: seconds since 1970 by the clock of the server or the file system; compare
-        it with `Objects.read_clock` and with no other clock.
+        Time of the last write or touch, seconds since 1970 by the clock of the server or file system. Compare it only
+        with `Objects.read_clock`.
     """
 
     name: str
@@ -37,19 +48,39 @@ class ObjectMetadata:
     touched: float
 
 
-class Objects(ABC):
-    """Objects of one location.
+@dataclass(frozen=True)
+class Location:
+    """A folder of a store, or the objects below a name in a bucket.
 
-    Every method raises `RefusedStoreError` where the location is refused or is not there, `UnreachableStoreError` where
-    it does not answer, and `OSError` where a disk does not do what it should.
+    Parameters
+    ----------
+    name
+        Its name, relative to the store.
+    touched
+        Time of the last change, ns since 1970 by the clock of the file system or server; in a bucket, the time of the
+        newest object.
+    bytes
+        Total size, bytes; None for a local folder, which `Objects.measure` measures.
+    """
+
+    name: str
+    touched: int
+    bytes: int | None = None
+
+
+class Objects(ABC):
+    """All objects of one store.
+
+    Every method raises `RefusedStoreError` if access is refused or the location does not exist, `UnreachableStoreError`
+    if the server does not answer, and `OSError` if the disk fails.
 
     Attributes
     ----------
     address
-        Folder, absolute, or URL: what another process opens to find the same objects.
+        Absolute path or URL, by which other processes open the same objects.
     lists_cheaply
-        Whether a listing takes no longer than to read an object, and is as good as one: in a bucket a listing is used
-        to clear up and to verify, never to find what is current.
+        Whether listing is as fast and as consistent as reading. Listings of a bucket are used only for clean-up and
+        verification, never to find the current state.
     """
 
     address: str
@@ -57,67 +88,110 @@ class Objects(ABC):
 
     @abstractmethod
     def read(self, name: str) -> tuple[bytes, str]:
-        """Read an object: its content, and a tag that changes whenever it does; `FileNotFoundError` without one."""
+        """Read the content of an object and its version tag; raise `FileNotFoundError` if it does not exist."""
 
     @abstractmethod
     def exists(self, name: str) -> bool:
-        """Whether there is an object of a name."""
+        """Whether an object exists."""
 
     @abstractmethod
     def create(self, name: str, content: bytes) -> None:
-        """Write a new object; `FileExistsError` if there is one already: of several that create it, one does."""
+        """Create an object; raise `FileExistsError` if it exists. Of concurrent calls, exactly one succeeds."""
 
     def lacks(self, name: str, but: str | None = None) -> bool:
-        """Whether all names were looked at a moment ago, and nothing was there of this one, nor below it but one."""
+        """Whether a recent listing (see `remember`) shows neither this name nor any object below it except ``but``."""
         return False
 
     @contextmanager
     def remember(self, known: str) -> Iterator[None]:
-        """Answer from one listing, as long as the context lasts, what is there; whoever does so holds a lease.
+        """Take one listing and answer from it inside the context, instead of one request per name.
+
+        The caller must hold a lease.
 
         Parameters
         ----------
         known
-            Name of an object that has what the last such context has read and written, for this one.
+            Name of the object in which one context saves what it read and wrote, for the next one.
         """
         yield
 
     @abstractmethod
     def put(self, name: str, content: bytes) -> None:
-        """Write an object, in place of the one that may be there."""
+        """Write an object, replacing any existing one."""
 
     @abstractmethod
     def replace(self, name: str, content: bytes, tag: str) -> None:
-        """Write an object in place of the one that was read with a tag; `ObjectChangedError` if it is another now."""
+        """Replace an object if its tag is unchanged; raise `ObjectChangedError` otherwise."""
 
     @abstractmethod
     def touch(self, name: str, content: bytes) -> None:
-        """Set the time of an object to now; write it again if it is gone, or if that is how to do it."""
+        """Set the time of an object to now, writing it again if necessary."""
 
     @abstractmethod
     def delete(self, names: Sequence[str]) -> None:
-        """Delete objects; names without one are passed over."""
+        """Delete objects; names that do not exist are ignored."""
 
     @abstractmethod
     def list_objects(self, prefix: str) -> list[ObjectMetadata]:
-        """All objects below a prefix, a whole number of parts, in order of name; no drafts."""
+        """List all objects below a prefix of whole parts, sorted by name, without drafts."""
 
     @abstractmethod
     def list_folders(self, prefix: str) -> list[str]:
-        """Names of the folders just below a prefix, in order."""
+        """List the names of the folders directly below a prefix, sorted."""
 
     @abstractmethod
     def read_clock(self) -> float:
-        """Time now, seconds since 1970, by the clock that the times of objects are taken from."""
+        """Current time, seconds since 1970, by the clock that dates the objects."""
 
     @abstractmethod
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read bytes [start, stop) of an object, for each range; `FileNotFoundError` if there is none."""
+        """Read the byte ranges [start, stop) of an object; raise `FileNotFoundError` if it does not exist."""
 
     @abstractmethod
     def put_file(self, name: str, path: Path) -> None:
-        """Write an object from a file, of any size."""
+        """Upload a file of any size."""
 
     @abstractmethod
     def fetch_file(self, name: str, path: Path) -> str:
-        """Write an object to a new file; SHA-256 of its content, in hexadecimal; `FileNotFoundError` without one."""
+        """Download an object to a new file; return its hexadecimal SHA-256, or raise `FileNotFoundError`."""
+
+    @abstractmethod
+    def list_locations(self, prefix: str) -> list[Location]:
+        """List the locations directly below a prefix, sorted by name."""
+
+    @abstractmethod
+    def measure(self, prefix: str) -> int:
+        """Total size of everything below a prefix, bytes; 0 if it does not exist."""
+
+    @abstractmethod
+    def drop(self, name: str, touched: int | None = None) -> int | None:
+        """Delete a location atomically: an artefact never exists in part.
+
+        Parameters
+        ----------
+        name
+            Name of the location.
+        touched
+            Expected time of its last change, ns. A local folder that was touched since then is kept, because another
+            run has produced the same content. In a bucket, no other process may be at work.
+
+        Returns
+        -------
+        Number of deleted bytes; None if nothing was deleted.
+        """
+
+    @abstractmethod
+    def read_list(self, folder: str) -> tuple[bytes, Mapping[str, bytes]]:
+        """Read the digest list of an artefact and the files packed with it; raise `FileNotFoundError` without one."""
+
+    @abstractmethod
+    def digest_files(self, folder: str) -> dict[str, str]:
+        """SHA-256 of every file of an artefact except its list, by relative name; every byte is read from the store."""
+
+
+def call_in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Apply a function to each item in parallel threads, for work that waits for the network; raise the first error."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), PARALLEL_REQUESTS), "pmf-objects") as pool:
+        return list(pool.map(work, items))

@@ -1,4 +1,4 @@
-"""Objects that are files of a folder, no more open to others than their store; drafts, and locks on folders."""
+"""Object store in a local folder, whose file modes never exceed the store's; drafts; locks on folders."""
 
 from __future__ import annotations
 
@@ -13,40 +13,46 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pmflib.store.objects.interface import ObjectChangedError, ObjectMetadata, Objects
+from pmflib.store.objects.interface import (
+    LIST_FILE,
+    Location,
+    ObjectChangedError,
+    ObjectMetadata,
+    Objects,
+)
 
 PRIVATE = 0o700
-"""Mode of a new store: its owner's alone. What is made in a folder is at most as open as the folder, so that a store
-whose owner has opened it to others stays so."""
+"""Mode of a new store: accessible to its owner only. New files and folders get at most the mode of their parent, so a
+store that its owner has shared remains shared."""
 
 
 def make_root(path: Path) -> None:
-    """Make the folder of a store, for its owner alone; one that is there stays as it is."""
+    """Create the folder of a store for its owner only; an existing folder is left unchanged."""
     if not path.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(PRIVATE, exist_ok=True)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, at most as open as the one they are in; one that is there stays as it is."""
+    """Create a folder and its parents with the mode of the folder they are in; existing folders are left unchanged."""
     while not path.is_dir():
         make_folder(path.parent)
         try:
             path.mkdir(path.parent.stat().st_mode & 0o777)
         except FileExistsError:
-            # another may have made it, and removed it again since then: only what is there and no folder is in the way
+            # another process may have created it, and removed it since: only a file is an obstacle
             with suppress(FileNotFoundError):
                 if not stat.S_ISDIR(path.lstat().st_mode):
                     raise
 
 
 def write_object(path: Path, content: bytes) -> None:
-    """Write a new file, at most as open as its folder.
+    """Write a new file with at most the permissions of its folder.
 
     Raises
     ------
     FileExistsError
-        If there is one already.
+        If the file exists.
     """
     mode = path.parent.stat().st_mode & 0o666
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -55,7 +61,7 @@ def write_object(path: Path, content: bytes) -> None:
 
 
 def close_tree(folder: Path, mode: int) -> None:
-    """Take from a folder, and from all that is in it, what a mode does not give to others."""
+    """Restrict a folder and everything in it to the permissions of a mode."""
     for path in (folder, *folder.rglob("*")):
         found = path.stat().st_mode & 0o777
         if found & ~mode:
@@ -67,23 +73,23 @@ _holder = uuid.uuid4().hex
 
 
 def find_own_holder() -> str:
-    """Random name of this process: process ids mean nothing in another container or host."""
+    """Random name of this process; process ids are not unique across containers and hosts."""
     return _holder
 
 
 def mark_draft(name: str) -> str:
-    """Name of a draft, which holds the name of its process and a random part."""
+    """Unique name for a draft, which includes the name of this process."""
     return f"{name}-{_holder}-{uuid.uuid4().hex[:8]}"
 
 
 def find_holder(draft: str) -> str | None:
-    """Name of the process whose draft has a name; None for what is no draft."""
+    """Name of the process that made a draft; None if the name is not that of a draft."""
     parts = _DRAFT.fullmatch(draft)
     return None if parts is None else parts[1]
 
 
 def _renew() -> None:
-    """Give a forked process a name of its own."""
+    """Give a forked process its own name."""
     global _holder
     _holder = uuid.uuid4().hex
 
@@ -92,12 +98,12 @@ os.register_at_fork(after_in_child=_renew)
 
 
 class LocalFolder(Objects):
-    """Objects below a folder.
+    """Object store in a local folder.
 
     Parameters
     ----------
     root
-        The folder.
+        Path of the folder.
     """
 
     lists_cheaply = True
@@ -107,16 +113,16 @@ class LocalFolder(Objects):
         self.address = str(root.resolve())
 
     def read(self, name: str) -> tuple[bytes, str]:
-        """Read a file; its tag is the digest of its content."""
+        """Read a file; the tag is the digest of its content."""
         content = (self.root / name).read_bytes()
         return content, hashlib.sha256(content).hexdigest()
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         return (self.root / name).exists()
 
     def create(self, name: str, content: bytes) -> None:
-        """Write a draft, and link it to the file's name: a link, unlike a rename, never replaces another's file."""
+        """Write a draft and link it to the final name: unlike renaming, linking never replaces an existing file."""
         path = self.root / name
         make_folder(path.parent)
         draft = path.with_name(mark_draft(f".{path.name}"))
@@ -129,13 +135,13 @@ class LocalFolder(Objects):
         sync_file(path.parent)
 
     def put(self, name: str, content: bytes) -> None:
-        """Write a file: see `replace_file`."""
+        """Write a file atomically."""
         path = self.root / name
         make_folder(path.parent)
         replace_file(path, content)
 
     def replace(self, name: str, content: bytes, tag: str) -> None:
-        """Write a file in place of one that was read; who replaces it must hold a lock on the folder."""
+        """Replace a file if its content is unchanged; the caller must hold a lock on the folder."""
         with suppress(FileNotFoundError):
             if self.read(name)[1] == tag:
                 self.put(name, content)
@@ -143,7 +149,7 @@ class LocalFolder(Objects):
         raise ObjectChangedError(name)
 
     def touch(self, name: str, content: bytes) -> None:
-        """Set the time of a file; write it if it is gone."""
+        """Update the time of a file, or write it if it does not exist."""
         path = self.root / name
         if path.exists():
             os.utime(path)
@@ -157,38 +163,38 @@ class LocalFolder(Objects):
             (self.root / name).unlink(missing_ok=True)
 
     def list_objects(self, prefix: str) -> list[ObjectMetadata]:
-        """Files below a folder; one that vanishes meanwhile is left out."""
+        """List files below a folder; files that disappear meanwhile are left out."""
         found = []
         for folder, _, names in os.walk(self.root / prefix):
             for name in names:
                 path = Path(folder, name)
                 if find_holder(name) is None:
                     with suppress(FileNotFoundError):
-                        # a link that leads nowhere is there, and does not read
+                        # a broken link exists but cannot be read
                         state = path.stat() if path.exists() else path.lstat()
                         relative = path.relative_to(self.root).as_posix()
                         found.append(ObjectMetadata(relative, state.st_size, state.st_mtime))
         return sorted(found, key=lambda metadata: metadata.name)
 
     def list_folders(self, prefix: str) -> list[str]:
-        """Folders just below a folder."""
+        """List the folders directly below a folder."""
         folder = self.root / prefix
         if not folder.is_dir():
             return []
         return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
     def read_clock(self) -> float:
-        """Time by the file system, which sets it; of a folder that may only be read, the time of its last change."""
+        """Time by the clock of the file system; for a read-only folder, the time of its last change."""
         with suppress(OSError):
             os.utime(self.root)
         return self.root.stat().st_mtime
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Read parts of a file."""
+        """Read byte ranges of a file."""
         return read_file_ranges(self.root / name, ranges)
 
     def put_file(self, name: str, path: Path) -> None:
-        """Copy a file."""
+        """Copy a file into the store."""
         target = self.root / name
         make_folder(target.parent)
         draft = target.with_name(mark_draft(f".{target.name}"))
@@ -203,15 +209,71 @@ class LocalFolder(Objects):
         sync_file(target.parent)
 
     def fetch_file(self, name: str, path: Path) -> str:
-        """Copy a file to another path."""
+        """Copy a file out of the store."""
         write_object(path, b"")
         shutil.copyfile(self.root / name, path)
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return digest_file(path)
+
+    def list_locations(self, prefix: str) -> list[Location]:
+        """List the folders directly below a folder, except links."""
+        found = []
+        for folder in sorted((self.root / prefix).glob("*")):
+            if folder.is_dir() and not folder.is_symlink():
+                with suppress(FileNotFoundError):
+                    found.append(Location(f"{prefix}/{folder.name}", folder.stat().st_mtime_ns))
+        return found
+
+    def measure(self, prefix: str) -> int:
+        """Total size of all files below a folder, bytes."""
+        total = 0
+        # unlike a glob, a walk tolerates folders that disappear
+        for inner, _, names in os.walk(self.root / prefix):
+            for each in names:
+                with suppress(FileNotFoundError):
+                    total += Path(inner, each).lstat().st_size
+        return total
+
+    def drop(self, name: str, touched: int | None = None) -> int | None:
+        """Rename a folder, then delete it; rename it back if it was touched meanwhile."""
+        folder, draft = self.root / name, self.root / "tmp" / mark_draft("collected")
+        try:
+            os.rename(folder, draft)
+        except FileNotFoundError:
+            return None
+        if touched is not None and draft.stat().st_mtime_ns != touched:
+            os.rename(draft, folder)
+            return None
+        n_bytes = self.measure(draft.relative_to(self.root).as_posix())
+        shutil.rmtree(draft)
+        return n_bytes
+
+    def read_list(self, folder: str) -> tuple[bytes, dict[str, bytes]]:
+        """Read the digest list of an artefact; local stores pack no files with it."""
+        return (self.root / folder / LIST_FILE).read_bytes(), {}
+
+    def digest_files(self, folder: str) -> dict[str, str]:
+        """SHA-256 of every file of an artefact."""
+        return digest_files(self.root / folder)
+
+
+def digest_files(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file of a folder except its digest list, by relative name."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {
+        name: digest_file(path)
+        for path in files
+        if (name := path.relative_to(folder).as_posix()) != LIST_FILE
+    }
+
+
+def digest_file(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_file_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    """Read bytes [start, stop) of a file, for each range."""
+    """Read the byte ranges [start, stop) of a file."""
     parts = []
     with path.open("rb") as file:
         for start, stop in ranges:
@@ -221,7 +283,7 @@ def read_file_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> list[byte
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that readers see the old content or the new, never a part, whenever the power fails."""
+    """Write a file atomically and durably: readers see the old or the new content, even after a power failure."""
     tmp = path.with_name(mark_draft(f".{path.name}"))
     try:
         write_object(tmp, content)
@@ -234,7 +296,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Wait until a file, or the names in a folder, would survive a loss of power."""
+    """Flush a file, or the entries of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -243,17 +305,17 @@ def sync_file(path: Path) -> None:
 
 
 def lock_folder(folder: Path) -> int | None:
-    """Make a folder and lock it for as long as this process lives, or its descriptor is open.
+    """Create a folder and lock it until the descriptor is closed or this process ends.
 
     Parameters
     ----------
     folder
-        The folder. Who removes it does so before the lock ends.
+        The folder. To remove it, remove it before releasing the lock.
 
     Returns
     -------
-    The descriptor, to be closed; None if another holds the lock. Where a file system has no locks, it is as if it were
-    locked.
+    The descriptor, which the caller closes; None if another process holds the lock. On file systems without locks,
+    locking always succeeds.
     """
     while True:
         with suppress(FileNotFoundError):
@@ -262,7 +324,7 @@ def lock_folder(folder: Path) -> int | None:
             try:
                 if not _try_lock(descriptor):
                     return None
-                # the one before may have removed this folder, and another have made the one that is there now
+                # the previous holder may have removed this folder, and another process created it again
                 kept = os.path.samestat(os.fstat(descriptor), folder.stat())
                 if kept:
                     return descriptor
@@ -272,7 +334,7 @@ def lock_folder(folder: Path) -> int | None:
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Lock a folder; whether that was possible, or there are no locks."""
+    """Try to lock a folder; True also on file systems without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

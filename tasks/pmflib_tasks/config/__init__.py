@@ -1,6 +1,6 @@
 """The whole of ``pipeline.toml``, and a first draft of it."""
 
-from pmflib_tasks.config.data_sections import GuardLimits, QualityConfig, StoreConfig
+from pmflib_tasks.config.data_sections import Guard, GuardLimits, QualityConfig, StoreConfig
 from pmflib_tasks.config.loading import load_config, make_config, make_crowd
 from pmflib_tasks.config.model_sections import (
     CrowdConfig,
@@ -17,6 +17,7 @@ __all__ = [
     "EMConfig",
     "EvaluateConfig",
     "GateConfig",
+    "Guard",
     "GuardLimits",
     "LineageConfig",
     "ModelConfig",

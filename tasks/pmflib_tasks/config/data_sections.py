@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
+from pmflib.core.json_records import from_json
 from pmflib.ingest.options import REASONS
 from pmflib.ingest.section import Section
 from pmflib.store.objects.addresses import check_address
@@ -43,105 +45,201 @@ class WindowConfig(Section):
 
 
 Limit: TypeAlias = Annotated[float, Field(ge=0)] | Literal["off"]
-"""Limit of a guard; "off" where there is none."""
+"""Limit of a guard; "off" is none."""
 
 
 class GuardLimits(Section):
     """Limits of one guard of quality."""
 
     warn: Limit = "off"
-    """Beyond it the run goes on with a warning."""
+    """Beyond it the run continues with a warning."""
     stop: Limit = "off"
     """Beyond it the run is held back, exit code 6, before anything is fitted."""
 
 
-class QualityConfig(Section):
-    """Guards: what new data may be like before a model is fitted to them. `docs/guards.md` describes each.
+@dataclass(frozen=True)
+class Guard:
+    """A row of the table of guards, beside its name, what it measures and its limits.
 
-    A guard has two limits, ``{warn = 0.1, stop = 0.3}``: one that is not given keeps its default, and "off" is none.
-    ``guard = "off"`` puts off both.
+    Parameters
+    ----------
+    remedy
+        What to do about data beyond a limit.
+    at_least
+        Whether its limits are lower limits.
     """
 
-    least_rows: GuardLimits = GuardLimits(stop=1)
-    """Rows encoded, at least. No row at all is always refused."""
-    quarantine: GuardLimits = GuardLimits(warn=0.05, stop=0.2)
-    """Share of the rows read that do not fit: in quarantine, duplicates apart."""
-    reason: GuardLimits = GuardLimits(warn=0.05, stop=0.2)
-    """Share of the rows read that are in quarantine for one reason, duplicates apart."""
+    remedy: str
+    at_least: bool = False
+
+
+def guard(remedy: str, *, warn: Limit = "off", stop: Limit = "off", at_least: bool = False) -> Any:
+    """Declare an option that is a guard: its default limits, and its row of the table of guards."""
+    row = asdict(Guard(remedy, at_least))
+    return Field(default=GuardLimits(warn=warn, stop=stop), json_schema_extra=row)
+
+
+class QualityConfig(Section):
+    """Guards: limits that new data must keep before a model is fitted to them. `docs/guards.md` describes each.
+
+    A guard has two limits, ``{warn = 0.1, stop = 0.3}``: one that is not given keeps its default, and "off" is none.
+    ``guard = "off"`` disables both.
+    """
+
+    least_rows: GuardLimits = guard("look at the sources and the quarantine", stop=1, at_least=True)
+    """Minimum number of encoded rows. A run that encodes none is always refused."""
+    quarantine: GuardLimits = guard(
+        "look at the quarantine, and at the reasons below", warn=0.05, stop=0.2
+    )
+    """Share of the rows read that are in quarantine, without duplicates."""
+    reason: GuardLimits = guard(
+        "look at these rows in the quarantine: was another format, scale or encoding delivered?",
+        warn=0.05,
+        stop=0.2,
+    )
+    """Share of the rows read that are in quarantine for one reason, without duplicates."""
     reasons: dict[str, GuardLimits] = Field(default_factory=dict)
-    """Limits by reason, in place of ``reason``; here ``duplicate`` may have some as well."""
-    file_quarantine: GuardLimits = GuardLimits(warn=0.1, stop=0.3)
-    """Share of the rows of one file, or of those added to it, that do not fit; beyond what so few rows leave open."""
-    missing_files: GuardLimits = GuardLimits(warn=0)
+    """Limits by reason, which replace those of ``reason``; ``duplicate`` may have limits here as well."""
+    file_quarantine: GuardLimits = guard(
+        "look at the file, and at its rows in the quarantine", warn=0.1, stop=0.3
+    )
+    """Share of the rows of a file, or of the rows added to it, that do not fit: its lower confidence bound."""
+    missing_files: GuardLimits = guard(
+        "deliver the files again; if they are gone for good, set quality.removals_expected", warn=0
+    )
     """Files of the last run that are gone, under any name."""
     removals_expected: bool = False
-    """Whether files come and go: then neither missing files nor lost rows are checked."""
-    rows_lost: GuardLimits = GuardLimits(warn=0.02, stop=0.2)
-    """Share of the rows that the last run encoded by which they are now fewer."""
-    file_size: GuardLimits = GuardLimits(warn=1.5)
+    """Whether files come and go; if so, neither missing files nor lost rows are checked."""
+    rows_lost: GuardLimits = guard(
+        "deliver again what is missing; if rows go on purpose, set quality.removals_expected",
+        warn=0.02,
+        stop=0.2,
+    )
+    """Decrease of the number of encoded rows since the last run, as a share."""
+    file_size: GuardLimits = guard("look whether the file was delivered whole, and once", warn=1.5)
     """Factor by which a new file has more or fewer rows than the median of its siblings, beyond their own spread."""
-    same_bytes: GuardLimits = GuardLimits(stop=0)
+    same_bytes: GuardLimits = guard("remove one of the two files", stop=0)
     """Files whose bytes are those of another file."""
-    new_columns: GuardLimits = GuardLimits(warn=0)
-    """Columns of a new file that files of the last run had not, or the first file in a first run, and that are not in
-    the schema."""
-    duplicates: GuardLimits = GuardLimits(warn=0.5)
-    """Share of the encoded rows of one file that other rows supersede."""
-    new_rows: GuardLimits = GuardLimits(warn=1)
-    """Rows encoded that the last run did not have, at least."""
-    variable_drift: GuardLimits = GuardLimits(warn=0.25, stop=0.5)
-    """Population stability index, at least so large beyond chance, of a variable's levels: rows of a new file, or of
-    all new files, against those that the live model was made from."""
-    scale_drift: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
-    """The same of the pooled levels of all variables that share their levels."""
-    answer_drift: GuardLimits = GuardLimits(warn=0.25, stop=1.0)
-    """Long layout: the same of the variables that are answered."""
-    pair_drift: GuardLimits = GuardLimits(warn=0.25, stop=0.5)
-    """The same of the levels of a pair of variables."""
-    dependence_drift: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
-    """The same of a pair beyond its two variables: against what the pair's old dependence gives with their new
-    distributions."""
-    worker_rows: GuardLimits = GuardLimits(warn=0.2, stop=0.5)
-    """Label logs: by how much the share of a new file's labels that its busiest worker gave is above that of any file
-    before, beyond chance."""
-    unknown_workers: GuardLimits = GuardLimits(warn=0.5, stop=0.9)
-    """Label logs: share of a new file's labels by workers whom the last run did not know, beyond chance."""
-    new_classes: GuardLimits = GuardLimits(warn=0)
-    """Label logs: labels that nobody had ever given."""
-    class_shares: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
-    """Label logs: population stability index, at least so large beyond chance, of the labels of a new file against
-    those of the last run."""
-    label_agreement: GuardLimits = GuardLimits(warn=0.1, stop=0.25)
-    """Label logs: by how much the share of pairs of labels of one task that agree is lower where one of them is new
-    than it was so far, beyond chance."""
-    copies: GuardLimits = GuardLimits(warn=0, stop=0.25)
-    """Label logs: share of the new labels by workers who agree with one other far more than both do with all others."""
-    time_backwards: GuardLimits = GuardLimits(warn=0)
-    """Label logs with times: days by which the newest label of a new file is older than the newest of the last run."""
-    joint_agreement: GuardLimits = GuardLimits(warn=4, stop=6)
-    """How much less pairs of new answers hang together as those before them than on the nights before, in standard
-    deviations of nights."""
-    known_samples: GuardLimits = GuardLimits(warn=3, stop=10)
-    """Factor by which the share of a night's samples that were there before is smaller than on the nights before."""
-    fresh_rows: GuardLimits = GuardLimits(warn=3, stop=10)
-    """The same of the rows about what no other file holds: a sample's answer to a variable, or its row."""
-    agreement: GuardLimits = GuardLimits(warn=0.05, stop=0.2)
-    """How much smaller than on the nights before the share of rows is that say the same as other files do, of those
-    about what other files hold as well."""
-    identifier_form: GuardLimits = GuardLimits(warn=0.02, stop=0.5)
-    """Share of a new file's rows whose identifiers are of an alphabet or a length that those of no file before are."""
-    same_answers: GuardLimits = GuardLimits(stop=0)
-    """New files that hold each level as often as another file of other bytes."""
-    future_rows: GuardLimits = GuardLimits(warn=0, stop=0.01)
+    new_columns: GuardLimits = guard(
+        "add them to the schema, or take them out of the files; they are not read", warn=0
+    )
+    """Columns of a new file that are neither in the schema nor in files of the last run; in a first run, nor in the
+    first file."""
+    duplicates: GuardLimits = guard(
+        "look whether the file was delivered before, under another name", warn=0.5
+    )
+    """Share of the encoded rows of a file that other rows supersede."""
+    new_rows: GuardLimits = guard("look whether the delivery has come", warn=1, at_least=True)
+    """Minimum number of encoded rows that the last run did not have."""
+    variable_drift: GuardLimits = guard(
+        "look at this column: were its codes exchanged, shifted or reversed?", warn=0.25, stop=0.5
+    )
+    """Population stability index of a variable's levels, its lower confidence bound: rows of a new file, or of all new
+    files, against the data of the live model."""
+    scale_drift: GuardLimits = guard(
+        "look at this file: was its scale reversed or coded otherwise?", warn=0.1, stop=0.25
+    )
+    """The same for the pooled levels of all variables with the same levels."""
+    answer_drift: GuardLimits = guard(
+        "look at the names in the column of variables", warn=0.25, stop=1.0
+    )
+    """Long layout: the same for the variables that are answered."""
+    pair_drift: GuardLimits = guard(
+        "look at these two columns in the new files", warn=0.25, stop=0.5
+    )
+    """The same for the levels of a pair of variables."""
+    dependence_drift: GuardLimits = guard(
+        "look whether columns were exchanged in the new files", warn=0.1, stop=0.25
+    )
+    """The same for the dependence of a pair: against its earlier odds ratios, fitted to the new margins."""
+    worker_rows: GuardLimits = guard(
+        "look at this worker's labels: a script, or one identifier for many?", warn=0.2, stop=0.5
+    )
+    """Label logs: share of a new file's labels by its busiest worker, beyond chance, minus the largest such share of
+    any earlier file."""
+    unknown_workers: GuardLimits = guard(
+        "look at the names of the workers: were they written otherwise before?", warn=0.5, stop=0.9
+    )
+    """Label logs: share of a new file's labels by workers unknown to the last run, beyond chance."""
+    new_classes: GuardLimits = guard(
+        "look whether they are misspelt; [crowd] classes names those that there are", warn=0
+    )
+    """Label logs: number of labels that were never given before."""
+    class_shares: GuardLimits = guard(
+        "look at this file: were its labels exchanged, or coded otherwise?", warn=0.1, stop=0.25
+    )
+    """Label logs: population stability index of the labels of a new file against those of the last run, its lower
+    confidence bound."""
+    label_agreement: GuardLimits = guard(
+        "look at this file: were its columns shifted, or its labels exchanged?", warn=0.1, stop=0.25
+    )
+    """Label logs: decrease of the share of pairs of labels of a task that agree, for pairs with a new label, beyond
+    chance."""
+    copies: GuardLimits = guard(
+        "look at these workers: are they one person, or one script?", warn=0, stop=0.25
+    )
+    """Label logs: share of the new labels by workers who agree with one other worker far more than with the rest."""
+    time_backwards: GuardLimits = guard("look whether an old delivery was sent again", warn=0)
+    """Label logs with times: days by which the newest label of a new file precedes the newest of the last run."""
+    joint_agreement: GuardLimits = guard(
+        "look whether a column was shifted against its rows, or rows are of other people",
+        warn=4,
+        stop=6,
+    )
+    """Decrease of the mean pointwise mutual information of pairs of new answers, in standard deviations between
+    nights."""
+    known_samples: GuardLimits = guard(
+        "look at the identifiers: are they written as before, and of the same system?",
+        warn=3,
+        stop=10,
+    )
+    """Factor by which the share of known samples in a night's files is smaller than on earlier nights."""
+    fresh_rows: GuardLimits = guard(
+        "look whether the delivery is one from before, under another name or in another order",
+        warn=3,
+        stop=10,
+    )
+    """The same for the share of rows that no other file repeats: a sample's answer to a variable, or its row."""
+    agreement: GuardLimits = guard(
+        "look whether identifiers, or a column, were shifted against their rows",
+        warn=0.05,
+        stop=0.2,
+    )
+    """Decrease, against earlier nights, of the share of repeated rows that agree with the files that they repeat."""
+    identifier_form: GuardLimits = guard(
+        "look at the identifiers: were they padded, or are they of another system?",
+        warn=0.02,
+        stop=0.5,
+    )
+    """Share of a new file's rows with identifiers of an alphabet or a length that no earlier file had."""
+    same_answers: GuardLimits = guard("remove one of the two files", stop=0)
+    """New files with the level counts of another file that has other bytes."""
+    future_rows: GuardLimits = guard(
+        "look at the times: their unit, their zone and the clock that wrote them; or set "
+        "quality.future_hours",
+        warn=0,
+        stop=0.01,
+    )
     """Long layout: share of a new file's rows with times ahead of the clock by more than ``future_hours``."""
     future_hours: Annotated[float, Field(ge=0)] = 24.0
-    """Hours by which times may be ahead of the clock of this machine: zones that are not written, and other clocks."""
-    stray_times: GuardLimits = GuardLimits(warn=5)
-    """Long layout: how far times of a new file are from those of all other files, as a multiple of what these span."""
-    clock: GuardLimits = GuardLimits(warn=1)
+    """Tolerance, in hours, for times ahead of the clock of this machine: unwritten time zones, other clocks."""
+    stray_times: GuardLimits = guard(
+        "look at the times: their unit and the year they count from", warn=5
+    )
+    """Long layout: distance of a new file's times from those of all other files, as a multiple of their span."""
+    clock: GuardLimits = guard("set the clock of this machine", warn=1)
     """Hours by which the clock of this machine is behind the end of the last run."""
     false_discoveries: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """Expected share of chance among the drifts that are reported."""
+    """Expected share of false discoveries among the reported drifts."""
+
+    @classmethod
+    def list_guards(cls) -> dict[str, Guard]:
+        """Collect the guards by name, in the order of their fields."""
+        return {
+            name: from_json(Guard, field.json_schema_extra)
+            for name, field in cls.model_fields.items()
+            if isinstance(field.json_schema_extra, dict)
+        }
 
     @model_validator(mode="before")
     @classmethod
@@ -178,12 +276,13 @@ class QualityConfig(Section):
 
     @model_validator(mode="after")
     def _check_order(self) -> QualityConfig:
-        limits = {name: getattr(self, name) for name in type(self).model_fields} | self.reasons
+        guards = self.list_guards()
+        at_least = {name for name, guard in guards.items() if guard.at_least}
+        limits = {name: getattr(self, name) for name in guards} | self.reasons
         for name, each in limits.items():
-            if not isinstance(each, GuardLimits) or each.warn == "off" or each.stop == "off":
+            if each.warn == "off" or each.stop == "off":
                 continue
-            least = name in ("least_rows", "new_rows")
-            if (each.warn < each.stop) if least else (each.warn > each.stop):
+            if (each.warn < each.stop) if name in at_least else (each.warn > each.stop):
                 raise ValueError(
                     f"{name}.warn = {each.warn:g} is beyond {name}.stop = {each.stop:g}, and would never be reached; "
                     'exchange them, or set one to "off"'

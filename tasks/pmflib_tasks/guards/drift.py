@@ -1,8 +1,8 @@
-"""Drift: whether new rows, and pairs of variables in them, are distributed as those of the live model."""
+"""Drift: tests of new rows, and of pairs of variables in them, against the data of the live model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,34 +24,34 @@ from pmflib_tasks.guards.counts import (
     estimate_design_effect,
     iterate_pairs,
 )
-from pmflib_tasks.guards.findings import Finding, abstain, assess, write_share
+from pmflib_tasks.guards.findings import Measurement, write_share
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS, FileChange
 
 MOST_LISTED = 50
-"""Drifts of one guard that are listed one by one, the largest first; the others are counted."""
+"""Maximum number of drifts per guard that are listed, the largest first; the rest is counted."""
 MOST_TAKEN = 0.1
-"""Pairs that were taken away, as a share of those that came, up to which what came is compared."""
+"""Maximum number of removed pairs, as a share of the added pairs, for which these are compared."""
 MOST_LEVELS = 4096
-"""Levels of the widest schema whose pairs are compared: four tables of 128 MiB are kept. In wider ones hardly a pair
-has enough new samples."""
+"""Maximum number of levels of a schema whose pairs are compared, which takes four tables of 128 MiB. In wider schemas
+hardly any pair has enough new samples."""
 
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A family of tests: how counts of levels become cells.
+    """A family of tests: the mapping of level counts to cells.
 
     Parameters
     ----------
     guard
-        Guard that the tests belong to.
+        Guard of the tests.
     names
-        What each test is about, for a person.
+        Subject of each test, for people.
     cells
-        int64 of shape (n_levels,): cell that a level is counted in, -1 for none.
+        int64 of shape (n_levels,): cell in which a level is counted, -1 for none.
     offsets
         int64 of shape (n_tests + 1,): cells of each test.
     unanswered
-        int64 of shape (n_tests,): cells for the rows that answer nothing; None where these are not counted.
+        int64 of shape (n_tests,): cells of the rows without an answer; None if these are not counted.
     clustered
         Whether a sample may count several times in one test.
     """
@@ -64,14 +64,14 @@ class Family:
     clustered: bool = False
 
     def gather(self, level_counts: IntArray, n_rows: IntArray | None = None) -> IntArray:
-        """Cells of counts.
+        """Sum level counts into cells.
 
         Parameters
         ----------
         level_counts
             int64 of shape (n_groups, n_levels).
         n_rows
-            int64 of shape (n_groups,): rows counted; needed where unanswered rows are.
+            int64 of shape (n_groups,): number of rows; required if unanswered rows are counted.
 
         Returns
         -------
@@ -87,15 +87,15 @@ class Family:
 
 
 def list_families(schema: Schema, layout: str) -> list[Family]:
-    """Everything that level counts are compared in.
+    """List the families of tests of level counts.
 
     Parameters
     ----------
     schema
         Variables and levels.
     layout
-        "wide": a row that does not answer a variable is a cell of it. "long": rows are answers, and which variables
-        they answer is compared as well.
+        "wide": rows that do not answer a variable are a cell of it. "long": rows are answers, and the variables that
+        they answer are compared as well.
     """
     owners = np.repeat(np.arange(schema.n_variables), schema.cardinalities)
     levels = np.arange(schema.n_levels)
@@ -116,7 +116,7 @@ def list_families(schema: Schema, layout: str) -> list[Family]:
 
 
 def _join_scales(schema: Schema, owners: IntArray) -> Family | None:
-    """Variables with the same levels are one scale; a variable alone is none."""
+    """Pool variables with the same levels into scales; None if no two variables share their levels."""
     members: dict[tuple[str, ...], list[int]] = {}
     for index, variable in enumerate(schema.variables):
         members.setdefault(variable.levels, []).append(index)
@@ -136,16 +136,16 @@ def _join_scales(schema: Schema, owners: IntArray) -> Family | None:
 
 @dataclass(frozen=True, eq=False)
 class DriftTests:
-    """Tests of one guard, with a name for each.
+    """Tests of one guard, with a subject for each.
 
     Parameters
     ----------
     guard
-        Guard that they belong to.
+        Name of the guard.
     name
-        Function of the index of a test: what it is about, for a person.
+        Function from the index of a test to its subject, for people.
     comparison
-        Their outcome.
+        Outcome of the tests.
     """
 
     guard: str
@@ -155,12 +155,12 @@ class DriftTests:
 
 @dataclass(frozen=True, eq=False)
 class LiveData:
-    """Data that the live model was made from.
+    """The data of the live model.
 
     Parameters
     ----------
     files
-        Their files.
+        The files.
     fold_counts
         int64 of shape (n_folds, n_levels): samples of each fold that hold each level.
     """
@@ -179,7 +179,7 @@ class LiveData:
 def find_file_drift(
     schema: Schema, layout: str, live: LiveData, changes: Sequence[FileChange]
 ) -> list[DriftTests]:
-    """Compare the levels of each new file, and of all new files together, with those of the live model's files.
+    """Test the levels of each new file, and of all new files together, against those of the live model's files.
 
     Parameters
     ----------
@@ -198,8 +198,8 @@ def find_file_drift(
 
     Notes
     -----
-    Design effects are the larger of two. Between folds: a sample that answers many variables of one scale is a cluster.
-    Between files, where there are `LEAST_SIBLINGS` at least: what they have differed by so far, beyond chance.
+    Each design effect is the larger of two estimates: between folds, because a sample that answers many variables of a
+    scale is a cluster; and, from `LEAST_SIBLINGS` files on, between files, which may differ beyond chance.
     """
     subjects = [
         (change.subject, [change.file]) for change in changes if change.file.rows.rows_encoded
@@ -233,20 +233,20 @@ def find_file_drift(
 
 
 def find_added(changes: IntArray) -> IntArray | None:
-    """Pair counts of what was added: cell by cell, what there is more of than before.
+    """Compute the pair counts that were added, cell by cell.
 
-    Of an answer that took the place of another, the new one shows: a log whose people return and change their minds is
-    still compared by what came.
+    If an answer replaces another, only the new one counts, so that logs whose samples return and change their answers
+    are compared as well.
 
     Parameters
     ----------
     changes
-        int64 of shape (n_levels, n_levels), upper triangle: pair counts less those of before.
+        int64 of shape (n_levels, n_levels), upper triangle: pair counts minus the earlier ones.
 
     Returns
     -------
-    Their cells above 0; None where more than ``MOST_TAKEN`` of these was taken away elsewhere. Of samples that were
-    exchanged for others, the cells that grew by chance would look like a drift.
+    The cells above 0; None if the removed counts exceed ``MOST_TAKEN`` of them. Where samples were replaced by others,
+    cells that grew by chance would look like a drift.
     """
     added: IntArray = np.maximum(changes, 0)
     taken = int((added - changes).sum())
@@ -256,7 +256,7 @@ def find_added(changes: IntArray) -> IntArray | None:
 def find_pair_drift(
     schema: Schema, new: IntArray, reference: IntArray, *, tile_cells: int = TILE_CELLS
 ) -> list[DriftTests]:
-    """Compare every pair of variables that has enough samples on both sides.
+    """Test every pair of variables that has enough samples on both sides.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def find_pair_drift(
     new, reference
         int64 of shape (n_levels, n_levels), upper triangles: pair counts of new samples, and of earlier ones.
     tile_cells
-        Cells compared at a time, which bounds the memory; results do not depend on it.
+        Cells in a batch, which bounds the memory; results do not depend on it.
 
     Returns
     -------
@@ -273,8 +273,8 @@ def find_pair_drift(
 
     Notes
     -----
-    A sample counts once in a pair, so that there is no design effect. Two columns of one scale that were swapped leave
-    both distributions as they are; each then depends on the other variables as its neighbour did.
+    A sample counts once in a pair, so there is no design effect. If two columns of one scale are swapped, their
+    distributions may stay the same, but the dependence of each on the other variables changes.
     """
     offsets = schema.offsets
     enough = np.minimum(sum_pairs(new, offsets), sum_pairs(reference, offsets)) >= LEAST_COUNTED
@@ -296,12 +296,12 @@ def find_pair_drift(
 def measure_dependence(
     schema: Schema, new: IntArray, reference: IntArray, *, tile_cells: int = TILE_CELLS
 ) -> float | None:
-    """How far pairs of new answers hang together as those of a reference do, nats; None of too few to say.
+    """Measure the dependence of pairs of new answers by that of a reference, nats; None if there are too few pairs.
 
-    It is the mean over all pairs of new answers of the pointwise mutual information that the reference gives their
-    levels (Church and Hanks 1990). On average it is the mutual information where new samples are as those before, and
-    falls to 0 and below where a column was shifted against its rows, or rows are of other samples: each pair of
-    variables may have too few new samples for a test of its own.
+    The measure is the mean, over all pairs of new answers, of their pointwise mutual information in the reference
+    (Church and Hanks 1990). Its expectation is the mutual information if new samples resemble earlier ones. It falls to
+    0 or below if a column was shifted against its rows or rows belong to other samples, even if each pair of variables
+    has too few new samples for a test.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ def _name_pairs(schema: Schema, tile: PairTables) -> Callable[[int], str]:
 
 
 def control_discoveries(tests: Sequence[DriftTests], rate: float) -> list[BoolArray]:
-    """Which tests reject "no drift", with an expected share ``rate`` of chance among those of all families.
+    """Find the tests that reject "no drift" at a false discovery rate, over all families.
 
     References
     ----------
@@ -348,7 +348,7 @@ def control_discoveries(tests: Sequence[DriftTests], rate: float) -> list[BoolAr
 
 
 def _adjust(p_values: FloatArray) -> FloatArray:
-    """Least rate of false discoveries at which each test rejects; `scipy.stats` would take a second to import."""
+    """Adjust p-values for the false discovery rate; importing `scipy.stats` would take a second."""
     order = np.argsort(p_values)[::-1]
     raised = p_values[order] * (order.size / np.arange(order.size, 0, -1))
     adjusted = np.empty_like(raised)
@@ -356,20 +356,19 @@ def _adjust(p_values: FloatArray) -> FloatArray:
     return np.minimum(adjusted, 1.0)
 
 
-def assess_drift(tests: Sequence[DriftTests], config: QualityConfig) -> list[Finding]:
-    """Findings of all tests: each drift that crosses a limit, and a finding per guard for all that passed.
+def measure_drift(tests: Sequence[DriftTests], config: QualityConfig) -> Iterator[Measurement]:
+    """Measure the drifts that cross a limit, and per guard the largest index of all other tests.
 
-    A drift needs both: it is no chance, by the rate of false discoveries, and its index is beyond the limit even at its
-    lower bound. Chance alone never fires, nor does a large sample with a drift too small to matter.
+    A drift must be significant at the false discovery rate, and the lower bound of its index must exceed the limit. So
+    neither chance alone nor a negligible drift of a large sample is reported.
     """
     if not tests:
-        return []
-    findings = []
+        return
     rejected = control_discoveries(tests, config.false_discoveries)
     for guard in dict.fromkeys(each.guard for each in tests):
         limits = getattr(config, guard)
         mine = [(t, r) for t, r in zip(tests, rejected, strict=True) if t.guard == guard]
-        crossed: list[Finding] = []
+        crossed: list[Measurement] = []
         n_tested, n_within, largest = 0, 0, 0.0
         first = min((x for x in (limits.warn, limits.stop) if x != "off"), default=np.inf)
         for each, drifted in mine:
@@ -379,25 +378,24 @@ def assess_drift(tests: Sequence[DriftTests], config: QualityConfig) -> list[Fin
             for index in np.flatnonzero(beyond).tolist():
                 name = each.name(index)
                 sentence = _describe(name, each.comparison, index)
-                crossed.append(assess(config, guard, name, float(least[index]), sentence))
+                crossed.append(Measurement(guard, name, float(least[index]), sentence))
             within = least[each.comparison.tested & ~beyond]
             n_within += within.size
             largest = max(largest, float(within.max(initial=0.0)))
-        crossed.sort(key=lambda finding: -(finding.measured or 0.0))
-        findings += crossed[:MOST_LISTED]
+        crossed.sort(key=lambda drift: -(drift.value or 0.0))
+        yield from crossed[:MOST_LISTED]
         if not n_tested:
-            findings.append(abstain(guard, "all tests", "too few rows to compare"))
+            yield Measurement(guard, "all tests", None, "too few rows to compare")
             continue
         sentence = f"{n_within:,} of {n_tested:,} comparisons within the limits"
         if len(crossed) > MOST_LISTED:
             sentence += f"; {len(crossed) - MOST_LISTED:,} drifts more than are listed"
         measured = min(largest, first)
-        findings.append(assess(config, guard, "all other tests", measured, sentence))
-    return findings
+        yield Measurement(guard, "all other tests", measured, sentence)
 
 
 def _spread(groups: IntArray, offsets: IntArray, correlation: FloatArray) -> FloatArray:
-    """Design effect of the total over groups whose observations are correlated within them."""
+    """Compute the design effect of a total over groups with an intraclass correlation."""
     sizes = sum_blocks(groups, offsets, axis=1).astype(np.float64)
     typical = (sizes**2).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)
     effect: FloatArray = 1 + np.maximum(typical - 1, 0) * correlation

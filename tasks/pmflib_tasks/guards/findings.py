@@ -1,8 +1,8 @@
-"""What a guard found: measured, limit, a sentence for a person; and whether the run goes on or is held back."""
+"""Findings of guards: measurements compared with limits, and what follows for the run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -11,75 +11,67 @@ from pmflib.ingest.dataset.accounts import DatasetAccount
 from pmflib_tasks.config import GuardLimits, QualityConfig
 
 Action: TypeAlias = Literal["off", "pass", "warn", "stop", "accepted"]
-"""What follows from a finding. Off: nothing was compared; the sentence says why. Accepted: it would have stopped the
-run, but a person let it go on."""
+"""What follows from a finding. "off": nothing was compared, for the reason in the sentence. "accepted": the finding
+would have stopped the run, but a person accepted it."""
 MOST_RECORDED = 10
-"""Findings of one guard that crossed a limit and are recorded with the run; `findings.json` has them all."""
+"""Maximum number of findings per guard beyond a limit in the record of a run; `findings.json` has all."""
 MOST_NAMED = 3
-"""Findings of one guard that an error names."""
-REMEDIES = {
-    "least_rows": "look at the sources and the quarantine",
-    "quarantine": "look at the quarantine, and at the reasons below",
-    "reason": "look at these rows in the quarantine: was another format, scale or encoding delivered?",
-    "file_quarantine": "look at the file, and at its rows in the quarantine",
-    "missing_files": "deliver the files again; if they are gone for good, set quality.removals_expected",
-    "rows_lost": "deliver again what is missing; if rows go on purpose, set quality.removals_expected",
-    "file_size": "look whether the file was delivered whole, and once",
-    "same_bytes": "remove one of the two files",
-    "duplicates": "look whether the file was delivered before, under another name",
-    "new_columns": "add them to the schema, or take them out of the files; they are not read",
-    "new_rows": "look whether the delivery has come",
-    "variable_drift": "look at this column: were its codes exchanged, shifted or reversed?",
-    "scale_drift": "look at this file: was its scale reversed or coded otherwise?",
-    "answer_drift": "look at the names in the column of variables",
-    "pair_drift": "look at these two columns in the new files",
-    "worker_rows": "look at this worker's labels: a script, or one identifier for many?",
-    "unknown_workers": "look at the names of the workers: were they written otherwise before?",
-    "new_classes": "look whether they are misspelt; [crowd] classes names those that there are",
-    "class_shares": "look at this file: were its labels exchanged, or coded otherwise?",
-    "label_agreement": "look at this file: were its columns shifted, or its labels exchanged?",
-    "copies": "look at these workers: are they one person, or one script?",
-    "time_backwards": "look whether an old delivery was sent again",
-    "joint_agreement": "look whether a column was shifted against its rows, or rows are of other people",
-    "known_samples": "look at the identifiers: are they written as before, and of the same system?",
-    "fresh_rows": "look whether the delivery is one from before, under another name or in another order",
-    "agreement": "look whether identifiers, or a column, were shifted against their rows",
-    "identifier_form": "look at the identifiers: were they padded, or are they of another system?",
-    "same_answers": "remove one of the two files",
-    "future_rows": "look at the times: their unit, their zone and the clock that wrote them; or set "
-    "quality.future_hours",
-    "stray_times": "look at the times: their unit and the year they count from",
-    "clock": "set the clock of this machine",
-    "dependence_drift": "look whether columns were exchanged in the new files",
-}
-"""Remedies by guard."""
-LOWER_LIMITS = ("least_rows", "new_rows")
-"""Guards whose limits are lower limits."""
+"""Maximum number of findings per guard in an error message."""
+GUARDS = QualityConfig.list_guards()
+"""The table of guards by name; the fields of `QualityConfig` have what each measures, and its limits."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What one guard found of one subject.
+class Measurement:
+    """A value that a guard measured, before it is compared with limits.
 
     Parameters
     ----------
     guard
-        Option of the section ``[quality]`` that holds its limits.
+        Name of the guard, an option of the section ``[quality]``.
     subject
-        What was assessed: a file, a variable, all rows.
+        The subject: a file, a variable, all rows.
+    value
+        The measured value, in the units of the limits; None if nothing could be measured.
+    sentence
+        A description for people; without a value, the reason.
+    limits
+        Limits that replace those of the guard.
+    named
+        Workers of a label log whom the measurement is about.
+    """
+
+    guard: str
+    subject: str
+    value: float | None
+    sentence: str
+    limits: GuardLimits | None = None
+    named: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one guard for one subject.
+
+    Parameters
+    ----------
+    guard
+        Name of the guard, an option of the section ``[quality]``.
+    subject
+        The subject: a file, a variable, all rows.
     measured
-        In the units of the limit; None where nothing could be assessed.
+        Measured value, in the units of the limit; None if nothing could be measured.
     limit
-        The limit that was crossed, or the first one that was not; None where there is none.
+        The limit that was crossed, else the first limit; None if there is none.
     action
         What follows.
     passed
         Whether no limit was crossed.
     sentence
-        What was found, for a person.
+        A description for people.
     named
-        Workers of a label log whom it is about: in ``findings.json``, and in no record, for records are never changed,
-        and whoever is named may want to be forgotten.
+        Workers of a label log whom the finding is about. Only ``findings.json`` has them: records of runs are never
+        changed, and a worker may ask to be erased.
     """
 
     guard: str
@@ -92,46 +84,32 @@ class Finding:
     named: tuple[str, ...] = ()
 
 
-def assess(
-    config: QualityConfig,
-    guard: str,
-    subject: str,
-    measured: float | None,
-    sentence: str,
-    *,
-    limits: GuardLimits | None = None,
-    named: tuple[str, ...] = (),
-) -> Finding:
-    """Compare a measured value with the limits of a guard.
+def assess(measurements: Iterable[Measurement], config: QualityConfig) -> list[Finding]:
+    """Compare measurements with the limits of their guards, in order; a guard without a value is off."""
+    return [_assess(each, config) for each in measurements]
 
-    Parameters
-    ----------
-    config
-        Limits of all guards.
-    guard, subject, measured, sentence, named
-        As in `Finding`; a value of None was not measured, and the guard is off.
-    limits
-        Limits in place of those of the guard.
-    """
-    if measured is None:
-        return abstain(guard, subject, sentence)
-    limits = getattr(config, guard) if limits is None else limits
+
+def _assess(measured: Measurement, config: QualityConfig) -> Finding:
+    guard, value = measured.guard, measured.value
+    limit: float | None = None
+    action: Action = "off"
+    passed = True
+    limits = measured.limits or getattr(config, guard)
+    # the graver limit first
     both: tuple[tuple[Action, float | Literal["off"]], ...] = (
         ("stop", limits.stop),
         ("warn", limits.warn),
     )
-    given = [(action, limit) for action, limit in both if limit != "off"]
-    for action, limit in given:
-        if measured < limit if guard in LOWER_LIMITS else measured > limit:
-            return Finding(guard, subject, measured, limit, action, False, sentence, named)
-    first = given[-1][1] if given else None
-    passed: Action = "pass" if given else "off"
-    return Finding(guard, subject, measured, first, passed, True, sentence, named)
-
-
-def abstain(guard: str, subject: str, sentence: str) -> Finding:
-    """Finding of a guard that could assess nothing, and the reason."""
-    return Finding(guard, subject, None, None, "off", True, sentence)
+    for name, each in both:
+        if value is None or each == "off":
+            continue
+        limit, action = each, "pass"
+        if value < limit if GUARDS[guard].at_least else value > limit:
+            action, passed = name, False
+            break
+    return Finding(
+        guard, measured.subject, value, limit, action, passed, measured.sentence, measured.named
+    )
 
 
 def write_share(share: float) -> str:
@@ -140,21 +118,21 @@ def write_share(share: float) -> str:
 
 
 def accept(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings of a run that goes on whatever guards say: what would stop it is marked as accepted."""
+    """Mark findings that would stop a run as accepted."""
     return [
         replace(each, action="accepted") if each.action == "stop" else each for each in findings
     ]
 
 
 def condense(findings: Sequence[Finding], most: int = MOST_RECORDED) -> list[Finding]:
-    """Findings that a record keeps: of each guard the first that crossed a limit, and the first that passed.
+    """Select the findings that a record keeps: of each guard the first beyond a limit, and the first that passed.
 
     Parameters
     ----------
     findings
-        All findings; of one guard, the gravest first.
+        All findings; those of one guard with the gravest first.
     most
-        Findings of a guard to keep that crossed a limit. The others, and all that passed but one, are counted.
+        Maximum number of findings per guard beyond a limit. The rest, and all but one that passed, are counted.
     """
     groups: dict[tuple[str, bool], list[Finding]] = {}
     for each in findings:
@@ -170,12 +148,12 @@ def condense(findings: Sequence[Finding], most: int = MOST_RECORDED) -> list[Fin
 
 
 def find_recorded(facts: Mapping[str, Any]) -> list[Finding]:
-    """Findings among the facts of a run, in section "quality"; none where its guards were not reached."""
+    """Read the findings from section "quality" of the facts of a run; none if it did not reach its guards."""
     return [Finding(**each) for each in facts.get("quality", ())]
 
 
 def summarise(findings: Sequence[Finding]) -> dict[str, object]:
-    """Plain JSON types: numbers of findings that passed, warn and stop, and those that crossed a limit."""
+    """Count the findings that passed, warn and stop, and list the condensed findings, in plain JSON types."""
     return {
         "passed": sum(each.passed for each in findings),
         "warned": sum(each.action == "warn" for each in findings),
@@ -185,7 +163,7 @@ def summarise(findings: Sequence[Finding]) -> dict[str, object]:
 
 
 def refuse_empty(rows: DatasetAccount) -> None:
-    """Refuse a dataset of which nothing can be learnt.
+    """Refuse a dataset without any answer.
 
     Parameters
     ----------
@@ -195,7 +173,7 @@ def refuse_empty(rows: DatasetAccount) -> None:
     Raises
     ------
     SourceError
-        If no row was encoded, or none holds an answer.
+        If no row was encoded, or no row holds an answer.
     """
     if rows.rows_encoded and rows.observed:
         return
@@ -211,16 +189,16 @@ def refuse_empty(rows: DatasetAccount) -> None:
 
 
 def hold_back(findings: Sequence[Finding], command: str = "pmf run", named_in: str = "") -> None:
-    """Raise an error that lists what guards stop, and names the guards in its first line.
+    """Raise an error that lists the findings that stop a run, and names their guards in its first line.
 
     Parameters
     ----------
     findings
         All findings.
     command
-        Command that would go on with the option ``--accept-quality``.
+        Command that accepts the findings with the option ``--accept-quality``.
     named_in
-        File that names whom the findings are about.
+        File that names the workers whom the findings are about.
 
     Raises
     ------
@@ -236,7 +214,7 @@ def hold_back(findings: Sequence[Finding], command: str = "pmf run", named_in: s
         named_in = ""
     lines = [
         f"  {each.guard}: {each.sentence} (measured {each.measured:.3g}, limit {each.limit:.3g}); "
-        f"{REMEDIES[each.guard]}"
+        f"{GUARDS[each.guard].remedy}"
         for each in condense(stopped, MOST_NAMED)
     ]
     guards = ", ".join(dict.fromkeys(each.guard for each in stopped))

@@ -1,9 +1,9 @@
-"""Guards of label logs: who has labelled, what was given, and whether workers agree as they have done so far."""
+"""Guards of label logs: the workers and classes of new labels, and the agreement between workers."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,20 +18,20 @@ from pmflib.store.dataset import LEVEL_COUNTS, list_file_steps
 from pmflib.store.file_digests import read_checked
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.guards.counts import compare_counts, estimate_correlation
-from pmflib_tasks.guards.drift import DriftTests, assess_drift
-from pmflib_tasks.guards.findings import Finding, abstain, assess, write_share
+from pmflib_tasks.guards.drift import DriftTests, measure_drift
+from pmflib_tasks.guards.findings import Measurement, write_share
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS, bound_share
 
 LABELS_SHOWN = 5
-"""New labels that a finding names."""
+"""Maximum number of new labels that a finding names."""
 LEAST_SHARED = 20
-"""New tasks that two workers must share for their agreement to mean anything."""
+"""Minimum number of new tasks that two workers share, for a test of their agreement."""
 LEAST_ALIKE = 0.95
-"""Share of the tasks of two workers on which they agree, from which one may copy the other."""
+"""Minimum share of their tasks on which two workers agree if one copies the other."""
 MOST_CHANCE = 1e-4
-"""Probability, over all pairs of workers together, of an agreement so high by chance."""
+"""Significance level of the tests of copying, over all pairs of workers."""
 DAY = {"number": 86_400.0, "instant": 86_400e6}
-"""A day in the units of times: numbers are seconds, instants microseconds."""
+"""Length of a day in the units of times: numbers are seconds, instants microseconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class LabelFile:
     given
         int64 of shape (n_workers, n_classes): labels by worker and class.
     newest
-        Time of its newest row, days; None where rows have no time.
+        Time of its newest row, days; None if rows have no time.
     """
 
     name: str
@@ -55,7 +55,7 @@ class LabelFile:
 
 
 def read_label_files(store: Store, dataset: Reference, schema: Schema) -> list[LabelFile]:
-    """Read who gave which labels in each file of a label log, by the workers and classes of a schema.
+    """Read the labels of each file of a label log, by the workers and classes of a schema.
 
     Raises
     ------
@@ -83,91 +83,87 @@ def read_label_files(store: Store, dataset: Reference, schema: Schema) -> list[L
     return list(files.values())
 
 
-def assess_label_files(
+def measure_label_files(
     files: Sequence[LabelFile],
     last: Sequence[LabelFile],
     schema: Schema,
     labels_per_task: float,
     config: QualityConfig,
-) -> list[Finding]:
-    """Assess who has labelled in new files, and what was given.
+) -> Iterator[Measurement]:
+    """Measure the workers, classes and times of the labels in new files.
 
     Parameters
     ----------
     files, last
-        Files of this run and of the last one, by the same workers and classes.
+        Files of this run and of the last run, by the same workers and classes.
     schema
         These workers and classes.
     labels_per_task
-        Labels of a task, in the mean: they are no independent draws of classes.
+        Mean number of labels of a task, which are dependent draws of classes.
     config
-        Limits.
+        Limits of drifts.
 
-    Returns
-    -------
-    Findings, also those that passed; none without a last run or a new file.
+    Yields
+    ------
+    Measurements; none without a last run or a new file.
     """
     known = {file.digest for file in last}
     new = [file for file in files if file.digest not in known and file.given.sum()]
     if not last or not new:
-        return []
+        return
     before = np.stack([file.given for file in last])
-    return [
-        *(_check_worker_rows(file, before, schema, config) for file in new),
-        *(_check_unknown(file, before, schema, config) for file in new),
-        _check_new_classes(new, before, schema, config),
-        *_check_class_shares(new, before, labels_per_task, config),
-        *_check_times(new, last, config),
-    ]
+    for file in new:
+        yield _measure_busiest(file, before, schema)
+    for file in new:
+        yield _measure_unknown(file, before, schema)
+    yield _find_new_classes(new, before, schema)
+    yield from measure_drift(_test_classes(new, before, labels_per_task), config)
+    newest = max((file.newest for file in last if file.newest is not None), default=None)
+    for file in new:
+        if newest is None or file.newest is None:
+            continue
+        days = newest - file.newest
+        said = f"{file.name}: its newest label is {days:.2f} days older than the newest so far"
+        yield Measurement("time_backwards", file.name, max(days, 0.0), said)
 
 
-def assess_agreement(
-    new: WorkerPairCounts,
-    n_tasks: int,
-    before: Mapping[str, int],
-    workers: Sequence[str],
-    config: QualityConfig,
-) -> list[Finding]:
-    """Assess whether new labels agree with other labels of their tasks as labels have agreed so far, but are no copies.
+def measure_agreement(
+    new: WorkerPairCounts, n_tasks: int, before: Mapping[str, int], workers: Sequence[str]
+) -> Iterator[Measurement]:
+    """Measure how far new labels agree with other labels of their tasks, and how many may be copies.
 
     Parameters
     ----------
     new
-        Pairs of labels of one task of which one at least is new.
+        Pairs of labels of the same task of which at least one is new.
     n_tasks
-        Tasks that have such pairs, about.
+        Approximate number of tasks with such pairs.
     before
-        Pairs of labels of the last run, "pairs", and of those that agree, "agreeing".
+        Number of pairs of labels of the last run, "pairs", and of those that agree, "agreeing".
     workers
         Names.
-    config
-        Limits.
     """
     agree = np.trace(new.counts, axis1=1, axis2=2)
     n_pairs, n_agree = int(new.support.sum()), int(agree.sum())
     if not n_pairs:
-        return [
-            abstain(guard, "new labels", "no task with a new label has another one")
-            for guard in ("label_agreement", "copies")
-        ]
-    findings = []
+        for guard in ("label_agreement", "copies"):
+            reason = "no task with a new label has another one"
+            yield Measurement(guard, "new labels", None, reason)
+        return
     if before.get("pairs"):
         usual = before["agreeing"] / before["pairs"]
-        # pairs of one task hang together: as many are independent as there are tasks
+        # pairs of one task are dependent: the number of tasks is the effective number of pairs
         least = bound_share(round((1 - n_agree / n_pairs) * n_tasks), n_tasks) - (1 - usual)
         sentence = (
             f"new labels agree in {write_share(n_agree / n_pairs)} of {n_pairs:,} pairs with other labels of their "
             f"task, after {write_share(usual)} so far"
         )
-        measured = max(least, 0.0)
-        findings.append(assess(config, "label_agreement", "new labels", measured, sentence))
-    return [*findings, _check_copies(new, agree, workers, config)]
+        yield Measurement("label_agreement", "new labels", max(least, 0.0), sentence)
+    yield _measure_copies(new, agree, workers)
 
 
-def _check_copies(
-    new: WorkerPairCounts, agree: IntArray, workers: Sequence[str], config: QualityConfig
-) -> Finding:
-    """Share of the new labels of workers who agree with one other worker beyond what either does with the rest."""
+def _measure_copies(new: WorkerPairCounts, agree: IntArray, workers: Sequence[str]) -> Measurement:
+    """Measure the share of new labels by workers who agree with another far more than both do with the rest."""
     from scipy.special import bdtrc
 
     support = new.support
@@ -177,7 +173,7 @@ def _check_copies(
         np.add.at(agreed, side, agree)
     others = totals[new.first] + totals[new.second] - 2 * support
     others_agree = agreed[new.first] + agreed[new.second] - 2 * agree
-    # of two who share tasks with nobody else nothing is known
+    # two workers who share tasks with nobody else cannot be tested
     expected = (others_agree + 0.5) / (others + 1)
     tested = (support >= LEAST_SHARED) & (others >= LEAST_SHARED)
     chance = np.ones(support.size)
@@ -193,12 +189,10 @@ def _check_copies(
     )
     both = np.union1d(new.first[alike], new.second[alike]).tolist()
     named = tuple(workers[row] for row in both)
-    return assess(config, "copies", "new labels", share, sentence, named=named)
+    return Measurement("copies", "new labels", share, sentence, named=named)
 
 
-def _check_worker_rows(
-    file: LabelFile, before: IntArray, schema: Schema, config: QualityConfig
-) -> Finding:
+def _measure_busiest(file: LabelFile, before: IntArray, schema: Schema) -> Measurement:
     rows, earlier = file.given.sum(axis=1), before.sum(axis=2)
     usual = float((earlier.max(axis=1) / np.maximum(earlier.sum(axis=1), 1)).max())
     busiest, total = int(rows.argmax()), int(rows.sum())
@@ -208,12 +202,10 @@ def _check_worker_rows(
         f"{write_share(rows[busiest] / total)}; in no file so far did one give more than {write_share(usual)}"
     )
     named = (schema.names[busiest],)
-    return assess(config, "worker_rows", file.name, more, sentence, named=named)
+    return Measurement("worker_rows", file.name, more, sentence, named=named)
 
 
-def _check_unknown(
-    file: LabelFile, before: IntArray, schema: Schema, config: QualityConfig
-) -> Finding:
+def _measure_unknown(file: LabelFile, before: IntArray, schema: Schema) -> Measurement:
     rows = file.given.sum(axis=1)
     unknown = before.sum(axis=(0, 2)) == 0
     n_unknown, total = int(rows[unknown].sum()), int(rows.sum())
@@ -221,23 +213,21 @@ def _check_unknown(
     sentence = f"{file.name}: {n_unknown:,} of {total:,} labels are by {strangers.size} workers who were unknown"
     least = bound_share(n_unknown, total)
     named = tuple(schema.names[row] for row in strangers.tolist())
-    return assess(config, "unknown_workers", file.name, least, sentence, named=named)
+    return Measurement("unknown_workers", file.name, least, sentence, named=named)
 
 
-def _check_new_classes(
-    new: Sequence[LabelFile], before: IntArray, schema: Schema, config: QualityConfig
-) -> Finding:
+def _find_new_classes(new: Sequence[LabelFile], before: IntArray, schema: Schema) -> Measurement:
     given = np.sum([file.given for file in new], axis=0).sum(axis=0)
     names = np.array(schema[0].levels)[(given > 0) & (before.sum(axis=(0, 1)) == 0)].tolist()
     shown = ", ".join(map(repr, names[:LABELS_SHOWN]))
     sentence = f"{len(names)} labels were never given before" + (f": {shown}" if names else "")
-    return assess(config, "new_classes", "new labels", len(names), sentence)
+    return Measurement("new_classes", "new labels", len(names), sentence)
 
 
-def _check_class_shares(
-    new: Sequence[LabelFile], before: IntArray, labels_per_task: float, config: QualityConfig
-) -> list[Finding]:
-    """Compare the classes of each new file with those of all before: labels of one task hang together."""
+def _test_classes(
+    new: Sequence[LabelFile], before: IntArray, labels_per_task: float
+) -> list[DriftTests]:
+    """Test the classes of each new file against those of all earlier files; labels of a task are a cluster."""
     groups = before.sum(axis=1)
     edges = np.array([0, groups.shape[1]])
     reference = groups.sum(axis=0)
@@ -250,23 +240,4 @@ def _check_class_shares(
         effect = np.maximum(labels_per_task, 1 + (counts.sum() - 1) * correlation)
         compared = compare_counts(counts, reference, edges, effect, labels_per_task)
         tests.append(DriftTests("class_shares", [f"classes in {file.name}"].__getitem__, compared))
-    return assess_drift(tests, config)
-
-
-def _check_times(
-    new: Sequence[LabelFile], last: Sequence[LabelFile], config: QualityConfig
-) -> list[Finding]:
-    newest = max((file.newest for file in last if file.newest is not None), default=None)
-    if newest is None:
-        return []
-    return [
-        assess(
-            config,
-            "time_backwards",
-            file.name,
-            max(newest - file.newest, 0.0),
-            f"{file.name}: its newest label is {newest - file.newest:.2f} days older than the newest so far",
-        )
-        for file in new
-        if file.newest is not None
-    ]
+    return tests

@@ -1,9 +1,9 @@
-"""Guards of rows, files and columns: accounts of the ingest against limits and against the last run."""
+"""Guards of rows, files and columns: the accounts of the ingest, and how they changed since the last run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -13,33 +13,33 @@ from pmflib.ingest.dataset.accounts import Account
 from pmflib.ingest.dataset.file_accounts import FileAccount
 from pmflib_tasks.config import QualityConfig
 from pmflib_tasks.guards.counts import QUANTILE
-from pmflib_tasks.guards.findings import Finding, assess, write_share
+from pmflib_tasks.guards.findings import Measurement, write_share
 
 LEAST_SIBLINGS = 5
-"""Files that the last run must have for their sizes to say what is usual: the spread of fewer is hardly known."""
+"""Minimum number of earlier files or nights to compare with: the spread of fewer is hardly known."""
 SPREAD_FACTOR = 3.0
-"""Robust standard deviations of the logarithms of the siblings' sizes that a new file may be away from their median:
-a normal deviate is beyond 3 in 3 of 1,000."""
+"""Robust standard deviations by which a value may differ from the median of earlier ones: a normal deviate exceeds 3 in
+3 of 1,000 cases."""
 MAD_TO_DEVIATION = 1.4826
-"""Standard deviation of a normal distribution by its median absolute deviation."""
+"""Ratio of the standard deviation of a normal distribution to its median absolute deviation."""
 LEAST_ROWS_OF_TWINS = 20
-"""Rows that two files must have for equal bytes to mean anything: two files of one row may well be equal."""
+"""Minimum number of rows of two equal files: shorter files may be equal by chance."""
 NAMES_SHOWN = 5
-"""Names that a finding lists at most."""
+"""Maximum number of names that a finding lists."""
 
 
 @dataclass(frozen=True, eq=False)
 class FileChange:
-    """A file that the last run did not have with these bytes.
+    """A file whose bytes no file of the last run had.
 
     Parameters
     ----------
     file
-        Its account; of a file that has only grown, the account of what was added.
+        Its account; for a file that has only grown, the account of the added rows.
     former
         Account of the file of the same name in the last run; None if there was none.
     grown
-        Whether all that the former file had is there, and more was added.
+        Whether the file has everything that the former file had, and more.
     """
 
     file: FileAccount
@@ -48,20 +48,20 @@ class FileChange:
 
     @property
     def subject(self) -> str:
-        """Name for a person."""
+        """Name of the file, or of the rows added to it, for people."""
         return f"rows added to {self.file.name}" if self.grown else self.file.name
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """How the files of a run differ from those of the last one.
+    """Differences between the files of a run and those of the last run.
 
     Parameters
     ----------
     new
         Files that are new, or have other bytes.
     missing
-        Files of the last run whose name and bytes are both gone.
+        Files of the last run of which neither the name nor the bytes are left.
     """
 
     new: list[FileChange] = field(default_factory=list)
@@ -69,12 +69,12 @@ class Changes:
 
 
 def find_file_changes(files: Sequence[FileAccount], last: Sequence[FileAccount]) -> Changes:
-    """Compare the files of a run with those of the last one: by bytes, then by name.
+    """Compare the files of a run with those of the last run, by bytes and then by name.
 
     Parameters
     ----------
     files, last
-        Files of this run and of the last one; a file that was renamed is no change.
+        Files of this run and of the last run; a renamed file is no change.
     """
     bytes_before, names_before = {file.digest for file in last}, {file.name: file for file in last}
     bytes_now, names_now = {file.digest for file in files}, {file.name for file in files}
@@ -90,7 +90,7 @@ def find_file_changes(files: Sequence[FileAccount], last: Sequence[FileAccount])
 
 
 def _subtract(file: FileAccount, former: FileAccount) -> FileAccount | None:
-    """Account of what was added to a file; None if it has lost something."""
+    """Compute the account of the rows added to a file; None if it has lost anything."""
     if file.level_counts.shape != former.level_counts.shape:
         return None
     rows, counts = file.rows - former.rows, file.level_counts - former.level_counts
@@ -105,14 +105,14 @@ def _subtract(file: FileAccount, former: FileAccount) -> FileAccount | None:
     )
 
 
-def assess_rows(
+def measure_rows(
     account: Account,
     files: Sequence[FileAccount],
     last_account: Account | None,
     changes: Changes,
     config: QualityConfig,
-) -> list[Finding]:
-    """Assess the accounts of a dataset and of its files.
+) -> Iterator[Measurement]:
+    """Measure the accounts of a dataset and of its files.
 
     Parameters
     ----------
@@ -123,18 +123,14 @@ def assess_rows(
     changes
         Files that are new since the last run; without a last run, all files.
     config
-        Limits.
-
-    Returns
-    -------
-    Findings, also those that passed.
+        Section with limits by reason, and whether removals are expected.
     """
     rows, encoded, unfit = account.rows_in, account.rows_encoded, account.rows_unfit
-    share = unfit / max(rows, 1)
     said = f"{encoded:,} of {rows:,} rows were encoded"
-    findings = [assess(config, "least_rows", "all rows", encoded, said)]
+    yield Measurement("least_rows", "all rows", encoded, said)
+    share = unfit / max(rows, 1)
     said = f"{unfit:,} of {rows:,} rows do not fit: {write_share(share)}"
-    findings.append(assess(config, "quarantine", "all rows", share, said))
+    yield Measurement("quarantine", "all rows", share, said)
     for reason, number in account.reasons.items():
         if reason == "duplicate" and reason not in config.reasons:
             continue
@@ -142,8 +138,7 @@ def assess_rows(
         said = f"{number:,} of {rows:,} rows are in quarantine for {reason}: {write_share(share)}"
         if reason == "undecodable" and number:
             said += "; is source.encoding right (`pmf check` finds it out)?"
-        limits = config.reasons.get(reason)
-        findings.append(assess(config, "reason", reason, share, said, limits=limits))
+        yield Measurement("reason", reason, share, said, config.reasons.get(reason))
     for change in changes.new:
         unfit, rows = change.file.rows.rows_unfit, change.file.rows.rows_in
         least = bound_share(unfit, rows)
@@ -151,8 +146,8 @@ def assess_rows(
         if unfit:
             reasons = {k: n for k, n in change.file.rows.reasons.items() if k != "duplicate"}
             said += f" ({_list_counts(reasons)}): at least {write_share(least)} beyond chance"
-        findings.append(assess(config, "file_quarantine", change.subject, least, said))
-    findings += _check_twins(files, config)
+        yield Measurement("file_quarantine", change.subject, least, said)
+    yield from _find_equal_bytes(files)
     for change in changes.new:
         file, encoded = change.file, change.file.rows.rows_encoded
         if not encoded:
@@ -164,67 +159,62 @@ def assess_rows(
         )
         if file.superseded_by:
             said += f" (by those of {_list_counts(file.superseded_by)})"
-        findings.append(assess(config, "duplicates", change.subject, share, said))
+        yield Measurement("duplicates", change.subject, share, said)
     if last_account is not None:
-        findings += _check_losses(account, last_account, changes, config)
-    return findings
+        yield from _measure_losses(account, last_account, changes, config)
 
 
 def _list_counts(counts: Mapping[str, int]) -> str:
-    """Names with their counts, by falling count."""
+    """List names with their counts, by falling count."""
     listed = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     shown = ", ".join(f"{name} {n:,}" for name, n in listed[:NAMES_SHOWN])
     return shown + (", ..." if listed[NAMES_SHOWN:] else "")
 
 
-def _check_twins(files: Sequence[FileAccount], config: QualityConfig) -> list[Finding]:
-    """Find files with the same bytes."""
+def _find_equal_bytes(files: Sequence[FileAccount]) -> list[Measurement]:
     first: dict[str, str] = {}
-    findings = []
+    found = []
     for file in files:
         if file.rows.rows_in < LEAST_ROWS_OF_TWINS:
             continue
         if (name := first.setdefault(file.digest, file.name)) != file.name:
             said = f"{file.name}: the same bytes as {name}, {file.rows.rows_in:,} rows"
-            findings.append(assess(config, "same_bytes", file.name, 1, said))
+            found.append(Measurement("same_bytes", file.name, 1, said))
     said = f"the bytes of {len(files)} files differ"
-    return findings or [assess(config, "same_bytes", "all files", 0, said)]
+    return found or [Measurement("same_bytes", "all files", 0, said)]
 
 
-def _check_losses(
+def _measure_losses(
     account: Account, last_account: Account, changes: Changes, config: QualityConfig
-) -> list[Finding]:
-    """Assess what was removed since the last run, and whether anything is new."""
+) -> Iterator[Measurement]:
+    """Measure what was removed since the last run, and whether anything is new."""
     new = sum(change.file.rows.rows_encoded for change in changes.new)
     said = f"{new:,} rows encoded of {len(changes.new)} new or changed files"
     said += "" if new else ": nothing new since the last run"
-    findings = [assess(config, "new_rows", "all files", new, said)]
+    yield Measurement("new_rows", "all files", new, said)
     if config.removals_expected:
-        return findings
+        return
     missing = [file.name for file in changes.missing]
     said = f"{len(missing)} files of the last run are gone"
     if missing:
         said += f": {', '.join(missing[:NAMES_SHOWN])}"
     if missing[NAMES_SHOWN:]:
         said += f" and {len(missing) - NAMES_SHOWN} more"
-    findings.append(assess(config, "missing_files", "all files", len(missing), said))
+    yield Measurement("missing_files", "all files", len(missing), said)
     before, now = last_account.rows_encoded, account.rows_encoded
     lost = max(before - now, 0) / max(before, 1)
     said = f"{now:,} rows encoded after {before:,} in the last run"
     said += f": {write_share(lost)} fewer" if lost else ""
-    return [*findings, assess(config, "rows_lost", "all rows", lost, said)]
+    yield Measurement("rows_lost", "all rows", lost, said)
 
 
-def check_sizes(
-    changes: Changes, last: Sequence[FileAccount], config: QualityConfig
-) -> list[Finding]:
-    """Assess the sizes of new files: against the median of the files before, or against their former selves.
+def measure_sizes(changes: Changes, last: Sequence[FileAccount]) -> Iterator[Measurement]:
+    """Compare the size of each new file with the median of the earlier files, or with its own former size.
 
     A size is unusual if it differs by more than the factor of the limit, and by more than `SPREAD_FACTOR` robust
-    standard deviations of the siblings' sizes on the scale of logarithms. Files that have only grown are not assessed.
+    standard deviations of the logarithms of the earlier sizes. Files that have only grown are skipped.
     """
     sizes = [file.rows.rows_in for file in last if file.rows.rows_in]
-    findings = []
     for change in changes.new:
         rows = change.file.rows.rows_in
         if change.grown:
@@ -244,49 +234,43 @@ def check_sizes(
         more = "" if beyond else ", as sizes of files vary here"
         sentence = f"{change.subject}: {change.file.rows.rows_in:,} rows after the {usual:,.0f} {what}{more}"
         measured = factor if beyond else 1.0
-        findings.append(assess(config, "file_size", change.subject, measured, sentence))
-    return findings
+        yield Measurement("file_size", change.subject, measured, sentence)
 
 
-def check_columns(
-    files: Sequence[FileAccount],
-    changes: Changes,
-    known: Collection[str] | None,
-    config: QualityConfig,
-) -> list[Finding]:
-    """Assess the columns of new files that are not in the schema, and were not there before.
+def find_new_columns(
+    files: Sequence[FileAccount], changes: Changes, known: Collection[str] | None
+) -> list[Measurement]:
+    """Find columns of new files that are neither in the schema nor in earlier files.
 
     Parameters
     ----------
     files
         All files.
     changes
-        What the last run did not have; without a last run, all files are new.
+        Files that are new since the last run; without a last run, all files.
     known
-        Columns that files of the last run had; None without a last run: the first file then says.
-    config
-        Limits.
+        Columns of the files of the last run; None without a last run, for those of the first file.
 
     Returns
     -------
-    A finding for each new file with a new column, or one for all that none has.
+    A measurement for each new file with a new column, or one for all files if there is none.
     """
     before = set(files[0].ignored_columns if known is None and files else known or ())
     where = "the first file" if known is None else "the files of the last run"
-    findings = []
+    found = []
     for change in changes.new:
         new = [name for name in change.file.ignored_columns if name not in before]
         if new:
             shown = ", ".join(map(repr, new[:NAMES_SHOWN])) + (", ..." if new[NAMES_SHOWN:] else "")
             name = change.file.name
             said = f"{name}: {len(new)} columns that {where} had not, and that are not in the schema: {shown}"
-            findings.append(assess(config, "new_columns", name, len(new), said))
+            found.append(Measurement("new_columns", name, len(new), said))
     said = "no file has a column that is new and not in the schema"
-    return findings or [assess(config, "new_columns", "all files", 0, said)]
+    return found or [Measurement("new_columns", "all files", 0, said)]
 
 
 def bound_share(part: int, total: int) -> float:
-    """Least share that is compatible with a count, at 95 % (Wilson 1927); 0 of nothing.
+    """Compute the lower confidence bound of a share at 95 %; 0 if the total is 0.
 
     References
     ----------

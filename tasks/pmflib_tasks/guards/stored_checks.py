@@ -1,4 +1,4 @@
-"""All guards of a dataset in a store, against the last run and the one that made the live model."""
+"""The guards of a dataset in a store, compared with the last run and with the run of the live model."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ from pmflib_tasks.guards.drift import (
     MOST_LEVELS,
     DriftTests,
     LiveData,
-    assess_drift,
     find_added,
     find_file_drift,
     find_pair_drift,
     measure_dependence,
+    measure_drift,
 )
-from pmflib_tasks.guards.findings import Finding, abstain
+from pmflib_tasks.guards.findings import Finding, Measurement, assess
 from pmflib_tasks.guards.identity_guards import (
     NIGHTS_KEPT,
     Night,
-    check_forms,
-    check_night,
-    check_twins,
+    find_twins,
+    measure_forms,
+    measure_night,
 )
 from pmflib_tasks.guards.row_guards import (
     Changes,
-    assess_rows,
-    check_columns,
-    check_sizes,
     find_file_changes,
+    find_new_columns,
+    measure_rows,
+    measure_sizes,
 )
-from pmflib_tasks.guards.time_guards import Clock, check_times
+from pmflib_tasks.guards.time_guards import Clock, measure_times
 
 PAIRS = "pairs"
-"""Group of the pair counts in the folder of the counts."""
+"""Group of the pair counts in the folder of an artefact of counts."""
 FILE_GUARDS = ("variable_drift", "scale_drift", "answer_drift")
 """Guards that compare level counts of files."""
 PAIR_GUARDS = ("pair_drift", "dependence_drift")
@@ -77,7 +77,7 @@ def check_dataset(
     live: Mapping[str, Reference] | None,
     history: Sequence[Night] = (),
 ) -> tuple[list[Finding], list[Night]]:
-    """Run every guard but those of times.
+    """Run all guards except those of times.
 
     Parameters
     ----------
@@ -90,21 +90,21 @@ def check_dataset(
     config
         Limits.
     now, last, live
-        Stages "dataset" and "counts" of this run, of the last one that reached its end, and of the one that made the
-        live model; None where there is none.
+        Stages "dataset" and "counts" of this run, of the last run that reached its end, and of the run that made the
+        live model; None if there is none.
     history
-        Nights up to that of the last run: see `read_nights`.
+        Nights up to the last run, from `read_nights`.
 
     Returns
     -------
-    Findings, also those that passed; and the nights up to this one, if it has new files.
+    All findings, and the nights up to this one, which is added if it has new files.
 
     Raises
     ------
     StoreError
         If an artefact is missing or damaged.
     """
-    findings, changes = check_files(
+    measured, changes = measure_files(
         store,
         config,
         now["dataset"],
@@ -113,17 +113,19 @@ def check_dataset(
         of_samples=True,
     )
     night = None if last is None else _measure_night(store, now, last, changes)
-    found, tests, dependence = _compare_with_live(
+    skipped, tests, dependence = _compare_with_live(
         store, schema, layout, changes, now=now, last=last, live=live
     )
-    findings += found + assess_drift(tests, config)
-    if night is None:
-        return findings, list(history)
-    night = replace(night, dependence=dependence)
-    return findings + check_night(night, history, config), [*history, night][-NIGHTS_KEPT:]
+    measured += [*skipped, *measure_drift(tests, config)]
+    nights = list(history)
+    if night is not None:
+        night = replace(night, dependence=dependence)
+        measured += measure_night(night, history)
+        nights = [*history, night][-NIGHTS_KEPT:]
+    return assess(measured, config), nights
 
 
-def check_files(
+def measure_files(
     store: Store,
     config: QualityConfig,
     dataset: Reference,
@@ -131,24 +133,24 @@ def check_files(
     columns: Sequence[str] = (),
     *,
     of_samples: bool = False,
-) -> tuple[list[Finding], Changes]:
-    """Run the guards of rows, files and columns, which any layout has.
+) -> tuple[list[Measurement], Changes]:
+    """Measure rows, files and columns, for the guards that apply to every layout.
 
     Parameters
     ----------
     store, config
         Store that holds the artefacts, and limits.
     dataset, last
-        Datasets of this run and of the last one that reached its end; None where there is none.
+        Datasets of this run and of the last run that reached its end; None if there is none.
     columns
-        Variables of the last run: a column may have been one until now.
+        Variables of the last run, which may have left the schema since.
     of_samples
-        Whether rows are of samples who come again, whose identifiers have a form that lasts. Tasks of a label log have
-        none.
+        Whether rows belong to samples that may return, with identifiers of a stable form; those of tasks in a label log
+        have none.
 
     Returns
     -------
-    Findings, also those that passed, and how the files differ.
+    Measurements, and the differences of the files.
 
     Raises
     ------
@@ -158,21 +160,23 @@ def check_files(
     files = read_files(store, dataset)
     last_files = [] if last is None else files if last == dataset else read_files(store, last)
     changes = find_file_changes(files, last_files)
-    findings = assess_rows(
-        Account.from_json(find_summary(store, dataset)),
-        files,
-        None if last is None else Account.from_json(find_summary(store, last)),
-        changes,
-        config,
-    )
-    findings += check_sizes(changes, last_files, config)
+    measured = [
+        *measure_rows(
+            Account.from_json(find_summary(store, dataset)),
+            files,
+            None if last is None else Account.from_json(find_summary(store, last)),
+            changes,
+            config,
+        ),
+        *measure_sizes(changes, last_files),
+    ]
     known = None
     if last is not None:
         known = {*columns, *(name for file in last_files for name in file.ignored_columns)}
-    findings += check_columns(files, changes, known, config)
+    measured += find_new_columns(files, changes, known)
     if of_samples:
-        findings += check_forms(changes, last_files, config) + check_twins(files, changes, config)
-    return findings, changes
+        measured += [*measure_forms(changes, last_files), *find_twins(files, changes)]
+    return measured, changes
 
 
 def _compare_with_live(
@@ -184,15 +188,15 @@ def _compare_with_live(
     now: Mapping[str, Reference],
     last: Mapping[str, Reference] | None,
     live: Mapping[str, Reference] | None,
-) -> tuple[list[Finding], list[DriftTests], float | None]:
-    """Compare new rows with the data of the live model: what was not compared, tests, and the dependence of pairs."""
+) -> tuple[list[Measurement], list[DriftTests], float | None]:
+    """Compare new rows with the data of the live model: guards that do not apply, tests, dependence of pairs."""
     if live is None or last is None:
         reason = "there is no live model whose data could be compared"
-        return [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS], [], None
+        return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None
     if any(_schema_of(store, each).digest != schema.digest for each in (live, last)):
         reason = "the schema has changed since the live model was made"
-        return [abstain(guard, "all", reason) for guard in FILE_GUARDS + PAIR_GUARDS], [], None
-    findings: list[Finding] = []
+        return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None
+    skipped: list[Measurement] = []
     tests: list[DriftTests] = []
     dependence = None
     if any(change.file.rows.rows_encoded for change in changes.new):
@@ -200,34 +204,37 @@ def _compare_with_live(
         data = LiveData(read_files(store, live["dataset"]), singles)
         tests += find_file_drift(schema, layout, data, changes.new)
     else:
-        findings += [abstain(guard, "all", "no new rows to compare") for guard in FILE_GUARDS]
+        skipped += _skip(FILE_GUARDS, "no new rows to compare")
     if now["counts"].digest == last["counts"].digest:
-        findings += [abstain(guard, "all", "no new samples to compare") for guard in PAIR_GUARDS]
+        skipped += _skip(PAIR_GUARDS, "no new samples to compare")
     elif schema.n_levels > MOST_LEVELS:
         reason = f"{schema.n_levels:,} levels; pairs of at most {MOST_LEVELS:,} are compared"
-        findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
+        skipped += _skip(PAIR_GUARDS, reason)
     else:
         added, reference, before = _load_pairs(store, now, last, live)
         if added.min(initial=0) < 0:
-            # answers of one sample, some old and some new, hang together in no way that either does
-            reason = "samples were removed or changed"
-            findings += [abstain(guard, "all", reason) for guard in PAIR_GUARDS]
+            # old and new answers of one sample have neither the old nor the new dependence
+            skipped += _skip(PAIR_GUARDS, "samples were removed or changed")
         else:
             tests += find_pair_drift(schema, added, reference)
-        # what is usual is that of the nights before, whichever of them have made a model
+        # compared with all earlier nights, whether or not they made a model
         if (new := find_added(added)) is not None:
             dependence = measure_dependence(schema, new, before)
-    return findings, tests, dependence
+    return skipped, tests, dependence
+
+
+def _skip(guards: Sequence[str], reason: str) -> list[Measurement]:
+    return [Measurement(guard, "all", None, reason) for guard in guards]
 
 
 def _measure_night(
     store: Store, now: Mapping[str, Reference], last: Mapping[str, Reference], changes: Changes
 ) -> Night | None:
-    """Whose the rows of new files are, and what they repeat; None where no row is new.
+    """Count the known samples and the repeated rows of new files; None if no row is new.
 
-    Of samples without identifiers, it is not known whose the rows are.
+    Without identifiers, neither samples nor repeated rows can be counted.
     """
-    # rows that the last run had already
+    # number of leading rows that the last run had already
     starts = {
         change.file.name: change.former.rows.rows_in if change.grown and change.former else 0
         for change in changes.new
@@ -254,14 +261,14 @@ def _measure_night(
 
 
 def _count_repeated(store: Store, dataset: Reference, starts: Mapping[str, int]) -> tuple[int, int]:
-    """Rows of new files about what other files hold as well, and those of them that say the same.
+    """Count the rows of new files that other files repeat, and those of them that agree.
 
     Parameters
     ----------
     store, dataset
         The dataset.
     starts
-        New files; of each, rows with higher numbers than this are new.
+        Number of leading rows of each new file that are not new.
     """
     agrees: dict[tuple[str, int], bool] = {}
     sides = [("file", "row"), ("winner_file", "winner_row")]
@@ -292,9 +299,9 @@ def check_dataset_times(
     now: Mapping[str, Reference],
     last: Mapping[str, Reference] | None,
 ) -> list[Finding]:
-    """Run the guards of times, where files are new: see `check_times`.
+    """Run the guards of times if files are new: see `measure_times`.
 
-    Of the files only their accounts are read, and rows of those with times that cannot be.
+    Only the accounts of files are read, and the rows of files with impossible times.
 
     Raises
     ------
@@ -313,15 +320,17 @@ def check_dataset_times(
         n_rows = sum(file.rows.rows_encoded for file in files if file.name == name)
         return n_rows - sum(spill.count_rows(math.nextafter(time, math.inf)) for spill in spills)
 
-    return check_times(files, changes.new, clock, count_later, config)
+    return assess(
+        measure_times(files, changes.new, clock, count_later, config.future_hours), config
+    )
 
 
 FINDINGS, NIGHTS = "findings.json", "nights.json"
-"""All findings of a run, and what the nights up to it were like, in the folder of its findings."""
+"""Files of an artefact of quality: all findings of a run, and the nights up to it."""
 
 
 def write_checks(folder: Path, findings: Sequence[Finding], nights: Sequence[Night]) -> None:
-    """Write what the guards found of a run, and what the nights up to it were like."""
+    """Write the findings of a run, and the nights up to it."""
     for name, content in (
         (FINDINGS, [asdict(each) for each in findings]),
         (NIGHTS, [each.to_json() for each in nights]),
@@ -330,7 +339,7 @@ def write_checks(folder: Path, findings: Sequence[Finding], nights: Sequence[Nig
 
 
 def read_nights(store: Store, quality: Reference | None) -> list[Night]:
-    """Read what the nights up to a run were like; none where the store has no findings of it any more.
+    """Read the nights up to a run; none if the store no longer has its findings.
 
     Raises
     ------
@@ -358,13 +367,13 @@ def _load_pairs(
     last: Mapping[str, Reference],
     live: Mapping[str, Reference],
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Pair counts that have changed since the last run, of the data of the live model, and of those of the last run."""
+    """Load the changes of pair counts since the last run, and the pair counts of the live model and of the last run."""
     before = _load_table(store, last["counts"])
     same = last["counts"].digest == live["counts"].digest
     reference = before if same else _load_table(store, live["counts"])
     stored = StoredTables(store.locate(now["counts"]) / PAIRS)
     if stored.base == last["counts"].digest:
-        # a night's own changes are read in a fraction of the time that all the tables before them take
+        # reading the changes of one night takes a fraction of the time of reading all tables
         changes = np.zeros_like(before)
         folds = [stored.read_changes(fold) for fold in range(stored.n_folds)]
         merge_changes(folds).add_to(changes)
@@ -372,7 +381,7 @@ def _load_pairs(
         changes = _load_table(store, now["counts"]) - before
     if stored.weights is None:
         return changes, reference, before
-    # a drift is beyond chance by the number of samples, not by the sum of their weights
+    # significance depends on the effective number of samples, not on the sum of their weights
     scale = stored.weights.n_effective / sum(stored.weights.totals)
     changes, reference, before = (
         np.rint(table * scale).astype(np.int64) for table in (changes, reference, before)

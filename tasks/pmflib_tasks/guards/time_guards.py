@@ -1,40 +1,38 @@
-"""Guards of times: none may be ahead of the clock, nor far from those of the other files.
+"""Guards of times: times ahead of the clock, or far from those of other files.
 
-A time that cannot be is not only wrong itself: by "the last by time wins" it beats every later correction.
+An impossible time does lasting damage: where the last row by time wins, it supersedes every later correction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from statistics import median
 
 from pmflib.ingest.dataset.accounts import TimeSpan
 from pmflib.ingest.dataset.file_accounts import FileAccount
-from pmflib_tasks.config import QualityConfig
-from pmflib_tasks.guards.findings import Finding, abstain, assess, write_share
+from pmflib_tasks.guards.findings import Measurement, write_share
 from pmflib_tasks.guards.row_guards import LEAST_SIBLINGS, FileChange
 
 UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
-"""Units of numbers that are times since 1970, by how many make a second."""
+"""Units of numbers that are times since 1970: how many make a second."""
 FIRST_YEAR, LAST_YEAR = 1990, 2100
-"""Years that numbers must be in, in one of these units, to be taken for times since 1970."""
+"""Years within which numbers, in one of these units, are taken as times since 1970."""
 FAR = 100.0
-"""Multiple of what the times of all other files span, from which on a time of a log without a clock is one that cannot
-be."""
+"""Multiple of the span of all other files beyond which a time of a log without a clock is impossible."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """What time it is.
+    """The current time, and the end of the last run.
 
     Parameters
     ----------
     now
-        By the clock of this machine.
+        Time of the clock of this machine.
     last
-        When the last run ended; None if there was none.
+        End of the last run; None if there was none.
     """
 
     now: datetime
@@ -42,55 +40,54 @@ class Clock:
 
     @classmethod
     def after(cls, ended: str | None, now: datetime | None = None) -> Clock:
-        """Clock after a run that ended at a time, ISO 8601; of this machine where it is not given what time it is."""
+        """Build a clock from the end of the last run, ISO 8601, and the current time (default: this machine's)."""
         return cls(
             now or datetime.now(UTC), None if ended is None else datetime.fromisoformat(ended)
         )
 
     @property
     def latest(self) -> datetime:
-        """The later of the two: a clock that was put back does not make earlier nights lie in the future."""
+        """The later of the two: after a clock was set back, earlier nights do not lie in the future."""
         return self.now if self.last is None else max(self.now, self.last)
 
     @property
     def hours_behind(self) -> float:
-        """Hours by which the clock is behind the end of the last run; 0 if it is not."""
+        """Hours by which the clock is behind the end of the last run, at least 0."""
         return (self.latest - self.now) / timedelta(hours=1)
 
 
 CountLater = Callable[[str, float], int]
-"""Number of encoded rows of a file that have a time after another."""
+"""Counts the encoded rows of a file whose time is after a given time."""
 
 
-def check_times(
+def measure_times(
     files: Sequence[FileAccount],
     new: Sequence[FileChange],
     clock: Clock,
     count_later: CountLater,
-    config: QualityConfig,
-) -> list[Finding]:
-    """Assess the times of new files.
+    future_hours: float,
+) -> Iterator[Measurement]:
+    """Measure the times of new files: guards ``clock``, ``future_rows`` and ``stray_times``.
 
     Parameters
     ----------
     files
         All files.
     new
-        New ones.
+        New files.
     clock
-        What time it is.
+        The current time.
     count_later
-        Counts rows; called only where a file has times that cannot be.
-    config
-        Limits.
+        Counts rows; called only for files with impossible times.
+    future_hours
+        Hours by which times may be ahead of the clock.
 
-    Returns
-    -------
-    Findings of the guards ``clock``, ``future_rows`` and ``stray_times``, also those that passed; none of sources
-    without times. Those that passed do not depend on the clock.
+    Yields
+    ------
+    Measurements; none for sources without times. Those that pass do not depend on the clock.
     """
     if not any(file.times is not None and file.times.newest is not None for file in files):
-        return []
+        return
     behind = clock.hours_behind
     sentence = "the clock of this machine is not behind the end of the last run"
     if behind > 0:
@@ -98,7 +95,7 @@ def check_times(
             f"the clock of this machine says {clock.now:%Y-%m-%d %H:%M} UTC, and the last run ended at "
             f"{clock.latest:%Y-%m-%d %H:%M}, {behind:,.1f} hours later"
         )
-    findings = [assess(config, "clock", "this machine", behind, sentence)]
+    yield Measurement("clock", "this machine", behind, sentence)
     for change in new:
         times, name = change.file.times, change.file.name
         if times is None or times.newest is None or times.oldest is None:
@@ -108,51 +105,47 @@ def check_times(
             for each in files
             if each.name != name and each.times is not None and each.times.newest is not None
         ]
-        findings.append(_check_future(change, times, others, clock, count_later, config))
-        findings.append(_check_stray(change, times, others, config))
-    return findings
+        yield _measure_future(change, times, others, clock, count_later, future_hours)
+        yield _measure_stray(name, times, others)
 
 
-def _check_future(
+def _measure_future(
     change: FileChange,
     times: TimeSpan,
     others: Sequence[TimeSpan],
     clock: Clock,
     count_later: CountLater,
-    config: QualityConfig,
-) -> Finding:
+    future_hours: float,
+) -> Measurement:
     per_second = find_unit(times, others)
     if per_second is not None:
-        limit = (clock.latest + timedelta(hours=config.future_hours)).timestamp() * per_second
-        bound = f"more than {config.future_hours:g} hours ahead of the clock"
+        limit = (clock.latest + timedelta(hours=future_hours)).timestamp() * per_second
+        bound = f"more than {future_hours:g} hours ahead of the clock"
     elif len(others) >= LEAST_SIBLINGS:
         first, last = _span(others)
         limit = last + FAR * (last - first)
         bound = f"later than all other files by {FAR:g} times what these span"
     else:
         reason = f"{change.file.name}: its times are on no clock that is known"
-        return abstain("future_rows", change.file.name, reason)
+        return Measurement("future_rows", change.file.name, None, reason)
     assert times.newest is not None
     n_rows = change.file.rows.rows_encoded
     if times.newest <= limit:
-        # what passes must not depend on the clock
-        return assess(config, "future_rows", change.file.name, 0.0, f"no time is {bound}")
+        # a measurement that passes must not depend on the clock
+        return Measurement("future_rows", change.file.name, 0.0, f"no time is {bound}")
     later = count_later(change.file.name, limit)
     share = min(later / max(n_rows, 1), 1.0)
     sentence = (
         f"{change.file.name}: {later:,} rows ({write_share(share)}) have a time {bound}; the latest is "
         f"{_show(times.newest, per_second)}"
     )
-    return assess(config, "future_rows", change.file.name, share, sentence)
+    return Measurement("future_rows", change.file.name, share, sentence)
 
 
-def _check_stray(
-    change: FileChange, times: TimeSpan, others: Sequence[TimeSpan], config: QualityConfig
-) -> Finding:
-    name = change.file.name
+def _measure_stray(name: str, times: TimeSpan, others: Sequence[TimeSpan]) -> Measurement:
     if len(others) < LEAST_SIBLINGS:
         reason = f"{name}: {len(others)} other files have times, {LEAST_SIBLINGS} say what is usual"
-        return abstain("stray_times", name, reason)
+        return Measurement("stray_times", name, None, reason)
     first, last = _span(others)
     assert times.newest is not None
     assert times.oldest is not None
@@ -164,11 +157,11 @@ def _check_stray(
         f"{measured:.2g} times as far from those of the other files ({_show(first, per_second)} to "
         f"{_show(last, per_second)}) as these span"
     )
-    return assess(config, "stray_times", name, measured, sentence)
+    return Measurement("stray_times", name, measured, sentence)
 
 
 def find_unit(times: TimeSpan, others: Sequence[TimeSpan]) -> float | None:
-    """Units of a second that times are in, by those of the other files; None where they are on no clock."""
+    """Infer the unit of times, in units per second, from the other files; None if they are on no clock."""
     if times.format == "instant":
         return 1e6
     newest = [each.newest for each in others if each.newest is not None]
@@ -180,14 +173,14 @@ def find_unit(times: TimeSpan, others: Sequence[TimeSpan]) -> float | None:
 
 
 def _span(others: Sequence[TimeSpan]) -> tuple[float, float]:
-    """First and last time of some files."""
+    """Find the first and the last time of some files."""
     oldest = [each.oldest for each in others if each.oldest is not None]
     newest = [each.newest for each in others if each.newest is not None]
     return min(oldest), max(newest)
 
 
 def _show(time: float, per_second: float | None) -> str:
-    """Write a time for a person: as a date, or a number where it is none."""
+    """Format a time as a date, or as a number if it is not a date."""
     if per_second is not None:
         try:
             moment = datetime(1970, 1, 1) + timedelta(seconds=time / per_second)

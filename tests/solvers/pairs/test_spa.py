@@ -250,8 +250,8 @@ def test_fit_spa__variable_never_observed_is_uniform():
     assert_is_model(result, offsets, 3)
     np.testing.assert_allclose(result.factors[5:9], 0.25, rtol=1e-12)
     assert result.notes[:2] == (
-        "unobserved pairs taken as independent: 3",
-        "never observed, uniform: 1 variables (1)",
+        "unobserved pairs treated as independent: 3",
+        "variables never observed, taken as uniform: 1 (1)",
     )
 
 

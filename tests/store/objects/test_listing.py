@@ -1,7 +1,7 @@
 """What a listing of a bucket answers for, and for how long."""
 
-from pmflib.store.objects import listing
-from pmflib.store.objects.listing import Listing
+from pmflib.store.objects import bucket
+from pmflib.store.objects.bucket import Listing
 
 
 def test_lacks__for_a_moment_and_also_below(monkeypatch):
@@ -16,7 +16,7 @@ def test_lacks__for_a_moment_and_also_below(monkeypatch):
     assert not known.lacks("manifest/b.json")
     known.forget("manifest/a.json")
     assert known.lacks("manifest/a.json")
-    monkeypatch.setattr(listing, "LACKING_SECONDS", -1.0)
+    monkeypatch.setattr(bucket, "LACKING_SECONDS", -1.0)
     assert not known.lacks("never")
 
 

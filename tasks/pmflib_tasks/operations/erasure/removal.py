@@ -27,7 +27,6 @@ from pmflib.store.erasures import (
 )
 from pmflib.store.leases import hold_lease
 from pmflib.store.lineage import order_by_need
-from pmflib.store.locations import Amount, drop_location
 from pmflib.store.run_records import (
     KNOWN,
     RECORDS,
@@ -266,7 +265,7 @@ def _delete(store: Store, entries: Mapping[str, Entry], act: Erasure) -> None:
         # counts may be the same without samples that had no answers
         used = {entry.reference.path for entry in store.entries()}
         for path in sorted({each.path for each in doomed.values()} - used):
-            drop_location(store, path, Amount())
+            store.drop(path)
 
 
 def _record(store: Store, name: str, act: Erasure, certificate: Certificate) -> None:

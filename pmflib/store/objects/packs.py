@@ -1,8 +1,8 @@
-"""Small files of an artefact in one object of a bucket, after the list of its digests: each object costs a request.
+"""Packing of an artefact's small files with its digest list in one object of a bucket, to save requests.
 
-The object is the list as it is on a disk, a zero byte, the sizes of the packed files by name as JSON, a zero byte, and
-their bytes one after the other. Without anything packed it is the list alone. What is packed changes no digest: the
-list names every file of the artefact, and each is checked by it, wherever it is.
+The object is the list as stored on disk, a zero byte, the sizes of the packed files by name as JSON, a zero byte, and
+their contents end to end; with no packed files it is the list alone. Packing changes no digest: the list names every
+file of the artefact, packed or not, and every file is checked against it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PACK_BYTES = 1 << 20
-"""Most bytes of packed files of an artefact: whoever needs one of its files, or its list alone, reads them all. For
-larger files a request is a small part of what they take."""
+"""Limit on the packed bytes of one artefact, which are read together with its list. For larger files, the cost of a
+request is negligible."""
 _BETWEEN = b"\0"
 
 
 def choose_packed(sizes: Mapping[str, int]) -> list[str]:
-    """Choose the files of an artefact that are packed: the smallest ones, as many as there is room for, by name.
+    """Choose the files of an artefact to pack: the smallest, up to ``PACK_BYTES`` in total.
 
     Parameters
     ----------
     sizes
-        Bytes of each file, by name.
+        Size of each file by name, bytes.
     """
     chosen, total = [], 0
     for name in sorted(sizes, key=lambda name: (sizes[name], name)):
@@ -36,16 +36,16 @@ def choose_packed(sizes: Mapping[str, int]) -> list[str]:
 
 
 def pack(listing: bytes, folder: Path, names: list[str]) -> bytes:
-    """Put files behind the list of an artefact.
+    """Append files to the list of an artefact.
 
     Parameters
     ----------
     listing
-        The list.
+        Content of the list.
     folder
         Folder of the files.
     names
-        Their names, relative to it.
+        Names of the files relative to the folder.
     """
     if not names:
         return listing
@@ -56,9 +56,9 @@ def pack(listing: bytes, folder: Path, names: list[str]) -> bytes:
 
 
 def unpack(content: bytes) -> tuple[bytes, dict[str, bytes]]:
-    """Take an object apart: the list, and the packed files by name.
+    """Split an object into the list and the packed files by name.
 
-    Nothing is checked: of an object that was damaged, files are missing or have other bytes.
+    Nothing is checked: in a damaged object, files may be missing or differ.
     """
     listing, _, packed = content.partition(_BETWEEN)
     index, _, rest = packed.partition(_BETWEEN)
@@ -74,5 +74,5 @@ def unpack(content: bytes) -> tuple[bytes, dict[str, bytes]]:
 
 
 def is_inner(name: str) -> bool:
-    """Whether the name of a file stays in its folder, as every published one does."""
+    """Whether a relative file name stays inside its folder."""
     return not os.path.isabs(name) and ".." not in name.split("/")
