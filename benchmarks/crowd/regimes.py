@@ -34,8 +34,8 @@ from pmflib.core.defaults import LABEL_LIMITS
 from pmflib.crowd import LabelLog, aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.crowd.dawid_skene import plan_passes
-from pmflib.crowd.held_out_labels import choose_model, list_models
-from pmflib.crowd.label_source import LabelsInMemory
+from pmflib.crowd.e_step import LabelsInMemory
+from pmflib.crowd.fitting import choose_model, list_models
 
 REAL = ("bluebird", "dog", "labelme", "jn-product", "tweet", "fact-eval", "zencrowd-us")
 METHODS = ("majority", "one_coin", "dawid_skene", "balanced", "auto")

@@ -10,24 +10,20 @@ from pmflib.crowd.pipeline.summaries import LabelSummary
 from pmflib.store.run_records import RunRecord, find_last_run, name_labelling
 from pmflib_flows.pipeline_flow import pipeline_flow
 from pmflib_flows.recording import RunDraft, record_run
-from pmflib_tasks.classifier import find_predictions
-from pmflib_tasks.compare_workers import choose_worker_model
 from pmflib_tasks.config import PipelineConfig, load_config
-from pmflib_tasks.crowd_model import crowd_model
+from pmflib_tasks.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.guards.findings import accept, condense, hold_back
 from pmflib_tasks.guards.stored_checks import FINDINGS
 from pmflib_tasks.ingest import ingest
-from pmflib_tasks.known import find_known_labels
+from pmflib_tasks.known import find_known_labels, find_predictions
 from pmflib_tasks.label_quality import check_label_quality
 from pmflib_tasks.labels import find_labels
-from pmflib_tasks.live_workers import find_warm_start
 from pmflib_tasks.log_names import list_log_names
 from pmflib_tasks.publish_labels import name_for_people, publish_labels
 from pmflib_tasks.quality import read_findings
 from pmflib_tasks.small_runs import is_small_night
 from pmflib_tasks.stage import open_store
-from pmflib_tasks.worker_model import worker_model
-from pmflib_tasks.worker_pairs import worker_pairs
+from pmflib_tasks.worker_model import choose_worker_model, find_warm_start, worker_model
 
 
 @pipeline_flow(name="crowd")

@@ -20,7 +20,7 @@ from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.count import count
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.fit import fit
-from pmflib_tasks.fit_traits import fit_traits
+from pmflib_tasks.fit_traits import explain_refusal, fit_traits, has_traits
 from pmflib_tasks.guards.findings import accept, condense, find_recorded, hold_back, refuse_empty
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.operations.planning import check_run_width
@@ -31,7 +31,6 @@ from pmflib_tasks.refit import plan_refit
 from pmflib_tasks.select import select, settle
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import load_schema, open_store
-from pmflib_tasks.trait_fits import explain_refusal, has_traits
 
 
 @pipeline_flow(name="ingest")

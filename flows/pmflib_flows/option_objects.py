@@ -1,58 +1,85 @@
-"""Options of a command that are the fields of a frozen dataclass, which the Python interface takes as well."""
+"""Options of a command that are the fields of frozen dataclasses, which the Python interface takes as well."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import Field, fields
+from collections.abc import Callable, Iterator
+from dataclasses import Field, fields, is_dataclass
+from enum import Enum
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 
-def takes_options(kind: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each field of a dataclass; it is called with the object as ``options``.
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each field of those parameters that are frozen dataclasses.
 
-    Parameters
-    ----------
-    kind
-        Frozen dataclass. Fields are annotated as typer takes them; or their metadata hold what `typer.Option` takes:
-        "help", and where they apply "min", "show_default" and "flags", the names on the command line.
+    The metadata of a field hold what `typer.Option` takes: "help", and where they apply "min", "show_default",
+    "rich_help_panel" and others. Besides these, "flags" are the names on the command line, "parsed_as" the type there,
+    and "separator" is what splits a text into a tuple. Fields without metadata are no options of the command.
     """
-    hints = get_type_hints(kind, include_extras=True)
+    signature = inspect.signature(command, eval_str=True)
+    kinds: dict[str, Any] = {
+        name: each.annotation
+        for name, each in signature.parameters.items()
+        if is_dataclass(each.annotation)
+    }
 
-    def make(each: Field[Any]) -> inspect.Parameter:
-        given, hint = dict(each.metadata), hints[each.name]
-        if given:
-            # a repeatable option is a list
-            hint = list[str] | None if hint == tuple[str, ...] else hint
-            hint = Annotated[hint, typer.Option(*given.pop("flags", ()), **given)]
-        default = None if each.default == () else each.default
-        return inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
-        )
+    def make(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+        kind = kinds.get(parameter.name)
+        if kind is None:
+            yield parameter
+            return
+        hints = get_type_hints(kind)
+        for each in _list_options(kind):
+            default = None if each.default == () else each.default
+            yield inspect.Parameter(
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=_annotate(each, hints[each.name]),
+            )
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        names = {each.name for each in fields(kind)}
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, kind in kinds.items():
+            own = {each: given.pop(each.name) for each in _list_options(kind)}
+            given[name] = kind(
+                **{
+                    each.name: _take(each, value)
+                    for each, value in own.items()
+                    if value is not None
+                }
+            )
+        command(**given)
 
-        @functools.wraps(command)
-        def run(**given: Any) -> None:
-            own = {name: given.pop(name) for name in names}
-            own = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in own.items()
-                if value is not None
-            }
-            command(options=kind(**own), **given)
+    made = [option for each in signature.parameters.values() for option in make(each)]
+    run.__signature__ = signature.replace(parameters=made)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in made} | {"return": None}
+    return run
 
-        signature = inspect.signature(command, eval_str=True)
-        others = [each for each in signature.parameters.values() if each.name != "options"]
-        first = [each for each in others if each.kind is not inspect.Parameter.KEYWORD_ONLY]
-        last = [each for each in others if each.kind is inspect.Parameter.KEYWORD_ONLY]
-        made = [*first, *map(make, fields(kind)), *last]
-        run.__signature__ = signature.replace(parameters=made)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in made} | {"return": None}
-        return run
 
-    return decorate
+def _list_options(kind: Any) -> list[Field[Any]]:
+    """Fields that are options of a command."""
+    return [each for each in fields(kind) if each.metadata]
+
+
+def _annotate(each: Field[Any], hint: Any) -> Any:
+    """Type of an option as typer reads it."""
+    more = dict(each.metadata)
+    parsed_as = more.pop("parsed_as", str if more.pop("separator", None) else None)
+    if parsed_as is not None:
+        hint = parsed_as | None
+    # a repeatable option is a list
+    hint = list[str] | None if hint == tuple[str, ...] else hint
+    return Annotated[hint, typer.Option(*more.pop("flags", ()), **more)]
+
+
+def _take(each: Field[Any], value: Any) -> Any:
+    """Value of a field from that of its option."""
+    if "separator" in each.metadata:
+        return tuple(value.split(each.metadata["separator"]))
+    if isinstance(value, Enum):
+        return value.value
+    return tuple(value) if isinstance(value, list) else value

@@ -16,8 +16,7 @@ from pmflib_tasks.config import PipelineConfig, load_config
 from pmflib_tasks.impute import impute
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.reference import reference
-from pmflib_tasks.score import score
-from pmflib_tasks.score_files import score_files
+from pmflib_tasks.score import score, score_files
 from pmflib_tasks.small_runs import is_small
 from pmflib_tasks.stage import open_store
 

@@ -6,6 +6,7 @@ The same model as everything else: a variable is a worker, a sample a task, a la
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pmflib.core.options import CrowdOptions
 from pmflib.crowd.aggregation import aggregate
 from pmflib.crowd.confidence import Calibration, calibrate
 from pmflib.crowd.label_log import LabelLog, read_labels
@@ -20,6 +21,7 @@ __all__ = [
     "Aggregation",
     "Calibration",
     "CrowdAggregator",
+    "CrowdOptions",
     "DawidSkene",
     "LabelLog",
     "MajorityVote",

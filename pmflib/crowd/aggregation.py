@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,13 @@ from pmflib.counting.worker_pair_counts import count_worker_pairs
 from pmflib.crowd.classifiers import read_classifier
 from pmflib.crowd.co_occurrence import fit_worker_pairs
 from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass, fit_crowd, plan_passes
-from pmflib.crowd.e_step import LogWeights
-from pmflib.crowd.held_out_labels import choose_model
+from pmflib.crowd.e_step import LabelsInMemory, LogWeights
+from pmflib.crowd.fitting import fit_labels
 from pmflib.crowd.known_labels import find_known
 from pmflib.crowd.label_log import LabelLog, OnRepeated, OnUnknown, check_class_order, read_labels
-from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.crowd.left_out_labels import LEAST_LABELS
-from pmflib.crowd.starts import find_likeliest_start
-from pmflib.crowd.true_labels import Aggregation
-from pmflib.display.progress import Report, find_report, reports_progress
+from pmflib.crowd.true_labels import Aggregation, TasksInMemory
+from pmflib.display.progress import find_report, reports_progress
 from pmflib.em.family import State
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
@@ -102,6 +99,9 @@ def aggregate(
     workers are known. That takes workers to be right on the whole: where they are hardly better than chance but gave
     many labels, "dawid_skene" and the methods of co-occurrences know more.
 
+    `CrowdOptions` holds all arguments but the labels, for callers that pass them on: ``aggregate(labels,
+    **options.list_given())``.
+
     References
     ----------
     Dawid, Skene (1979), Applied Statistics 28; Ibrahim, Fu (2021), ICML.
@@ -127,28 +127,35 @@ def aggregate(
         _warn_of_single_labels(log)
     if chosen.family == "votes":
         shares: Aggregation = chosen.load()(log)
-        return replace(shares, predictions=predictions)
-    start: AnnotatorModel | CrowdState = plan.annotator_model
-    source, reason = LabelsInMemory.from_log(log), ""
-    if plan.compares_models:
-        choice = choose_model(source, plan.annotator_model, plan.limits)
-        start, reason = choice.annotator_model, choice.reason
+        return replace(shares, tasks=TasksInMemory(log, shares.posterior, predictions))
+    source, start = LabelsInMemory.from_log(log), None
+    generator = np.random.default_rng(rng)
     if chosen.family == "pairs":
-        start = _start_from_pairs(source, plan, method, np.random.default_rng(rng), em)
-    is_fitted = isinstance(start, State) and start.converged and not em
-    fit = start if is_fitted and isinstance(start, State) else _pass_over(source, start, plan)
+        counts = count_worker_pairs(source.labels, source.n_workers, source.n_classes)
+        score = source.measure_log_likelihood
+        marginals = counts.normalise()
+        start = fit_worker_pairs(marginals, counts.n_labels, method, score=score, rng=generator)
+    fit, reason = fit_labels(
+        source, plan, start, rng=generator, em=em, on_pass=_make_reporter(source, plan)
+    )
+    if not fit.converged and plan.tol > 0:
+        warnings.warn(
+            f"the last pass moved {fit.numbers['moved']:.2g} of the labels, above tol = {plan.tol}, after max_passes = "
+            f"{plan.max_passes}; raise one of the two",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     model = fit.parameters
+    posterior = source.find_posteriors(LogWeights.from_model(model, with_votes=False))
     return Aggregation(
-        log,
-        source.find_posteriors(LogWeights.from_model(model, with_votes=False)),
+        TasksInMemory(log, posterior, predictions),
         model.prior,
         model.confusion,
+        model.annotator_model.copied_groups,
         method,
         fit.n_passes,
         fit.converged,
         reason,
-        model.annotator_model.copied_groups,
-        predictions,
     )
 
 
@@ -169,26 +176,18 @@ def _check_log(log: LabelLog, known: object, *, is_ordered: bool, ordinal: bool)
     return log
 
 
-def _pass_over(
-    source: LabelsInMemory, start: AnnotatorModel | CrowdState, plan: CrowdPassPlan
-) -> CrowdState:
-    """Make the passes of a plan, with reports and a warning where they do not settle."""
+def _make_reporter(source: LabelsInMemory, plan: CrowdPassPlan) -> OnPass | None:
+    """Reports each pass where somebody follows the progress."""
     report = find_report()
+    if report is None:
+        return None
     most_passes = plan.count_most(with_known=source.with_known)
-    fit = fit_crowd(
-        source,
-        start,
-        limits=plan.limits,
-        on_pass=None if report is None else partial(_report_pass, report, most_passes),
-    )
-    if not fit.converged and plan.tol > 0:
-        warnings.warn(
-            f"the last pass moved {fit.numbers['moved']:.2g} of the labels, above tol = {plan.tol}, after max_passes = "
-            f"{plan.max_passes}; raise one of the two",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-    return fit
+
+    def report_pass(fit: CrowdState) -> None:
+        moved = f"the last pass moved {fit.numbers['moved']:.2g} of the labels"
+        report(fit.n_passes, most_passes, moved)
+
+    return report_pass
 
 
 def _warn_of_single_labels(log: LabelLog) -> None:
@@ -253,36 +252,6 @@ def fit_crowd_model(
     return fit, source.find_posteriors(weights)
 
 
-def _report_pass(report: Report, max_passes: int, fit: CrowdState) -> None:
-    moved = f"the last pass moved {fit.numbers['moved']:.2g} of the labels"
-    report(fit.n_passes, max_passes, moved)
-
-
-def _start_from_pairs(
-    source: LabelsInMemory,
-    plan: CrowdPassPlan,
-    method: str,
-    rng: np.random.Generator,
-    em: bool,
-) -> CrowdState:
-    """Find a crowd model from co-occurrences, and where passes start then; without passes it is the result."""
-
-    def score(model: CrowdModel) -> float:
-        return source.evaluate(LogWeights.from_model(model, with_votes=True)).log_likelihood
-
-    counts = count_worker_pairs(source.labels, source.n_workers, source.n_classes)
-    model = fit_worker_pairs(
-        counts.normalise(),
-        counts.n_labels,
-        method,
-        score=score,
-        rng=rng,
-    )
-    if not em:
-        return State(model, converged=True)
-    return find_likeliest_start(source, model, rng, limits=plan.limits)
-
-
 def take_majority(log: LabelLog) -> Aggregation:
     """Take the shares of the votes for posteriors.
 
@@ -321,4 +290,11 @@ def count_by_posterior(
     np.add.at(counted, log.block.indices, posterior[np.repeat(np.arange(log.n_tasks), n_labels)])
     states = posterior[n_labels > 0].sum(axis=0) + 1.0
     model = CrowdModel.from_probabilities(states, counted.reshape(-1, log.n_classes, log.n_classes))
-    return Aggregation(log, posterior, model.prior, model.confusion, method, n_passes, converged)
+    return Aggregation(
+        TasksInMemory(log, posterior),
+        model.prior,
+        model.confusion,
+        method=method,
+        n_passes=n_passes,
+        converged=converged,
+    )

@@ -213,12 +213,34 @@ def calibrate(
     return find_calibration(measure, labels.n_rows, annotator_model)
 
 
+@dataclass(frozen=True, eq=False)
+class VoteCalibration:
+    """How probabilities are computed from the numbers of votes.
+
+    All workers count alike: a class with more votes than another is more probable, and classes with equally many votes
+    are equally probable.
+
+    Parameters
+    ----------
+    calibration
+        Calibration of the labels as if one worker had given them all.
+    """
+
+    calibration: Calibration
+
+    def apply(
+        self, labels: SparseBlock, shares: FloatArray, known: IntArray | None = None
+    ) -> FloatArray:
+        """Probability of each class, float64 of shape (n_rows, n_classes); arguments are as for `calibrate_votes`."""
+        found = self.calibration.apply(_pool_workers(labels, shares.shape[1]), shares, known)
+        # sums in other orders differ in their last digits: classes with as many votes are equals
+        return np.round(found, DIGITS_OF_VOTES)
+
+
 def calibrate_votes(
     labels: SparseBlock, shares: FloatArray, known: IntArray | None = None
-) -> FloatArray:
-    """Probability of each class by the number of its votes, float64 of shape (n_tasks, n_classes).
-
-    All workers count alike: a class with more votes than another is more probable, and one with as many as probable.
+) -> VoteCalibration:
+    """Calibrate the shares of the votes of a log in memory.
 
     Parameters
     ----------
@@ -227,12 +249,14 @@ def calibrate_votes(
     shares
         float64 of shape (n_tasks, n_classes): shares of the votes.
     """
-    classes = (labels.indices % shares.shape[1]).astype(labels.indices.dtype)
-    votes = SparseBlock(labels.indptr, classes)
+    votes = _pool_workers(labels, shares.shape[1])
     found = calibrate(votes, shares, 1, known, WORKERS_ALIKE)
-    probabilities = replace(found, method_share=0.0).apply(votes, shares, known)
-    # sums in other orders differ in their last digits: classes with as many votes are equals
-    return np.round(probabilities, DIGITS_OF_VOTES)
+    return VoteCalibration(replace(found, method_share=0.0))
+
+
+def _pool_workers(labels: SparseBlock, n_classes: int) -> SparseBlock:
+    """The same labels as if one worker had given them all."""
+    return SparseBlock(labels.indptr, (labels.indices % n_classes).astype(labels.indices.dtype))
 
 
 def find_calibration(

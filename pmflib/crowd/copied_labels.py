@@ -26,9 +26,9 @@ from pmflib.core.blocks import SparseBlock
 from pmflib.core.comparison import PairedDifference, compare_samples
 from pmflib.crowd.dawid_skene import fit_crowd
 from pmflib.crowd.e_step import (
+    LabelsInMemory,
     LogWeights,
 )
-from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.model.row_tables import score_block
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 

@@ -19,9 +19,8 @@ from pmflib.core.arrays import Arrays, FloatArray
 from pmflib.core.defaults import LABEL_LIMITS, Limits
 from pmflib.core.errors import PmfError
 from pmflib.core.methods import CROWD_METHODS, ORDINAL_METHODS, find_method
-from pmflib.crowd.e_step import LogWeights, VotedBlock, evaluate_blocks
+from pmflib.crowd.e_step import LabelSource, LogWeights, VotedBlock, evaluate_blocks
 from pmflib.crowd.known_intercepts import MOST_SCORED, KnownScores, add_intercepts, score_known
-from pmflib.crowd.label_source import LabelSource
 from pmflib.em.block_source import BlockSource
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.em.family import Family, State, run_em
@@ -165,7 +164,7 @@ class CrowdPassPlan:
     max_passes, tol
         Limit of passes, and share of the labels that a pass may still move between classes.
     compares_models
-        Whether held-out labels choose the annotator model: see `pmflib.crowd.held_out_labels`.
+        Whether held-out labels choose the annotator model: see `pmflib.crowd.fitting`.
     """
 
     annotator_model: AnnotatorModel

@@ -8,12 +8,18 @@ does not see; with one latent class the model is just that.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray
+from pmflib.core.arrays import FLOOR, Arrays, BoolArray, FloatArray, IntArray
+from pmflib.core.defaults import Limits
+from pmflib.em.block_source import BlocksInMemory
+from pmflib.em.family import Family, State, run_em
+from pmflib.model.statistics import sum_fields
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
 
 WORKERS = AnnotatorModel(votes=False)
@@ -29,7 +35,7 @@ PSEUDO_TASKS = 1.0
 """Tasks of average tags in every latent class: nothing is ruled out."""
 PSEUDO_VOTES = 0.5
 """Votes of yes and of no that every tag of a task is given beforehand where passes begin."""
-PATIENCE = 1e-4
+LEAST_GAIN = 1e-4
 """Log-likelihood that a pass must gain for another to follow, nats per task."""
 CELLS = 1 << 22
 """Tasks times tags times latent classes that are worked on at a time."""
@@ -145,36 +151,87 @@ class TagModel:
 
 
 @dataclass(frozen=True, eq=False)
-class TagSums:
-    """What a pass finds: the expected values that the next model is made of.
+class TagStatistics:
+    """Sufficient statistics of a pass over the taggings.
 
     Parameters
     ----------
-    shares
-        float64 of shape (n_tasks, n_tags): probability that each tag is true.
+    n_tasks
+        Number of tasks.
+    true
+        float64 of shape (n_tags,): expected tasks of which each tag is true.
+    votes
+        float64 of shape (n_workers, n_tags, 2, 2): expected votes of each worker by tag, vote and truth.
     classes
         float64 of shape (rank,): expected tasks of each latent class.
     tags
         float64 of shape (n_tags, rank): expected tasks of each class of which a tag is true.
     log_likelihood
-        Nats, but for a constant where weights are means of logarithms.
+        Nats, up to a constant where weights are means of logarithms.
     """
 
-    shares: FloatArray
+    n_tasks: int
+    true: FloatArray
+    votes: FloatArray
     classes: FloatArray
     tags: FloatArray
     log_likelihood: float
 
 
-def score_tags(taggings: Taggings, model: TagModel) -> TagSums:
-    """Find the probability of every tag of every task: the E-step.
+@dataclass(frozen=True, eq=False)
+class Tags(Family[TagModel, TagStatistics]):
+    """The family: latent classes of tags, and workers with a confusion matrix for each tag.
+
+    References
+    ----------
+    Dawid, Skene (1979), Applied Statistics 28; Goodman (1974), Biometrika 61, for latent classes.
+    """
+
+    def add(self, parameters: TagModel, blocks: Iterable[Taggings]) -> TagStatistics:
+        """E-step: expected votes of every worker, and expected tasks of every class and tag."""
+        return sum_fields([score_tags(block, parameters)[1] for block in blocks])
+
+    def update(self, state: State[TagModel], statistics: TagStatistics) -> State[TagModel]:
+        """M-step."""
+        usual = (statistics.true / statistics.n_tasks)[:, None]
+        sizes = statistics.classes + PSEUDO_TASKS
+        chances = (statistics.tags + PSEUDO_TASKS * usual) / sizes
+        workers = _estimate_workers(statistics.votes, statistics.true, statistics.n_tasks)
+        model = TagModel(sizes / sizes.sum(), chances, workers)
+        return state.after(model, statistics.log_likelihood / max(statistics.n_tasks, 1))
+
+    def has_converged(self, state: State[TagModel], limits: Limits) -> bool:
+        """Whether the last pass gained less than ``limits.tol`` nats per task."""
+        gained = state.log_likelihoods[-2:]
+        return len(gained) == 2 and gained[1] - gained[0] < limits.tol
+
+    def pack(self, parameters: TagModel) -> Arrays:
+        """Arrays of a model."""
+        return {
+            "prior": parameters.prior,
+            "chances": parameters.chances,
+            "states": np.stack([each.states for each in parameters.workers]),
+            "mass": np.stack([each.mass for each in parameters.workers]),
+        }
+
+    def unpack(self, arrays: Arrays) -> TagModel:
+        """The model that `pack` was called on."""
+        workers = tuple(
+            CrowdModel(states, mass, PSEUDO_WEIGHT, WORKERS)
+            for states, mass in zip(arrays["states"], arrays["mass"], strict=True)
+        )
+        return TagModel(arrays["prior"], arrays["chances"], workers)
+
+
+def score_tags(taggings: Taggings, model: TagModel) -> tuple[FloatArray, TagStatistics]:
+    """Find the probability of every tag of every task, (n_tasks, n_tags), and the sufficient statistics.
 
     Parameters
     ----------
     taggings
-        What workers said.
+        Taggings of the workers.
     model
-        Under what.
+        Model under which they are scored.
     """
     scores = taggings.weigh(model.take_logs()) * taggings.seen[:, :, None]
     rank, (n_tags, _) = model.prior.size, model.chances.shape
@@ -199,34 +256,22 @@ def score_tags(taggings: Taggings, model: TagModel) -> TagSums:
         classes += weights.sum(axis=0)
         tags += true.sum(axis=0)
         total += float((top + np.log(norms)).sum() + peaks.sum())
-    return TagSums(np.minimum(shares, 1.0), classes, tags, total)
+    shares = np.minimum(shares, 1.0)
+    votes, n_tasks = taggings.count(shares), taggings.n_tasks
+    return shares, TagStatistics(n_tasks, shares.sum(axis=0), votes, classes, tags, total)
 
 
-@dataclass(frozen=True, eq=False)
-class TagFit:
-    """State of the passes."""
-
-    model: TagModel
-    log_likelihoods: tuple[float, ...] = ()
-
-    @property
-    def n_passes(self) -> int:
-        """Number of passes made."""
-        return len(self.log_likelihoods)
-
-    @property
-    def has_converged(self) -> bool:
-        """Whether the last pass has gained next to nothing."""
-        return len(self.log_likelihoods) > 1 and (
-            self.log_likelihoods[-1] - self.log_likelihoods[-2] < PATIENCE
-        )
+def find_tags(taggings: Taggings, model: TagModel) -> FloatArray:
+    """Probability of every tag of every task under a model, (n_tasks, n_tags)."""
+    return score_tags(taggings, model)[0]
 
 
 def start_tags(taggings: Taggings) -> TagModel:
     """Model with one latent class, from the shares of the votes."""
     shares = np.where(taggings.seen > 0, taggings.votes, taggings.votes.mean(axis=0))
     chances = shares.mean(axis=0)[:, None]
-    return TagModel(np.ones(1), chances, _update_workers(taggings, shares))
+    workers = _estimate_workers(taggings.count(shares), shares.sum(axis=0), taggings.n_tasks)
+    return TagModel(np.ones(1), chances, workers)
 
 
 def split_classes(model: TagModel, shares: FloatArray, rank: int, seed: int) -> TagModel:
@@ -260,48 +305,43 @@ def split_classes(model: TagModel, shares: FloatArray, rank: int, seed: int) -> 
     return replace(model, prior=np.full(rank, 1.0 / rank), chances=chances)
 
 
-def fit_tags(taggings: Taggings, start: TagModel, max_passes: int) -> TagFit:
+def fit_tags(taggings: Taggings, start: TagModel, max_passes: int) -> State[TagModel]:
     """Estimate latent classes and workers by passes over the taggings.
 
     Parameters
     ----------
     taggings
-        What workers said.
+        Taggings of the workers.
     start
         Model to start from.
     max_passes
-        Limit of passes.
-
-    References
-    ----------
-    Dawid, Skene (1979), Applied Statistics 28; Goodman (1974), Biometrika 61, for latent classes.
+        Limit of the number of passes.
     """
-    fit = TagFit(start)
-    while fit.n_passes < max_passes and not fit.has_converged:
-        fit = _update(taggings, fit, score_tags(taggings, fit.model))
-    return fit
+    blocks: Any = [taggings]
+    offsets = 2 * np.arange(taggings.n_tags + 1)
+    source = BlocksInMemory(blocks, offsets, n_observed=taggings.cells.size)
+    return run_em(Tags(), source, State(start), limits=Limits(max_passes, LEAST_GAIN))
 
 
-def _update(taggings: Taggings, fit: TagFit, sums: TagSums) -> TagFit:
-    """M-step."""
-    usual = sums.shares.mean(axis=0)[:, None]
-    chances = (sums.tags + PSEUDO_TASKS * usual) / (sums.classes + PSEUDO_TASKS)
-    prior = (sums.classes + PSEUDO_TASKS) / (sums.classes + PSEUDO_TASKS).sum()
-    workers = _update_workers(taggings, sums.shares)
-    per_task = sums.log_likelihood / max(taggings.n_tasks, 1)
-    return TagFit(TagModel(prior, chances, workers), (*fit.log_likelihoods, per_task))
+def _estimate_workers(counts: FloatArray, true: FloatArray, n_tasks: int) -> tuple[CrowdModel, ...]:
+    """Confusion matrices by tag, of each worker shrunk toward what the worker does with all tags.
 
+    A tag is true of few tasks, and a worker saw few of these, so that little is known of one worker and one tag. More
+    is known of a worker and all tags, and of a tag and all workers. Pseudo-votes are therefore those of all workers to
+    the tag, shifted by how much more often the worker is right about all tags, in log odds: separately for tags that
+    are true and tags that are not.
 
-def _update_workers(taggings: Taggings, shares: FloatArray) -> tuple[CrowdModel, ...]:
-    """Confusion matrices by tag, of each worker shrunk towards what it does with all tags.
-
-    A tag is true of few tasks, and a worker saw some of these: of one worker and one tag little is known. Of a worker
-    and all tags much is, and of a tag and all workers. So pseudo-votes are those of all workers to the tag, moved by
-    how much oftener the worker is right about all tags, in log odds: of tags that are true, and of those that are not.
+    Parameters
+    ----------
+    counts
+        float64 of shape (n_workers, n_tags, 2, 2): expected votes by tag, vote and truth.
+    true
+        float64 of shape (n_tags,): expected tasks of which each tag is true.
+    n_tasks
+        Number of tasks.
     """
     from scipy.special import expit
 
-    counts = taggings.count(shares)
     pooled = counts.sum(axis=0) + PSEUDO_POOLED
     pooled /= pooled.sum(axis=1, keepdims=True)
     asked = counts.sum(axis=2)
@@ -315,10 +355,10 @@ def _update_workers(taggings: Taggings, shares: FloatArray) -> tuple[CrowdModel,
     offsets -= _take_log_odds(expected, totals)
     given = expit(np.log(pooled[:, 1] / pooled[:, 0]) + offsets[:, None, :])
     mass = counts + PSEUDO_WEIGHT * np.stack([1 - given, given], axis=2)
-    states = np.stack([taggings.n_tasks - shares.sum(axis=0), shares.sum(axis=0)], axis=1)
+    states = np.stack([n_tasks - true, true], axis=1)
     return tuple(
         CrowdModel(states[tag], np.ascontiguousarray(mass[:, tag]), PSEUDO_WEIGHT, WORKERS)
-        for tag in range(taggings.n_tags)
+        for tag in range(true.size)
     )
 
 
@@ -340,7 +380,7 @@ def predict_hidden(taggings: Taggings, hidden: BoolArray, model: TagModel) -> Fl
         From these taggings.
     """
     scores = taggings.weigh(np.log(np.maximum(model.confusion, FLOOR)))
-    shares = score_tags(taggings, model).shares
+    shares = find_tags(taggings, model)
     no, yes = (np.log(np.maximum(each, FLOOR)) for each in (1 - shares, shares))
     log_probs = np.logaddexp(no + scores[:, :, 0], yes + scores[:, :, 1])
     return np.asarray((log_probs * hidden).sum(axis=1))

@@ -15,16 +15,16 @@ from pmflib.core.comparison import Comparison, compare_candidates, compare_sampl
 from pmflib.core.errors import PmfError
 from pmflib.crowd.tag_log import TagLog, read_tags
 from pmflib.crowd.tag_model import (
-    TagFit,
     Taggings,
     TagModel,
+    find_tags,
     fit_tags,
     predict_hidden,
-    score_tags,
     split_classes,
     start_tags,
 )
 from pmflib.display.progress import report_step, reports_progress
+from pmflib.em.family import State
 from pmflib.model.joint_pmf import JointPMF
 from pmflib.schema import Schema, Variable
 
@@ -176,13 +176,12 @@ def aggregate_tags(
     chosen = rank if comparison is None else comparison.chosen.settings["rank"]
     taggings = Taggings(log.taggings, log.given, *sizes)
     fit = _fit(taggings, int(chosen), rng, max_passes)
-    found = score_tags(taggings, fit.model)
-    return TagAggregation(
-        log, found.shares, _make_pmf(log, fit.model), fit.model.confusion, fit.n_passes, comparison
-    )
+    model, shares = fit.parameters, find_tags(taggings, fit.parameters)
+    pmf = _make_pmf(log, model)
+    return TagAggregation(log, shares, pmf, model.confusion, fit.n_passes, comparison)
 
 
-def _fit(taggings: Taggings, rank: int, seed: int, max_passes: int) -> TagFit:
+def _fit(taggings: Taggings, rank: int, seed: int, max_passes: int) -> State[TagModel]:
     """Latent classes from tags that were found one by one."""
     single = fit_tags(taggings, start_tags(taggings), max_passes)
     if rank == 1:
@@ -190,9 +189,11 @@ def _fit(taggings: Taggings, rank: int, seed: int, max_passes: int) -> TagFit:
     return _split(taggings, single, rank, seed, max_passes)
 
 
-def _split(taggings: Taggings, single: TagFit, rank: int, seed: int, max_passes: int) -> TagFit:
-    shares = score_tags(taggings, single.model).shares
-    return fit_tags(taggings, split_classes(single.model, shares, rank, seed), max_passes)
+def _split(
+    taggings: Taggings, single: State[TagModel], rank: int, seed: int, max_passes: int
+) -> State[TagModel]:
+    shares = find_tags(taggings, single.parameters)
+    return fit_tags(taggings, split_classes(single.parameters, shares, rank, seed), max_passes)
 
 
 def _compare_ranks(log: TagLog, seed: int) -> Comparison:
@@ -213,7 +214,7 @@ def _compare_ranks(log: TagLog, seed: int) -> Comparison:
     ranks = [each for each in RANKS if each == 1 or each < min(n_tasks, 2.0 ** min(log.n_tags, 9))]
     for rank in ranks:
         fit = single if rank == 1 else _split(taggings, single, rank, seed, SEARCH_PASSES)
-        found.append(predict_hidden(taggings, hidden, fit.model))
+        found.append(predict_hidden(taggings, hidden, fit.parameters))
         report_step(len(found), len(ranks), f"{rank} latent classes")
         best = max(range(len(found)), key=lambda index: float(found[index].mean()))
         if len(found) > best + 2:

@@ -2,78 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import SparseBlock
 from pmflib.core.errors import PmfError
 from pmflib.core.texts import list_near
-from pmflib.crowd.classifiers import ClassifierWorth
-from pmflib.crowd.confidence import Calibration, calibrate, calibrate_votes
-from pmflib.crowd.copied_labels import Copies, drop_repeated, find_copies
+from pmflib.crowd.confidence import calibrate_votes
 from pmflib.crowd.known_labels import REJECTED, find_known
 from pmflib.crowd.label_counts import LabelCounts
 from pmflib.crowd.label_log import LabelLog
+from pmflib.crowd.labelling import Labelling, LabelRule, ScoredBlock, ScoredTasks
 from pmflib.crowd.questions import LEAST_TASKS, choose_questions, measure_uncertainty
-from pmflib.crowd.workers import (
-    SuspiciousWorker,
-    find_suspicious,
-    make_worker_table,
-    measure_accuracy,
-)
+from pmflib.crowd.workers import SuspiciousWorker, measure_accuracy
 from pmflib.display.summary import Summarised, Summary
 
 if TYPE_CHECKING:
     from pmflib.display.drawing import Axes
 
+R = TypeVar("R")
 
-@dataclass(frozen=True, eq=False)
-class Aggregation(Summarised):
-    """A label log, aggregated.
+
+class TasksInMemory(ScoredTasks):
+    """Tasks of a log in memory with their posterior: one block, and one fold.
 
     Parameters
     ----------
     log
         The labels that workers gave.
     posterior
-        float64 of shape (n_tasks, n_classes): probability of each class under the method's own model. It is too sure:
-        labels and confidence are those of `probabilities`.
-    prior
-        float64 of shape (n_classes,).
-    confusion
-        float64 of shape (n_workers, n_classes, n_classes): PMF of a worker's labels (second axis) by true class
-        (third).
+        float64 of shape (n_tasks, n_classes).
+    predictions
+        float64 of shape (n_tasks, n_classes): class probabilities of a classifier, NaN for tasks without any; None
+        without a classifier.
+    """
+
+    def __init__(
+        self, log: LabelLog, posterior: FloatArray, predictions: FloatArray | None = None
+    ) -> None:
+        self.log = log
+        self.workers, self.classes, self.n_tasks = log.workers, log.classes, log.n_tasks
+        lengths = np.diff(log.block.indptr)
+        self.n_label_pairs = float((lengths * (lengths - 1) // 2).sum())
+        self.with_predictions = predictions is not None
+        codes = None if log.known is None else log.known.codes
+        self.block = ScoredBlock(log.block, posterior, codes, predictions)
+
+    def map(self, function: Callable[..., R], merge: Callable[[Sequence[R]], R], *shared: Any) -> R:
+        """Call the function with the one block."""
+        return function([self.block], *shared)
+
+    def map_folds(self, function: Callable[..., R], *shared: Any) -> list[R]:
+        """Call the function with the one block."""
+        return [function([self.block], *shared)]
+
+    def call(self, function: Callable[..., R], *shared: Any) -> R:
+        """Call the function with the one block."""
+        return function([self.block], *shared)
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation(Labelling, Summarised):
+    """A label log in memory, aggregated.
+
+    Parameters
+    ----------
+    tasks
+        The log, with the posterior of its tasks.
+    prior, confusion, copied_groups
+        As for `pmflib.crowd.labelling.Labelling`.
     method
         Name of the method.
     n_passes
         EM passes made.
     converged
-        Whether they were enough: they moved less than the tolerance.
+        Whether the last pass moved less than the tolerance.
     reason
         What was chosen by the log, and why; empty where the method has nothing to choose.
-    copied_groups
-        Indices of workers who repeat each other's labels, of each group: see `pmflib.crowd.copied_labels`. Their labels
-        count once in the probabilities as in the posterior. Methods that do not look for them have none.
-    predictions
-        float64 of shape (n_tasks, n_classes): class probabilities of a classifier, NaN where it has none; None without
-        a classifier. They are no part of the posterior, but of `probabilities`.
     """
 
-    log: LabelLog
-    posterior: FloatArray
-    prior: FloatArray
-    confusion: FloatArray
-    method: str
+    tasks: TasksInMemory
+    method: str = ""
     n_passes: int = 0
     converged: bool = True
     reason: str = ""
-    copied_groups: tuple[tuple[int, ...], ...] = ()
-    predictions: FloatArray | None = None
 
     def __repr__(self) -> str:
         """The log, and how its labels were found."""
@@ -93,6 +110,27 @@ class Aggregation(Summarised):
             replace(found, facts=(*found.facts, ("chosen", self.reason))) if self.reason else found
         )
 
+    @property
+    def log(self) -> LabelLog:
+        """The labels that workers gave."""
+        return self.tasks.log
+
+    @property
+    def posterior(self) -> FloatArray:
+        """Probability of each class under the method's own model, float64 of shape (n_tasks, n_classes).
+
+        It is too sure: labels and confidence are those of `probabilities`.
+        """
+        return self.tasks.block.posterior
+
+    @property
+    def predictions(self) -> FloatArray | None:
+        """Class probabilities of a classifier, (n_tasks, n_classes), NaN for tasks without any; None without one.
+
+        They are no part of `posterior`, but of `probabilities`.
+        """
+        return self.tasks.block.predictions
+
     @cached_property
     def codes(self) -> IntArray:
         """Most probable class of each task, int64 of shape (n_tasks,); the first of equals."""
@@ -100,44 +138,21 @@ class Aggregation(Summarised):
         return codes
 
     @cached_property
-    def calibration(self) -> Calibration:
-        """Power of the labels, and share of shared errors, that make probabilities as often right as they say."""
-        return calibrate(self._counted, self.posterior, self.log.n_workers, self._known)
+    def by_labels(self) -> LabelRule:
+        """How probabilities are computed from the labels alone; under majority vote, from the numbers of votes."""
+        if self.method != "majority":
+            return super().by_labels
+        block = self.tasks.block
+        return LabelRule(calibrate_votes(block.labels, block.posterior, block.codes), ())
 
     @cached_property
     def probabilities(self) -> FloatArray:
         """Calibrated probability of each class, (n_tasks, n_classes); see `pmflib.crowd.confidence`.
 
-        The label of a task is the most probable class. Under majority vote it is the class with most votes, and so the
-        probabilities are those of numbers of votes: see `pmflib.crowd.confidence.calibrate_votes`.
+        The label of a task is the most probable class. Under majority vote it is the class with most votes, and
+        probabilities are computed from numbers of votes: see `pmflib.crowd.confidence.calibrate_votes`.
         """
-        if self.classifier is None or self.predictions is None:
-            return self._by_labels
-        return self.classifier.add(self.predictions, self._by_labels)
-
-    @cached_property
-    def classifier(self) -> ClassifierWorth | None:
-        """What a classifier is worth beside the labels; None without one."""
-        if self.predictions is None:
-            return None
-        return ClassifierWorth.learn(self.predictions, self._by_labels)
-
-    @cached_property
-    def _by_labels(self) -> FloatArray:
-        """Probabilities by the labels alone, calibrated."""
-        if self.method == "majority":
-            return calibrate_votes(self.log.block, self.posterior, self._known)
-        return self.calibration.apply(self._counted, self.posterior, self._known)
-
-    @cached_property
-    def _counted(self) -> SparseBlock:
-        """The labels, those that repeat others left out."""
-        return drop_repeated(self.log.block, self.copied_groups, self.log.n_classes)
-
-    @property
-    def _known(self) -> IntArray | None:
-        """Class of each task, -1 where it is not known; None where none is."""
-        return None if self.log.known is None else self.log.known.codes
+        return self.rule.apply(self.tasks.block)
 
     @property
     def confidence(self) -> FloatArray:
@@ -177,9 +192,7 @@ class Aggregation(Summarised):
         """
         owners = self.log.block.indices // self.log.n_classes
         n_labels = np.bincount(owners, minlength=self.log.n_workers)
-        return make_worker_table(
-            self.log.workers, self.prior, self.confusion, n_labels, self.calibration
-        )
+        return self.make_worker_table(n_labels, with_confusion=False)
 
     @cached_property
     def tally(self) -> LabelCounts:
@@ -188,20 +201,13 @@ class Aggregation(Summarised):
             self.log.block, self.posterior, self.codes, self.log.n_workers, self.log.is_known
         )
 
-    @cached_property
-    def copies(self) -> list[Copies]:
-        """Pairs of workers with the same mistakes: see `pmflib.crowd.copied_labels.find_copies`."""
-        confusion = self.calibration.rounds[-1].model.confusion
-        return find_copies(self.log.block, self.posterior, confusion)
-
     @property
     def suspicious_workers(self) -> list[SuspiciousWorker]:
         """Workers whose labels are worse than chance, always the same, or another's.
 
         See `pmflib.crowd.workers.find_suspicious`.
         """
-        names = self.log.workers.to_pylist(), self.log.classes.to_pylist()
-        return find_suspicious(self.tally, *names, self.prior, self.copies)
+        return self.find_suspicious(self.tally)
 
     def plot_confusion(self, worker: object, **options: Any) -> Axes:
         """Draw the confusion matrix of a worker: see `pmflib.crowd.summaries.plot_confusion`.

@@ -18,7 +18,7 @@ from pmflib.display.drawing import Axes
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.traits.quadrature import ItemDesign
-from pmflib.fitting.item_errors import iterate_item_scores
+from pmflib.fitting.item_information import iterate_item_scores
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
 from pmflib.fitting.standard_errors import open_source
 from pmflib.model import JointPMF
@@ -27,7 +27,13 @@ from pmflib.model.imputing import draw_gaps, seed_rows
 from pmflib.model.information import iterate_scores, list_pmfs
 from pmflib.model.statistics import sum_fields
 from pmflib.schema import Schema
-from pmflib.solvers.numeric.information import LEAST_MASS, NULL_SHARE, PMFInformation, span_steps
+from pmflib.solvers.numeric.information import (
+    LEAST_MASS,
+    NULL_SHARE,
+    PMFInformation,
+    Spectrum,
+    span_steps,
+)
 from pmflib.solvers.numeric.wald import adjust_by_holm
 from pmflib.store.sample_blocks import BlockGroup
 
@@ -707,6 +713,5 @@ def find_directions(sums: ResidualSums, model: JointPMF) -> FloatArray:
         # one step to the maximum leads nowhere near an edge, where pseudo-counts alone hold a probability above 0
         is_moving &= sums.mass >= LEAST_HELD
         steps = scales[:, None] * span_steps(scales, starts, sizes, is_moving)
-    values, vectors = np.linalg.eigh(steps.T @ sums.outer @ steps)
-    kept = values > NULL_SHARE * values.max(initial=0.0)
-    return np.asarray(steps @ (vectors[:, kept] / np.sqrt(values[kept])))
+    known = Spectrum.find(steps.T @ sums.outer @ steps, NULL_SHARE, relative=True)
+    return np.asarray(steps @ known.whiten())

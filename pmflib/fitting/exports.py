@@ -13,6 +13,7 @@ import numpy as np
 from pmflib.core.arrays import FloatArray
 from pmflib.core.errors import PmfError
 from pmflib.core.texts import guard_cell, show_text
+from pmflib.model.traits.discriminations import Discriminations, name_contrast
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from pmflib.model import JointPMF
 
 COLUMNS = ("parameter", "state", "variable", "level", "value", "error", "lower", "upper")
-"""Columns of parameters, a row each: ``share`` of a state, or ``probability`` of a level given the state; of item
-response models ``intercept`` of a level, or ``slope`` of a trait, whose number is in place of the state's."""
+"""Columns of the table of parameters, one per row: ``share`` of a state, or ``probability`` of a level given the state.
+Item response models have ``discrimination`` (logits between the two levels per standard deviation of the trait),
+``threshold`` (standard deviations of the trait), and, as centred logits, ``intercept`` and ``slope`` of each level; the
+trait's number is in the column of the state."""
 
 
 class ArrayErrors(Protocol):
@@ -41,7 +44,8 @@ class ArrayErrors(Protocol):
 
 
 Errors = Mapping[str, ArrayErrors]
-"""Errors of ``prior`` (rank,) and ``factors`` (n_levels, rank), or of ``base`` and ``slopes`` of item responses."""
+"""Errors of ``prior`` (rank,) and ``factors`` (n_levels, rank), or of ``discriminations``, ``thresholds``, ``base`` and
+``slopes`` of item responses: see `pmflib.fitting.parameter_errors.ParameterErrors`."""
 
 
 def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[tuple[Any, ...]]:
@@ -60,8 +64,16 @@ def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[t
         If errors are those of another model.
     """
     traits = None if model.folding is not None else model.trait_model
-    if traits is not None:
-        arrays = {"base": traits.base, "slopes": traits.slopes}
+    items = None if traits is None else Discriminations.find(traits)
+    if traits is not None and items is not None:
+        arrays = {
+            "discriminations": items.values,
+            "thresholds": items.thresholds,
+            "base": traits.base,
+            "slopes": traits.slopes,
+        }
+        if not items.thresholds.size:
+            del arrays["thresholds"]
     else:
         arrays = {"prior": model.prior, "factors": model.factors}
     unknown = math.nan, math.nan, math.nan
@@ -82,7 +94,14 @@ def list_parameters(model: JointPMF, errors: Errors | None = None) -> Iterator[t
             float(found.upper[at]),
         )
 
-    if traits is not None:
+    if traits is not None and items is not None:
+        for position, f in np.ndindex(items.values.shape):
+            item = name_contrast(model.schema, items.levels[position, f])
+            value = float(items.values[position, f])
+            yield ("discrimination", f, *item, value, *find("discriminations", position, f))
+        for at, levels in enumerate(items.steps):
+            item = name_contrast(model.schema, levels)
+            yield ("threshold", 0, *item, float(items.thresholds[at]), *find("thresholds", at))
         for position, variable in enumerate(model.schema):
             for code, level in enumerate(variable.levels):
                 row = int(model.schema.offsets[position]) + code

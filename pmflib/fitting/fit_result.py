@@ -182,13 +182,15 @@ class FitResult(Summarised):
         Parameters
         ----------
         errors
-            Standard errors and intervals of ``prior`` and ``factors``: a mapping of these names to objects with arrays
-            ``errors``, ``lower`` and ``upper`` of their shapes; None leaves the columns without them.
+            Standard errors and intervals, as `pmflib.standard_errors` returns them: a mapping of the names of arrays to
+            objects with arrays ``errors``, ``lower`` and ``upper`` of their shapes; None leaves these columns empty.
 
         Returns
         -------
-        Columns ``parameter`` (``share`` of a state, or ``probability`` of a level given the state), ``state``,
-        ``variable``, ``level``, ``value``, ``error``, ``lower``, ``upper``.
+        Columns ``parameter``, ``state``, ``variable``, ``level``, ``value``, ``error``, ``lower``, ``upper``. Latent
+        classes have the ``share`` of each state and the ``probability`` of each level given the state; item responses
+        the ``discrimination`` of each variable and trait, each ``threshold`` of one trait, and, as logits that sum to 0
+        over the levels of a variable, the ``intercept`` and ``slope`` of each level.
 
         Raises
         ------

@@ -147,7 +147,7 @@ def _solve(model: JointPMF, sums: LatentSums, factors: FloatArray | None) -> Lin
         n_drawn,
         degrees,
         float((to_maximum[known] / errors[known]).max(initial=0.0)),
-        not curvature.n_rising,
+        curvature.is_maximum,
     )
 
 

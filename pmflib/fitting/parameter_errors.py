@@ -1,4 +1,4 @@
-"""Errors of a model's parameters as they are given to people: arrays by name, intervals, and what is not determined."""
+"""Standard errors of a model's parameters: arrays by name, intervals, scales, and which are not determined."""
 
 from __future__ import annotations
 
@@ -9,33 +9,48 @@ import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
+from pmflib.model import JointPMF
+from pmflib.model.traits.discriminations import Discriminations, name_contrast
+from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
 
 MAX_ENTRIES = 2000
-"""Entries of prior and tables whose information is inverted: some seconds, and some hundred megabytes."""
+"""Limit of entries of prior and tables whose information is inverted: some seconds, some hundred megabytes."""
 FAR = 0.2
-"""Standard errors from the maximum of the likelihood from which on the parameters are said not to be there."""
+"""Distance from the maximum of the likelihood, in standard errors, above which a note reports it."""
 VAGUE = 12**-0.5
-"""Standard error of a probability that nothing is known of, which is uniform on [0, 1]: one that is larger is none."""
+"""Standard deviation of a uniform probability: one with a larger error is not determined."""
+
+
+SCALES = {
+    "prior": "probabilities",
+    "factors": "probabilities given the state",
+    "tables": "probabilities given the state and the parent",
+    "discriminations": "logits between two levels per standard deviation of the trait",
+    "thresholds": "standard deviations of the trait",
+    "base": "logits at a trait of 0, centred: those of a variable's levels sum to 0",
+    "slopes": "logits per standard deviation of the trait, centred: those of a variable's levels sum to 0",
+}
+"""Scale of each array of parameters."""
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayErrors:
-    """How sure the numbers of an array of parameters are; all arrays are of its shape.
+    """Standard errors and intervals of an array of parameters; all arrays have its shape.
 
     Parameters
     ----------
     values
         float64: the parameters.
     errors
-        float64: standard errors. NaN where the samples do not determine a parameter; 0 where it is at an edge, and
-        taken as fixed, or has no other value.
+        float64: standard errors. NaN where the samples do not determine a parameter; 0 where it is fixed, as at an
+        edge.
     lower, upper
-        float64: ends of intervals of 95 %, of probabilities within [0, 1]; NaN where the error is.
+        float64: limits of 95 % intervals, of probabilities within [0, 1]; NaN where the error is.
     is_determined
         bool: whether the samples determine the parameter.
     is_edge
-        bool: whether it is a probability at 0 or 1, where an interval begins or ends.
+        bool: whether it is a probability estimated at 0 or 1, where its interval begins or ends.
     """
 
     values: FloatArray
@@ -48,27 +63,29 @@ class ArrayErrors:
 
 @dataclass(frozen=True, eq=False)
 class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
-    """Errors of all parameters of a model, by the names of their arrays.
+    """Errors of the parameters of a model, by the names of their arrays.
 
-    ``prior`` (rank,) and ``factors`` (n_levels, rank); with forests also ``tables`` (n_entries,). Of item response
-    models ``base`` (n_levels,) and ``slopes`` (n_levels, n_traits) alone.
+    Latent classes have ``prior`` (rank,) and ``factors`` (n_levels, rank), forests also ``tables`` (n_entries,). Item
+    response models have the numbers of their summary, ``discriminations`` (n_variables, n_traits) and, of one trait,
+    ``thresholds`` (n_thresholds,), and the arrays of ``model.trait_model`` that these are made of, ``base`` (n_levels,)
+    and ``slopes`` (n_levels, n_traits).
 
     Parameters
     ----------
     arrays
-        Errors by name.
-    schema
-        Variables of the model.
+        Errors by name; `scales` has the scale of each.
+    model
+        The model they are of.
     method
-        What they were found by, in words.
+        How they were found.
     distance
-        How far the parameters are from the maximum of the likelihood, in standard errors of the one that is farthest.
+        Distance from the maximum of the likelihood, in standard errors of the parameter that is farthest from it.
     notes
-        What is not determined, and which; what is at an edge; whether the model is at the maximum.
+        Parameters that are not determined or at an edge, and whether the model is at the maximum.
     """
 
     arrays: Mapping[str, ArrayErrors]
-    schema: Schema
+    model: JointPMF
     method: str
     distance: float
     notes: tuple[str, ...]
@@ -82,9 +99,14 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
     def __len__(self) -> int:
         return len(self.arrays)
 
+    @property
+    def scales(self) -> dict[str, str]:
+        """Scale of each array: probabilities, logits, or standard deviations of a trait."""
+        return {name: SCALES[name] for name in self.arrays}
+
     def summary(self) -> Summary:
-        """What is determined, and the parameters with their intervals: text in a terminal, HTML in a notebook."""
-        every = [each for each in self.arrays.values()]
+        """The parameters of the model's summary with 95 % intervals, on the same scale."""
+        every = self.arrays.values()
         n_all = sum(each.values.size for each in every)
         n_known = sum(int(each.is_determined.sum()) for each in every)
         facts = (
@@ -92,17 +114,17 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
             ("determined", f"{format_count(n_known)} of {format_count(n_all)} numbers"),
             ("from the maximum", f"{decimal(self.distance)} standard errors"),
         )
-        if "slopes" in self.arrays:
-            table = self._tabulate_items()
-            return Summary("Standard errors of item parameters", facts, self.notes, (table,))
-        prior, factors = self.arrays["prior"], self.arrays["factors"]
+        if self.model.trait_model is not None:
+            tables = self._tabulate_items(self.model.trait_model)
+            return Summary("Standard errors of item parameters", facts, self.notes, tables)
+        prior, factors, schema = self.arrays["prior"], self.arrays["factors"], self.model.schema
         rows = _describe("share of the samples", prior, ())
-        for variable in self.schema:
-            first = self.schema.rows_of(variable.name).start
+        for variable in schema:
+            first = schema.rows_of(variable.name).start
             for code, level in enumerate(variable.levels):
                 rows += _describe(f"{variable.name} = {level}", factors, (first + code,))
         table = SummaryTable(
-            "Probabilities given the state, and intervals of 95 %",
+            "Probabilities given the state, with 95 % intervals",
             ("level", ">state", ">probability", ">from", ">to"),
             rows,
             len(rows),
@@ -110,46 +132,43 @@ class ParameterErrors(Mapping[str, ArrayErrors], Summarised):
         )
         return Summary("Standard errors of parameters", facts, self.notes, (table,))
 
-    def _tabulate_items(self) -> SummaryTable:
-        """Intercept and slopes of each level, with intervals."""
+    def _tabulate_items(self, traits: TraitModel) -> tuple[SummaryTable, ...]:
+        """Discriminations, and thresholds if there are any."""
+        schema, found = self.model.schema, Discriminations.find(traits)
+        slopes = self.arrays["discriminations"]
         rows = []
-        for variable in self.schema:
-            first = self.schema.rows_of(variable.name).start
-            for code, level in enumerate(variable.levels):
-                cells = [f"{variable.name} = {level}"]
-                base, slopes = self.arrays["base"], self.arrays["slopes"]
-                for found, at in (
-                    (base, (first + code,)),
-                    *((slopes, (first + code, f)) for f in range(slopes.values.shape[1])),
-                ):
-                    ends = f"{found.lower[at]:.2f} to {found.upper[at]:.2f}"
-                    is_known = found.is_determined[at]
-                    cells.append(
-                        f"{found.values[at]:.2f} ({ends})" if is_known else "not determined"
-                    )
-                rows.append(tuple(cells))
-        names = (f">trait {f}" for f in range(self.arrays["slopes"].values.shape[1]))
-        return SummaryTable(
-            "Logits, and intervals of 95 %",
-            ("level", ">intercept", *names),
-            rows,
-            len(rows),
-            'errors["slopes"]',
-        )
+        for variable, trait in np.ndindex(slopes.values.shape):
+            name = ": ".join(name_contrast(schema, found.levels[variable, trait]))
+            rows.append((name, str(trait), *_write(slopes, (variable, trait), 2)))
+        title = f"Discriminations: {SCALES['discriminations']}, with 95 % intervals"
+        columns = ("levels", ">trait", ">logits", ">from", ">to")
+        tables = [SummaryTable(title, columns, rows, len(rows), 'errors["discriminations"]')]
+        if found.steps.size:
+            steps = [
+                (
+                    ": ".join(name_contrast(schema, levels)),
+                    *_write(self.arrays["thresholds"], (at,), 2),
+                )
+                for at, levels in enumerate(found.steps)
+            ]
+            title = f"Thresholds: {SCALES['thresholds']} where both levels are equally likely, with 95 % intervals"
+            heads = ("levels", ">trait at", ">from", ">to")
+            tables.append(SummaryTable(title, heads, steps, len(steps), 'errors["thresholds"]'))
+        return tuple(tables)
 
 
 def _describe(name: str, found: ArrayErrors, place: tuple[int, ...]) -> list[tuple[str, ...]]:
-    """Values and intervals of all states at a place of an array: a row for each."""
-    each = zip(found.values[place], found.lower[place], found.upper[place], strict=True)
-    return [
-        (
-            name,
-            str(state),
-            f"{value:.3f}",
-            *(("not determined", "") if np.isnan(low) else (f"{low:.3f}", f"{high:.3f}")),
-        )
-        for state, (value, low, high) in enumerate(each)
-    ]
+    """Values and intervals of all states at a place of an array, one row per state."""
+    states = range(found.values[place].size)
+    return [(name, str(state), *_write(found, (*place, state), 3)) for state in states]
+
+
+def _write(found: ArrayErrors, place: tuple[int, ...], digits: int) -> tuple[str, str, str]:
+    """Texts of a value and the limits of its interval."""
+    value, low, high = (float(each[place]) for each in (found.values, found.lower, found.upper))
+    if np.isnan(low):
+        return f"{value:.{digits}f}", "not determined", ""
+    return f"{value:.{digits}f}", f"{low:.{digits}f}", f"{high:.{digits}f}"
 
 
 FIELDS = tuple(ArrayErrors.__dataclass_fields__)
@@ -166,7 +185,7 @@ def reshape_errors(
 def span_logits(
     values: FloatArray, errors: FloatArray, quantile: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Ends of intervals of probabilities that are symmetric in the logit."""
+    """Limits of intervals of probabilities, symmetric in the logit."""
     inside = (values > 0) & (values < 1)
     clipped = np.where(inside, values, 0.5)
     logits = np.log(clipped / (1 - clipped))
@@ -176,7 +195,7 @@ def span_logits(
 
 
 def name_parameters(schema: Schema, of_prior: BoolArray, of_factors: BoolArray) -> str:
-    """Name the parameters that are marked, the states of each variable: "" where none is.
+    """Name the marked parameters by variable and state; "" if none is marked.
 
     Parameters
     ----------
@@ -200,6 +219,6 @@ def name_parameters(schema: Schema, of_prior: BoolArray, of_factors: BoolArray) 
 
 
 def list_some(items: Sequence[object]) -> str:
-    """The first few, in words."""
+    """List the first few."""
     shown = ", ".join(map(str, items[:6]))
     return shown + (f" and {len(items) - 6} more" if len(items) > 6 else "")

@@ -15,7 +15,7 @@ from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
 from pmflib.display.summary import decimal
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.item_errors import find_item_covariance
+from pmflib.fitting.item_information import find_item_covariance, list_item_numbers
 from pmflib.fitting.linearised import find_pseudo_counts
 from pmflib.fitting.parameter_errors import (
     FAR,
@@ -39,9 +39,14 @@ from pmflib.model.information import (
     merge_information,
     sum_information,
 )
-from pmflib.model.traits.trait_model import TraitModel
+from pmflib.model.traits.discriminations import Discriminations
 from pmflib.schema import Schema
-from pmflib.solvers.numeric.information import PMFCovariance, PMFInformation, find_covariance
+from pmflib.solvers.numeric.information import (
+    Covariance,
+    PMFCovariance,
+    PMFInformation,
+    find_covariance,
+)
 from pmflib.store.sample_blocks import BlockGroup
 
 
@@ -52,30 +57,33 @@ def standard_errors(
     *,
     method: Method = "auto",
 ) -> ParameterErrors:
-    """Compute standard errors and intervals of a model's parameters.
+    """Compute standard errors and 95 % intervals of a model's parameters.
 
-    The inverse of the observed information at the model, in the directions that the samples determine, or White's
-    robust errors where these are larger; with forests, of the products of scores. What the samples do not determine has
-    no error, and a warning says what that is; what follows from the parameters may be determined all the same, as
-    answers to questions are.
+    Latent classes and item responses use the inverse of the observed information, or White's robust errors where these
+    are larger; forests use products of scores. Parameters that the samples do not determine have no error, and a
+    warning names them.
 
     Parameters
     ----------
     model
-        Fitted to these samples by `pmflib.fit_em`; forests are taken as given.
+        Fitted to these samples by `pmflib.fit_em` or `pmflib.fit_item_responses`; forests are taken as given.
     samples
         Codes of shape (n_rows, n_variables), -1 missing; what the schema can encode; or `StoredSamples`, whose workers
         share the pass.
     design
-        How samples in memory were drawn: errors are then those of its units or replicates, of latent classes. None
-        takes samples as independent, and 1 each.
+        Sampling design of latent classes fitted to samples in memory: errors follow from its units or replicates. None
+        takes samples as independent, with weight 1.
     method
-        How those of a design are found, as for `pmflib.fit_replicates`: to first order, or by refits.
+        How errors of a design are found, as for `pmflib.fit_replicates`: to first order, or by refits.
 
     Returns
     -------
-    Errors and intervals, by name of the array: mappings ``["prior"]`` and ``["factors"]``, with forests ``["tables"]``;
-    of an item response model ``["base"]`` and ``["slopes"]``, logits of each variable that sum to 0 over its levels.
+    Errors and intervals by array, a mapping; ``scales`` has the scale of each array, and ``summary()`` prints the
+    parameters of the model's own summary. Latent classes have probabilities: ``["prior"]`` and ``["factors"]``, with
+    forests also ``["tables"]``. Item responses have ``["discriminations"]`` (n_variables, n_traits), logits between two
+    levels per standard deviation of the trait, and of one trait ``["thresholds"]``, in standard deviations of it, both
+    by the delta method; and the logits of the levels at traits of 0, ``["base"]``, and per standard deviation of each
+    trait, ``["slopes"]``, centred so that those of a variable sum to 0: with two levels, half the discrimination.
 
     Raises
     ------
@@ -95,10 +103,10 @@ def standard_errors(
 
     Notes
     -----
-    Intervals are symmetric in the logit of a probability, so that they stay in [0, 1]. A probability at an edge has no
-    error, for no normal law holds there; its interval ends where the log-likelihood has fallen by 1.92 nats. Those of
-    all others are as wide as if it were free. Pseudo-counts of the fit make nothing surer. Missing answers are taken to
-    be missing at random.
+    Intervals of probabilities are symmetric in the logit, so that they stay in [0, 1]. A probability at an edge has no
+    error, because no normal law holds there; its interval ends where the log-likelihood has fallen by 1.92 nats. Errors
+    of all others are as large as if it were free. Pseudo-counts of the fit reduce no error. Answers are assumed to be
+    missing at random. A threshold has an interval only where its two levels differ in slope at the 5 % level.
 
     References
     ----------
@@ -120,7 +128,7 @@ def standard_errors(
         return find_design_errors(fit_replicates(model, samples, design, method=method))
     source = open_source(model, samples)
     if model.trait_model is not None:
-        return _find_item_errors(model, model.trait_model, source)
+        return _find_item_errors(model, source)
     parameters = model.parameters
     entries, _ = list_pmfs(parameters)
     if entries.size > MAX_ENTRIES:
@@ -148,7 +156,7 @@ def standard_errors(
         notes += (
             f"{n_edges} probabilities are at 0 or 1, and taken as fixed: they have intervals, but no errors",
         )
-    return ParameterErrors(arrays, model.schema, found_by, solved.distance, notes)
+    return ParameterErrors(arrays, model, found_by, solved.distance, notes)
 
 
 def find_design_errors(found: Replicates) -> ParameterErrors:
@@ -171,27 +179,30 @@ def find_design_errors(found: Replicates) -> ParameterErrors:
     if names := name_parameters(schema, *unknown):
         notes += (f"not determined by the samples: {names}; these have no errors; lower the rank",)
         warnings.warn(notes[-1], IdentificationWarning, stacklevel=3)
-    return ParameterErrors(arrays, schema, found.method, found.distance, notes)
+    return ParameterErrors(arrays, found.model, found.method, found.distance, notes)
 
 
-def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) -> ParameterErrors:
-    """Errors of the intercepts and slopes of an item response model."""
+def _find_item_errors(model: JointPMF, source: BlockSource) -> ParameterErrors:
+    """Errors of an item response model: of discriminations and thresholds, and of the logits they are made of."""
     solved = find_item_covariance(model, source)
     arrays: dict[str, ArrayErrors] = {}
-    for name, values, errors in (
-        ("base", traits.base, solved.base_errors),
-        ("slopes", traits.slopes, solved.slope_errors),
-    ):
+    numbers = list_item_numbers(model)
+    for name, (values, jacobian) in numbers.items():
+        errors, is_determined = solved.spread(jacobian)
+        errors, is_determined = errors.reshape(values.shape), is_determined.reshape(values.shape)
+        if name == "thresholds":
+            is_determined = is_determined & _are_moved(model, numbers["slopes"][1], solved)
+            errors = np.where(is_determined, errors, np.nan)
         ends = values - NORMAL_QUANTILE * errors, values + NORMAL_QUANTILE * errors
         is_edge = np.zeros(values.shape, bool)
-        arrays[name] = ArrayErrors(values, errors, *ends, ~np.isnan(errors), is_edge)
+        arrays[name] = ArrayErrors(values, errors, *ends, is_determined, is_edge)
     notes: tuple[str, ...] = ()
     unknown = [
         variable.name
         for variable in model.schema
         if not all(
-            each.is_determined[model.schema.rows_of(variable.name)].all()
-            for each in arrays.values()
+            arrays[name].is_determined[model.schema.rows_of(variable.name)].all()
+            for name in ("base", "slopes")
         )
     ]
     if unknown:
@@ -206,7 +217,21 @@ def _find_item_errors(model: JointPMF, traits: TraitModel, source: BlockSource) 
         )
     for note in notes:
         warnings.warn(note, IdentificationWarning, stacklevel=3)
-    return ParameterErrors(arrays, model.schema, "observed information", solved.distance, notes)
+    return ParameterErrors(arrays, model, "observed information", solved.distance, notes)
+
+
+def _are_moved(model: JointPMF, by_slopes: FloatArray, solved: Covariance) -> BoolArray:
+    """Whether the trait moves the two levels of each threshold beyond chance: otherwise no interval of it is bounded.
+
+    References
+    ----------
+    Fieller (1954), JRSS B 16(2), on intervals of ratios.
+    """
+    assert model.trait_model is not None
+    slopes = model.trait_model.slopes[:, 0]
+    upper, lower = Discriminations.find(model.trait_model).steps.T
+    errors, _ = solved.spread(by_slopes[upper] - by_slopes[lower])
+    return np.asarray(np.abs(slopes[upper] - slopes[lower]) > NORMAL_QUANTILE * errors)
 
 
 def note_undetermined(model: JointPMF, found: PMFInformation) -> str:

@@ -17,6 +17,7 @@ from pmflib.solvers.numeric.information import (
     LEAST_MASS,
     OPENED,
     TOUCHED,
+    Spectrum,
     span_steps,
 )
 
@@ -192,8 +193,8 @@ class LatentCurvature:
         bool of shape (n_entries,): whether samples determine an entry.
     is_edge
         bool of shape (n_entries,): at 0, or 1 where all others of the PMF are at 0, and taken as fixed.
-    n_rising
-        Directions in which the log-likelihood rises to both sides, so that the model is no maximum.
+    is_maximum
+        Whether the log-likelihood rises in no direction.
     """
 
     steps: FloatArray
@@ -201,7 +202,7 @@ class LatentCurvature:
     inverse: FloatArray
     is_determined: BoolArray
     is_edge: BoolArray
-    n_rising: int
+    is_maximum: bool
 
     @classmethod
     def find(
@@ -236,19 +237,17 @@ class LatentCurvature:
         scores /= np.sqrt(entries * np.maximum(whole, FLOOR))[:, None]
         steps = entries[:, None] * scores
         curvature = np.eye(scores.shape[1]) - scores.T @ _join_missing(sums) @ scores
-        values, vectors = np.linalg.eigh(curvature)
-        kept = values > NULL_SHARE
-        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-        moved = np.sqrt(((steps @ vectors[:, ~kept]) ** 2).sum(axis=1))
+        spectrum = Spectrum.find(curvature, NULL_SHARE)
+        moved = np.sqrt(((steps @ spectrum.loose) ** 2).sum(axis=1))
         known = np.sqrt(np.maximum(entries, 1 / np.maximum(whole, 1.0)) / np.maximum(whole, 1.0))
         is_open = np.repeat(sizes > 1, sizes) & (held < LEAST_MASS)
         return cls(
             steps,
             scores,
-            inverse,
+            spectrum.invert(),
             ~is_open & (moved <= TOUCHED * known),
             is_edge | (is_moving & (n_moving == 1)),
-            int((values < -NULL_SHARE).sum()),
+            spectrum.lowest >= -NULL_SHARE,
         )
 
 

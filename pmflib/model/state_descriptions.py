@@ -9,7 +9,6 @@ import numpy as np
 from pmflib.core.arrays import FLOOR, BoolArray, FloatArray, IntArray, list_owners, sum_blocks
 from pmflib.core.comparison import name_setting
 from pmflib.core.errors import PmfError
-from pmflib.core.texts import show_text
 from pmflib.display.summary import (
     MOST_ROWS,
     Summary,
@@ -22,6 +21,7 @@ from pmflib.display.summary import (
 from pmflib.model.associations import expect_values
 from pmflib.model.mixture import Mixture
 from pmflib.model.sampling import check_parameters
+from pmflib.model.traits.discriminations import Discriminations, name_contrast
 from pmflib.model.traits.trait_model import TraitModel
 from pmflib.schema import Schema
 
@@ -415,22 +415,23 @@ def tabulate_states(model: Mixture) -> SummaryTable:
 
 
 def _tabulate_traits(traits: TraitModel) -> SummaryTable:
-    """List the variables, each with the two levels that a trait moves apart most, and by how many logits."""
+    """List the discriminations of the variables, with the levels they contrast, and the thresholds of one trait."""
+    found, schema = Discriminations.find(traits), traits.schema
+    owners = np.searchsorted(schema.offsets, found.steps[:, 0], "right") - 1
     rows = []
-    for position, variable in enumerate(traits.schema):
-        slopes, cells = traits.slopes[traits.schema.rows_of(position)], [variable.name]
-        for own in slopes.T:
-            high, low = int(own.argmax()), int(own.argmin())
-            names = f"{show_text(variable.levels[high])} over {show_text(variable.levels[low])}"
-            cells.append(f"{own[high] - own[low]:.2f} ({names})")
+    for position, variable in enumerate(schema):
+        cells = [variable.name]
+        for value, levels in zip(found.values[position], found.levels[position], strict=True):
+            cells.append(f"{value:.2f} ({name_contrast(schema, levels)[1]})")
+        if found.steps.size:
+            cells.append(", ".join(f"{each:.2f}" for each in found.thresholds[owners == position]))
         rows.append(tuple(cells))
-    return SummaryTable(
-        "Logits between two levels that a standard deviation of a trait adds",
-        ("variable", *(f"trait {f}" for f in range(traits.n_traits))),
-        rows,
-        len(rows),
-        "model.trait_model.slopes",
-    )
+    title = "Discriminations: logits between two levels per standard deviation of a trait"
+    columns = ("variable", *(f"trait {f}" for f in range(traits.n_traits)))
+    if found.steps.size:
+        title += "; thresholds: trait at which neighbouring levels are equally likely"
+        columns = (*columns, "thresholds")
+    return SummaryTable(title, columns, rows, len(rows), "result.to_frame()")
 
 
 def _describe_levels(schema: Schema, profiles: StateProfiles, row: int) -> str:

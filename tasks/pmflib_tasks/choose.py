@@ -38,7 +38,7 @@ def choose(
     refusal
         Why they could not, as a sentence.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
     Returns
     -------

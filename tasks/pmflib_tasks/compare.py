@@ -26,7 +26,7 @@ VERSION = 2
 def compare(
     config: PipelineConfig, dataset: Reference, new: Reference, live: Reference, address: str = ""
 ) -> Reference:
-    """Predict hidden answers of the test samples of a dataset by two models, and estimate the gain of the new one.
+    """Predict hidden answers of the test samples of a dataset with two models, and estimate the gain of the new one.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def compare(
     dataset, new, live
         References from `ingest`, `refine`, and the `refine` of an earlier run.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def pass_gate(
     live: Reference,
     address: str,
 ) -> GateDecision:
-    """Compare a new model with the live one, on today's dataset and on that of the live model, and decide."""
+    """Compare a new model with the live one on the current dataset and on that of the live model, and decide."""
     store = open_store(config)
 
     def weigh(dataset_of: Reference) -> PairedGain | str:

@@ -51,7 +51,7 @@ def count(
     config, dataset
         The pipeline, and the reference from `ingest`.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
     base
         Dataset of an earlier run and its counts, if any: of the same schema and folds, only the difference of the two
         datasets is counted, unless that takes longer. The counts are the same.

@@ -1,18 +1,70 @@
-"""Stage: the crowd model that pairs of workers make likely."""
+"""Stages: counts of pairs of workers who label the same tasks, and the crowd model fitted to them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pmflib.crowd.pipeline.fitting import write_crowd_model
+from pmflib.crowd.pipeline.block_groups import check_method
+from pmflib.crowd.pipeline.fitting import write_crowd_model, write_pairs
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import build_artefact, load_schema, open_store, open_workers, stage
+
+PAIRS_VERSION = 2
+
+
+@stage(name="pairs")
+def worker_pairs(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
+    """Count the pairs of labels that workers gave to the same tasks.
+
+    Parameters
+    ----------
+    config
+        The pipeline, with the method that uses the counts.
+    dataset
+        Reference from `ingest`.
+    address
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
+
+    Returns
+    -------
+    Reference to the counts, which all methods of co-occurrences share.
+
+    Raises
+    ------
+    MemoryPlanError
+        If the counts do not fit in memory, or the method cannot handle so many workers.
+    """
+    store, schema = open_store(config), check_label_schema(load_schema(config))
+    check_method(config.crowd.method, schema.n_variables, schema[0].cardinality)
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        with open_workers(config, address) as (client, memory):
+            labels = StoredLabels(client, store, dataset, schema, memory=memory)
+            total = labels.n_tasks
+            summary = write_pairs(
+                labels, folder, lambda done: report_progress("pairs", done, total)
+            )
+        text = f"{summary.pairs:,} pairs of {summary.workers:,} workers"
+        report_progress("pairs", total, total, text)
+        return asdict(summary)
+
+    entry = build_artefact(
+        store,
+        "worker-pairs",
+        inputs={"dataset": dataset},
+        options={"schema": schema.digest},
+        version=PAIRS_VERSION,
+        write=write,
+    )
+    return entry.reference
+
 
 VERSION = 5
 
@@ -25,19 +77,18 @@ def crowd_model(
     address: str = "",
     known: Reference | None = None,
 ) -> Reference:
-    """Find confusion matrices and the class prior from the pairs of workers, on one machine.
+    """Fit confusion matrices and the class prior to the pairs of workers, on one machine.
 
     Parameters
     ----------
     config
-        The pipeline; its method and its seed count.
+        The pipeline; its method and its seed are used.
     dataset, pairs
-        What `ingest` and `worker_pairs` returned. Passes over the tasks decide what the pairs leave open.
+        References from `ingest` and `worker_pairs`. Passes over the tasks resolve what pairs cannot identify.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
     known
-        What `pmflib_tasks.known.find_known_labels` returned, where the labels of some tasks are known: they decide as
-        well.
+        Reference from `pmflib_tasks.known.find_known_labels`, if some labels are known; they help to identify classes.
 
     Returns
     -------
@@ -46,7 +97,7 @@ def crowd_model(
     Raises
     ------
     MemoryPlanError
-        If the pairs would not fit in memory as the method needs them.
+        If the data structures of the method do not fit in memory.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
     method = config.crowd.method

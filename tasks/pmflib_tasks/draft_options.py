@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-
-def option(default: Any, text: str, **more: Any) -> Any:
-    """Field of options with its default, its help and what else a command line shows of it."""
-    return field(default=default, metadata={"help": text, **more})
+from pmflib.core.options import option
 
 
 @dataclass(frozen=True, kw_only=True)

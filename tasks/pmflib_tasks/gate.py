@@ -1,4 +1,4 @@
-"""The gate of all stages that compare models: today's held-out data, and those of the live model's own."""
+"""The gate between models: comparisons on held-out data of the current dataset and of the live model's dataset."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ def settle_gate(
     weigh: Callable[[Reference], PairedGain | str],
     obstacle: str = "",
 ) -> GateDecision:
-    """Decide by what is held out of today's dataset, and of that of the live model.
+    """Decide by the held-out data of the current dataset and of the dataset of the live model.
 
     Parameters
     ----------
     config
         The pipeline.
     name
-        Name of its history, or of that of its labels.
+        Name of the history of the pipeline, or of its labels.
     dataset, new, live
-        Today's dataset, and the models.
+        The current dataset, and the models.
     weigh
-        Gain of the new model over the live one on what is held out of a dataset; or why there is none.
+        Computes the gain of the new model over the live one on the held-out data of a dataset, or the reason why there
+        is none.
     obstacle
-        Why the two cannot be compared, as a clause; "" if they can.
+        Clause that explains why the models cannot be compared; empty if they can.
     """
     store = open_store(config)
     objection = explain_withdrawal(list_records(store, name), new)

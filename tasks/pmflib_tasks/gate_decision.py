@@ -1,4 +1,4 @@
-"""The gate: whether a new model may replace the live one, evaluated on cells that both have predicted."""
+"""The gate: the decision whether a new model replaces the live one, from cells that both have predicted."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from pmflib.core.comparison import PairedGain
 from pmflib_tasks.config import GateConfig
 
 Decision = Literal["better", "no worse", "worse", "unsure"]
-"""What a set of cells says of the new model: better, beyond chance; sure not to lose more than is tolerated; worse,
-beyond chance and perhaps by more than is tolerated; or not enough to say."""
+"""Verdict of a set of cells on the new model: significantly better; not worse by more than the tolerance; significantly
+worse, possibly by more than the tolerance; or undecided."""
 
 OUTGROWN = 2
-"""Times as many cells today as on the reference from which on the reference may object, but need not be sure: a log
-that was started with a few samples would else never get past them."""
+"""Ratio of current cells to reference cells from which an undecided reference no longer blocks a model: otherwise a log
+that started with a few samples would never get past them."""
 
 OF_WEIGHTED = (
     "gains and their errors are of weighted answers: they allow for weights, and not for units that samples were drawn "
     "in, or replicate weights"
 )
-"""What is said of gains where samples have weights."""
+"""Note on gains if samples have weights."""
 
 PROMOTE = "`pmf promote` makes it live all the same"
 
 
 @dataclass(frozen=True)
 class AssessedGain:
-    """What one set of cells says of a new model.
+    """Verdict of one set of cells on a new model.
 
     Parameters
     ----------
     found
         Gain of the new model over the live one.
     decision
-        What it says.
+        The verdict.
     needed
-        Cells, about, with which a loss as large as is tolerated would be seen, where there are not enough; None where
-        there are, or where no number would do.
+        Approximate number of cells that would detect a loss of the tolerated size, if there are too few; None if there
+        are enough, or if no number suffices.
     """
 
     found: PairedGain
@@ -48,35 +48,35 @@ class AssessedGain:
 
     @property
     def passes(self) -> bool:
-        """Whether the new model may go live as far as these cells go."""
+        """Whether the new model may go live by these cells."""
         return self.decision in ("better", "no worse")
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> AssessedGain:
-        """Read what `to_json` gives."""
+        """Build an instance from the result of `to_json`."""
         return cls(PairedGain.from_json(content), content["verdict"], content.get("needed"))
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Convert to plain JSON types."""
         return {**self.found.to_json(), "verdict": self.decision, "needed": self.needed}
 
 
 Assessed: TypeAlias = AssessedGain | str
-"""What a set of cells says of a new model; or why it says nothing, as a clause: "the schema has changed"."""
+"""Verdict of a set of cells, or a clause that explains why there is none, such as "the schema has changed"."""
 
 
 @dataclass(frozen=True)
 class GateNumbers:
-    """What the gate found, as section "gate" of the facts of a run has it.
+    """Results of the gate, as in section "gate" of the facts of a run.
 
     Parameters
     ----------
     today
-        What today's cells say; None where there was no live model to compare with, or the new one has its parameters.
+        Result on today's cells; None if there was no live model, or the new model has its parameters.
     reference
-        What those of the dataset say that the live model was made from; None where that is today's.
+        Result on the dataset of the live model; None if that is the current dataset.
     rule
-        The limits; None where nothing was compared.
+        The limits; None if nothing was compared.
     """
 
     today: Assessed | None = None
@@ -85,28 +85,28 @@ class GateNumbers:
 
     @classmethod
     def find(cls, facts: Mapping[str, Any]) -> GateNumbers:
-        """Numbers among the facts of a run; without the rule, which an earlier version may have had otherwise."""
+        """Read the results from the facts of a run, without the rule, whose format differs between versions."""
         found = facts.get("gate") or {}
         return cls(_read(found.get("today")), _read(found.get("reference")))
 
     @property
     def sets(self) -> dict[str, Assessed]:
-        """What each set of cells says, by its name: of "today" and "reference", those that there are."""
+        """Results by the name of the set of cells: "today" and "reference", if present."""
         both = {"today": self.today, "reference": self.reference}
         return {name: each for name, each in both.items() if each is not None}
 
     @property
     def assessed(self) -> dict[str, AssessedGain]:
-        """Sets of cells by which the models could be compared."""
+        """Results of the sets of cells that could be compared."""
         return {name: each for name, each in self.sets.items() if isinstance(each, AssessedGain)}
 
     @property
     def obstacles(self) -> dict[str, str]:
-        """Why they could not be compared by the other sets."""
+        """Reasons why the other sets could not be compared."""
         return {name: each for name, each in self.sets.items() if isinstance(each, str)}
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Convert to plain JSON types."""
         return {
             **{name: each.to_json() for name, each in self.assessed.items()},
             **{name: {"obstacle": each} for name, each in self.obstacles.items()},
@@ -122,16 +122,16 @@ def _read(content: Mapping[str, Any] | None) -> Assessed | None:
 
 @dataclass(frozen=True)
 class GateDecision:
-    """Whether the new model goes live.
+    """Decision whether the new model goes live.
 
     Parameters
     ----------
     promoted
         Whether it does.
     reason
-        One sentence for a person.
+        One sentence for people.
     numbers
-        What was found, and the rule.
+        Results and rule.
     """
 
     promoted: bool
@@ -145,12 +145,10 @@ class GateDecision:
 
 
 def assess_gain(found: PairedGain, gate: GateConfig) -> AssessedGain:
-    """Evaluate a paired gain: a test of non-inferiority.
+    """Evaluate a paired gain by a test of non-inferiority.
 
-    The new model passes where gain - t * SE >= -largest_loss: where, but for the chance that ``standard_errors`` leave,
-    its true loss is no larger than is tolerated. t is the quantile of Student's distribution with samples - 1 degrees
-    of freedom that leaves the same chance as ``standard_errors`` leave of a normal one: of few samples the standard
-    error is itself a guess.
+    The new model passes if gain - t * SE >= -largest_loss, where t is the quantile of Student's distribution with
+    samples - 1 degrees of freedom whose tail probability is that of ``standard_errors`` under a normal distribution.
 
     Parameters
     ----------
@@ -179,26 +177,25 @@ def decide(
     reference: PairedGain | str | None,
     objection: str = "",
 ) -> GateDecision:
-    """Decide whether a new model replaces the live one: it has to pass on today's cells and on the reference.
+    """Decide whether a new model replaces the live one: it must pass on today's cells and on the reference.
 
-    A reference with too few cells to be sure keeps the live model too, unless today has ``OUTGROWN`` times as many:
-    then it does so only where the new model is worse on it, beyond chance.
+    An undecided reference keeps the live model, unless there are ``OUTGROWN`` times as many cells today; then only a
+    reference on which the new model is significantly worse does.
 
     Parameters
     ----------
     gate
         The rule.
     today
-        Gain of the new model on test samples of today's dataset; or why there is none, as a clause: "the schema has
-        changed".
+        Gain of the new model on test samples of the current dataset, or a clause that explains why there is none.
     reference
-        The same of the dataset that the live model was made from; None where that is today's.
+        The same for the dataset of the live model; None if that is the current dataset.
     objection
-        Why a person does not want this very model, as a clause; it then stays back whatever it gains. "" is none.
+        Clause with a person's reason against this model, which then does not go live; empty for none.
 
     Returns
     -------
-    The decision. Where there is nothing to compare on, the live model stays.
+    The decision. If nothing can be compared, the live model stays.
     """
     said = [
         assess_gain(each, gate) if isinstance(each, PairedGain) else each
@@ -222,7 +219,7 @@ def decide(
 
 
 def _has_outgrown(assessed: Mapping[str, AssessedGain]) -> bool:
-    """Whether today's cells, which pass, are so many more that an unsure reference does not matter."""
+    """Whether today's cells pass and are so many more that an undecided reference does not matter."""
     today, reference = assessed.get("today"), assessed.get("reference")
     if today is None or reference is None or reference.decision != "unsure":
         return False
@@ -230,7 +227,7 @@ def _has_outgrown(assessed: Mapping[str, AssessedGain]) -> bool:
 
 
 def _explain(assessed: Mapping[str, AssessedGain], gate: GateConfig) -> str:
-    """Say why a model does not pass."""
+    """Explain why a model does not pass."""
     if any(each.decision == "worse" for each in assessed.values()):
         return f"the new one is {_list_decisions(assessed)}"
     few = {name: each for name, each in assessed.items() if each.decision == "unsure"}
@@ -246,7 +243,7 @@ def _explain(assessed: Mapping[str, AssessedGain], gate: GateConfig) -> str:
 
 
 def _list_decisions(assessed: Mapping[str, AssessedGain]) -> str:
-    """List what the sets say, as "better today, +0.12000 +- 0.01000 nats per hidden cell (6,012 cells)"."""
+    """List the verdicts, as "better today, +0.12000 +- 0.01000 nats per hidden cell (6,012 cells)"."""
     said = []
     for index, (name, each) in enumerate(assessed.items()):
         unit = " nats per hidden cell" if index == 0 else ""
@@ -265,8 +262,8 @@ def _describe(assessed: AssessedGain) -> str:
 
 
 def find_margin(found: PairedGain, standard_errors: float, factor: float) -> float:
-    """Part of the gain that may be chance, were there so many times the samples; nats per cell."""
-    # a fifth of a second to import, which a night with nothing new can do without
+    """Compute the margin of error of a gain if there were ``factor`` times the samples, nats per cell."""
+    # a fifth of a second to import, which a run with nothing new can do without
     from scipy.special import ndtr, stdtrit
 
     n_samples = found.samples * factor
@@ -277,7 +274,7 @@ def find_margin(found: PairedGain, standard_errors: float, factor: float) -> flo
 
 
 def _count_needed(found: PairedGain, gate: GateConfig) -> int | None:
-    """Cells, to a tenth, with which the margin would be as small as the loss that is tolerated."""
+    """Estimate, to a tenth, the number of cells for which the margin equals the tolerated loss."""
     if found.samples < 2 or not gate.largest_loss:
         return None
     factor = max(1.0, gate.least_cells / max(found.cells, 1))

@@ -1,4 +1,4 @@
-"""Stage: rows with their missing cells filled, once for each draw."""
+"""Stage: multiple imputation of missing cells."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pmflib.em.stored_samples import StoredSamples
 from pmflib.model import JointPMF
 from pmflib.store.artefacts import Reference
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.file_predictions import publish_files
-from pmflib_tasks.predictions import publish_samples
+from pmflib_tasks.predictions import publish_files, publish_samples
 from pmflib_tasks.scoring.imputation import TableImputer, make_imputer
 from pmflib_tasks.stage import open_store, open_workers, stage
 
@@ -37,25 +36,25 @@ def impute(
     config
         The pipeline.
     dataset
-        Samples to fill; None for the rows of the source, which is wide and has no identifiers.
+        Samples to fill; None for the rows of a wide source without identifiers.
     model
-        The model. Of several draws each is from a fit to a bootstrap sample of the training folds, which begins there.
+        The model. Each of several draws is from a fit to a bootstrap sample of the training folds that starts there.
     training
         Dataset that the model was fitted to.
     draws, seed
-        Number of draws, at least 1, and the seed of all that is drawn.
+        Number of draws, at least 1, and their seed.
     run
-        Run that made the model; 0 where that is not known.
+        Run that made the model; 0 if it is not known.
     columns
-        Columns of the source, no variables, that are passed through.
+        Columns of the source, other than variables, to pass through.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
     is_new
-        Whether the samples are of files that no run has checked: the source of the configuration.
+        Whether the samples come from files that no run has checked, those of the configuration.
 
     Returns
     -------
-    Reference to a folder of Parquet files with the columns of `TableImputer`, every row once for each draw.
+    Reference to a folder of Parquet files with the columns of `TableImputer`, one row per sample and draw.
 
     Raises
     ------

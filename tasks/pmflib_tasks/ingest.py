@@ -26,7 +26,7 @@ def ingest(
     config
         The pipeline.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
     label_names
         For label logs, the names in each file, as `pmflib_tasks.log_names.list_log_names` gives them.
     base

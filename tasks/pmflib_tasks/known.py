@@ -1,4 +1,4 @@
-"""Stage: the tasks of a label log whose true label is known."""
+"""Stages: files beside a label log, with known labels or class probabilities of a classifier."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pmflib.core.errors import ConfigError
+from pmflib.crowd.classifiers import refuse_strange_tasks
+from pmflib.crowd.pipeline.classifier_files import PREDICTIONS, read_class_probabilities
 from pmflib.crowd.pipeline.known_files import read_known_rows, write_known
+from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.log_names import check_label_schema
 from pmflib.ingest.sources import Source, find_sources, identify_source
@@ -23,27 +26,27 @@ VERSION = 1
 
 @stage(name="known labels")
 def find_known_labels(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
-    """Find the tasks whose true label the file ``crowd.known`` gives.
+    """Find the tasks whose true label is in the file ``crowd.known``.
 
     Parameters
     ----------
     config
-        The pipeline. The file has the columns that its source has for tasks and labels, and is read as the source is.
+        The pipeline. The file has the columns of its source for tasks and labels, and is read with the same options.
     dataset
-        What `ingest` returned.
+        Reference from `ingest`.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
     Returns
     -------
-    Reference to the known labels, and to the rows of the file that are of no use, with the reason.
+    Reference to the known labels, and to the rows of the file that cannot be used, with reasons.
 
     Raises
     ------
     ConfigError
         If no file is named, or several.
     SourceError, SchemaError
-        If the file cannot be read, or none of its rows is of use.
+        If the file cannot be read, or none of its rows can be used.
     """
     store, schema = open_store(config), check_label_schema(load_schema(config))
     source, raw = record_file(config, store, "crowd.known", config.crowd.known, "known labels")
@@ -77,7 +80,7 @@ def find_known_labels(config: PipelineConfig, dataset: Reference, address: str =
 def record_file(
     config: PipelineConfig, store: Store, option: str, given: str | None, holds: str
 ) -> tuple[Source, Reference]:
-    """Find the one file that an option names, and record it as an input.
+    """Find the file that an option names, and record it as an input.
 
     Raises
     ------
@@ -93,3 +96,57 @@ def record_file(
         )
     source = identify_source(found[0], store.address)
     return source, store.record_source(source.name, source.digest, {"bytes": source.size}).reference
+
+
+CLASSIFIER_VERSION = 1
+
+
+@stage(name="classifier")
+def find_predictions(config: PipelineConfig, dataset: Reference, address: str = "") -> Reference:
+    """Find the tasks with class probabilities in the file ``crowd.classifier``.
+
+    Parameters
+    ----------
+    config
+        The pipeline. The file has the column of its source for tasks, and a column per class.
+    dataset
+        Reference from `ingest`.
+    address
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
+
+    Returns
+    -------
+    Reference to the class probabilities, by fold and task.
+
+    Raises
+    ------
+    ConfigError
+        If no file is named, or several.
+    SourceError, SchemaError
+        If the file cannot be read, a row holds no probabilities, or no row belongs to a task of the log.
+    """
+    store, schema = open_store(config), check_label_schema(load_schema(config))
+    source, raw = record_file(
+        config, store, "crowd.classifier", config.crowd.classifier, "class probabilities"
+    )
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        table = read_class_probabilities(source, config.source, schema[0].levels)
+        (folder / PREDICTIONS).mkdir()
+        with open_workers(config, address) as (client, memory):
+            labels = StoredLabels(client, store, dataset, schema, memory=memory)
+            n_predicted = labels.predict(
+                table, folder / PREDICTIONS, partial(report_progress, "classifier")
+            )
+            if not n_predicted:
+                refuse_strange_tasks(source.name, table.tasks.to_pylist())
+        return {"rows": len(table.tasks), "tasks": n_predicted}
+
+    return build_artefact(
+        store,
+        "classifier",
+        inputs={"dataset": dataset, "source": raw},
+        options={"schema": schema.digest, "source": config.source.reading},
+        version=CLASSIFIER_VERSION,
+        write=write,
+    ).reference

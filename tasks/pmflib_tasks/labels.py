@@ -30,22 +30,22 @@ def find_labels(
     known: Reference | None = None,
     classifier: Reference | None = None,
 ) -> Reference:
-    """Find the true labels of all tasks, and what is known of the workers.
+    """Find the true labels of all tasks, and the skills of the workers.
 
     Parameters
     ----------
     config
         The pipeline.
     dataset
-        What `ingest` returned.
+        Reference from `ingest`.
     worker_model
-        Model that is live, as `pmflib_tasks.worker_model.worker_model` returned it, tonight or earlier.
+        The live model, from `pmflib_tasks.worker_model.worker_model` of this or an earlier run.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
     known
-        What `pmflib_tasks.known.find_known_labels` returned, where the labels of some tasks are known.
+        Reference from `pmflib_tasks.known.find_known_labels`, if some labels are known.
     classifier
-        What `pmflib_tasks.classifier.find_predictions` returned, where there is a classifier beside the workers.
+        Reference from `pmflib_tasks.known.find_predictions`, if there is a classifier beside the workers.
 
     Returns
     -------

@@ -13,26 +13,26 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import open_store, open_workers, stage
 
 
-# run records have its time under this name, as the store has its artefacts
+# run records and artefacts use this name
 @stage(name="census")
 def list_log_names(config: PipelineConfig, address: str = "") -> dict[str, Reference]:
-    """List the workers and labels of all sources, and write the schema that makes of them.
+    """List the workers and labels of all sources, and write their schema.
 
     Parameters
     ----------
     config
-        The pipeline; its source is laid out long: a sample is a task, a variable a worker, a value a label.
+        The pipeline, with a long layout: samples are tasks, variables workers, values labels.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
     Returns
     -------
-    Names in each file, by the digest of the file. A file whose names are known is not read again.
+    Names in each file, by the digest of the file. Files whose names are known are not read again.
 
     Raises
     ------
     SchemaError, SourceError
-        If a file cannot be read, or holds no labels.
+        If a file cannot be read, or has no labels.
     """
     store = open_store(config)
     root = store.address

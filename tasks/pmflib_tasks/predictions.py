@@ -1,17 +1,20 @@
-"""Artefacts with something said of every stored sample: scores, or samples that are filled."""
+"""Artefacts with a result for every stored sample or every row of wide files: scores, or filled cells."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pmflib.cluster.workers import find_scheduler
 from pmflib.display.progress import report_progress
 from pmflib.ingest.dataset.accounts import DatasetAccount
-from pmflib.ingest.sources import find_sources
+from pmflib.ingest.sources import find_sources, identify_source
 from pmflib.model.score_tables import TableMaker
 from pmflib.scoring.accounts import ScoreAccount, check_dataset
+from pmflib.scoring.file_scoring import score_sources
 from pmflib.scoring.outputs import claim_parts, publish_folder
 from pmflib.scoring.parts import score_stored
 from pmflib.store.artefacts import Reference
@@ -30,9 +33,10 @@ def publish_samples(
     address: str,
     is_new: bool,
 ) -> Reference:
-    """Publish what is said of every sample of a dataset, made of some inputs with some options.
+    """Publish a table with a result for every sample of a dataset.
 
-    What says it is made when it is needed; the other parameters are those of `pmflib_tasks.score.score`.
+    ``make_scorer`` is called only if the artefact does not exist; the other parameters are those of
+    `pmflib_tasks.score.score`.
     """
     store = open_store(config)
     entry = store.find(dataset.identity)
@@ -58,6 +62,72 @@ def publish_samples(
         "predictions",
         inputs={"dataset": dataset, **inputs},
         options={**options, "new": is_new},
+        version=version,
+        write=write,
+    ).reference
+
+
+def publish_files(
+    config: PipelineConfig,
+    make_scorer: Callable[[], TableMaker],
+    inputs: Mapping[str, Reference],
+    options: Mapping[str, Any],
+    version: int,
+    columns: tuple[str, ...],
+) -> Reference:
+    """Publish a table with a result for every row of the pipeline's source.
+
+    ``make_scorer`` is called only if the artefact does not exist; the other parameters are those of
+    `pmflib_tasks.score.score_files`.
+    """
+    store = open_store(config)
+    skipped: dict[str, str] = {}
+    found = find_sources(
+        config.source_paths,
+        config.source.suffixes,
+        skip_empty=config.source.on_empty_file == "skip",
+        skipped=skipped,
+    )
+    sources = [identify_source(each, store.address) for each in found]
+    files = {
+        f"source {index:05}": store.record_source(
+            each.name, each.digest, {"bytes": each.size}
+        ).reference
+        for index, each in enumerate(sources)
+    }
+
+    def write(folder: Path, work: Path) -> Mapping[str, Any]:
+        cluster, scorer = config.cluster, make_scorer()
+        shared = bool(find_scheduler(cluster)) or cluster.processes
+        with open_workers(config, "") if shared else nullcontext((None, 0)) as (client, _):
+            account = score_sources(
+                client,
+                sources,
+                config.source,
+                config.schema_,
+                scorer,
+                claim_parts(work),
+                columns=columns,
+                threads=cluster.workers,
+                on_piece=partial(report_progress, "score"),
+            )
+        publish_folder(work, folder, account.samples * scorer.rows_per_sample)
+        content = {**account.to_json(), **scorer.facts}
+        return content | {"files_skipped": {**(account.files_skipped or {}), **skipped}}
+
+    return build_artefact(
+        store,
+        "predictions",
+        inputs={**files, **inputs},
+        options={
+            **options,
+            "columns": list(columns),
+            "source": config.source.reading,
+            "names": [each.name for each in sources],
+            "skipped": skipped,
+            "rule": config.source.on_unreadable_file,
+            "policy": config.schema_.model_dump(mode="json", exclude={"file"}),
+        },
         version=version,
         write=write,
     ).reference

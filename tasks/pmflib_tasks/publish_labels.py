@@ -1,4 +1,4 @@
-"""Stage: what was found in a label log."""
+"""Stage: the summary of the labels for the record of the run."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import open_store, stage
 
 IDENTIFYING = ("ask_again", "suspicious_workers")
-"""What names tasks and workers: it is said of the labels, and in no record, for records are never changed."""
+"""Keys that name tasks and workers; they are left out of records, which are never changed."""
 
 
 @stage(name="publish labels")
 def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> dict[str, object]:
-    """Sum up what was found, for the record of the run.
+    """Summarise the labels for the record of the run.
 
     Parameters
     ----------
     config
         The pipeline.
     stages
-        Artefact of each stage: "dataset", "labels", "worker_model", "pairs" and "crowd_model" where the method begins
-        with them, and "known" where the labels of some tasks are known.
+        Artefact of each stage: "dataset", "labels", "worker_model"; "pairs" and "crowd_model" if the method starts from
+        them; "known" if some labels are known.
 
     Returns
     -------
-    Facts: what was found, rows read and set aside. They name no task and no worker: see `name_for_people`.
+    Facts: the summary of the labels, and the account of rows. They name no task or worker: see `name_for_people`.
     """
     store, dataset, labels = open_store(config), stages["dataset"], stages["labels"]
     entry, rows = store.find(labels.identity), store.find(dataset.identity)
@@ -41,9 +41,9 @@ def publish_labels(config: PipelineConfig, stages: Mapping[str, Reference]) -> d
 
 
 def name_for_people(store: Store, stages: Mapping[str, Reference]) -> dict[str, object]:
-    """Path of the labels, tasks to ask again and workers to look at: what no record holds.
+    """Collect what no record holds: path of the labels, tasks to ask again and suspicious workers.
 
-    A store may be moved, and whoever is named may want to be forgotten.
+    A store may be moved, and a named worker may ask to be erased.
     """
     labels = stages["labels"]
     entry = store.find(labels.identity)

@@ -96,7 +96,7 @@ def check_quality(
             "schema": schema.digest,
             "layout": config.source.layout,
             "quality": config.quality.model_dump(mode="json"),
-            "nights": [night.to_json() for night in history],
+            "nights": [asdict(night) for night in history],
             # what passes does not depend on the clock
             "times": [asdict(each) for each in times if not each.passed],
         },

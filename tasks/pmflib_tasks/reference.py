@@ -1,4 +1,4 @@
-"""Stage: scores of held-out samples, which percentiles of other rows refer to."""
+"""Stage: scores of held-out samples, the reference of percentiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION = 1
 def reference(
     config: PipelineConfig, dataset: Reference, model: Reference, address: str = ""
 ) -> Reference:
-    """Score the test samples of a dataset, once for a model.
+    """Score the test samples of a dataset.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def reference(
     dataset, model
         References from `ingest` and `refine`.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
     Returns
     -------

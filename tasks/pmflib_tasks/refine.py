@@ -48,7 +48,7 @@ def refine(
     start
         What `fit` returned; or a model, from which EM goes on warm, with the pseudo-count and forests that it has.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
     Returns
     -------

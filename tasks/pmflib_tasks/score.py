@@ -1,13 +1,14 @@
-"""Stage: predictions for stored samples."""
+"""Stages: predictions for stored samples, and for the rows of wide files without identifiers."""
 
 from __future__ import annotations
 
 from pmflib.model import JointPMF
 from pmflib.model.row_scores import REFERENCE, ReferenceScores
 from pmflib.model.score_tables import ScoreOptions, TableScorer
+from pmflib.scoring.file_scoring import VERSION as FILE_VERSION
 from pmflib.store.artefacts import Reference, Store
 from pmflib_tasks.config import PipelineConfig
-from pmflib_tasks.predictions import publish_samples
+from pmflib_tasks.predictions import publish_files, publish_samples
 from pmflib_tasks.stage import open_store, stage
 
 # 4: what became of the rows
@@ -35,13 +36,13 @@ def score(
     dataset, model, reference_scores
         References from `ingest`, `refine` and `reference`.
     requested
-        Targets, and variables that are passed through.
+        Targets, and variables to pass through.
     run
-        Run that made the model; 0 where that is not known.
+        Run that made the model; 0 if it is not known.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
     is_new
-        Whether the samples are of files that no run has checked: the source of the configuration.
+        Whether the samples come from files that no run has checked, those of the configuration.
 
     Returns
     -------
@@ -50,7 +51,7 @@ def score(
     Raises
     ------
     SchemaError
-        If a target, or one that is kept, is no variable; or, of new files, if most rows of one do not fit, or no value
+        If a target or a variable to pass through is unknown; for new files, if most rows of one do not fit, or no value
         of a column is a level.
     """
     store = open_store(config)
@@ -70,7 +71,50 @@ def score(
 def load_scorer(
     store: Store, model: Reference, reference_scores: Reference, requested: ScoreOptions, run: int
 ) -> TableScorer:
-    """Model and reference of a store, and what the metadata of predictions say of them."""
+    """Load the model and the reference of a store as a scorer, with the metadata of its predictions."""
     fitted = JointPMF.load(store.locate(model) / "model")
     scores = ReferenceScores.load(store.locate(reference_scores) / REFERENCE)
     return TableScorer(fitted, scores, requested, {"model": model.digest, "run": str(run)})
+
+
+@stage(name="score-files")
+def score_files(
+    config: PipelineConfig,
+    model: Reference,
+    reference_scores: Reference,
+    requested: ScoreOptions,
+    run: int = 0,
+    columns: tuple[str, ...] = (),
+) -> Reference:
+    """Score the rows of the pipeline's source, and predict some variables of each.
+
+    Threads of this process share the work, or Dask workers if a scheduler or processes are configured.
+
+    Parameters
+    ----------
+    config
+        The pipeline, with a wide layout and samples without identifiers.
+    model, reference_scores, requested, run
+        As for `score`.
+    columns
+        Columns of the files, other than variables, to pass through.
+
+    Returns
+    -------
+    Reference to a folder of Parquet files in the order of the files and their rows; rows that do not fit are in its
+    folder ``_quarantine``.
+
+    Raises
+    ------
+    SourceError, SchemaError
+        If a file cannot be read, or a row does not fit and the policy is to stop.
+    """
+    scorer = load_scorer(open_store(config), model, reference_scores, requested, run)
+    return publish_files(
+        config,
+        lambda: scorer,
+        {"model": model, "reference": reference_scores},
+        {**requested.to_json(), "run": run},
+        FILE_VERSION,
+        columns,
+    )

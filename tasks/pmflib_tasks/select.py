@@ -51,7 +51,7 @@ def select(
     dataset, counts
         What `ingest` and `count` returned.
     address
-        Dask scheduler of the run; empty uses those of the run, or starts some for this stage.
+        Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Which runs are so small that workers would cost more than they save."""
+"""Small runs: those for which starting workers would take longer than it saves."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.stage import open_store
 
 SMALL_BYTES = 8 << 20
-"""Bytes of the raw files of a small run, at most: half a second of reading, of which workers need as much to start."""
+"""Maximum size of the raw files of a small run, bytes: reading them takes as long as starting workers."""
 PACKED_BYTES = 8
-"""Bytes that a byte of a packed file counts for."""
+"""Assumed ratio of the unpacked to the packed size of a file."""
 SMALL_ROWS = 500_000
-"""Rows of the dataset that a small run builds upon, at most."""
+"""Maximum number of rows of the dataset that a small run extends."""
 SMALL_LABELS = 2_000_000
-"""Labels of the log that a small night adds to, at most: all its passes take as long as two workers need to start."""
+"""Maximum number of labels of the log that a small run extends: all passes take as long as starting two workers."""
 
 
 def is_small(config: PipelineConfig) -> bool:
-    """Whether all stages of a run can work in this thread: no workers are asked for, and the data are small.
+    """Whether all stages of a run can work in this thread: no workers are configured, and the data are small.
 
-    The choice of a rank fits many models, which workers share: a run that makes it is not small.
+    A run that chooses a rank is not small, because workers share the fits of many models.
     """
     if _has_work_for_workers(config) or config.model.rank == "auto":
         return False
@@ -31,9 +31,9 @@ def is_small(config: PipelineConfig) -> bool:
 
 
 def is_small_night(config: PipelineConfig) -> bool:
-    """Whether a run of a label log can: `is_small`, but for files that the last run has read, which it does not open.
+    """Whether a run of a label log can work in this thread: `is_small`, without files of the last run.
 
-    A label costs a small part of what a row of a rating log does.
+    A label takes much less time than a row of a rating log.
     """
     if _has_work_for_workers(config):
         return False
@@ -50,23 +50,23 @@ def is_small_night(config: PipelineConfig) -> bool:
 
 
 def _has_work_for_workers(config: PipelineConfig) -> bool:
-    """Whether workers are asked for, or files lie elsewhere."""
+    """Whether workers are configured, or files are remote."""
     cluster, paths = config.cluster, config.source_paths
     return bool(cluster.workers or cluster.processes) or any("://" in path for path in paths)
 
 
 def _list_sizes(config: PipelineConfig) -> list[tuple[Source, int]]:
-    """Raw files, and the bytes that each counts for."""
+    """List raw files with their estimated sizes in bytes."""
     try:
         sources = find_sources(tuple(config.source_paths), config.source.suffixes)
     except SourceError:
-        # the stage that reads them says what is wrong
+        # the stage that reads them raises this error
         return []
     return [(s, s.size * (PACKED_BYTES if s.name.lower().endswith(PACKED) else 1)) for s in sources]
 
 
 def _count_stored_rows(config: PipelineConfig) -> int:
-    """Rows of the largest dataset of the last runs, of the pipeline and of its label log."""
+    """Count the rows of the largest dataset of the last runs, of the pipeline and of its label log."""
     store = open_store(config)
     runs = [find_last_run(store, name) for name in (config.name, name_labelling(config.name))]
     entries = [store.find(run.stages["dataset"].identity) for run in runs if run is not None]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmflib.crowd.label_source import LabelsInMemory
+from pmflib.crowd.e_step import LabelsInMemory
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 

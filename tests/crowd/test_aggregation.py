@@ -1,8 +1,12 @@
+import inspect
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 import pmflib as pmf
 from pmflib.core.methods import CROWD_METHODS, Method
+from pmflib.crowd import CrowdOptions, aggregate
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.crowd.dawid_skene import CrowdPassPlan
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
@@ -236,3 +240,13 @@ def test_aggregate__a_new_method_is_one_entry_and_one_function(monkeypatch):
     assert by_weight.converged
     assert count_wrong(by_weight, truth) <= count_wrong(votes, truth)
     assert count_wrong_by_posterior(alike, truth) <= count_wrong_by_posterior(votes, truth)
+
+
+def test_crowd_options__are_the_keywords_of_aggregate():
+    keywords = [*inspect.signature(aggregate).parameters][1:]
+    assert sorted(each.name for each in fields(CrowdOptions)) == sorted(keywords)
+    rows = {"task": [1, 1, 2, 2], "worker": list("abab"), "label": list("xyxx")}
+    options = CrowdOptions(method="one_coin", classes=("y", "x"), max_passes=3, tol=0.0)
+    found = aggregate(rows, **options.list_given())
+    assert (found.method, found.n_passes) == ("one_coin", 3)
+    assert found.log.classes.to_pylist() == ["y", "x"]

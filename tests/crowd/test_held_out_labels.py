@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import pmflib as pmf
-from pmflib.crowd.held_out_labels import N_FOLDS, _assign_folds, choose_model
-from pmflib.crowd.label_source import LabelsInMemory
+from pmflib.crowd.e_step import LabelsInMemory
+from pmflib.crowd.fitting import N_FOLDS, _assign_folds, choose_model
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel
 from pmflib.solvers.crowd.shrinkage import measure_agreement
 from tests.crowd.label_logs import draw_log

@@ -9,9 +9,8 @@ from benchmarks.crowd.scenarios import draw_crowd
 from pmflib.core.errors import SchemaError
 from pmflib.crowd import aggregate, read_labels
 from pmflib.crowd.aggregation import fit_crowd_model
-from pmflib.crowd.e_step import RULED_OUT, LogWeights
+from pmflib.crowd.e_step import RULED_OUT, LabelsInMemory, LogWeights
 from pmflib.crowd.known_labels import check_known_rows, find_known
-from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.solvers.crowd.annotator_model import AnnotatorModel
 
 TASKS, CLASSES = pa.array([3, 5, 7]), pa.array(["cat", "dog"])

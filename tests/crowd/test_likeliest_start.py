@@ -6,7 +6,7 @@ import pmflib as pmf
 from pmflib.core.defaults import Limits
 from pmflib.crowd.aggregation import fit_crowd_model
 from pmflib.crowd.dawid_skene import fit_crowd
-from pmflib.crowd.starts import find_likeliest_start
+from pmflib.crowd.fitting import find_likeliest_start
 from pmflib.em.family import State
 from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, CrowdModel
 from pmflib.synthetic.planted_models import draw_published_crowd

@@ -8,7 +8,15 @@ import pytest
 import pmflib as pmf
 from benchmarks.crowd.tags import draw, list_rows
 from pmflib.core.errors import PmfError, SchemaError
-from pmflib.crowd.tag_model import Taggings, TagModel, score_tags, start_tags
+from pmflib.crowd.tag_model import (
+    Taggings,
+    TagModel,
+    Tags,
+    find_tags,
+    fit_tags,
+    split_classes,
+    start_tags,
+)
 from tests.factories import call_command
 
 
@@ -40,7 +48,7 @@ def test_aggregate_tags__tags_that_go_together_are_found_better_than_one_by_one(
     np.testing.assert_array_equal(again.probabilities, found.probabilities)
 
 
-def test_score_tags__is_the_sum_over_all_sets_of_tags():
+def test_find_tags__is_the_sum_over_all_sets_of_tags():
     rng = np.random.default_rng(3)
     rows = {"task": [0, 0, 0, 1, 1], "worker": [0, 0, 1, 0, 1], "label": ["a", "b", "b", None, "c"]}
     log = pmf.crowd.read_tags(rows)
@@ -49,7 +57,7 @@ def test_score_tags__is_the_sum_over_all_sets_of_tags():
     model = TagModel(rng.dirichlet(np.ones(2)), rng.uniform(size=(3, 2)), workers)
     logs = model.take_logs()
     said = np.array([[[1, 1, 0], [0, 1, 0]], [[0, 0, 0], [0, 0, 1]]])
-    sums = score_tags(taggings, model)
+    found = find_tags(taggings, model)
     for task in range(2):
         total, shares = 0.0, np.zeros(3)
         for truth in np.ndindex(2, 2, 2):
@@ -62,7 +70,29 @@ def test_score_tags__is_the_sum_over_all_sets_of_tags():
                     weight *= np.exp(logs[worker, tag, said[task, worker, tag], value])
             total += weight * of_state.sum()
             shares += weight * of_state.sum() * np.array(truth)
-        np.testing.assert_allclose(sums.shares[task], shares / total, rtol=1e-12)
+        np.testing.assert_allclose(found[task], shares / total, rtol=1e-12)
+
+
+def test_tags__statistics_of_parts_of_the_tasks_add_up_and_models_are_packed_exactly(drawn):
+    log = pmf.crowd.read_tags(drawn[0])
+    halves = []
+    for first, last in ((0, 500), (0, 200), (200, 500)):
+        rows = (log.taggings[:, 0] >= first) & (log.taggings[:, 0] < last)
+        own = rows[log.given[:, 0]]
+        numbers = np.cumsum(rows) - 1
+        given = np.stack([numbers[log.given[own, 0]], log.given[own, 1]], axis=1)
+        moved = log.taggings[rows] - np.array([first, 0])
+        halves.append(Taggings(moved, given, last - first, log.n_workers, log.n_tags))
+    whole, *parts = halves
+    model = fit_tags(whole, start_tags(whole), 3).parameters
+    model = split_classes(model, find_tags(whole, model), 2, 0)
+    family = Tags()
+    expected, found = family.add(model, [whole]), family.add(model, parts)
+    for name, value in vars(expected).items():
+        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-10, atol=1e-9)
+    again = family.unpack(family.pack(model))
+    for one, other in zip(again.workers, model.workers, strict=True):
+        np.testing.assert_array_equal(one.mass, other.mass)
 
 
 def test_read_tags__rows_lists_and_taggings_without_a_tag():

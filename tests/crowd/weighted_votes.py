@@ -10,9 +10,8 @@ import numpy as np
 from pmflib.core.arrays import Arrays, FloatArray
 from pmflib.core.defaults import LABEL_LIMITS, Limits
 from pmflib.crowd.aggregation import count_by_posterior
-from pmflib.crowd.e_step import LogWeights, VotedBlock, evaluate_blocks
+from pmflib.crowd.e_step import LabelsInMemory, LogWeights, VotedBlock, evaluate_blocks
 from pmflib.crowd.label_log import LabelLog
-from pmflib.crowd.label_source import LabelsInMemory
 from pmflib.crowd.true_labels import Aggregation
 from pmflib.em.family import Family, State, run_em
 from pmflib.model.statistics import EMStatistics

@@ -38,7 +38,7 @@ from pmflib_flows.commands.crowd import hand_over
 from pmflib_tasks.answer import answer
 from pmflib_tasks.config import make_config, make_crowd
 from pmflib_tasks.count import count
-from pmflib_tasks.crowd_model import crowd_model
+from pmflib_tasks.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.evaluate import evaluate
 from pmflib_tasks.fit import fit
 from pmflib_tasks.ingest import ingest
@@ -49,7 +49,6 @@ from pmflib_tasks.refine import refine
 from pmflib_tasks.score import score
 from pmflib_tasks.select import select
 from pmflib_tasks.worker_model import worker_model
-from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.pipelines import draw_codes, make_schema
 

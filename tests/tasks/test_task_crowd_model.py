@@ -9,18 +9,17 @@ import pmflib as pmf
 from pmflib.cluster.workers import start_workers
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts, count_worker_pairs
-from pmflib.crowd import starts
+from pmflib.crowd import fitting as fits
 from pmflib.crowd.pipeline import fitting
 from pmflib.crowd.pipeline.fitting import PAIRS
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.solvers.crowd import worker_marginals
 from pmflib_tasks.config import ClusterConfig, make_crowd
-from pmflib_tasks.crowd_model import crowd_model
+from pmflib_tasks.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.labels import find_labels
 from pmflib_tasks.log_names import list_log_names
 from pmflib_tasks.worker_model import worker_model
-from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.factories import write_label_log
 from tests.pipelines import make_schema, store_of, summary_of, write_pipeline
@@ -33,8 +32,8 @@ K = 3
 @pytest.fixture(autouse=True)
 def short_screening(monkeypatch):
     """Six passes from each start, stored labels' and those in memory alike: what is compared is the same bits."""
-    screening = replace(starts.SCREENING, n_passes=6)
-    monkeypatch.setattr(starts, "SCREENING", screening)
+    screening = replace(fits.SCREENING, n_passes=6)
+    monkeypatch.setattr(fits, "SCREENING", screening)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +148,7 @@ def test_worker_pairs__are_counted_once_for_all_methods_and_runs(crowd, workers,
     assert third["crowd_model"] == first["crowd_model"]
     assert third["labels"] != first["labels"]
     monkeypatch.setattr(fitting, "fit_worker_pairs", None)
-    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_crowd", None)
+    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_labels", None)
     assert run(choose(crowd, "symnmf"), workers) == first
 
 

@@ -9,13 +9,12 @@ from pmflib.crowd import aggregate
 from pmflib.em.checkpoint import Checkpoint
 from pmflib.ingest.dataset import log_names
 from pmflib_tasks.config import make_crowd
-from pmflib_tasks.crowd_model import crowd_model
+from pmflib_tasks.crowd_model import crowd_model, worker_pairs
 from pmflib_tasks.ingest import ingest
 from pmflib_tasks.known import find_known_labels
 from pmflib_tasks.labels import find_labels
 from pmflib_tasks.log_names import list_log_names
 from pmflib_tasks.worker_model import worker_model
-from pmflib_tasks.worker_pairs import worker_pairs
 from tests.crowd.label_logs import draw_log
 from tests.factories import write_label_log
 from tests.pipelines import make_schema, store_of, summary_of, write_pipeline
@@ -216,7 +215,7 @@ def test_find_labels__new_labels_equal_a_full_run(pipeline, tmp_path, log, worke
     assert labels["label"].to_pylist() == [f"c{code}" for code in expected.codes]
     np.testing.assert_allclose(people["accuracy"], expected.accuracy, atol=1e-8)
     # once more: nothing is left to do
-    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_crowd", None)
+    monkeypatch.setattr("pmflib.crowd.pipeline.fitting.fit_labels", None)
     assert run(config, workers) == grown
 
 

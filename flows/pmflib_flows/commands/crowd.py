@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pmflib.core.errors import ConfigError
-from pmflib.core.methods import CROWD_METHODS, select_methods
+from pmflib.core.options import CrowdOptions, option
 from pmflib_flows.commands.crowd_tags import label_tags
 from pmflib_flows.console import (
     AsJson,
@@ -42,29 +41,20 @@ SETTINGS = {
     "em": "crowd.em",
     "on_repeated": "schema_.on_duplicate",
     "classes": "crowd.classes",
-    "seed": "seed",
+    "rng": "seed",
 }
 """Setting of the configuration for each option of the command that has one."""
 OPTIONS = {setting: "--" + name.replace("_", "-") for name, setting in SETTINGS.items()} | {
     "source.path": "PATH",
     "crowd.em": "--em/--no-em",
     "crowd.ordinal": "--ordinal/--nominal",
+    "seed": "--seed",
 }
 """Option of the command for each setting."""
 
 
 PATHS = ("source.path", "crowd.known", "crowd.classifier")
 """Options that are paths: in the configuration they start from its folder."""
-
-
-class OnRepeated(StrEnum):
-    """What the configuration knows for several answers of one worker to one task."""
-
-    FIRST = "first"
-    LAST = "last"
-    ERROR = "error"
-
-
 COLUMNS = {"sample": "task", "variable": "worker", "value": "label"}
 """Names of the columns by default."""
 NOTE = (
@@ -73,184 +63,93 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class CrowdOptions:
-    """Options of ``pmf crowd``; None where an option is not given."""
+@dataclass(frozen=True, kw_only=True)
+class LabelFiles:
+    """How files of labels are read; None where it is not given."""
 
+    task: str | None = option(
+        None, "Column that names the task.", show_default="task", rich_help_panel="Files"
+    )
+    worker: str | None = option(
+        None, "Column that names the worker.", show_default="worker", rich_help_panel="Files"
+    )
+    label: str | None = option(
+        None,
+        "Column that holds the label that the worker gave.",
+        show_default="label",
+        rich_help_panel="Files",
+    )
+    delimiter: str | None = option(
+        None,
+        "Delimiter of CSV files; \\t is a tab.",
+        show_default="found out",
+        rich_help_panel="Files",
+    )
+    encoding: str | None = option(
+        None,
+        "Encoding of CSV files, as utf-8 or cp1252.",
+        show_default="found out",
+        rich_help_panel="Files",
+    )
+    columns: tuple[str, ...] | None = option(
+        None,
+        "Names of the columns of files without a header: a,b,c.",
+        separator=",",
+        rich_help_panel="Files",
+    )
+
+
+@takes_options
+def crowd(
     path: Annotated[
         str | None,
         typer.Argument(
             help="Labels: file, folder, glob or URL; CSV or Parquet. Default: what pipeline.toml says."
         ),
-    ] = None
+    ] = None,
+    *,
     output: Annotated[
         Path,
         typer.Option(
             help="Folder for labels, workers, pipeline.toml and the store; or one file for the labels, .csv or "
             ".parquet, with all else in a folder of that name."
         ),
-    ] = Path("crowd")
-    task: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel="Files", help="Column that names the task.", show_default="task"
-        ),
-    ] = None
-    worker: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel="Files", help="Column that names the worker.", show_default="worker"
-        ),
-    ] = None
-    label: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel="Files",
-            help="Column that holds the label that the worker gave.",
-            show_default="label",
-        ),
-    ] = None
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel="Method", help="Labels that there are: a,b,c.", show_default="all"
-        ),
-    ] = None
-    ordinal: Annotated[
-        bool | None,
-        typer.Option(
-            "--ordinal/--nominal",
-            rich_help_panel="Method",
-            help="Whether labels are in order, and mistakes likelier the nearer they are.",
-            show_default="nominal",
-        ),
-    ] = None
-    known: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel="Method",
-            help="File of tasks whose true label is known, with the columns for tasks and labels.",
-            show_default="none",
-        ),
-    ] = None
-    classifier: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel="Method",
-            help="File of class probabilities of a model, Parquet or CSV: the column for tasks, and one a class.",
-            show_default="none",
-        ),
-    ] = None
-    method: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel="Method",
-            help=f"{', '.join(select_methods(CROWD_METHODS, 'passes'))} pass over the tasks; "
-            f"{', '.join(select_methods(CROWD_METHODS, 'pairs'))} begin with pairs of workers.",
-            show_default="auto",
-        ),
-    ] = None
-    on_repeated: Annotated[
-        OnRepeated | None,
-        typer.Option(
-            rich_help_panel="Method",
-            help="Several answers of one worker to one task: which counts; the others go to quarantine. Or stop.",
-            show_default="last",
-        ),
-    ] = None
-    em: Annotated[
-        bool | None,
-        typer.Option(
-            "--em/--no-em",
-            rich_help_panel="Method",
-            help="Whether passes follow pairs of workers.",
-            show_default="em",
-        ),
-    ] = None
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            rich_help_panel="Method", min=0, help="Seed of what is drawn.", show_default="0"
-        ),
-    ] = None
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel="Files",
-            help="Delimiter of CSV files; \\t is a tab.",
-            show_default="found out",
-        ),
-    ] = None
-    encoding: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel="Files",
-            help="Encoding of CSV files, as utf-8 or cp1252.",
-            show_default="found out",
-        ),
-    ] = None
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel="Files", help="Names of the columns of files without a header: a,b,c."
-        ),
-    ] = None
+    ] = Path("crowd"),
+    files: LabelFiles,
+    options: CrowdOptions,
     tags: Annotated[
         bool,
         typer.Option(
             "--tags",
             help="A task has several labels: a row for each tag that a worker gave. In one go, without a pipeline.",
         ),
-    ] = False
+    ] = False,
     accept_quality: Annotated[
         bool,
         typer.Option(
             "--accept-quality",
             help="Take the labels of this run as they are, whatever guards say.",
         ),
-    ] = False
-    as_json: AsJson = False
-
-    def list_given(self) -> dict[str, Any]:
-        """Settings of the configuration that were given, by name; paths are absolute."""
-        from pmflib.ingest.source_paths import make_absolute
-
-        given: dict[str, Any] = {}
-        for name, setting in SETTINGS.items():
-            if (value := getattr(self, name)) is None:
-                continue
-            if setting in PATHS:
-                value = make_absolute(value)
-            elif name in ("columns", "classes"):
-                value = tuple(value.split(","))
-            elif name == "delimiter":
-                value = value.replace("\\t", "\t")
-            elif name == "on_repeated":
-                value = value.value
-            given[setting] = value
-        return given
-
-
-@takes_options(CrowdOptions)
-def crowd(options: CrowdOptions) -> None:
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Find the true labels of tasks that many workers have labelled; Parquet, or CSV by the suffix of --output.
 
     Run it again with the same --output after labels have come in: files that were read before are not read again. A
     pipeline.toml that is there is used as it is.
     """
-    path, output = options.path, options.output
     if path is not None and path.endswith(".toml"):
         folder = Path(path).parent
         raise ConfigError(
             f"PATH is {path!r}, a configuration; give a log of labels, or leave it out and name the folder that "
             f"holds the configuration: pmf crowd --output {str(folder)!r}"
         )
-    given = options.list_given()
-    if options.tags:
-        if options.accept_quality:
+    given = list_settings({"path": path, **asdict(files), **options.list_given()})
+    if tags:
+        if accept_quality:
             raise ConfigError("--tags has no guards, and no use for --accept-quality; leave it out")
         source = {"layout": "long", **COLUMNS, **_take(given, "source")}
-        label_tags(given, source, output, OPTIONS, options.as_json)
+        label_tags(given, source, output, OPTIONS, as_json)
         return
     from pmflib.store.table_files import SUFFIXES
 
@@ -260,7 +159,7 @@ def crowd(options: CrowdOptions) -> None:
         _check_agreement(load_pipeline(file), file, given)
     else:
         notes = _draft(file, given)
-        if not options.as_json:
+        if not as_json:
             for note in notes:
                 out.print(f"review: {note}")
     from pmflib.crowd.pipeline.summaries import KnownSummary, LabelSummary
@@ -270,13 +169,13 @@ def crowd(options: CrowdOptions) -> None:
     from pmflib_flows.run_tables import describe_agreement, describe_known, show_quarantine
     from pmflib_tasks.stage import open_store
 
-    with progress_shown(options.as_json):
-        facts = crowd_flow(str(file), accept_quality=options.accept_quality)
+    with progress_shown(as_json):
+        facts = crowd_flow(str(file), accept_quality=accept_quality)
     written = hand_over(find_local_path(facts["path"]), output, folder)
     paths = sorted(written.glob("*.parquet")) if written.is_dir() else [written]
     store = open_store(load_pipeline(file))
     remember_export(store, "labels", output, [*paths, folder / "workers.parquet"])
-    if options.as_json:
+    if as_json:
         print_json(facts)
         return
     for key in ("tasks", "labels", "workers", "classes", "prior", "passes", "converged"):
@@ -290,6 +189,23 @@ def crowd(options: CrowdOptions) -> None:
     show_quarantine(facts)
     if set_known is not None:
         out.print(describe_known(set_known))
+
+
+def list_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the configuration for the options that are given; paths are absolute.
+
+    Parameters
+    ----------
+    options
+        Values by the name of the option; None where it is not given.
+    """
+    from pmflib.ingest.source_paths import make_absolute
+
+    given = {SETTINGS[name]: value for name, value in options.items() if value is not None}
+    given |= {setting: make_absolute(given[setting]) for setting in PATHS if setting in given}
+    if "source.delimiter" in given:
+        given["source.delimiter"] = given["source.delimiter"].replace("\\t", "\t")
+    return given
 
 
 def _draft(file: Path, given: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ NOTES_SHOWN = 20
 """Notes for the reviewer that are printed, at most; the configuration holds all."""
 
 
-@takes_options(DraftOptions)
+@takes_options
 def infer(
     path: Annotated[str, typer.Argument(help="File, folder, glob or URL.")],
     *,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pmflib.cluster.maps import report_count
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import SparseBlock, concatenate_blocks
+from pmflib.core.blocks import SparseBlock
 from pmflib.core.methods import CROWD_METHODS
 from pmflib.counting.worker_pair_counts import (
     SORTED_PAIRS,
@@ -22,15 +22,7 @@ from pmflib.counting.worker_pair_counts import (
     count_label_pairs,
     count_worker_pairs,
 )
-from pmflib.crowd.classifiers import ClassifierWorth
-from pmflib.crowd.confidence import Calibration
-from pmflib.crowd.copied_labels import (
-    BYTES_OF_PAIR,
-    MOST_LABEL_PAIRS,
-    Copies,
-    drop_repeated,
-    find_copies,
-)
+from pmflib.crowd.copied_labels import BYTES_OF_PAIR, MOST_LABEL_PAIRS
 from pmflib.crowd.e_step import (
     LogWeights,
     VotedBlock,
@@ -39,13 +31,8 @@ from pmflib.crowd.e_step import (
     split_sparse_block,
 )
 from pmflib.crowd.label_counts import LabelCounts
-from pmflib.crowd.left_out_labels import (
-    CHUNK_CELLS,
-    CalibrationRound,
-    LeftOutSums,
-    add_block_sums,
-    start_sums,
-)
+from pmflib.crowd.labelling import MOST_CELLS, LabelRule, ScoredBlock
+from pmflib.crowd.left_out_labels import CHUNK_CELLS
 from pmflib.crowd.pipeline.classifier_files import read_predictions
 from pmflib.crowd.pipeline.known_files import read_known_codes
 from pmflib.crowd.pipeline.label_blocks import join_neighbours, read_task_names, read_tasks
@@ -64,9 +51,6 @@ from pmflib.store.checkpoints import find_out, hand_in
 from pmflib.store.sample_blocks import BlockReference
 
 R = TypeVar("R")
-
-MOST_CELLS = 1 << 21
-"""Most tasks times classes that are worked on at a time: each task may be a stratum of its own."""
 
 
 def load_voted(
@@ -153,25 +137,29 @@ def work_on_blocks(
     return function([block for block in group if isinstance(block, VotedBlock)], *shared)
 
 
-def sum_left_out(
-    blocks: Sequence[VotedBlock],
+def work_on_scored(
+    blocks: Sequence[VotedBlock], weights: LogWeights, function: Callable[..., R], *shared: Any
+) -> R:
+    """Call a function with the tasks of blocks and their posterior under some weights."""
+    scored = (
+        ScoredBlock(block.labels, score_tasks(block, weights), block.codes) for block in blocks
+    )
+    return function(scored, *shared)
+
+
+def call_with_groups(
+    groups: Sequence[Sequence[BlockReference]],
     n_workers: int,
     n_classes: int,
+    known: str,
     weights: LogWeights,
-    rounds: Sequence[CalibrationRound],
-    every: int,
-    copied_groups: Sequence[Sequence[int]],
-) -> LeftOutSums:
-    """Sums of blocks, to calibrate their posteriors: see `pmflib.crowd.left_out_labels.add_block_sums`.
-
-    Labels that repeat others are left out: see `pmflib.crowd.copied_labels`.
-    """
-    sums = start_sums(rounds, n_workers, n_classes)
-    for block in blocks:
-        posterior = score_tasks(block, weights)
-        labels = drop_repeated(block.labels, copied_groups, n_classes)
-        add_block_sums(labels, posterior, rounds, sums, known=block.codes, every=every)
-    return sums
+    function: Callable[..., R],
+    *shared: Any,
+) -> R:
+    """Call a function with the tasks of all groups, which are read one after the other."""
+    blocks = (block for group in groups for block in load_voted(group, n_workers, n_classes, known))
+    scored = (ScoredBlock(each.labels, score_tasks(each, weights), each.codes) for each in blocks)
+    return function(scored, *shared)
 
 
 def compare_fold(item: tuple[Sequence[BlockReference], CrowdModel, CrowdModel]) -> FloatArray:
@@ -180,46 +168,9 @@ def compare_fold(item: tuple[Sequence[BlockReference], CrowdModel, CrowdModel]) 
     return sum_gains(_read_joined(group, new.n_workers, new.n_classes), new, live)
 
 
-def find_copies_in_groups(
-    groups: Sequence[Sequence[BlockReference]],
-    n_classes: int,
-    known: str,
-    weights: LogWeights,
-    confusion: FloatArray,
-    every: int,
-) -> list[Copies]:
-    """Pairs of workers with the same mistakes, in one task of so many of each group.
-
-    Parameters
-    ----------
-    groups
-        Blocks, read again.
-    n_classes
-        Number of classes.
-    known
-        Table of the known labels, as for `read_known_codes`.
-    weights
-        What tasks are scored under.
-    confusion
-        As for `pmflib.crowd.copied_labels.find_copies`.
-    every
-        Which tasks are looked at.
-    """
-    n_workers = len(confusion)
-    offsets = np.arange(n_workers + 1, dtype=np.int64) * n_classes
-    parts, posteriors = [SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32))], []
-    for group in groups:
-        for block in load_voted(group, n_workers, n_classes, known):
-            rows = np.arange(0, block.labels.n_rows, every)
-            parts.append(block.labels.take(rows))
-            posteriors.append(score_tasks(block, weights)[rows])
-    joined = concatenate_blocks(parts, offsets).to_sparse(offsets)
-    return find_copies(joined, np.concatenate([np.zeros((0, n_classes)), *posteriors]), confusion)
-
-
 @dataclass(frozen=True, eq=False)
-class LabelRule:
-    """How tasks of a stored log are labelled, and how sure that is.
+class FoldReader:
+    """What the tasks of a fold are read with.
 
     Parameters
     ----------
@@ -228,82 +179,47 @@ class LabelRule:
     known
         Table of the known labels, as for `read_known_codes`.
     weights
-        What tasks are scored under.
-    calibration
-        How confidence is found.
-    copied_groups
-        Workers whose labels repeat each other's, and count once in that.
+        Weights under which tasks are scored.
     predictions
         Folder of the predictions of a classifier, as for `read_predictions`; empty without one.
-    worth
-        What the classifier is worth; None without one, or while it is not known.
     """
 
     classes: Sequence[str]
     known: str
     weights: LogWeights
-    calibration: Calibration
-    copied_groups: Sequence[Sequence[int]]
     predictions: str = ""
-    worth: ClassifierWorth | None = None
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers."""
+        return len(self.weights.labels) // len(self.classes)
+
+    def read(self, blocks: Sequence[BlockReference]) -> Iterator[tuple[ScoredBlock, pa.Array]]:
+        """Read the blocks of a fold, at least one: tasks in the order of their hashes, and their names."""
+        group = join_neighbours(blocks)
+        parts, order = _read_voted(group, self.n_workers, len(self.classes), self.known)
+        names, at = read_task_names(group, order), 0
+        said = read_predictions(self.predictions, blocks[0].fold) if self.predictions else None
+        for block in parts:
+            stop = at + block.labels.n_rows
+            mine = None if said is None else said[at:stop]
+            posterior = score_tasks(block, self.weights)
+            yield (
+                ScoredBlock(block.labels, posterior, block.codes, mine),
+                names.slice(at, block.labels.n_rows),
+            )
+            at = stop
 
 
-@dataclass(frozen=True, eq=False)
-class ScoredTasks:
-    """Tasks of a block with their posterior, (n_tasks, n_classes), and what is made of it: see `score_fold`."""
-
-    block: VotedBlock
-    names: pa.StringArray
-    posterior: FloatArray
-    probabilities: FloatArray
-    predictions: FloatArray | None
-
-
-def score_fold(blocks: Sequence[BlockReference], rule: LabelRule) -> Iterator[ScoredTasks]:
-    """Find the probabilities of the tasks of a fold, some after the other, in the order of their hashes.
-
-    Without the worth of a classifier they are by the labels alone; its predictions are there all the same.
-
-    Parameters
-    ----------
-    blocks
-        Blocks of the fold, at least one.
-    rule
-        How tasks are labelled.
-    """
-    group, n_classes = join_neighbours(blocks), len(rule.classes)
-    n_workers = len(rule.weights.labels) // n_classes
-    parts, order = _read_voted(group, n_workers, n_classes, rule.known)
-    names, at = read_task_names(group, order), 0
-    said = read_predictions(rule.predictions, blocks[0].fold) if rule.predictions else None
-    for block in parts:
-        rows = slice(at, at + block.labels.n_rows)
-        at = rows.stop
-        posterior = score_tasks(block, rule.weights)
-        counted = drop_repeated(block.labels, rule.copied_groups, n_classes)
-        probabilities = rule.calibration.apply(counted, posterior, block.codes)
-        mine = None if said is None else said[rows]
-        if mine is not None and rule.worth is not None:
-            probabilities = rule.worth.add(mine, probabilities)
-        yield ScoredTasks(
-            block, names.slice(rows.start, block.labels.n_rows), posterior, probabilities, mine
-        )
-
-
-def take_predicted(
-    blocks: Sequence[BlockReference], rule: LabelRule, every: int
-) -> tuple[FloatArray, FloatArray]:
-    """Predictions of a classifier, and probabilities by the labels alone, of one task of so many of a fold."""
-    parts = [*score_fold(blocks, rule)]
-    predictions = np.concatenate(
-        [part.predictions for part in parts if part.predictions is not None]
-    )
-    probabilities = np.concatenate([part.probabilities for part in parts])
-    return predictions[::every], probabilities[::every]
+def work_on_fold(
+    blocks: Sequence[BlockReference], reader: FoldReader, function: Callable[..., R], *shared: Any
+) -> R:
+    """Call a function with the tasks of a fold."""
+    return function((block for block, _ in reader.read(blocks)), *shared)
 
 
 def label_fold(
-    part: tuple[Sequence[BlockReference], str], rule: LabelRule
+    part: tuple[Sequence[BlockReference], str], reader: FoldReader, rule: LabelRule
 ) -> tuple[LabelCounts, pa.Table]:
     """Label the tasks of a fold.
 
@@ -311,32 +227,33 @@ def label_fold(
     ----------
     part
         Blocks of the fold, and the Parquet file to write.
+    reader
+        What tasks are read with.
     rule
-        How.
+        How their probabilities are computed.
 
     Returns
     -------
     Sums over these tasks, and those that are least certain, as from `list_questions`.
     """
-    out, classes = find_out(part[1]), rule.classes
-    n_workers = len(rule.weights.labels) // len(classes)
-    vote_counts = [LabelCounts.zero(n_workers, len(classes))]
+    out, classes = find_out(part[1]), reader.classes
+    counts = [LabelCounts.zero(reader.n_workers, len(classes))]
     uncertain = make_question_fields(classes).empty_table()
     with pq.ParquetWriter(out, make_label_fields(classes), compression="zstd") as writer:
-        for scored in score_fold(part[0], rule):
-            labels, is_known = scored.block.labels, scored.block.is_known
-            chosen = scored.probabilities.argmax(axis=1)
+        for block, names in reader.read(part[0]):
+            assert block.codes is not None
+            labels, is_known = block.labels, block.codes >= 0
+            probabilities = rule.apply(block)
+            chosen = probabilities.argmax(axis=1)
             n_labels = np.diff(labels.indptr)
-            table = make_label_table(
-                scored.names, chosen, scored.probabilities, n_labels, is_known, classes
-            )
+            table = make_label_table(names, chosen, probabilities, n_labels, is_known, classes)
             writer.write_table(table)
-            vote_counts.append(
-                LabelCounts.from_labels(labels, scored.posterior, chosen, n_workers, is_known)
+            counts.append(
+                LabelCounts.from_labels(labels, block.posterior, chosen, reader.n_workers, is_known)
             )
             uncertain = pick_uncertain([uncertain, list_questions(table, labels)])
     hand_in(out)
-    return LabelCounts.merge(vote_counts), uncertain
+    return LabelCounts.merge(counts), uncertain
 
 
 def check_method(method: str, n_workers: int, n_classes: int) -> None:

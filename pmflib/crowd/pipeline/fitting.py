@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pmflib.cluster.memory import MemoryPlan
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
 from pmflib.crowd.co_occurrence import fit_worker_pairs
-from pmflib.crowd.dawid_skene import (
-    CrowdPassPlan,
-    CrowdState,
-    DawidSkene,
-    OnPass,
-    fit_crowd,
-)
-from pmflib.crowd.e_step import LogWeights
-from pmflib.crowd.held_out_labels import choose_model
+from pmflib.crowd.dawid_skene import CrowdPassPlan, CrowdState, OnPass
+from pmflib.crowd.fitting import fit_labels
+from pmflib.crowd.labelling import Labelling
 from pmflib.crowd.pipeline.block_groups import plan_pair_method
 from pmflib.crowd.pipeline.label_tables import (
     choose_asked_workers,
@@ -32,12 +23,9 @@ from pmflib.crowd.pipeline.label_tables import (
 from pmflib.crowd.pipeline.stored_labels import StoredLabels
 from pmflib.crowd.pipeline.summaries import LabelSummary, PairsSummary
 from pmflib.crowd.pipeline.worker_models import MODEL, WorkerModel
-from pmflib.crowd.starts import find_likeliest_start
-from pmflib.crowd.workers import find_suspicious, make_worker_table
 from pmflib.em.checkpoint import Checkpoint, digest_fit
-from pmflib.em.family import State
 from pmflib.model.statistics import Assessor
-from pmflib.solvers.crowd.annotator_model import AnnotatorModel, CrowdModel
+from pmflib.solvers.crowd.annotator_model import CrowdModel
 
 PAIRS = "pairs"
 """Zarr group of the counts of pairs, in the folder of their artefact."""
@@ -130,10 +118,7 @@ def write_crowd_model(
         lambda arrays: arrays["log_likelihoods"].tolist(),
     )
 
-    def take_log_likelihood(model: CrowdModel) -> float:
-        return labels.evaluate(LogWeights.from_model(model, with_votes=True)).log_likelihood
-
-    score = remember_log_likelihoods(take_log_likelihood, kept, on_scored)
+    score = remember_log_likelihoods(labels.measure_log_likelihood, kept, on_scored)
     n_labels, n_pairs, marginals = counts.n_labels, counts.n_pairs, counts.normalise()
     # as many bytes as the marginals themselves
     del counts
@@ -185,49 +170,25 @@ def fit_stored_labels(
     MemoryPlanError
         If parameters and statistics do not fit in memory.
     """
-    if warm is not None:
-        plan = replace(plan, annotator_model=warm.annotator_model, compares_models=False)
-    n_subclasses = plan.annotator_model.n_subclasses
+    kind = plan.annotator_model if warm is None else warm.annotator_model
 
     def plan_worker(n_threads: int) -> MemoryPlan:
-        return labels.plan_passes(n_subclasses, n_threads)
+        return labels.plan_passes(kind.n_subclasses, n_threads)
 
     labels.memory.check(plan_worker)
-    found = None if start is None else load_crowd_model(start / CROWD_MODEL)
-    if found is not None and not em:
-        return State(found[0], converged=True)
-    labels.keep_in_memory(plan_worker)
-    if plan.compares_models:
-        choice = choose_model(labels, plan.annotator_model, plan.limits)
-        plan = replace(plan, annotator_model=choice.annotator_model)
-    of_start = () if found is None else (found[0].states, found[0].mass)
-    if warm is not None:
-        of_start = warm.states, warm.mass
-    fit_digest = digest_fit(labels.digest(), plan.annotator_model, plan.tol, *of_start)
-
-    def open_checkpoint(family: DawidSkene, name: str) -> Checkpoint[CrowdState]:
-        return Checkpoint(work / name, fit_digest, family.pack_state, family.unpack_state)
-
-    begin: AnnotatorModel | CrowdState | Callable[[], CrowdState] = plan.annotator_model
-    if warm is not None:
-        begin = State(replace(warm, intercepts=None))
-    elif found is not None:
-        begin = partial(
-            find_likeliest_start,
-            labels,
-            *found,
-            limits=plan.limits,
-            open_checkpoint=open_checkpoint,
-            on_pass=on_first_pass,
-        )
-    return fit_crowd(
+    model, rng = (warm, None) if start is None else load_crowd_model(start / CROWD_MODEL)
+    if em:
+        labels.keep_in_memory(plan_worker)
+    return fit_labels(
         labels,
-        begin,
-        plan.annotator_model,
-        limits=plan.limits,
-        open_checkpoint=open_checkpoint,
+        plan,
+        model,
+        rng=rng,
+        em=em,
+        work=work,
         on_pass=on_pass,
-    )
+        on_first_pass=on_first_pass,
+    )[0]
 
 
 def remember_log_likelihoods(
@@ -309,7 +270,7 @@ def write_labels(
     folder
         Existing folder.
     on_fold
-        As for `StoredLabels.label`.
+        As for `pmflib.crowd.pipeline.stored_labels.StoredTasks.label`.
 
     Returns
     -------
@@ -317,19 +278,13 @@ def write_labels(
     """
     (folder / LABELS).mkdir()
     model = found.model
-    calibration = labels.calibrate(model)
-    rule = labels.make_rule(model, calibration)
-    counts, uncertain = labels.label(rule, folder / LABELS, on_fold)
-    copies = labels.find_copies(model, calibration)
+    tasks = labels.score_under(model)
+    groups = model.annotator_model.copied_groups
+    labelling = Labelling(tasks, model.prior, model.confusion, groups)
+    calibration, worth = labelling.calibration, labelling.classifier
+    counts, uncertain = tasks.label(labelling.rule, folder / LABELS, on_fold)
     n_labels = counts.given.sum(axis=1)
-    table = make_worker_table(
-        pa.array(list(labels.workers)),
-        model.prior,
-        model.confusion,
-        n_labels,
-        calibration,
-        labels.classes,
-    )
+    table = labelling.make_worker_table(n_labels, with_confusion=True)
     pq.write_table(table, folder / WORKERS, compression="zstd")
     return LabelSummary(
         tasks=labels.n_tasks,
@@ -344,12 +299,10 @@ def write_labels(
         power=calibration.power,
         left_out_power=calibration.left_out_power,
         shared_error=calibration.shared_error,
-        classifier_power=None if rule.worth is None else rule.worth.power,
+        classifier_power=None if worth is None else worth.power,
         alpha=counts.alpha,
         compared_labels=round(float(counts.coincidences.sum())),
         majority_agreement=counts.majority_agreement,
         ask_again=choose_asked_workers(uncertain, calibration, labels.workers, labels.classes),
-        suspicious_workers=find_suspicious(
-            counts, labels.workers, labels.classes, model.prior, copies
-        ),
+        suspicious_workers=labelling.find_suspicious(counts),
     )

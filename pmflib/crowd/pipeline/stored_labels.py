@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
@@ -23,27 +21,22 @@ from pmflib.core.blocks import SparseBlock, concatenate_blocks
 from pmflib.core.comparison import PairedGain, merge_sums
 from pmflib.core.errors import MemoryPlanError
 from pmflib.counting.worker_pair_counts import WorkerPairCounts
-from pmflib.crowd.classifiers import MOST_LEARNT, ClassifierWorth
-from pmflib.crowd.confidence import Calibration, find_calibration
-from pmflib.crowd.copied_labels import MOST_LABEL_PAIRS, Copies
-from pmflib.crowd.e_step import LogWeights, evaluate_blocks
+from pmflib.crowd.e_step import LabelSource, LogWeights, evaluate_blocks, take_labels
 from pmflib.crowd.label_counts import LabelCounts
-from pmflib.crowd.label_source import LabelSource, take_labels
-from pmflib.crowd.left_out_labels import CalibrationRound, LeftOutSums
+from pmflib.crowd.labelling import LabelRule, ScoredTasks
 from pmflib.crowd.pipeline.block_groups import (
-    MOST_CELLS,
-    LabelRule,
+    FoldReader,
+    call_with_groups,
     compare_fold,
     count_group_label_pairs,
     count_worker_pairs_of_groups,
-    find_copies_in_groups,
     label_fold,
     load_voted,
     plan_label_passes,
     plan_worker_counts,
-    sum_left_out,
-    take_predicted,
     work_on_blocks,
+    work_on_fold,
+    work_on_scored,
 )
 from pmflib.crowd.pipeline.classifier_files import (
     PREDICTIONS,
@@ -96,7 +89,7 @@ class StoredLabels(LabelSource, StoredBlocks):
     known
         Artefact of the known labels, as from `pmflib_tasks.known.find_known_labels`; None where there are none.
     classifier
-        Artefact of the predictions of a classifier, as from `pmflib_tasks.classifier.find_predictions`; None without
+        Artefact of the predictions of a classifier, as from `pmflib_tasks.known.find_predictions`; None without
         one.
 
     Raises
@@ -259,22 +252,9 @@ class StoredLabels(LabelSource, StoredBlocks):
         sizes = self.n_workers, self.n_classes
         return sum(map_items(self.client, count_group_label_pairs, groups, *sizes))
 
-    def calibrate(self, model: CrowdModel) -> Calibration:
-        """Find how confidence in the labels under a crowd model is made believable, in four passes.
-
-        Parameters
-        ----------
-        model
-            Prior and confusion matrices.
-        """
-        weights = LogWeights.from_model(model, with_votes=False)
-
-        def measure(rounds: Sequence[CalibrationRound], every: int) -> LeftOutSums:
-            groups = model.annotator_model.copied_groups
-            shared = self.n_workers, self.n_classes, weights, rounds, every, groups
-            return self.map_blocks(sum_left_out, LeftOutSums.merge, *shared, name="calibration")
-
-        return find_calibration(measure, self.n_tasks)
+    def score_under(self, model: CrowdModel) -> StoredTasks:
+        """Tasks whose posterior is that of their labels under a crowd model, found anew in each pass."""
+        return StoredTasks(self, LogWeights.from_model(model, with_votes=False))
 
     def hold_out(self, model: CrowdModel, least: int, n_folds: int) -> dict[int, CrowdModel]:
         """Crowd model without what the tasks of a fold have said, by fold: of the last folds, as many as are needed.
@@ -294,12 +274,12 @@ class StoredLabels(LabelSource, StoredBlocks):
         total, kind = self.evaluate(weights), model.annotator_model
         found = {}
         first = n_folds - count_held_out_folds(self.n_observed, n_folds, least)
-        for fold, blocks in groupby(self.blocks, key=attrgetter("fold")):
+        for fold, blocks in self.list_folds():
             if fold < first:
                 continue
             own = self.n_workers, self.n_classes, self.known
             (part,) = map_items(
-                self.client, work_on_blocks, [[*blocks]], *own, evaluate_blocks, weights
+                self.client, work_on_blocks, [blocks], *own, evaluate_blocks, weights
             )
             # rounding may leave less than nothing of a worker who labelled no other task
             found[fold] = update_crowd_model(
@@ -320,44 +300,11 @@ class StoredLabels(LabelSource, StoredBlocks):
         """
         both = new.fit_to(self.workers).held_out, live.fit_to(self.workers).held_out
         items = [
-            ([*blocks], both[0][fold], both[1][fold])
-            for fold, blocks in groupby(self.blocks, key=attrgetter("fold"))
+            (blocks, both[0][fold], both[1][fold])
+            for fold, blocks in self.list_folds()
             if fold in both[0] and fold in both[1]
         ]
         return make_gain(merge_sums([NO_GAIN, *map_items(self.client, compare_fold, items)]))
-
-    def find_copies(self, model: CrowdModel, calibration: Calibration) -> list[Copies]:
-        """Find pairs of workers with the same mistakes, by one worker of the cluster.
-
-        Of a large log it looks at one task of so many that their probabilities, and their pairs of labels, are as many
-        as are worked on at a time.
-
-        Parameters
-        ----------
-        model
-            Prior and confusion matrices, by which labels are wrong or right.
-        calibration
-            Has the confusion matrices by which workers are wrong.
-        """
-        if not self.groups:
-            return []
-        blocks = self.blocks
-        n_cells = self.n_tasks * self.n_classes
-        n_pairs = sum(block.n_observed**2 / max(block.n_rows, 1) for block in blocks) / 2
-        every = math.ceil(max(n_cells / MOST_CELLS, n_pairs / MOST_LABEL_PAIRS, 1.0))
-        weights = LogWeights.from_model(model, with_votes=False)
-        confusion = calibration.rounds[-1].model.confusion
-        (found,) = map_items(
-            self.client,
-            find_copies_in_groups,
-            [self.groups],
-            self.n_classes,
-            self.known,
-            weights,
-            confusion,
-            every,
-        )
-        return found
 
     def predict(self, table: Predictions, folder: Path, on_fold: Callable[[int, int], None]) -> int:
         """Write what a classifier says of the tasks, a file for each fold.
@@ -367,13 +314,14 @@ class StoredLabels(LabelSource, StoredBlocks):
         table
             What it says.
         folder, on_fold
-            As for `label`.
+            As for `StoredTasks.label`.
 
         Returns
         -------
         Number of tasks of which it says something.
         """
-        parts = self._name_files(folder, name_predictions)
+        address = name_for_workers(folder)
+        parts = [(blocks, name_predictions(address, fold)) for fold, blocks in self.list_folds()]
         found = map_items(
             self.client,
             predict_fold,
@@ -385,37 +333,51 @@ class StoredLabels(LabelSource, StoredBlocks):
         drop_arrived(gather_in(folder))
         return sum(found)
 
-    def learn_classifier(self, rule: LabelRule) -> ClassifierWorth:
-        """Find what a classifier is worth beside the labels, by one task of so many of a large log.
+    def list_folds(self) -> list[tuple[int, list[BlockReference]]]:
+        """Folds that have tasks, in order, and the blocks of each."""
+        return [(fold, [*blocks]) for fold, blocks in groupby(self.blocks, key=attrgetter("fold"))]
 
-        Parameters
-        ----------
-        rule
-            How tasks are labelled, by the labels alone.
-        """
-        every = max(1, self.n_tasks // MOST_LEARNT)
-        folds = [blocks for blocks, _ in self._name_files(Path(), name_predictions)]
-        found = map_items(self.client, take_predicted, folds, rule, every)
-        none = np.zeros((0, self.n_classes))
-        predictions, probabilities = (
-            np.concatenate([none, *(each[index] for each in found)]) for index in range(2)
+
+class StoredTasks(ScoredTasks):
+    """Tasks of a stored log with their posterior, by the workers of a cluster.
+
+    Parameters
+    ----------
+    labels
+        The label log.
+    weights
+        Weights under which tasks are scored.
+    """
+
+    def __init__(self, labels: StoredLabels, weights: LogWeights) -> None:
+        self._labels, self._weights = labels, weights
+        names = labels.workers, labels.classes
+        self.workers, self.classes = (pa.array(each, pa.string()) for each in names)
+        self.n_tasks, self.with_predictions = labels.n_tasks, bool(labels.predictions)
+        self.n_label_pairs = (
+            sum(block.n_observed**2 / max(block.n_rows, 1) for block in labels.blocks) / 2
         )
-        return ClassifierWorth.learn(predictions, probabilities)
+        self._reader = FoldReader(labels.classes, labels.known, weights, labels.predictions)
 
-    def make_rule(self, model: CrowdModel, calibration: Calibration) -> LabelRule:
-        """How tasks are labelled by a model of the workers, with what the classifier is worth where there is one.
+    def map(self, function: Callable[..., R], merge: Callable[[Sequence[R]], R], *shared: Any) -> R:
+        """Map the function over groups of blocks."""
+        shared = self._weights, function, *shared
+        found: R = self._labels.map_blocks(work_on_scored, merge, *shared, name="scored")
+        return found
 
-        Parameters
-        ----------
-        model
-            Prior and confusion matrices.
-        calibration
-            How confidence is found.
-        """
-        weights = LogWeights.from_model(model, with_votes=False)
-        groups = model.annotator_model.copied_groups
-        rule = LabelRule(self.classes, self.known, weights, calibration, groups, self.predictions)
-        return replace(rule, worth=self.learn_classifier(rule)) if self.predictions else rule
+    def map_folds(self, function: Callable[..., R], *shared: Any) -> list[R]:
+        """Map the function over the folds that have tasks."""
+        folds = [blocks for _, blocks in self._labels.list_folds()]
+        return map_items(self._labels.client, work_on_fold, folds, self._reader, function, *shared)
+
+    def call(self, function: Callable[..., R], *shared: Any) -> R:
+        """Call the function on one worker of the cluster."""
+        labels = self._labels
+        if not labels.groups:
+            return function([], *shared)
+        own = labels.n_workers, labels.n_classes, labels.known, self._weights, function
+        found: list[R] = map_items(labels.client, call_with_groups, [labels.groups], *own, *shared)
+        return found[0]
 
     def label(
         self, rule: LabelRule, folder: Path, on_fold: Callable[[int, int], None]
@@ -425,39 +387,31 @@ class StoredLabels(LabelSource, StoredBlocks):
         Parameters
         ----------
         rule
-            How.
+            How probabilities are computed.
         folder
             Existing folder, for a file per fold that has tasks.
         on_fold
-            Called with the number of folds done and in all, each time one is: progress.
+            Called with the number of folds done and in all, after each: progress.
 
         Returns
         -------
         Sums over all tasks, and those that are least certain, as from `list_questions`.
         """
-        parts = self._name_files(folder, name_labels)
+        labels, address = self._labels, name_for_workers(folder)
+        parts = [(blocks, name_labels(address, fold)) for fold, blocks in labels.list_folds()]
         counted = map_items(
-            self.client,
+            labels.client,
             label_fold,
             parts,
+            self._reader,
             rule,
             on_result=lambda n_done: on_fold(n_done, len(parts)),
         )
         drop_arrived(gather_in(folder))
-        none = LabelCounts.zero(self.n_workers, self.n_classes)
+        none = LabelCounts.zero(labels.n_workers, labels.n_classes)
         counts = LabelCounts.merge([none, *(each for each, _ in counted)])
-        empty = make_question_fields(self.classes).empty_table()
+        empty = make_question_fields(labels.classes).empty_table()
         return counts, pick_uncertain([empty, *(table for _, table in counted)])
-
-    def _name_files(
-        self, folder: Path, name: Callable[[str, int], str]
-    ) -> list[tuple[list[BlockReference], str]]:
-        """Blocks of each fold, and the file of the fold in a folder."""
-        address = name_for_workers(folder)
-        return [
-            ([*blocks], name(address, fold))
-            for fold, blocks in groupby(self.blocks, key=attrgetter("fold"))
-        ]
 
 
 def _join_lists(parts: Sequence[list[SparseBlock]]) -> list[SparseBlock]:

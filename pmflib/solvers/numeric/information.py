@@ -1,4 +1,8 @@
-"""Covariances of PMFs from the information in samples, with undetermined directions and boundary estimates."""
+"""Covariances of parameters from the information in samples, with undetermined directions and boundary estimates.
+
+Families provide sums of scores and second derivatives; generalised inverses, robust covariances, and standard errors of
+functions of the parameters are computed here.
+"""
 
 from __future__ import annotations
 
@@ -59,49 +63,81 @@ class PMFInformation:
 
 
 @dataclass(frozen=True, eq=False)
-class PMFCovariance:
-    """Covariance of PMF entries at a solution.
+class Spectrum:
+    """Eigenvectors of an information matrix, split by whether the samples determine them.
+
+    Parameters
+    ----------
+    values, vectors
+        float64 of shapes (n_known,) and (n_parameters, n_known): information of each determined direction.
+    loose
+        float64 of shape (n_parameters, n_loose): the other directions.
+    lowest
+        The smallest eigenvalue, at most 0: below 0 beyond rounding, the point is no maximum.
+    """
+
+    values: FloatArray
+    vectors: FloatArray
+    loose: FloatArray
+    lowest: float
+
+    @classmethod
+    def find(cls, information: FloatArray, least: float, *, relative: bool = False) -> Spectrum:
+        """Split the directions of a symmetric matrix.
+
+        Parameters
+        ----------
+        information
+            float64 of shape (n_parameters, n_parameters).
+        least
+            Information above which a direction is determined; with ``relative``, its ratio to the largest.
+        """
+        values, vectors = np.linalg.eigh(information)
+        is_known = values > least * (values.max(initial=0.0) if relative else 1.0)
+        lowest = float(values.min(initial=0.0))
+        return cls(values[is_known], vectors[:, is_known], vectors[:, ~is_known], lowest)
+
+    def invert(self) -> FloatArray:
+        """Generalised inverse of the information: (n_parameters, n_parameters)."""
+        return np.asarray((self.vectors / self.values) @ self.vectors.T)
+
+    def whiten(self) -> FloatArray:
+        """Directions of unit information: (n_parameters, n_known)."""
+        return np.asarray(self.vectors / np.sqrt(self.values))
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    """Covariance of the parameters of a model at a solution.
 
     Parameters
     ----------
     covariance
-        float64 of shape (n_entries, n_entries): covariance of the determined directions, from the Hessian.
+        float64 of shape (n_parameters, n_parameters): covariance of the determined directions, from the Hessian.
     robust
         float64 of the same shape: White's robust (sandwich) covariance, valid if the model is misspecified and equal to
-        the other if it is not. It equals ``covariance`` without second derivatives, and with pseudo-counts, which
-        reduce the variance of the scores.
+        the other if it is not.
     loose
-        float64 of shape (n_entries, n_loose): undetermined directions, scaled by complete-data standard errors.
+        float64 of shape (n_parameters, n_loose): undetermined directions, scaled by complete-data standard errors.
     scales
-        float64 of shape (n_entries,): complete-data standard errors; infinite for entries without information.
-    is_edge
-        bool of shape (n_entries,): estimate at 0, or at 1 because all other entries of the PMF are at 0.
-    reach
-        float64 of shape (n_entries,): distance that an entry can move from the boundary before the log-likelihood has
-        decreased by ``LIKELIHOOD_FALL``, with other entries in proportion; 0 for interior entries.
-    is_maximum
-        Whether the log-likelihood decreases in all determined directions. If not, the covariance is computed from the
-        outer products of scores.
+        float64 of shape (n_parameters,): complete-data standard errors; infinite for parameters without information.
     distance
-        Newton step to the maximum, in standard errors of the entry that it moves most.
+        Newton step to the maximum, in standard errors of the parameter that it moves most.
     """
 
     covariance: FloatArray
     robust: FloatArray
     loose: FloatArray
     scales: FloatArray
-    is_edge: BoolArray
-    reach: FloatArray
-    is_maximum: bool
     distance: float
 
     def spread(self, jacobian: FloatArray | None = None) -> tuple[FloatArray, BoolArray]:
-        """Compute standard errors of functions of the entries, and whether these are determined.
+        """Compute standard errors of functions of the parameters by the delta method, and whether these are determined.
 
         Parameters
         ----------
         jacobian
-            float64 of shape (n_numbers, n_entries): Jacobian of the functions; None for the entries themselves.
+            float64 of shape (n_numbers, n_parameters): derivatives of the functions; None is the parameters themselves.
 
         Returns
         -------
@@ -120,6 +156,72 @@ class PMFCovariance:
         is_determined = np.isfinite(known) & (steps <= TOUCHED * known)
         errors = np.sqrt(np.maximum(variances.max(axis=0), 0.0))
         return np.where(is_determined, errors, np.nan), is_determined
+
+
+@dataclass(frozen=True, eq=False)
+class PMFCovariance(Covariance):
+    """Covariance of PMF entries at a solution.
+
+    `robust` equals `covariance` without second derivatives, and with pseudo-counts, which reduce the variance of the
+    scores.
+
+    Parameters
+    ----------
+    covariance, robust, loose, scales, distance
+        As of `Covariance`.
+    is_edge
+        bool of shape (n_entries,): estimate at 0, or at 1 because all other entries of the PMF are at 0.
+    reach
+        float64 of shape (n_entries,): distance that an entry can move from the boundary before the log-likelihood has
+        decreased by ``LIKELIHOOD_FALL``, with other entries in proportion; 0 for interior entries.
+    is_maximum
+        Whether the log-likelihood decreases in all determined directions. If not, the covariance is computed from the
+        outer products of scores.
+    """
+
+    is_edge: BoolArray
+    reach: FloatArray
+    is_maximum: bool
+
+
+def find_free_covariance(
+    observed: FloatArray,
+    outer: FloatArray,
+    pull: FloatArray,
+    scales: FloatArray,
+    directions: FloatArray,
+) -> Covariance:
+    """Invert the information on parameters without edges in the directions that it determines.
+
+    Parameters
+    ----------
+    observed
+        float64 of shape (n_parameters, n_parameters): minus the second derivative of the log-likelihood.
+    outer
+        float64 of the same shape: sum over samples of the products of scores.
+    pull
+        float64 of shape (n_parameters,): gradient of the objective that the model was fitted by.
+    scales
+        float64 of shape (n_parameters,): standard errors if latent traits were known; 1 where no sample says anything.
+    directions
+        float64 of shape (n_parameters, n_free): orthonormal steps, in units of the scales, that constraints allow.
+
+    References
+    ----------
+    Louis (1982), JRSS B 44(2), for the information of incomplete data; White (1982), Econometrica 50(1), for robust
+    errors; Silvey (1959), Annals of Mathematical Statistics 30(2), for parameters under constraints.
+    """
+    scaled = directions.T @ (observed * scales * scales[:, None]) @ directions
+    spectrum = Spectrum.find((scaled + scaled.T) / 2, NULL_SHARE)
+    roots = directions @ spectrum.whiten()
+    covariance = roots @ roots.T * scales * scales[:, None]
+    return Covariance(
+        covariance=covariance,
+        robust=covariance @ outer @ covariance,
+        loose=scales[:, None] * (directions @ spectrum.loose),
+        scales=scales,
+        distance=_measure_distance(roots, scales * pull),
+    )
 
 
 def find_covariance(
@@ -171,8 +273,7 @@ def find_covariance(
     is_alive = is_free & ~is_empty
     outer = found.outer * scales * scales[:, None]
     every = span_steps(scales, starts, sizes, is_alive)
-    values, vectors = np.linalg.eigh(every.T @ outer @ every)
-    loose = every @ vectors[:, values < NULL_SHARE * values.max(initial=0.0)]
+    loose = every @ Spectrum.find(every.T @ outer @ every, NULL_SHARE, relative=True).loose
     if not _can_move(loose[is_edge]):
         loose = loose[:, :0]
     inside = span_steps(scales, starts, sizes, is_alive & ~is_edge)
@@ -182,8 +283,7 @@ def find_covariance(
         curvature = curvature - found.crossed * scales * scales[:, None]
     roots, is_maximum = _invert(inside, loose, curvature, outer + prior)
     pull = scales * (found.gradient + pseudo_counts / entries)
-    steps, errors = roots @ (roots.T @ pull), np.sqrt((roots**2).sum(axis=1))
-    moved = np.abs(steps) / np.where(errors > 0, errors, np.inf)
+    distance = _measure_distance(roots, pull)
     # a boundary entry may lie inside: free entries are not more certain than without it
     roots, _ = _invert(every, loose, curvature - prior, outer)
     robust = covariance = roots @ roots.T
@@ -210,8 +310,15 @@ def find_covariance(
         is_edge=is_edge | is_one,
         reach=reach,
         is_maximum=is_maximum,
-        distance=float(moved.max(initial=0.0)),
+        distance=distance,
     )
+
+
+def _measure_distance(roots: FloatArray, pull: FloatArray) -> float:
+    """Newton's step to the maximum, in standard errors of the parameter that it moves most."""
+    steps, errors = roots @ (roots.T @ pull), np.sqrt((roots**2).sum(axis=1))
+    moved = np.abs(steps) / np.where(errors > 0, errors, np.inf)
+    return float(moved.max(initial=0.0))
 
 
 def span_steps(

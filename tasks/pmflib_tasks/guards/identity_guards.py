@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -62,15 +61,6 @@ class Night:
     repeated: int = 0
     agreeing: int = 0
     dependence: float | None = None
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Night:
-        """Build a night from what `to_json` gives."""
-        return cls(**data)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON types."""
-        return asdict(self)
 
 
 def measure_night(night: Night, history: Sequence[Night]) -> list[Measurement]:

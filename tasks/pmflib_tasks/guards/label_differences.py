@@ -1,4 +1,4 @@
-"""What differs between the labels of two runs: tasks whose label has changed, workers who have, shares of classes."""
+"""Differences between the labels of two runs: labels of tasks, skills of workers, shares of classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pmflib.store.file_digests import check_artefact
 
 @dataclass(frozen=True)
 class ChangedTask:
-    """A task whose label has changed: its labels, and their calibrated probabilities."""
+    """A task whose label changed: both labels with their calibrated probabilities."""
 
     task: str
     label_first: str
@@ -27,18 +27,18 @@ class ChangedTask:
 
 @dataclass(frozen=True)
 class ChangedWorker:
-    """A worker of two runs: skills, and numbers of labels.
+    """A worker of two runs: skills and numbers of labels.
 
     Parameters
     ----------
     worker
         Name.
     skill_first, skill_second
-        Probability of a right label, in either run.
+        Probability of a correct label, in each run.
     error
-        Standard error of the difference, as if the two had no label in common.
+        Standard error of the difference, as if the runs had no label in common.
     labels_first, labels_second
-        Labels that the worker has given.
+        Number of labels of the worker, in each run.
     """
 
     worker: str
@@ -51,7 +51,7 @@ class ChangedWorker:
 
 @dataclass(frozen=True)
 class ClassShare:
-    """Share of the tasks that have a label, in either run."""
+    """Share of the tasks with a label, in each run."""
 
     label: str
     share_first: float
@@ -60,18 +60,18 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class LabelDifference:
-    """Labels of two runs.
+    """Differences between the labels of two runs.
 
     Parameters
     ----------
     n_same, n_changed, n_added, n_removed
-        Tasks of both runs whose label is the same, or has changed, and of one run alone.
+        Numbers of tasks of both runs whose label is the same or changed, and of tasks of one run only.
     tasks
-        Tasks whose label has changed, the surest in the second run first.
+        Tasks whose label changed, by falling confidence in the second run.
     workers
-        Workers of both runs whose skill has changed, the largest change in standard errors first.
+        Workers of both runs whose skill changed, by falling change in standard errors.
     n_workers_added, n_workers_removed
-        Workers of one run alone.
+        Numbers of workers of one run only.
     classes
         Shares of the classes.
     """
@@ -88,7 +88,7 @@ class LabelDifference:
 
 
 def read_labelled(path: Path) -> tuple[pa.Table, pa.Table]:
-    """Labels and workers of an artefact of labels.
+    """Read the labels and workers of an artefact of labels.
 
     Raises
     ------
@@ -112,9 +112,9 @@ def compare_labels(
     Parameters
     ----------
     first, second
-        As from `read_labelled`.
+        Tables from `read_labelled`.
     most
-        Tasks and workers to list, at most.
+        Maximum number of tasks, and of workers, to list.
     """
     before, after, n_removed, n_added = _match(first[0], second[0], "task")
     changed = pc.not_equal(before["label"], after["label"])
@@ -153,7 +153,7 @@ def compare_labels(
 
 
 def _match(first: pa.Table, second: pa.Table, key: str) -> tuple[pa.Table, pa.Table, int, int]:
-    """Rows of two tables with the same names, in the order of the first, and how many of each have no partner."""
+    """Join two tables by a key, in the order of the first, and count the rows of each without a match."""
     places = pc.index_in(first[key], second[key])
     shared = pc.is_valid(places)
     before, after = first.filter(shared), second.take(places.drop_null())

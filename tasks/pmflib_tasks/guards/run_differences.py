@@ -1,4 +1,4 @@
-"""What differs between two runs of a store: their records, and their artefacts as far as they are still there."""
+"""Differences between two runs of a store: their records, and their artefacts if these still exist."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from pmflib_tasks.guards.label_differences import LabelDifference, compare_label
 T = TypeVar("T")
 
 MAX_PAIR_LEVELS = 6000
-"""Levels up to which pairs are compared: two symmetric tables of int64 then take 0.6 GB."""
+"""Maximum number of levels for which pairs are compared: two symmetric tables of int64 take 0.6 GB."""
 COMPARED_KEYS = ("method", "rank", "pseudo_count", "passes", "converged")
-"""Keys of a record of a model that are compared, beside its log-likelihoods."""
+"""Keys of the record of a model that are compared, beside its log-likelihoods."""
 
 
 @dataclass(frozen=True)
 class ValueChange:
-    """One value of two runs.
+    """A value in two runs.
 
     Parameters
     ----------
     name
-        What it is; parts of a nested name are joined by dots.
+        Name of the value; the parts of a nested name are joined by dots.
     first, second
-        Its values, plain JSON types; None where a run has none.
+        Its values in plain JSON types; None if a run has none.
     """
 
     name: str
@@ -52,7 +52,7 @@ class ValueChange:
 
 @dataclass(frozen=True)
 class ChangedFile:
-    """A raw file of two runs that has other bytes: name, and digest and number of bytes in either run."""
+    """A raw file whose bytes differ between two runs: name, and digest and number of bytes in each run."""
 
     name: str
     digest_first: str
@@ -68,9 +68,9 @@ class FileChanges:
     Parameters
     ----------
     added, removed
-        Files that only the second, or only the first run read.
+        Files that only the second run, or only the first run, read.
     changed
-        Files with other content.
+        Files whose content differs.
     n_same
         Number of files with the same content.
     """
@@ -81,7 +81,7 @@ class FileChanges:
     n_same: int
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Convert to plain JSON types."""
         return {
             **asdict(self),
             "added": [file.to_json() for file in self.added],
@@ -91,16 +91,16 @@ class FileChanges:
 
 @dataclass(frozen=True)
 class ChangedVariable:
-    """A variable of two schemas: its levels, and whether what they share has another order, or what else has changed.
+    """A variable that differs between two schemas.
 
     Parameters
     ----------
     variable
         Name.
     levels_added, levels_removed
-        Levels that only the second, or only the first schema has.
+        Levels that only the second schema, or only the first schema, has.
     order_changed, values_changed, edges_changed, missing_changed, other_changed
-        Whether the order of shared levels, the values, the edges, what means missing or what other levels are has
+        Whether the order of the shared levels, the values, the edges, the missing codes or the level for other values
         changed.
     """
 
@@ -116,12 +116,12 @@ class ChangedVariable:
 
 @dataclass(frozen=True)
 class SchemaChanges:
-    """Variables and levels of two schemas.
+    """Differences between the variables and levels of two schemas.
 
     Parameters
     ----------
     added, removed
-        Names of variables that only the second, or only the first schema has.
+        Names of the variables that only the second schema, or only the first schema, has.
     changed
         Shared variables that differ.
     """
@@ -163,11 +163,11 @@ def compare_values(
     first, second
         The mappings.
     only_changed
-        Whether to leave out what is equal.
+        Whether to leave out equal values.
 
     Returns
     -------
-    A change per leaf, in the order of the second mapping; then what only the first has.
+    A change per leaf, in the order of the second mapping, then the leaves of the first mapping only.
     """
     before, after = flatten(first), flatten(second)
     return [
@@ -178,7 +178,7 @@ def compare_values(
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
-    """Leaves of a nested mapping by their names, joined by dots; lists are leaves."""
+    """Flatten a nested mapping; names of leaves are joined by dots, and lists are leaves."""
     leaves: dict[str, object] = {}
     for key, value in content.items():
         name = f"{prefix}{key}"
@@ -218,31 +218,31 @@ def compare_schemas(first: Schema, second: Schema) -> SchemaChanges:
 
 
 def _list_shared(levels: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Levels that others have too, in order."""
+    """List the levels that also occur in others, in order."""
     known = set(others)
     return [level for level in levels if level in known]
 
 
 @dataclass
 class RunDifference:
-    """What differs between two runs; the parts that are None could not be compared, and ``missing`` says why.
+    """Differences between two runs; parts that could not be compared are None, and ``missing`` has the reasons.
 
     Parameters
     ----------
     files, options, versions
         Raw files; options of the configuration; versions of packages, and the host.
     rows, scores
-        Values of both runs, changed or not.
+        Values of both runs, whether or not they changed.
     schema
         Variables and levels.
     variables, n_pairs, pairs
-        Distributions of all shared variables; number of pairs compared, and the largest changes of pairs.
+        Changes of all shared variables; number of compared pairs, and their largest changes.
     model, states
-        Properties of both models, changed or not; latent states.
+        Properties of both models, whether or not they changed; latent states.
     labels
-        Labels of two runs of a label log, which have no counts and no model of a sample.
+        Differences of labels, for two runs of a label log, which have no counts and no model of samples.
     missing
-        Sentences: what could not be compared, and why.
+        Sentences that name what could not be compared, with reasons.
     """
 
     files: FileChanges
@@ -260,7 +260,7 @@ class RunDifference:
     missing: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
-        """Difference as plain JSON types."""
+        """Convert to plain JSON types."""
         return {**asdict(self), "files": self.files.to_json()}
 
 
@@ -283,12 +283,12 @@ def compare_runs(
     collected
         Numbers of the runs that `pmf gc` did not keep.
     most_pairs
-        Changes of pairs to return, at most.
+        Maximum number of changes of pairs.
 
     Returns
     -------
-    The difference. What the records hold is always compared; distributions, schemas and models as far as the artefacts
-    of both runs are in the store.
+    The differences. Records are always compared; distributions, schemas and models only if the store still has the
+    artefacts of both runs.
     """
     facts = first.facts, second.facts
     found = RunDifference(
@@ -347,7 +347,7 @@ def _open(
     collected: Collection[int],
     missing: list[str],
 ) -> tuple[T, T] | None:
-    """Open an artefact of each of two runs; None, and a sentence, where one is not there."""
+    """Open an artefact of each of two runs; if one is gone, return None and add the reason to ``missing``."""
     opened = []
     for record in runs:
         reference = record.stages.get(stage)
@@ -374,11 +374,11 @@ def _pick(facts: Mapping[str, Any], name: str, *without: str) -> dict[str, objec
 
 
 def _describe_model(facts: Mapping[str, Any]) -> dict[str, object]:
-    """Properties of a model that two runs can be compared by."""
+    """Collect the properties of a model that are compared between runs."""
     model = facts.get("model") or {}
     described = {key: model[key] for key in COMPARED_KEYS if key in model}
     for name in ("log_likelihood_per_row", "held_out_per_row"):
         if history := model.get(name):
-            # after the pass whose model was kept
+            # the value after the pass whose model was kept
             described[name] = history[min(model.get("best_pass", 0), len(history) - 1)]
     return described

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pmflib.core.arrays import BoolArray, IntArray
 from pmflib.core.errors import StoreError
 from pmflib.core.json_files import parse_json
+from pmflib.core.json_records import from_json
 from pmflib.counting.cell_changes import merge_changes
 from pmflib.counting.pair_counts import PairCounts, load_fold_singles, load_shape
 from pmflib.counting.stored_tables import StoredTables
@@ -333,7 +334,7 @@ def write_checks(folder: Path, findings: Sequence[Finding], nights: Sequence[Nig
     """Write the findings of a run, and the nights up to it."""
     for name, content in (
         (FINDINGS, [asdict(each) for each in findings]),
-        (NIGHTS, [each.to_json() for each in nights]),
+        (NIGHTS, [asdict(each) for each in nights]),
     ):
         (folder / name).write_text(json.dumps(content, indent=1, ensure_ascii=False), "utf-8")
 
@@ -352,7 +353,7 @@ def read_nights(store: Store, quality: Reference | None) -> list[Night]:
     if not holds(path):
         return []
     try:
-        return [Night.from_json(each) for each in parse_json(read_checked(path))]
+        return from_json(list[Night], parse_json(read_checked(path)))
     except StoreError:
         raise
     except (OSError, ValueError, TypeError) as error:

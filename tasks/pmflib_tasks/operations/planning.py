@@ -31,8 +31,8 @@ from pmflib.store.objects.addresses import is_bucket
 from pmflib.store.run_records import RunRecord, list_records
 from pmflib.store.sample_blocks import TARGET_GROUPS, count_groups
 from pmflib_tasks.config import PipelineConfig
+from pmflib_tasks.fit_traits import choose_n_states
 from pmflib_tasks.stage import load_schema
-from pmflib_tasks.trait_fits import choose_n_states
 
 EARLIER_RUNS = 10
 """Runs whose times a plan takes: of each stage the longest, for many nights do a part of the work."""

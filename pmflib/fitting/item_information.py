@@ -1,4 +1,4 @@
-"""Standard errors of the intercepts and slopes of item response models, by the observed information of the samples."""
+"""The information of samples on item response models: scores of the coefficients, constraints, numbers that follow."""
 
 from __future__ import annotations
 
@@ -16,43 +16,22 @@ from pmflib.em.traits.fit import weigh_slopes
 from pmflib.em.traits.quadrature import ItemDesign, weigh_levels
 from pmflib.model import JointPMF
 from pmflib.model.statistics import sum_fields
+from pmflib.model.traits.discriminations import Discriminations
 from pmflib.model.traits.level_scores import LevelScores
+from pmflib.solvers.numeric.information import Covariance, find_free_covariance
 from pmflib.store.sample_blocks import BlockGroup
 
 MAX_COEFFICIENTS = 1000
-"""Intercepts and slopes whose information is inverted."""
+"""Limit of intercepts and slopes whose information is inverted."""
 BATCH_NUMBERS = 1 << 22
-"""Scores of samples at points in memory at a time."""
-LEAST_SHARE = 1e-7
-"""Share of the information of people whose traits are known below which a direction is not determined."""
-TOUCHED = 1e-3
-"""Share of a number's own part in such directions from which on it is not determined."""
+"""Scores of samples at points in memory at once."""
 
 
-@dataclass(frozen=True, eq=False)
-class ItemCovariance:
-    """What samples say of the logits of levels.
+def find_item_covariance(model: JointPMF, source: BlockSource) -> Covariance:
+    """Find the covariance of the coefficients of an item response model, as `ItemDesign` lays them out.
 
-    Parameters
-    ----------
-    base_errors
-        float64 of shape (n_levels,): standard errors of logits where traits are 0; NaN where not determined.
-    slope_errors
-        float64 of shape (n_levels, n_traits): of what traits add to them.
-    distance
-        Standard errors between the parameters and the maximum of the objective they were fitted by.
-    """
-
-    base_errors: FloatArray
-    slope_errors: FloatArray
-    distance: float
-
-
-def find_item_covariance(model: JointPMF, source: BlockSource) -> ItemCovariance:
-    """Find standard errors of an item response model: those of the observed information, or White's where larger.
-
-    Traits that are turned fit as well. The model's are turned to principal axes, and errors are those of parameters
-    that keep to them.
+    Any rotation of the traits fits as well: the model's are rotated to principal axes, and errors are those of
+    parameters that keep to them.
 
     Parameters
     ----------
@@ -65,15 +44,8 @@ def find_item_covariance(model: JointPMF, source: BlockSource) -> ItemCovariance
     ------
     MemoryPlanError
         If there are more than ``MAX_COEFFICIENTS`` intercepts and slopes.
-
-    References
-    ----------
-    Louis (1982), JRSS B 44(2), for the information; White (1982), Econometrica 50(1), for robust errors; Silvey
-    (1959), Annals of Mathematical Statistics 30(2), for parameters under constraints.
     """
-    traits = model.trait_model
-    assert traits is not None
-    design = ItemDesign(model.schema, traits.n_traits)
+    design = _open_design(model)
     size = design.starts[-1]
     if size > MAX_COEFFICIENTS:
         raise MemoryPlanError(
@@ -83,42 +55,64 @@ def find_item_covariance(model: JointPMF, source: BlockSource) -> ItemCovariance
     found = source.map_in_turn(
         _sum_group, sum_fields, model, design, result_bytes=16 * size**2, name="information"
     )
+    complete = np.diag(found.complete)
+    scales = 1.0 / np.sqrt(np.where(complete > 0, complete, 1.0))
     observed = found.complete - found.crossed + found.outer
-    gradient = found.gradient + _derive_penalty(model, design, found.level_counts)
-    # in units of what people with known traits would say
-    scale = np.sqrt(np.diag(found.complete))
-    scale = np.where(scale > 0, scale, 1.0)
-    free = _find_free(model, design, found.level_counts, scale)
-    scaled = observed / np.outer(scale, scale)
-    if (turns := _list_turns(design, traits.slopes) * scale).size:
-        # a turn of the traits changes nothing but where the points of the grid are
+    if (turns := _list_turns(design, _read_slopes(model)) / scales).size:
+        # a rotation of the traits moves nothing but the points of the grid
         basis = np.linalg.qr(turns.T)[0]
-        still = np.eye(size) - basis @ basis.T
-        scaled = still @ scaled @ still
-    scaled = free.T @ scaled @ free
-    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-    is_known = values > LEAST_SHARE
-    known, loose = free @ vectors[:, is_known], free @ vectors[:, ~is_known]
-    covariance = (known / values[is_known]) @ known.T / np.outer(scale, scale)
-    robust = covariance @ found.outer @ covariance
-    moved = known.T @ (gradient / scale)
-    distance = float(np.sqrt((moved**2 / values[is_known]).sum()))
-    arrays = []
-    for table in _list_logits(design):
-        variances = [np.einsum("np,pq,nq->n", table, each, table) for each in (covariance, robust)]
-        errors = np.sqrt(np.maximum(np.maximum(*variances), 0.0))
-        own = np.linalg.norm(table / scale, axis=1)
-        is_loose = np.linalg.norm((table / scale) @ loose, axis=1) > TOUCHED * np.where(
-            own > 0, own, 1.0
-        )
-        arrays.append(np.where(is_loose, np.nan, errors))
-    base, *slopes = arrays
-    return ItemCovariance(base, np.stack(slopes, axis=1), distance)
+        still = (np.eye(size) - basis @ basis.T) * scales / scales[:, None]
+        observed = still @ observed @ still.T
+    return find_free_covariance(
+        observed,
+        found.outer,
+        found.gradient + _derive_penalty(model, design, found.level_counts),
+        scales,
+        _find_free(model, design, found.level_counts, scales),
+    )
+
+
+def list_item_numbers(model: JointPMF) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """List the numbers that item response models are read by, with their derivatives by the coefficients.
+
+    Returns
+    -------
+    By name, the values, of any shape, and float64 of shape (values.size, n_coefficients): ``discriminations`` and, of
+    one trait, ``thresholds`` of `pmflib.model.traits.discriminations.Discriminations`; ``base`` and ``slopes`` of the
+    trait model.
+    """
+    traits, design = model.trait_model, _open_design(model)
+    assert traits is not None
+    found = Discriminations.find(traits)
+    base, *slopes = _list_logits(design)
+    by_trait = np.stack(slopes, axis=1)
+    every = np.arange(traits.n_traits)
+    moved = by_trait[found.levels[..., 0], every] - by_trait[found.levels[..., 1], every]
+    numbers = {"discriminations": (found.values, moved.reshape(found.values.size, -1))}
+    if traits.n_traits == 1:
+        upper, lower = found.steps.T
+        slope = traits.slopes[upper, 0] - traits.slopes[lower, 0]
+        ratio = np.where(np.isnan(found.thresholds), 0.0, found.thresholds)[:, None]
+        by_threshold = (base[upper] - base[lower]) + ratio * (slopes[0][upper] - slopes[0][lower])
+        by_threshold /= -np.where(slope == 0, 1.0, slope)[:, None]
+        numbers["thresholds"] = found.thresholds, by_threshold
+    numbers["base"] = traits.base, base
+    numbers["slopes"] = traits.slopes, by_trait.reshape(traits.slopes.size, -1)
+    return numbers
+
+
+def _open_design(model: JointPMF) -> ItemDesign:
+    return ItemDesign(model.schema, _read_slopes(model).shape[1])
+
+
+def _read_slopes(model: JointPMF) -> FloatArray:
+    assert model.trait_model is not None
+    return model.trait_model.slopes
 
 
 @dataclass(frozen=True, eq=False)
 class _ItemInformation:
-    """Sums over samples: information of known traits, products of scores at points and of samples, gradient, levels."""
+    """Sums over samples: complete-data information, products of scores, gradient, level counts."""
 
     complete: FloatArray
     crossed: FloatArray
@@ -154,14 +148,14 @@ def _sum_group(group: BlockGroup, model: JointPMF, design: ItemDesign) -> _ItemI
 
 @dataclass(frozen=True, eq=False)
 class ItemScores:
-    """Scores of some rows by intercepts and slopes.
+    """Scores of rows: derivatives of their log-probabilities by the coefficients.
 
     Parameters
     ----------
     codes
         (n_rows, n_variables), -1 missing.
     weights
-        float64 (n_rows,): samples that a row stands for.
+        float64 (n_rows,): weight of each row, in samples.
     posteriors
         float64 (n_rows, n_points).
     at_points
@@ -180,9 +174,8 @@ class ItemScores:
 
 
 def iterate_item_scores(blocks: Iterable[Block], model: JointPMF) -> Iterator[ItemScores]:
-    """Scores of the rows of some blocks of valid samples, ``BATCH_NUMBERS`` numbers at most at a time."""
-    assert model.trait_model is not None
-    design = ItemDesign(model.schema, model.trait_model.n_traits)
+    """Scores of the rows of blocks of valid samples, in batches of at most ``BATCH_NUMBERS`` values."""
+    design = _open_design(model)
     tables = _list_scores(model, design)
     step = max(1, BATCH_NUMBERS // (model.rank * max(design.starts[-1], 1)))
     for block in blocks:
@@ -202,7 +195,7 @@ def _list_scores(model: JointPMF, design: ItemDesign) -> list[FloatArray]:
 def _find_scores(model: JointPMF, design: ItemDesign, position: int) -> FloatArray:
     """Derivatives of a variable's log-probabilities by its coefficients: (cardinality + 1, n_points, n_coefficients).
 
-    The last are those of a missing answer: 0.
+    The last row is 0, for a missing answer.
     """
     expanded = design.open_variable(position).expand()
     chances = model.factor(position)
@@ -211,7 +204,7 @@ def _find_scores(model: JointPMF, design: ItemDesign, position: int) -> FloatArr
 
 
 def _derive_penalty(model: JointPMF, design: ItemDesign, level_counts: FloatArray) -> FloatArray:
-    """Gradient of the logarithm of what pseudo-counts add to the likelihood."""
+    """Gradient of the penalty of the pseudo-counts by the coefficients."""
     totals = np.add.reduceat(level_counts, model.schema.offsets[:-1])
     sizes = np.repeat(totals, model.schema.cardinalities)
     singles = np.where(sizes > 0, level_counts / np.where(sizes > 0, sizes, 1.0), 0.0)
@@ -224,29 +217,27 @@ def _derive_penalty(model: JointPMF, design: ItemDesign, level_counts: FloatArra
 
 
 def _find_free(
-    model: JointPMF, design: ItemDesign, level_counts: FloatArray, scale: FloatArray
+    model: JointPMF, design: ItemDesign, level_counts: FloatArray, scales: FloatArray
 ) -> FloatArray:
-    """Orthonormal directions of the scaled coefficients, as columns, in which traits keep to their principal axes."""
+    """Orthonormal steps of the coefficients, in units of the scales, that keep the traits on their principal axes."""
     size, n_traits = design.starts[-1], design.n_traits
     if n_traits == 1:
         return np.eye(size)
-    traits = model.trait_model
-    assert traits is not None
     scores = LevelScores.make(model.schema, level_counts)
-    weights, centred = weigh_slopes(model.schema, scores, level_counts, traits.slopes)
+    weights, centred = weigh_slopes(model.schema, scores, level_counts, _read_slopes(model))
     _, *tables = _list_logits(design)
     bound = [
         (weights * centred[:, g]) @ tables[f] + (weights * centred[:, f]) @ tables[g]
         for f in range(n_traits)
         for g in range(f)
     ]
-    rows = np.stack(bound) / scale
+    rows = np.stack(bound) * scales
     full = np.linalg.svd(rows / np.linalg.norm(rows, axis=1)[:, None], full_matrices=True)[2]
     return np.ascontiguousarray(full[len(bound) :].T)
 
 
 def _list_turns(design: ItemDesign, slopes: FloatArray) -> FloatArray:
-    """Changes of the coefficients by a small turn of two traits, for all two: (n_turns, n_coefficients)."""
+    """Changes of the coefficients by a small rotation of each pair of traits: (n_pairs, n_coefficients)."""
     turns = []
     for f in range(design.n_traits):
         for g in range(f):
@@ -257,7 +248,7 @@ def _list_turns(design: ItemDesign, slopes: FloatArray) -> FloatArray:
 
 
 def _list_logits(design: ItemDesign) -> list[FloatArray]:
-    """What coefficients add to intercepts, and to the slopes of each trait: (n_levels, n_coefficients) each."""
+    """Derivatives of intercepts, then of slopes by trait, by the coefficients: (n_levels, n_coefficients) each."""
     tables = [
         np.zeros((design.schema.n_levels, design.starts[-1])) for _ in range(1 + design.n_traits)
     ]

@@ -1,0 +1,459 @@
+"""Fits of label logs, in memory or in a store: which model, where passes start, and the passes.
+
+Models are compared by held-out labels (`choose_model`). Logs whose tasks vary in difficulty, or resemble tasks of
+another class, need a second subclass of every class; elsewhere it would model something else. Logs whose workers gave
+few labels need shrinkage and guidance by the votes; with many labels maximum likelihood does as well. Each fold of the
+labels is held out in turn, models are fitted to the other folds, and predict the held-out labels from the other labels
+of their task. The simplest model within a standard error of the best is chosen. Workers who repeat each other are found
+first (`pmflib.crowd.copied_labels`), and their labels count once: copies are easy to predict, and a second subclass
+would be used for that.
+
+Passes start from the votes, from an earlier model, or from co-occurrences. In the last case short runs from several
+starts are compared (`find_likeliest_start`), and the likeliest continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations, count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import xlogy
+
+from pmflib.core.arrays import FLOOR, FloatArray, IntArray
+from pmflib.core.blocks import SparseBlock
+from pmflib.core.comparison import Comparison, compare_candidates, compare_samples
+from pmflib.core.defaults import LABEL_LIMITS, Limits
+from pmflib.crowd.copied_labels import (
+    CopiedGroup,
+    drop_repeated,
+    find_copied_groups,
+    weigh_group,
+)
+from pmflib.crowd.dawid_skene import (
+    CrowdPassPlan,
+    CrowdState,
+    DawidSkene,
+    OnPass,
+    OpenCheckpoint,
+    fit_crowd,
+)
+from pmflib.crowd.e_step import LabelsInMemory, LabelSource, LogWeights, score_states
+from pmflib.em.checkpoint import Checkpoint, digest_fit
+from pmflib.em.family import State, run_em
+from pmflib.solvers.crowd.annotator_model import MAXIMUM_LIKELIHOOD, AnnotatorModel, CrowdModel
+from pmflib.solvers.crowd.class_matching import match_columns
+
+
+def fit_labels(
+    source: LabelSource,
+    plan: CrowdPassPlan,
+    start: CrowdModel | None = None,
+    *,
+    rng: np.random.Generator | None = None,
+    em: bool = True,
+    work: Path | None = None,
+    on_pass: OnPass | None = None,
+    on_first_pass: OnPass | None = None,
+) -> tuple[CrowdState, str]:
+    """Choose a crowd model of a label log, and estimate it by passes.
+
+    Parameters
+    ----------
+    source
+        Tasks with their labels.
+    plan
+        What the passes estimate, and when they end.
+    start
+        Model to start from; None starts from the votes.
+    rng
+        For a start from co-occurrences: passes begin at the likeliest start near it, see `find_likeliest_start`. None
+        continues from the start itself, with its annotator model.
+    em
+        Whether passes follow a start; without them the start is the result.
+    work
+        Folder of checkpoints: passes that were killed continue from there, to the same bits. None saves none.
+    on_pass
+        Called after each pass.
+    on_first_pass
+        Called after each pass of the short runs that find the likeliest start.
+
+    Returns
+    -------
+    The final state, and why its annotator model was chosen; empty where there was nothing to choose. Where labels are
+    known and passes were made, the model has intercepts: see `pmflib.crowd.known_intercepts`.
+
+    Raises
+    ------
+    PmfError
+        If a checkpoint is of another fit.
+    """
+    if start is not None and not em:
+        return State(start, converged=True), ""
+    kind, reason = plan.annotator_model, ""
+    if start is not None and rng is None:
+        kind = start.annotator_model
+    elif plan.compares_models:
+        choice = choose_model(source, kind, plan.limits)
+        kind, reason = choice.annotator_model, choice.reason
+    open_checkpoint: OpenCheckpoint | None = None
+    if work is not None:
+        of_start = () if start is None else (start.states, start.mass)
+        open_checkpoint = partial(
+            _open_checkpoint, work, digest_fit(source.digest(), kind, plan.tol, *of_start)
+        )
+    begin: AnnotatorModel | CrowdState | Callable[[], CrowdState] = kind
+    if start is not None and rng is None:
+        begin = State(replace(start, intercepts=None))
+    elif start is not None and rng is not None:
+        begin = partial(
+            find_likeliest_start,
+            source,
+            start,
+            rng,
+            limits=plan.limits,
+            open_checkpoint=open_checkpoint,
+            on_pass=on_first_pass,
+        )
+    state = fit_crowd(
+        source,
+        begin,
+        kind,
+        limits=plan.limits,
+        open_checkpoint=open_checkpoint,
+        on_pass=on_pass,
+    )
+    return state, reason
+
+
+def _open_checkpoint(work: Path, fit: str, family: DawidSkene, name: str) -> Checkpoint[CrowdState]:
+    return Checkpoint(work / name, fit, family.pack_state, family.unpack_state)
+
+
+@dataclass(frozen=True)
+class Screening:
+    """Parameters of the comparison of starts; tests/crowd/test_likeliest_start.py has crowds that need them.
+
+    Parameters
+    ----------
+    n_passes
+        Passes from each start before they are compared: after ten, one that ends higher may still be behind.
+    max_rounds
+        Limit of how often classes are split and merged.
+    n_splits
+        Random splits of each class that are tried.
+    margin
+        Nats by which all labels must be likelier from another start for it to be preferred.
+    split_spread
+        Standard deviation of the logarithms by which the halves of a class differ at first.
+    """
+
+    n_passes: int = 50
+    max_rounds: int = 5
+    n_splits: int = 2
+    margin: float = 1.0
+    split_spread: float = 0.5
+
+
+SCREENING = Screening()
+
+
+def find_likeliest_start(
+    source: LabelSource,
+    model: CrowdModel,
+    rng: np.random.Generator,
+    *,
+    limits: Limits = LABEL_LIMITS,
+    open_checkpoint: OpenCheckpoint | None = None,
+    on_pass: OnPass | None = None,
+) -> CrowdState:
+    """Make the first passes, from where they make the labels likeliest.
+
+    50 passes are made from the model, and 50 from the shares of the votes. From where the likelier of them end, each
+    class is split in two at random, twice, and those two of the others are merged whose merging costs least; 50 passes
+    are made from each of these. The likeliest goes on, and so forth, until no such change is likelier than going on
+    without.
+
+    Parameters
+    ----------
+    source
+        Tasks with their labels.
+    model
+        Crowd model, such as from `fit_worker_pairs`.
+    rng
+        Draws how the halves of a class differ.
+    limits
+        Limits of the passes that these begin.
+    open_checkpoint
+        As for `pmflib.crowd.dawid_skene.fit_crowd`; runs are numbered in the order in which they are made.
+    on_pass
+        Called after each pass of each run: progress.
+
+    Returns
+    -------
+    The passes from the likeliest start, to go on from.
+
+    Notes
+    -----
+    Passes climb to the nearest maximum. Co-occurrences of few labels are noise, and passes from the votes do better.
+    With rare classes both may lead to where a frequent class is split and rare ones are merged: no small step leads out
+    of there, but splitting and merging does. It takes three classes.
+
+    50 passes for each start; and up to five times, most often once, 100 for each class and 50 for going on. They are
+    fewer where passes settle before.
+
+    References
+    ----------
+    Biernacki, Celeux, Govaert (2003), Computational Statistics & Data Analysis 41, for short runs from several starts;
+    Ueda, Nakano, Ghahramani, Hinton (2000), Neural Computation 12, for splitting and merging.
+    """
+    numbers, family = count(1), DawidSkene(model.annotator_model)
+
+    def run(start: CrowdState | None, n_passes: int) -> CrowdState:
+        """Make passes from a start, or from the votes."""
+        name = f"start-{next(numbers)}.npz"
+        return run_em(
+            family,
+            source,
+            start or partial(family.begin, source),
+            limits=limits._replace(max_passes=min(n_passes, limits.max_passes)),
+            checkpoint=None if open_checkpoint is None else open_checkpoint(family, name),
+            on_pass=on_pass,
+        )
+
+    first = SCREENING.n_passes
+    best = _take_likeliest([run(State(model), first), run(None, first)])
+    for _ in range(SCREENING.max_rounds):
+        longer = run(best, best.n_passes + first)
+        changed = [
+            _match_classes(run(State(start), first))
+            for start in _split_and_merge(longer.parameters, rng)
+        ]
+        best = _take_likeliest([longer, *changed])
+        if best is longer:
+            break
+    return best
+
+
+def _take_likeliest(fits: Sequence[CrowdState]) -> CrowdState:
+    """The fit that makes the labels likeliest; the first if no other does by a margin."""
+    best = max(fits, key=_total_log_likelihood)
+    ahead = _total_log_likelihood(best) > _total_log_likelihood(fits[0]) + SCREENING.margin
+    return best if ahead else fits[0]
+
+
+def _total_log_likelihood(fit: CrowdState) -> float:
+    """Log-likelihood of all tasks before the last pass, nats."""
+    return fit.log_likelihoods[-1] * float(fit.parameters.states.sum())
+
+
+def _split_and_merge(model: CrowdModel, rng: np.random.Generator) -> Iterator[CrowdModel]:
+    """Models with one class after the other split, its second half in the place of one of two others, merged."""
+    mass, states = model.mass, model.states
+    costs = {
+        pair: _cost_merging(mass, states, *pair) for pair in combinations(range(states.size), 2)
+    }
+    for split in np.repeat(range(states.size if states.size > 2 else 0), SCREENING.n_splits):
+        kept, freed = min((pair for pair in costs if split not in pair), key=costs.__getitem__)
+        new, sizes = mass.copy(), states.copy()
+        new[:, :, kept] += mass[:, :, freed]
+        sizes[kept] += states[freed]
+        drawn = rng.normal(0.0, SCREENING.split_spread, mass.shape[:2])
+        new[:, :, split] = _tilt(mass[:, :, split] / 2, drawn)
+        new[:, :, freed] = _tilt(mass[:, :, split] / 2, -drawn)
+        sizes[[split, freed]] = states[split] / 2
+        yield replace(model, mass=new, states=sizes, label_mass=None)
+
+
+def _cost_merging(mass: FloatArray, states: FloatArray, one: int, other: int) -> float:
+    """How much likelier, in nats, labels and classes are with two classes than with one for both."""
+
+    def measure(labels: FloatArray, size: float) -> float:
+        totals = labels.sum(axis=1)
+        return float(xlogy(labels, labels).sum() - xlogy(totals, totals).sum() + xlogy(size, size))
+
+    first, second = mass[:, :, one], mass[:, :, other]
+    separate = measure(first, states[one]) + measure(second, states[other])
+    return separate - measure(first + second, states[one] + states[other])
+
+
+def _tilt(labels: FloatArray, logs: FloatArray) -> FloatArray:
+    """As many labels of each worker, (n_workers, n_classes), but more of some classes and fewer of others."""
+    tilted = labels * np.exp(logs)
+    totals = tilted.sum(axis=1, keepdims=True)
+    ratio = labels.sum(axis=1, keepdims=True) / np.where(totals > 0, totals, 1.0)
+    return np.asarray(tilted * ratio)
+
+
+def _match_classes(fit: CrowdState) -> CrowdState:
+    """Put the classes in the order in which workers are best on the whole: halves of a class have no name yet."""
+    model = fit.parameters
+    gains = np.einsum("mac,m->ac", model.confusion, model.mass.sum(axis=(1, 2)))
+    columns = match_columns(gains)
+    ordered = replace(
+        model,
+        mass=model.mass[:, :, columns],
+        states=model.states[columns],
+        label_mass=model.find_label_mass()[:, columns],
+    )
+    return replace(fit, parameters=ordered)
+
+
+N_FOLDS = 5
+"""Folds of the labels: each is predicted by models of the other four fifths."""
+MOST_COMPARED = 60_000
+"""Labels of a log by which models are compared, about: of more, tasks are taken evenly. Fifteen fits to so many take
+less than one to a million."""
+PREDICTED_COUNT = 2.0
+"""Pseudo-labels of all workers together in each column of a matrix of maximum likelihood that labels are predicted by:
+it rules out what a worker has not done yet."""
+LEAST_LABELS = 3
+"""Labels that half of the tasks must have for models to be compared. Of two, one is held out: the other alone cannot
+say that its worker is wrong, and matrices that are not shrunk, or a second subclass, predict as well whatever they
+are."""
+MIX = 0x9E3779B97F4A7C15
+"""Odd multiplier of 64 bits whose products have well mixed upper bits: 2^64 over the golden ratio."""
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The model that a label log has, and why.
+
+    Parameters
+    ----------
+    annotator_model
+        What is estimated; it has the workers who repeat each other.
+    comparison
+        How well the models predict a task's held-out labels, from the simplest on; None where too few tasks have
+        ``LEAST_LABELS``.
+    groups
+        Workers who repeat each other.
+    """
+
+    annotator_model: AnnotatorModel
+    comparison: Comparison | None
+    groups: tuple[CopiedGroup, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """A sentence that says why."""
+        why = (
+            f"few tasks have {LEAST_LABELS} labels"
+            if self.comparison is None
+            else self.comparison.reason
+        )
+        if self.groups:
+            sizes = ", ".join(str(len(group.workers)) for group in self.groups)
+            why += f"; groups of {sizes} workers repeat each other, and count once"
+        return why
+
+
+def choose_model(
+    source: LabelSource, annotator_model: AnnotatorModel, limits: Limits = LABEL_LIMITS
+) -> ModelChoice:
+    """Choose between maximum likelihood, and shrunk matrices with one or two subclasses of every class.
+
+    Parameters
+    ----------
+    source
+        Tasks with their labels; of a large log about ``MOST_COMPARED`` labels are used. Known labels are not used, and
+        the order of tasks does not matter but for rounding.
+    annotator_model
+        The largest model that may be chosen. Where its classes are in order, maximum likelihood, which has no use for
+        that, is none of the others.
+    limits
+        Limit of passes and tolerance of each fit.
+
+    Returns
+    -------
+    The choice: the simplest model within a standard error of the best. Where most tasks have fewer than
+    ``LEAST_LABELS`` labels it is shrunk, with one subclass.
+
+    References
+    ----------
+    Breiman, Friedman, Olshen and Stone (1984), Classification and Regression Trees, section 3.4.3, for the simplest
+    within a standard error of the best.
+    """
+    n_workers, n_classes = source.n_workers, source.n_classes
+    labels = source.sample(max(1, source.n_observed // MOST_COMPARED))
+    groups = find_copied_groups(labels, n_workers, n_classes)
+    copiers = tuple(weigh_group(labels, group.workers, n_classes) for group in groups)
+    labels = drop_repeated(labels, [group.workers for group in groups], n_classes)
+    named = list_models(annotator_model)
+    sizes = np.diff(labels.indptr)
+    several = np.flatnonzero(sizes > 1)
+    too_few = (sizes >= LEAST_LABELS).sum() * 2 < (sizes > 0).sum()
+    if too_few or several.size < 2 or n_classes < 2:
+        one = replace(annotator_model, n_subclasses=1, copiers=copiers)
+        return ModelChoice(one, None, tuple(groups))
+    log_probs = [np.zeros(labels.n_rows) for _ in named]
+    folds = _assign_folds(labels)
+    for fold in range(N_FOLDS):
+        held_out = labels.keep(folds == fold)
+        others = LabelsInMemory(labels.keep(folds != fold), n_workers, n_classes)
+        for total, candidate in zip(log_probs, named.values(), strict=True):
+            model = fit_crowd(others, candidate, limits=limits).parameters
+            total += _predict(others, held_out, model)
+    of_tasks = [total[several] for total in log_probs]
+    comparison = compare_candidates(
+        "task",
+        [{"model": name} for name in named],
+        [float(each.mean()) for each in of_tasks],
+        subtract=lambda one, other: compare_samples(of_tasks[one], of_tasks[other]),
+        rule="first",
+    )
+    chosen = named[str(comparison.chosen.settings["model"])]
+    return ModelChoice(replace(chosen, copiers=copiers), comparison, tuple(groups))
+
+
+def list_models(largest: AnnotatorModel) -> dict[str, AnnotatorModel]:
+    """List the models that are compared by name, from the simplest to the largest that is given."""
+    shrunk = {
+        "one subclass": replace(largest, n_subclasses=1),
+        "two subclasses": largest,
+    }
+    return shrunk if largest.ordinal else {"maximum likelihood": MAXIMUM_LIKELIHOOD, **shrunk}
+
+
+def _assign_folds(labels: SparseBlock) -> IntArray:
+    """Fold of each label, int64 of shape (n_labels,), which does not depend on the order of tasks.
+
+    It is drawn by the labels of the task. Tasks with the same labels, of which there are many, are numbered: else the
+    same label would be held out in all of them, and the other folds had none like it.
+    """
+    levels = _mix(labels.indices.astype(np.uint64) + np.uint64(1))
+    ends = np.concatenate([np.zeros(1, np.uint64), np.cumsum(levels)])
+    tasks = ends[labels.indptr[1:]] - ends[labels.indptr[:-1]]
+    order = np.argsort(tasks, kind="stable")
+    _, first, counts = np.unique(tasks[order], return_index=True, return_counts=True)
+    numbers = np.empty(tasks.size, np.uint64)
+    numbers[order] = (np.arange(tasks.size) - np.repeat(first, counts)).astype(np.uint64)
+    drawn = np.repeat(_mix(tasks + _mix(numbers)), np.diff(labels.indptr))
+    return (_mix(drawn + levels) % np.uint64(N_FOLDS)).astype(np.int64)
+
+
+def _mix(numbers: np.ndarray) -> np.ndarray:
+    """Spread uint64 over 32 bits, equal ones alike: uint64 of the same shape."""
+    mixed = numbers * np.uint64(MIX)
+    mixed ^= mixed >> np.uint64(29)
+    return np.asarray((mixed * np.uint64(MIX)) >> np.uint64(32))
+
+
+def _predict(source: LabelsInMemory, held_out: SparseBlock, model: CrowdModel) -> FloatArray:
+    """Log-probability of the held-out labels of each task by its others, (n_tasks,), nats."""
+    weights = LogWeights.from_model(model, with_votes=False)
+    blocks: Any = source.blocks
+    posterior = np.concatenate([score_states(block, weights) for block in blocks])
+    mass = model.mass
+    if not model.pseudo_count:
+        pooled = mass.sum(axis=0) + 1.0
+        mass = mass + PREDICTED_COUNT * pooled / pooled.sum(axis=0)
+    columns = mass / np.maximum(mass.sum(axis=1, keepdims=True), FLOOR)
+    rows = np.repeat(np.arange(held_out.n_rows), np.diff(held_out.indptr))
+    given = columns.reshape(-1, posterior.shape[1])[held_out.indices]
+    log_probs = np.log(np.maximum((posterior[rows] * given).sum(axis=1), FLOOR))
+    return np.bincount(rows, log_probs, minlength=held_out.n_rows).astype(np.float64)
