@@ -1,1 +1,1 @@
-"""Work on Dask: clients, maps with a fixed merge tree, memory planned before anything runs."""
+"""Computation on Dask: clients, maps with a fixed merge tree, and memory planning."""

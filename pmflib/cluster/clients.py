@@ -1,4 +1,4 @@
-"""Dask clients: connected with patience, watched, and asked for the threads and the memory of their workers."""
+"""Dask clients: connecting with retries, monitoring workers, and querying their threads and memory."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from pmflib.core.errors import ClusterError, ClusterWarning, ConfigError
 from pmflib.core.process_usage import ProcessUsage
 
 Client = Any
-"""A Dask client, or None to work in this thread alone."""
+"""A Dask client, or None to work in this thread."""
 
 PATIENCE = 30.0
-"""Seconds that a client waits for a scheduler and its first worker where nothing is configured."""
+"""Default time, in seconds, to wait for a scheduler and its first worker."""
 CONNECT_SECONDS = 10.0
-"""Seconds of one attempt to connect to a scheduler."""
+"""Time limit of one attempt to connect to a scheduler, seconds."""
 ANSWER_SECONDS = 5.0
-"""Seconds in which workers say what they have used, before and after a stage."""
+"""Time limit for workers to report their usage before and after a stage, seconds."""
 
 _members: WeakKeyDictionary[Any, Membership] = WeakKeyDictionary()
-"""Workers of the clients that are open."""
+"""Monitors of the open clients."""
 _expected_threads: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-"""Threads that are expected to work for a client, where more may come than there are."""
+"""Expected number of threads per client, if more workers may join."""
 
 
 def start_client(address: str, seconds: float, security: Any = None) -> Any:
@@ -41,25 +41,26 @@ def start_client(address: str, seconds: float, security: Any = None) -> Any:
     address
         Address of the scheduler.
     seconds
-        Longest wait for it.
+        Maximum time to wait for it.
     security
-        Keys of its connections; None for those that Dask is configured with.
+        Keys for its connections; None uses those in Dask's configuration.
 
     Returns
     -------
-    The client, which is no default. Whoever asked for it closes it.
+    The client, which is not set as default. The caller must close it.
 
     Raises
     ------
     OSError
-        If it does not answer, or its keys do not fit.
+        If the scheduler does not respond, or the keys do not match.
     ValueError
-        If the address is none.
+        If the address is invalid.
 
     Notes
     -----
-    Dask leaves a client that does not connect to Python's collector of garbage, which may come upon it while another
-    client, or a cluster, starts its thread. To close it takes the lock that the other holds, and both wait for ever.
+    Dask leaves a client that failed to connect to Python's garbage collector. The collector may run while another
+    client or cluster starts its thread; closing the failed client then needs a lock held by the other, and both wait
+    forever. Failed clients are therefore closed here.
     """
     from distributed import Client
 
@@ -69,7 +70,7 @@ def start_client(address: str, seconds: float, security: Any = None) -> Any:
     except BaseException:
         with suppress(Exception):
             client.close()
-            # one that Dask has closed itself keeps its thread
+            # a client closed by Dask itself keeps its thread
             client._loop_runner.stop()
         raise
     return client
@@ -77,7 +78,7 @@ def start_client(address: str, seconds: float, security: Any = None) -> Any:
 
 @contextmanager
 def _silence(name: str) -> Iterator[None]:
-    """Let a logger report nothing; unlike levels, contexts of several threads may end in any order."""
+    """Silence a logger; unlike levels, contexts of several threads may end in any order."""
 
     def refuse(record: logging.LogRecord) -> bool:
         return False
@@ -92,32 +93,33 @@ def _silence(name: str) -> Iterator[None]:
 
 @contextmanager
 def open_client(address: str, cluster: ClusterOptions | None = None) -> Iterator[Client]:
-    """Connect to a Dask scheduler, wait until it has a worker, and watch which workers it has while the context lasts.
+    """Connect to a Dask scheduler, wait for its first worker, and monitor its workers within the context.
 
-    Errors that mean that the scheduler or its workers have gone, or were killed, are raised from here as what a user
-    can do about them. Workers are waited for, and watched, by `pmflib.cluster.membership.Membership`.
+    If the scheduler or its workers are lost or killed, errors are raised from here with a remedy.
+    `pmflib.cluster.membership.Membership` waits for workers and monitors them.
 
     Parameters
     ----------
     address
-        As `use_workers` gives it.
+        Address from `use_workers`.
     cluster
-        Section ``cluster`` of the configuration: how long to wait, and what workers may use. By default half a minute.
+        Section ``cluster`` of the configuration: waiting time and memory limit of workers. By default half a minute.
 
     Yields
     ------
-    The client; None where the address is empty.
+    The client; None if the address is empty.
 
     Raises
     ------
     ConfigError
-        If the address is none, or a worker does not fit: another version of this package, a folder not seen.
+        If the address is invalid, or a worker is incompatible: another version of this package, or a folder it cannot
+        read.
     ClusterError
-        If no scheduler answers, or it has no worker, for as long as the patience lasts.
+        If no scheduler responds, or it has no worker, within the patience.
     LostSchedulerError
-        If the scheduler goes while it is used.
+        If the scheduler is lost during use.
     MemoryPlanError
-        If a worker that joins has not the memory that is planned, or workers were killed for using more.
+        If a worker that joins has less memory than planned, or workers were killed for exceeding their limit.
     """
     if not address:
         yield None
@@ -126,12 +128,12 @@ def open_client(address: str, cluster: ClusterOptions | None = None) -> Iterator
 
     patience = PATIENCE if cluster is None else cluster.patience
     if address.startswith("inproc"):
-        # threads of this process come and go with it
+        # threads of this process start and end with it
         with _connect(address, patience) as client:
             yield client
         return
     with (
-        # what a lost scheduler or worker comes to is raised from here; Dask's client would print tracebacks as well
+        # errors from a lost scheduler or worker are raised from here; Dask's client would also print tracebacks
         _silence("distributed.client"),
         _connect(address, patience) as client,
     ):
@@ -153,7 +155,7 @@ def open_client(address: str, cluster: ClusterOptions | None = None) -> Iterator
 
 
 def _connect(address: str, patience: float) -> Any:
-    """Connect to a scheduler, trying again while it does not answer; `Membership` waits for its workers."""
+    """Connect to a scheduler, retrying until it responds; `Membership` waits for its workers."""
     give_up = time.monotonic() + patience
     while True:
         started = time.monotonic()
@@ -161,14 +163,14 @@ def _connect(address: str, patience: float) -> Any:
         try:
             return start_client(address, timeout, find_security(address))
         except OSError as error:
-            # a refused connection, a name that does not resolve, keys that do not fit
+            # a refused connection, an unresolvable name, or wrong keys
             if time.monotonic() >= give_up:
                 raise ClusterError(
                     f"cluster.address = {address!r}: no Dask scheduler answers ({error}) for {patience:g} seconds "
                     "([cluster] patience); start one, or leave the address empty"
                 ) from error
         except Exception as error:
-            # a protocol that there is not, a port that is missing
+            # an unknown protocol or a missing port
             raise ConfigError(
                 f"cluster.address = {address!r}: no Dask scheduler answers ({error}); "
                 "correct it, or leave the address empty"
@@ -182,15 +184,15 @@ def _connect(address: str, patience: float) -> Any:
 
 
 def find_memory(client: Client, memory_limit: int = 0) -> ClusterMemory:
-    """Memory of a client and of its workers.
+    """Return the memory of a client and of its workers.
 
     Parameters
     ----------
     client
-        Dask client; None is this thread alone.
+        Dask client; None for this thread.
     memory_limit
-        Bytes that the data of each worker may take, or of this process where it does the work itself; 0 takes what
-        they say they have.
+        Memory limit for the data of each worker, or of this process if it does the work itself, bytes; 0 uses the
+        limits that they report.
     """
     if client is None:
         return ClusterMemory.here(memory_limit)
@@ -199,18 +201,18 @@ def find_memory(client: Client, memory_limit: int = 0) -> ClusterMemory:
     if client.scheduler.address.startswith("inproc"):
         return ClusterMemory.here(memory_limit, count_threads(client))
     if client not in _members:
-        # a client of the caller's: asked once, and not watched
+        # a client of the caller: queried once, and not monitored
         _members[client] = Membership(client, client.scheduler.address, PATIENCE, memory_limit)
     return _members[client].read_memory()
 
 
 class LateClient:
-    """A Dask client that connects when it is first used: for work that may turn out to be done already.
+    """A Dask client that connects on first use, for work that may already be done.
 
     Parameters
     ----------
     connect
-        Gives the client.
+        Returns the client.
     """
 
     def __init__(self, connect: Callable[[], Client]) -> None:
@@ -218,11 +220,11 @@ class LateClient:
         self._required: list[Requirement] = []
 
     def check_when_connected(self, requirement: Requirement) -> None:
-        """Do `check_workers` once there are workers to ask."""
+        """Run `check_workers` once the client is connected."""
         self._required.append(requirement)
 
     def connect(self) -> Client:
-        """The client itself."""
+        """Return the client, connecting if necessary."""
         if self._client is None:
             self._client = self._connect()
             for requirement in self._required:
@@ -234,23 +236,24 @@ class LateClient:
 
 
 def check_workers(client: Client, requirement: Requirement) -> None:
-    """Check that every worker of a client can do what is required; without a client there is nothing to check.
+    """Check that every worker of a client meets a requirement; without a client there is nothing to check.
 
     Parameters
     ----------
     client
         Dask client, or None.
     requirement
-        Such as a `pmflib.store.objects.addresses.StoreAccess`: stores must be on storage that all workers share.
+        Requirement, such as `pmflib.store.objects.addresses.StoreAccess`: stores must be on storage shared by all
+        workers.
 
     Raises
     ------
     ConfigError
-        If one cannot. A `LateClient` raises it when it connects.
+        If a worker does not meet it. A `LateClient` raises the error when it connects.
 
     Notes
     -----
-    Workers that join a client of `open_client` later are checked as well.
+    Workers that join a client from `open_client` later are also checked.
     """
     if client is None:
         return
@@ -267,14 +270,14 @@ def check_workers(client: Client, requirement: Requirement) -> None:
 def measure_workers(
     client: Client, note: Callable[[Iterable[ProcessUsage]], None]
 ) -> Iterator[None]:
-    """Measure what the processes of workers use while the context lasts.
+    """Measure the resource usage of worker processes within the context.
 
     Parameters
     ----------
     client
-        Client of `open_client`. Where there is none, or workers are threads of this process, it measures nothing.
+        Client from `open_client`. Nothing is measured without a client, or if workers are threads of this process.
     note
-        Called at the end with the usage of each worker that was there all the time; not called after an error.
+        Called at the end with the usage of each worker present throughout; not called after an error.
     """
     if client is None or client.scheduler.address.startswith("inproc"):
         yield
@@ -286,7 +289,7 @@ def measure_workers(
 
 
 def _ask_workers(client: Client, function: Callable[[], ProcessUsage]) -> dict[str, ProcessUsage]:
-    """Answer of each worker, by its address; none where one does not answer in time: what is asked is of no weight."""
+    """Return the answer of each worker by address; omitted for workers that do not respond in time."""
     found: dict[str, ProcessUsage] = {}
 
     def ask() -> None:
@@ -300,7 +303,7 @@ def _ask_workers(client: Client, function: Callable[[], ProcessUsage]) -> dict[s
 
 
 def count_threads(client: Client) -> int:
-    """Number of threads that work for a client, or that are expected where workers come later; 1 without one."""
+    """Return the number of threads of a client, or the expected number if workers join later; 1 without a client."""
     if client is None:
         return 1
     if isinstance(client, LateClient):
@@ -311,9 +314,9 @@ def count_threads(client: Client) -> int:
 
 @contextmanager
 def connect_briefly(address: str, seconds: float, security: Any = None) -> Iterator[Client]:
-    """Connect to a Dask scheduler without patience, and without a word of Dask's own in the log.
+    """Connect to a Dask scheduler without retries, and without log messages from Dask.
 
-    Parameters and errors are those of `start_client`.
+    For parameters and errors see `start_client`.
     """
     with (
         quieten("distributed", logging.CRITICAL),

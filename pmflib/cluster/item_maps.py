@@ -1,4 +1,4 @@
-"""Maps of a function over items on workers, a task each; values that tasks share, items that workers keep."""
+"""Maps of a function over items with one task per item; values shared by tasks, and items kept by workers."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from pmflib.cluster.task_plans import (
 T = TypeVar("T")
 
 SENT_BYTES = 1 << 16
-"""Largest shared value that is sent along with each task, bytes; a larger one is a task of its own."""
+"""Largest shared value that is sent with each task, bytes; a larger one becomes a task of its own."""
 ALL_SENT_BYTES = 1 << 20
-"""Most that a shared value which is sent along may take in all tasks, bytes: they pass through the scheduler."""
+"""Maximum total size of a shared value sent with all tasks, bytes, since these pass through the scheduler."""
 
 
 def measure_shared(value: Any) -> int | None:
-    """Bytes that a shared value takes where it is sent along with tasks, about; None where it may be large.
+    """Estimate the size of a shared value sent with tasks, bytes; None if it may be large.
 
-    Numbers, None, and functions that workers import by their names, add nothing to what a task takes anyway. Models
-    are lists of arrays, or of such lists.
+    Numbers, None, and functions importable by name add nothing to the size of a task. Models are lists of arrays, or
+    nested lists.
     """
     if value is None or isinstance(value, bool | int | float):
         return 0
     if isinstance(value, str):
         return len(value)
     if isinstance(value, FunctionType):
-        # others are sent with all that they refer to
+        # other objects are sent with everything they refer to
         return 0 if value.__module__ != "__main__" and value.__qualname__.isidentifier() else None
     if isinstance(value, list | tuple):
         sizes = [measure_shared(each) if _is_of_arrays(each) else None for each in value]
@@ -51,14 +51,14 @@ def _is_of_arrays(value: Any) -> bool:
 
 
 def is_sent_along(n_bytes: int | None, n_tasks: int) -> bool:
-    """Whether a shared value of so many bytes is sent along with each of so many tasks, and is no task of its own."""
+    """Return whether a shared value is sent with each task rather than as a task of its own."""
     return n_bytes is not None and n_bytes <= min(SENT_BYTES, ALL_SENT_BYTES // n_tasks)
 
 
 def share_value(client: Client, value: Any, n_tasks: int, name: str) -> Any:
-    """Prepare a value for tasks: itself, or the future that each of them takes it from.
+    """Prepare a value for tasks: the value itself, or a future that each task uses.
 
-    The value is the result of a task and not scattered data, so that it can be made again when a worker is lost.
+    The value is the result of a task rather than scattered data, so that it can be recomputed if a worker is lost.
     Workers that have fetched it serve it to others.
     """
     if is_sent_along(measure_shared(value), n_tasks):
@@ -74,7 +74,7 @@ def _give_back(value: T) -> T:
 R = TypeVar("R")
 
 RECALL_THREADS = 8
-"""Threads that look up what is known already: files far away are asked about at the same time."""
+"""Number of threads that look up known results, so that remote files are queried concurrently."""
 
 
 def map_items(
@@ -86,19 +86,19 @@ def map_items(
     on_result: Callable[[int], None] | None = None,
     name: str = "",
 ) -> list[R]:
-    """Map a function over items; results in the order of the items.
+    """Map a function over items; results are in the order of the items.
 
     Parameters
     ----------
     client, function, items, shared
-        As for `pmflib.cluster.maps.start_blocks`; there may be no items.
+        As for `pmflib.cluster.maps.start_blocks`; items may be empty.
     known
-        Results that are known already, None for the others, as `recall_items` gives them: only the others go to
-        workers. Where there are none, the client is not used.
+        Results that are already known, None for the others, from `recall_items`; only the others are sent to workers.
+        If there are none, the client is not used.
     on_result
-        Called with the number of items done, each time one is.
+        Called with the number of finished items after each one.
     name
-        What the tasks are called after the stage; by default as the function.
+        Name of the tasks after the stage; by default that of the function.
     """
     if known is not None:
         missing = [item for item, result in zip(items, known, strict=True) if result is None]
@@ -143,12 +143,12 @@ def map_items(
 def recall_items(
     recall: Callable[..., R | None], items: Sequence[Any], *shared: Any
 ) -> list[R | None]:
-    """Ask a cheap function, here, which results are known already: see `map_items`.
+    """Look up known results by a cheap function in this process; see `map_items`.
 
     Parameters
     ----------
     recall
-        Called as ``recall(item, *shared)``, from several threads; gives None where the work is yet to be done.
+        Called as ``recall(item, *shared)`` from several threads; returns None if the work is not yet done.
     items, shared
         As for `map_items`.
     """
@@ -158,21 +158,21 @@ def recall_items(
 
 @dataclass(frozen=True, eq=False)
 class LoadedItems:
-    """Items in the memory of the workers that work on them, in runs of one task each.
+    """Items in the memory of the workers that process them, in runs of one task each.
 
     Parameters
     ----------
     plan
         Runs of the items.
     runs
-        Futures of lists of items, or these lists where there is no client.
+        Futures of lists of items, or the lists themselves without a client.
     """
 
     plan: TaskPlan
     runs: Sequence[Any]
 
     def __len__(self) -> int:
-        """Number of items."""
+        """Return the number of items."""
         return self.plan.n_items
 
 
@@ -184,20 +184,20 @@ def keep_loaded(
     name: str = "",
     n_tasks: int = 0,
 ) -> LoadedItems:
-    """Load items into the memory of the workers that will work on them, in runs of one task each.
+    """Load items into the memory of the workers that will process them, in runs of one task each.
 
-    Items of a worker that is lost are loaded again, by others.
+    Items of a lost worker are loaded again by others.
 
     Parameters
     ----------
     client, costs, name
         As for `pmflib.cluster.maps.start_blocks`.
     load
-        Called with an item.
+        Called with an item to load it.
     items
-        At least one.
+        Items, at least one.
     n_tasks
-        Number of runs, at most; 0 is one for each thread.
+        Maximum number of runs; 0 for one per thread.
     """
     weights = [1] * len(items) if costs is None else costs
     plan = plan_tasks(weights, n_tasks or count_threads(client))
@@ -205,8 +205,8 @@ def keep_loaded(
     if client is None:
         return LoadedItems(plan, [_load_run(part, load) for part in parts])
     step = name_step(load, name)
-    # not bound to workers, not even loosely: while there is none, Dask lays such tasks aside for the lost one, and a
-    # worker that joins does not get them. Unbound, as many as there are threads are assigned to idle workers in turn
+    # not bound to workers, not even loosely: if a bound worker is lost, Dask holds such tasks back for it and does not
+    # give them to a worker that joins. Unbound tasks, as many as threads, are assigned to idle workers in turn
     runs = client.map(
         _load_run,
         parts,
@@ -223,9 +223,10 @@ def _load_run(run: Sequence[T], load: Callable[[T], R]) -> list[R]:
 
 
 def send_items(client: Client, values: Sequence[T]) -> list[Any]:
-    """Send values to workers once, for several maps: futures, or the values themselves without a client.
+    """Send values to workers once for several maps; returns futures, or the values themselves without a client.
 
-    Values of a worker that is lost are lost too, and the maps that need them fail: send what the caller can make again.
+    Values are lost with their worker, and the maps that need them fail, so send only values that the caller can
+    recompute.
     """
     if client is None:
         return list(values)

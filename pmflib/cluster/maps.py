@@ -1,4 +1,4 @@
-"""Maps of a function over items on workers, merged in a tree of fixed shape; progress that workers report."""
+"""Maps of a function over items on workers, merged in a tree of fixed shape; progress reports from workers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class PendingResult(Generic[R]):
-    """A result that workers are computing.
+    """A result being computed by workers.
 
     Parameters
     ----------
     parts
-        Futures of the highest nodes of the tree that workers merge, or these nodes where there is no client.
+        Futures of the highest nodes of the tree that workers merge, or the nodes themselves without a client.
     leaves
         Futures of the runs.
     join
@@ -48,7 +48,7 @@ class PendingResult(Generic[R]):
 
     def wait(self) -> R:
         """Wait for the result."""
-        # one request for all of them, which is answered when the last one is there
+        # a single request, answered when the last part is ready
         (root,) = self.join(self.leaves[0].client.gather(self.parts) if self.leaves else self.parts)
         return root.value
 
@@ -64,31 +64,31 @@ def start_blocks(
     name: str = "",
     fan_in: int = FAN_IN,
 ) -> PendingResult[R]:
-    """Map a function over items and merge the results in a tree whose shape depends on their number alone.
+    """Map a function over items and merge the results in a tree whose shape depends only on the number of items.
 
-    A task works on a run of consecutive items, one task for each thread where there are more items than threads, and
-    merges what it has as far as the tree allows, before anything is sent: see `pmflib.cluster.task_plans`.
+    Each task processes a run of consecutive items; if there are more items than threads, there is one task per thread.
+    It merges its results as far as the tree allows before anything is sent; see `pmflib.cluster.task_plans`.
 
     Parameters
     ----------
     client
-        Dask client, or None to work in this thread: the same tree, the same bits.
+        Dask client, or None to work in this thread with the same tree and therefore equal bits.
     function
-        Called as ``function(item, *shared)``; must change neither.
+        Called as ``function(item, *shared)``; must not modify its arguments.
     items
-        At least one: values that can be pickled, or what `pmflib.cluster.item_maps.keep_loaded` returned.
+        Items, at least one: values that can be pickled, or the result of `pmflib.cluster.item_maps.keep_loaded`.
     merge
-        Joins a list of results in order; must not change them.
+        Merges a list of results in order, without modifying them.
     shared
-        Sent once for all items; may be large.
+        Additional arguments, sent once for all items; may be large.
     costs
-        Cost of each item, by which runs are balanced; None takes items as equal. Loaded items have runs already.
+        Cost of each item, used to balance runs; None treats items as equal. Loaded items already have runs.
     result_bytes
-        Size of a result, where it is large: few of them are merged at a time.
+        Size of a result in bytes, if large: few large results are merged at a time.
     name
-        What the tasks are called after the stage; by default as the function.
+        Name of the tasks after the stage; by default that of the function.
     fan_in
-        Results merged at a time, at least 2.
+        Number of results merged at a time, at least 2.
 
     Returns
     -------
@@ -123,17 +123,17 @@ def start_maps(
     *shared: Any,
     result_bytes: int = 0,
 ) -> list[PendingResult[R]]:
-    """Start several maps, each with a tree and a result of its own.
+    """Start several maps, each with its own tree and result.
 
     Parameters
     ----------
     client
-        Dask client, or None to work in this thread, on one map after the other.
+        Dask client, or None to work in this thread on one map after the other.
     function, merge, shared, result_bytes
         As for `start_blocks`.
     items
-        Items of each map, at least one, by what its tasks are called after the stage; each item is a task. Tasks are
-        submitted in this order, but results are merged before more are made.
+        Items of each map, at least one, keyed by the name of its tasks; each item is a task. Tasks are submitted in
+        this order, but results are merged before more are computed.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def start_maps(
 
 
 def _share_all(client: Client, step: str, n_tasks: int, shared: Sequence[Any]) -> list[Any]:
-    """Each shared value as tasks take it: itself, or a future."""
+    """Return shared values in the form that tasks take: the value itself or a future."""
     return [
         share_value(client, value, n_tasks, f"{step}-{index}") for index, value in enumerate(shared)
     ]
@@ -170,7 +170,7 @@ def _start_tree(
     merge: Callable[[Sequence[R]], R],
     sent: Sequence[Any],
 ) -> PendingResult[R]:
-    """Start the tasks of a map, named by a step, on items or futures of them, and the merges of each level."""
+    """Start the tasks of a map on items or futures, and the merges of each level."""
     options = {"pure": False, "retries": RETRIES}
     constants = plan.n_items, plan.run_top, plan.fan_in, function, merge, *sent
     leaves = client.map(
@@ -192,7 +192,7 @@ def _start_tree(
             *zip(*above, strict=True),
             *([value] * len(above) for value in (plan.n_items, level, plan.fan_in, merge)),
             key=[(f"{step}-merge-{level}", name_range("items", *each)) for each in above],
-            # before tasks that make more to merge
+            # before tasks that produce more results to merge
             priority=1,
             **options,
         )
@@ -203,7 +203,7 @@ def _start_tree(
 def _join_parts(
     n_items: int, fan_in: int, merge: Callable[[Sequence[R]], R]
 ) -> Callable[[Sequence[list[Node[R]]]], list[Node[R]]]:
-    """Function of the client that merges what workers have not merged."""
+    """Return the client's function that merges what workers have not merged."""
     top = find_top(n_items, fan_in)
     return lambda parts: _merge_parts(parts, 0, n_items, n_items, top, fan_in, merge)
 
@@ -219,7 +219,7 @@ def run_blocks(
     name: str = "",
     fan_in: int = FAN_IN,
 ) -> R:
-    """Do `start_blocks` and wait for the result."""
+    """Run `start_blocks` and wait for the result."""
     options = {"costs": costs, "result_bytes": result_bytes, "name": name, "fan_in": fan_in}
     return start_blocks(client, function, items, merge, *shared, **options).wait()  # type: ignore[arg-type]
 
@@ -234,7 +234,7 @@ def _work_on_run(
     merge: Callable[[Sequence[R]], R],
     *shared: Any,
 ) -> list[Node[R]]:
-    """Map a function over a run of items, and merge the results as far as it goes."""
+    """Map a function over a run of items, and merge the results within the run."""
     leaves = (Node(0, index, function(item, *shared)) for index, item in enumerate(run, start))
     return merge_nodes(leaves, n_items, merge, top=top, fan_in=fan_in)
 
@@ -248,7 +248,7 @@ def _merge_parts(
     fan_in: int,
     merge: Callable[[Sequence[R]], R],
 ) -> list[Node[R]]:
-    """Merge what runs have made of the items from start to stop: a node of the tree."""
+    """Merge results of runs from items start to stop into a node of the tree."""
     nodes = (
         node
         for part in parts
@@ -261,7 +261,7 @@ def _merge_parts(
 def _find_overlaps(
     runs: Sequence[tuple[int, int]], futures: Sequence[T], above: Sequence[tuple[int, int]]
 ) -> list[list[T]]:
-    """What each range needs: the futures of the runs that have items of it."""
+    """Return the futures of the runs that overlap each range."""
     needed: list[list[T]] = []
     first = 0
     for start, stop in above:
@@ -276,18 +276,18 @@ def _find_overlaps(
 
 @contextmanager
 def listen_to_counts(client: Client, on_count: Callable[[int], None]) -> Iterator[str]:
-    """Receive the numbers that functions report while they run on workers, on any machine.
+    """Receive numbers that functions report while they run on workers.
 
     Parameters
     ----------
     client
-        Dask client; without one, no number arrives.
+        Dask client; without one, no numbers arrive.
     on_count
-        Called with every number, in a thread of the client that has the context variables of this one.
+        Called with every number, in a thread with the context variables of this one.
 
     Yields
     ------
-    Topic that `report_count` needs.
+    Topic for `report_count`.
     """
     topic = f"pmf-counts-{uuid.uuid4().hex}"
     if client is None:
@@ -302,9 +302,9 @@ def listen_to_counts(client: Client, on_count: Callable[[int], None]) -> Iterato
 
 
 def report_count(topic: str, count: int) -> None:
-    """Send a number to the listener of a topic from a function that a Dask worker runs; elsewhere do nothing."""
+    """Send a number from a function on a Dask worker to the listener of a topic; does nothing elsewhere."""
     if "distributed" not in sys.modules:
-        # importing it would take longer than a small run
+        # importing distributed would take longer than a small run
         return
     from distributed import get_worker
 

@@ -1,4 +1,4 @@
-"""Workers of a client, watched while it works: those that join are checked, and none is not waited for forever."""
+"""Monitoring the workers of a client: new workers are checked, and waiting for workers is limited."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ from pmflib.core.events import Notice, find_listeners, send_event
 from pmflib.core.machine import MachineMemory
 
 LOOK_SECONDS = 1.0
-"""Time between two looks at which workers there are, seconds."""
+"""Interval between checks of the workers, seconds."""
 SILENT_SECONDS = 5.0
-"""Time without any worker after which the client says that it waits, seconds."""
+"""Time without any worker after which the client reports that it is waiting, seconds."""
 
 LEAST_PLAN = MemoryPlan("any stage", {"blocks of samples": 64 << 20}, "Give it more memory.")
-"""What every worker must have room for."""
+"""Memory that every worker must have."""
 
 
 class Requirement(Protocol):
-    """What every worker has to be able to do, such as to open a store; it is asked on each of them."""
+    """A requirement on workers, such as access to a store, that is checked on each of them."""
 
     def find_obstacle(self) -> PmfError | None:
-        """Find why this process cannot do it; None if it can."""
+        """Return why this process does not meet the requirement; None if it does."""
 
     def refuse_unable(self, found: Mapping[str, PmfError | None]) -> None:
-        """Raise an error that names the workers with an obstacle, if there are any; obstacles are by address."""
+        """Raise an error that names the workers with an obstacle, if any; obstacles are keyed by address."""
 
 
 @dataclass(frozen=True)
 class WorkerDescription:
-    """What a worker says of itself.
+    """Description of a worker, reported by itself.
 
     Parameters
     ----------
     versions
-        Versions of Python and of packages that it has, as `find_versions` gives them.
+        Versions of Python and of packages, from `find_versions`.
     memory
         Memory of its machine.
     obstacles
-        For each requirement that it was asked about, why it cannot do that; None where it can.
+        For each requirement, why the worker does not meet it; None if it does.
     """
 
     versions: Mapping[str, str]
@@ -71,18 +71,18 @@ class WorkerDescription:
 
 
 def describe_worker(required: Sequence[Requirement]) -> WorkerDescription:
-    """What the process that this is called in has, and whether it can do what is required."""
+    """Describe this process, and check requirements."""
     obstacles = {each: each.find_obstacle() for each in required}
     return WorkerDescription(find_versions(), MachineMemory.read(), obstacles)
 
 
 def _count(addresses: Sequence[str]) -> str:
-    """Words for workers: the address of one, the number of more."""
+    """Format workers: the address of one, or the number of several."""
     return f"worker {addresses[0]}" if len(addresses) == 1 else f"{len(addresses)} workers"
 
 
 class Membership:
-    """The workers of a client.
+    """Monitor of the workers of a client.
 
     Parameters
     ----------
@@ -91,9 +91,9 @@ class Membership:
     address
         Address of its scheduler, for messages.
     patience
-        How long to wait for a worker where there is none, seconds.
+        Maximum time to wait for a worker if there is none, seconds.
     memory_limit
-        Bytes that the data of each worker may take; 0 leaves it to the workers.
+        Memory limit for the data of each worker, bytes; 0 uses the limits that they report.
     """
 
     def __init__(self, client: Any, address: str, patience: float, memory_limit: int = 0) -> None:
@@ -104,25 +104,25 @@ class Membership:
         self._workers: dict[str, WorkerMemory] = {}
         self._lock = threading.RLock()
         self._over = threading.Event()
-        # who listens to the run hears what this thread says
+        # listeners of the run hear this thread's events
         self._thread = threading.Thread(
             target=copy_context().run, args=(self._watch,), daemon=True, name="membership"
         )
         self.error: PmfError | None = None
 
     def start(self) -> None:
-        """Wait until there is a worker, check all there are, and watch them from now on.
+        """Wait for the first worker, check all workers, and monitor them from now on.
 
         Raises
         ------
         ClusterError
-            If none comes.
+            If none joins.
         ConfigError
             If one has another version of this package.
         """
         started, asked = time.monotonic(), None
         while not self._client.nthreads():
-            # an adaptive cluster starts its first worker when a task waits for one, and tasks wait for what it says
+            # an adaptive cluster starts its first worker when a task is waiting, and tasks wait for its description
             asked = asked or self._client.submit(
                 abs, 0, key=(name_step(abs, "first-worker"), "ask")
             )
@@ -132,16 +132,16 @@ class Membership:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop monitoring."""
         self._over.set()
 
     def require(self, requirement: Requirement) -> None:
-        """Check that all workers can do something, those that join later too.
+        """Check that all workers meet a requirement, including those that join later.
 
         Raises
         ------
         ConfigError
-            If one cannot.
+            If one does not.
         """
         with self._lock:
             if requirement in self._required:
@@ -150,14 +150,14 @@ class Membership:
             self._check_descriptions(self._ask(list(self._workers), [requirement]))
 
     def read_memory(self) -> ClusterMemory:
-        """Memory of the workers that are there, and of this client."""
+        """Return the memory of the current workers and of this client."""
         with self._lock:
             workers = tuple(self._workers.values())
         here = ClusterMemory.here()
         return ClusterMemory(workers or here.workers, here.client, False, self._keep_plan)
 
     def explain(self, error: BaseException) -> BaseException:
-        """The error that a user gets in place of one that came out of work on these workers."""
+        """Return a user-facing error in place of one raised by work on these workers."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
@@ -166,7 +166,7 @@ class Membership:
         if isinstance(error, KilledWorker):
             return self._explain_killed(error.task, error.last_worker, error.allowed_failures + 1)
         if isinstance(error, PmfError):
-            # a worker that joined a moment ago may be what is wrong
+            # a worker that has just joined may be the cause
             return self._find_misfit() or error
         reason = error.reason if isinstance(error, FutureCancelledError) else ""
         if reason == "scheduler-connection-lost" or self._client.status != "running":
@@ -185,7 +185,7 @@ class Membership:
             self._plan_worker = plan_worker
 
     def _watch(self) -> None:
-        """Look at the workers until it is over, or there is an error."""
+        """Check the workers regularly until the end or an error."""
         none_since: float | None = None
         while not self._over.wait(LOOK_SECONDS) and self._client.status != "closed":
             try:
@@ -199,13 +199,13 @@ class Membership:
                 self._give_up(error)
                 return
             except Exception:
-                # a scheduler that has gone: the client raises it where somebody waits for a result
+                # if the scheduler is lost, the client raises an error wherever a result is awaited
                 continue
 
     def _give_up(self, error: PmfError) -> None:
-        """Cancel whatever is asked of these workers from now on.
+        """Cancel all present and future requests to these workers.
 
-        The client stays open: a result that somebody waits for on a client that is closed meanwhile never comes.
+        The client stays open, because a result awaited on a client that is closed meanwhile never arrives.
         """
         from distributed import Future
 
@@ -248,7 +248,7 @@ class Membership:
                 return
             known = self._client.scheduler_info(n_workers=-1)["workers"]
             stated = {address: known[address] for address in new if address in known}
-            # a worker that is killed as soon as it starts does not answer: what it has states itself
+            # a worker killed right after its start does not answer; its own error message is shown
             for worker in read_workers(stated, {}, self._memory_limit):
                 if worker.limit:
                     self._check_memory(worker)
@@ -268,7 +268,7 @@ class Membership:
             check_plan_fits(LEAST_PLAN, worker)
 
     def _ask(self, workers: list[str], required: Sequence[Requirement]) -> dict[str, object]:
-        """What workers say, or the error of one that cannot say it; without those that have gone meanwhile."""
+        """Return the descriptions of workers, or their errors; workers that have left are omitted."""
         said = self._client.run(describe_worker, required, workers=workers, on_error="return")
         return {address: each for address, each in said.items() if not isinstance(each, OSError)}
 

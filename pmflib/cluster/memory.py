@@ -1,4 +1,4 @@
-"""Memory that a stage needs, planned before it runs, and what a client and each of its workers have."""
+"""Memory required by a stage, planned before it runs, and memory available in a client and its workers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pmflib.core.machine import USED_SHARE, MachineMemory, find_memory_limit
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Memory that a stage holds at once, in a worker and in the client.
+    """Memory that a stage needs at once, in a worker and in the client.
 
     Parameters
     ----------
     stage
         Name of the stage, for messages.
     parts
-        Bytes by purpose, in a worker.
+        Bytes by purpose in a worker.
     remedy
-        Sentences on what a user can change.
+        Sentences that tell a user what to change.
     client_parts
-        Bytes by purpose, in the client, which has them in memory of its own unless it is the worker as well.
+        Bytes by purpose in the client, which come from the same memory if the client is also the worker.
     """
 
     stage: str
@@ -33,15 +33,15 @@ class MemoryPlan:
 
     @property
     def needed(self) -> int:
-        """Total of a worker in bytes."""
+        """Return the total of a worker in bytes."""
         return sum(self.parts.values())
 
     def join_client(self) -> MemoryPlan:
-        """The same for a worker that is the client: it holds the parts of both."""
+        """Return the plan for a worker that is also the client: the sum of both."""
         return MemoryPlan(self.stage, self.parts | self.client_parts, self.remedy)
 
     def add(self, *others: MemoryPlan) -> MemoryPlan:
-        """The same with what others hold at the same time; this one names it."""
+        """Add the memory of other plans for the same time; the name of this one is kept."""
         parts, client_parts = dict(self.parts), dict(self.client_parts)
         for plan in others:
             parts |= plan.parts
@@ -49,24 +49,24 @@ class MemoryPlan:
         return MemoryPlan(self.stage, parts, self.remedy, client_parts)
 
     def take_larger(self, other: MemoryPlan) -> MemoryPlan:
-        """The same for two steps, one after the other: of the worker and of the client the larger part each."""
+        """Combine with the plan of another step: the larger parts of both, for worker and client separately."""
         first, second = (self, other) if self.needed >= other.needed else (other, self)
         ours, theirs = (sum(each.client_parts.values()) for each in (first, second))
         client = first.client_parts if ours >= theirs else second.client_parts
         return MemoryPlan(first.stage, first.parts, first.remedy, client)
 
     def check(self, limit: int) -> None:
-        """Refuse a plan that does not fit.
+        """Check that the plan fits.
 
         Parameters
         ----------
         limit
-            Bytes that may be used.
+            Available bytes.
 
         Raises
         ------
         MemoryPlanError
-            With both numbers, what takes most, and a remedy.
+            With required and available bytes, the largest part, and a remedy.
         """
         if self.needed > limit:
             worst = max(self.parts, key=self.parts.__getitem__)
@@ -77,7 +77,7 @@ class MemoryPlan:
 
 
 def format_bytes(n: int) -> str:
-    """Write a number of bytes with its binary unit: 1.5 GiB."""
+    """Format a number of bytes with a binary unit, such as 1.5 GiB."""
     size = float(n)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
@@ -87,15 +87,16 @@ def format_bytes(n: int) -> str:
 
 
 KEPT_PART = 2
-"""Blocks may stay in the workers' memory from pass to pass if they take no more than one in so many bytes of what the
-plan of a pass leaves."""
+"""Blocks may be kept in the workers' memory between passes if they need at most 1 / ``KEPT_PART`` of the bytes left by
+the plan of a pass.
+"""
 HELD_OUT_PART = 8
-"""Held-out blocks may take one in so many bytes of what those of training may."""
+"""Held-out blocks may use 1 / ``HELD_OUT_PART`` of the bytes allowed for training blocks."""
 OWN_BYTES = 320 << 20
-"""Memory of a worker process with all that it has loaded and compiled, bytes, before it holds any data."""
+"""Memory of a worker process with all imported and compiled code, before it holds any data, bytes."""
 
 PlanWorker = Callable[[int], MemoryPlan]
-"""Plan of a stage for a worker of so many threads, and for the client."""
+"""Plan of a stage for a worker with a given number of threads, and for the client."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,13 @@ class WorkerMemory:
     Parameters
     ----------
     name
-        Address of the worker, or words that stand for it.
+        Address of the worker, or a description.
     n_threads
         Number of its threads.
     spare
-        Bytes that data may take.
+        Bytes available for data.
     limit
-        Bytes at which whoever started it kills it; 0 where nobody does.
+        Limit in bytes above which the worker is killed; 0 if there is none.
     """
 
     name: str
@@ -127,13 +128,13 @@ class ClusterMemory:
     Parameters
     ----------
     workers
-        Each worker, at least one.
+        Memory of each worker, at least one.
     client
-        Bytes that the client's own data may take.
+        Bytes available for the client's own data.
     is_shared
-        Whether the worker is this very process: what the client holds is taken from the same memory.
+        Whether the worker is this process, so that client and worker share memory.
     on_plan
-        Called with every plan that was checked: workers that join later must fit it too.
+        Called with every plan that is checked, because workers that join later must also fit it.
     """
 
     workers: tuple[WorkerMemory, ...]
@@ -148,35 +149,35 @@ class ClusterMemory:
         Parameters
         ----------
         memory_limit
-            Bytes that it may use; 0 takes what `find_memory_limit` says.
+            Available bytes; 0 uses `find_memory_limit`.
         n_threads
-            Number of threads that work.
+            Number of working threads.
         """
         limit = memory_limit or find_memory_limit()
         return cls((WorkerMemory("this process", n_threads, limit),), limit)
 
     @property
     def n_threads(self) -> int:
-        """Threads of the worker that has most of them."""
+        """Return the number of threads of the worker with most threads."""
         return max(worker.n_threads for worker in self.workers)
 
     @property
     def total(self) -> int:
-        """Bytes that data may take in all workers together."""
+        """Return the bytes available for data in all workers together."""
         return sum(worker.spare for worker in self.workers)
 
     def check(self, plan_worker: PlanWorker) -> None:
-        """Refuse a plan that does not fit a worker, or the client.
+        """Check that a plan fits every worker and the client.
 
         Parameters
         ----------
         plan_worker
-            Plan of a stage for a worker of so many threads.
+            Plan of a stage for a worker with a given number of threads.
 
         Raises
         ------
         MemoryPlanError
-            With what is needed and what there is, where, and a remedy.
+            With required and available bytes, where, and a remedy.
         """
         self.check_client(plan_worker(1))
         plans = {n: plan_worker(n) for n in {worker.n_threads for worker in self.workers}}
@@ -186,7 +187,7 @@ class ClusterMemory:
             self.on_plan(plan_worker)
 
     def check_client(self, plan: MemoryPlan) -> None:
-        """Refuse a plan whose part of the client does not fit there.
+        """Check that the client's part of a plan fits.
 
         Raises
         ------
@@ -196,9 +197,9 @@ class ClusterMemory:
         MemoryPlan(plan.stage, plan.client_parts, plan.remedy).check(self.client)
 
     def find_spare(self, plan_worker: PlanWorker) -> int:
-        """Bytes that all workers together have left beside a plan, for data that each holds a share of.
+        """Return the total bytes that workers have left beside a plan, for data divided among them.
 
-        Threads hold equal shares of the data: a worker that has little left per thread limits what the others hold.
+        Threads hold equal shares of the data, so a worker with little memory per thread limits the shares of all.
         """
         needed = {
             n_threads: _weigh(plan_worker(n_threads), self.is_shared)
@@ -210,27 +211,27 @@ class ClusterMemory:
         return int(max(0.0, min(left)) * sum(worker.n_threads for worker in self.workers))
 
     def find_kept(self, plan_worker: PlanWorker) -> tuple[int, int]:
-        """Bytes that blocks of training, and held-out ones, may take to stay in memory from pass to pass of a plan."""
+        """Return the bytes that training and held-out blocks may use to stay in memory between passes of a plan."""
         kept = self.find_spare(plan_worker) // KEPT_PART
         return kept, kept // HELD_OUT_PART
 
 
 def check_plan_fits(plan: MemoryPlan, worker: WorkerMemory, *, is_shared: bool = False) -> None:
-    """Refuse a plan that does not fit a worker.
+    """Check that a plan fits a worker.
 
     Parameters
     ----------
     plan
-        Plan for as many threads as the worker has.
+        Plan for the worker's number of threads.
     worker
         The worker.
     is_shared
-        Whether the worker is the client's process, and holds what the client does.
+        Whether the worker is the client's process, and also holds the client's data.
 
     Raises
     ------
     MemoryPlanError
-        With what is needed and what there is, and a remedy.
+        With required and available bytes, and a remedy.
     """
     needed = _weigh(plan, is_shared)
     if needed <= worker.spare:
@@ -250,23 +251,23 @@ def check_plan_fits(plan: MemoryPlan, worker: WorkerMemory, *, is_shared: bool =
 
 
 def find_least_limit(plan: MemoryPlan) -> int:
-    """Least memory limit of a worker process in which a plan fits, bytes: what data may use is a share of it."""
+    """Return the smallest memory limit of a worker process in which a plan fits, bytes; data may use a share of it."""
     return int((plan.needed + OWN_BYTES) / USED_SHARE) + 1
 
 
 def read_workers(
     scheduler_info: Mapping[str, Any], machines: Mapping[str, MachineMemory], memory_limit: int
 ) -> list[WorkerMemory]:
-    """Memory of each worker, from what a scheduler and the workers say.
+    """Return the memory of each worker, from the reports of the scheduler and the workers.
 
     Parameters
     ----------
     scheduler_info
-        What ``Client.scheduler_info`` gives for workers: by address, ``nthreads``, ``memory_limit`` and ``host``.
+        Workers in the result of ``Client.scheduler_info``: by address, ``nthreads``, ``memory_limit`` and ``host``.
     machines
-        By address, what the worker says of its machine; where it could not be asked, its limit alone counts.
+        Memory of each worker's machine by address; a worker without an entry is judged by its limit only.
     memory_limit
-        Bytes that the data of each worker may take, as configured; 0 leaves it to the worker.
+        Configured memory limit for the data of each worker, bytes; 0 uses the limits that they report.
     """
     hosts: dict[str, list[str]] = {}
     for address, worker in scheduler_info.items():
@@ -280,7 +281,7 @@ def read_workers(
             used = sum(machines[each].resident for each in neighbours if each in machines)
             total = min(machines[address].limit, machines[address].available + used)
             bounds.append(total // len(neighbours))
-        # one without a limit that cannot be asked promises nothing
+        # nothing can be assumed of a worker without a limit that does not answer
         spare = memory_limit or int(USED_SHARE * min(bounds, default=0)) - OWN_BYTES
         found.append(WorkerMemory(address, max(1, worker["nthreads"]), max(0, spare), limit))
     return found

@@ -1,9 +1,9 @@
-"""Tasks that a map becomes: runs of items, a merge tree whose shape depends on their number alone, names.
+"""Planning the tasks of a map: runs of items, and a merge tree whose shape depends only on their number; task names.
 
 Level 0 of the merge tree has a node for every leaf; a node of a higher level merges ``fan_in`` neighbours of the level
-below, the last one what is left of them. Whoever works on a run of consecutive leaves merges all nodes of this tree
-that lie inside, as in a segment tree, and gives the largest of them; whoever has those of neighbouring runs goes on
-from there. Sums in floating point have the same bits whatever the runs are.
+below, the last one the remainder. A task that processes a run of consecutive leaves merges all nodes of the tree that
+lie within the run, as in a segment tree, and returns the largest of them; merging tasks continue from the nodes of
+neighbouring runs. Floating-point sums therefore have the same bits for any division into runs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pmflib.core.arrays import FloatArray, IntArray
 R = TypeVar("R")
 
 FAN_IN = 8
-"""Neighbours that a node merges."""
+"""Number of neighbours that a node merges."""
 
 
 class Node(NamedTuple, Generic[R]):
-    """A node of the tree, and its value.
+    """A node of the tree and its value.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Node(NamedTuple, Generic[R]):
 
 
 def find_top(n_leaves: int, fan_in: int = FAN_IN) -> int:
-    """Level of the node that merges all leaves: 0 for a single leaf."""
+    """Return the level of the root: 0 for a single leaf."""
     level = 0
     while count_nodes(n_leaves, level, fan_in) > 1:
         level += 1
@@ -55,7 +55,7 @@ def find_top(n_leaves: int, fan_in: int = FAN_IN) -> int:
 
 
 def count_nodes(n_leaves: int, level: int, fan_in: int = FAN_IN) -> int:
-    """Number of nodes of a level."""
+    """Return the number of nodes on a level."""
     return int(-(-n_leaves // fan_in**level))
 
 
@@ -67,25 +67,25 @@ def merge_nodes(
     top: int | None = None,
     fan_in: int = FAN_IN,
 ) -> list[Node[R]]:
-    """Merge nodes as far as they go.
+    """Merge nodes as far as possible.
 
     Parameters
     ----------
     nodes
-        Nodes that follow each other, of any levels; taken one at a time.
+        Consecutive nodes of any levels; iterated once.
     n_leaves
         Number of leaves of the whole tree.
     merge
-        Joins the values of neighbours, in order.
+        Merges the values of neighbours, in order.
     top
-        Level up to which nodes are merged; None is that of the whole tree.
+        Level up to which nodes are merged; by default that of the root.
     fan_in
-        Neighbours that a node merges, at least 2.
+        Number of neighbours that a node merges, at least 2.
 
     Returns
     -------
-    The largest nodes of the tree that hold the same leaves, in order. While it runs, no more values are kept than
-    these, and ``fan_in - 1`` for each level.
+    The largest nodes of the tree that cover the same leaves, in order. During merging, at most these values and
+    ``fan_in - 1`` per level are in memory.
     """
     limit = find_top(n_leaves, fan_in) if top is None else top
     waiting: list[Node[R]] = []
@@ -99,7 +99,7 @@ def merge_nodes(
             first = position - position % fan_in
             children = waiting[first - position - 1 :]
             if len(children) != position - first + 1 or children[0][:2] != (level, first):
-                # the first of them are elsewhere
+                # the first neighbours are in other runs
                 break
             del waiting[first - position - 1 :]
             merged = merge([child.value for child in children])
@@ -108,16 +108,17 @@ def merge_nodes(
 
 
 MERGED = 80
-"""Results that a task merges, about and at most: with more, tasks in between merge some of them."""
+"""Approximate maximum number of results merged by a task; with more, intermediate tasks merge some of them."""
 MERGED_BYTES = 256 << 20
-"""Size of the results that a task merges, bytes, about and at most; but ``FAN_IN`` of them may be larger."""
+"""Approximate maximum size of the results merged by a task, bytes; ``FAN_IN`` results may exceed it."""
 GATHERED = 8
-"""Runs whose results the client merges itself, at most, where they are small: it has them a message after the last one,
-and a task that merges would wait for a worker, and then its result for a message as well."""
+"""Maximum number of runs whose small results the client merges itself: it receives them one message after the last,
+while a merging task would wait for a worker and then for another message.
+"""
 GATHERED_BYTES = 1 << 20
-"""Size of the results that the client merges itself, bytes, at most: those of all runs together."""
+"""Maximum total size of the results that the client merges itself, bytes."""
 RETRIES = 2
-"""Number of times that a failed task is run again."""
+"""Number of times that a failed task is repeated."""
 
 
 @dataclass(frozen=True)
@@ -129,15 +130,15 @@ class TaskPlan:
     n_items
         Number of items, at least 1: the leaves of the tree.
     bounds
-        Ends of the runs, (n_runs + 1,): a task works on the items from one to the next.
+        Boundaries of the runs, (n_runs + 1,): each task processes the items between two of them.
     costs
         float64 of shape (n_items,), in any unit.
     most_merged
-        Results that a task merges, about and at most.
+        Approximate maximum number of results merged by a task.
     fan_in
-        Neighbours that a node of the tree merges.
+        Number of neighbours that a node of the tree merges.
     is_gathered
-        Whether the client merges the results of the runs, of which there are few and small ones.
+        Whether the client merges the results of the runs, if they are few and small.
     """
 
     n_items: int
@@ -149,14 +150,14 @@ class TaskPlan:
 
     @property
     def runs(self) -> list[tuple[int, int]]:
-        """First item of each run, and the one after its last."""
+        """Return the first item of each run, and the one after its last."""
         return list(pairwise(self.bounds))
 
     @cached_property
     def merge_levels(self) -> tuple[int, ...]:
-        """Levels of the tree at which tasks merge, upwards: one task for each node of them.
+        """Return the levels of the tree at which tasks merge, in increasing order, with one task per node.
 
-        None for a single run, and where the client merges.
+        Empty for a single run, and if the client merges.
         """
         if self.n_runs == 1 or self.is_gathered:
             return ()
@@ -173,27 +174,27 @@ class TaskPlan:
 
     @property
     def n_runs(self) -> int:
-        """Number of tasks that work on items."""
+        """Return the number of tasks that process items."""
         return len(self.bounds) - 1
 
     @property
     def n_merges(self) -> int:
-        """Number of tasks that merge."""
+        """Return the number of merging tasks."""
         return sum(map(self._count_nodes, self.merge_levels))
 
     @property
     def n_tasks(self) -> int:
-        """Number of tasks in all, with those of one shared value."""
+        """Return the total number of tasks, including those of one shared value."""
         return self.n_runs + self.n_merges + 1
 
     @property
     def run_top(self) -> int:
-        """Level up to which runs merge what they have: that of the first merging tasks."""
+        """Return the level up to which runs merge: that of the first merging tasks."""
         return self.merge_levels[0] if self.merge_levels else find_top(self.n_items, self.fan_in)
 
     @cached_property
     def _sent(self) -> list[int]:
-        """Values that each merging task is sent."""
+        """Return the number of values sent to each merging task."""
         parts = [(*run, self._count_values(*run, self.run_top)) for run in self.runs]
         sent: list[int] = []
         for level in self.merge_levels:
@@ -209,22 +210,22 @@ class TaskPlan:
         return count_nodes(self.n_items, level, self.fan_in)
 
     def _count_values(self, start: int, stop: int, top: int) -> int:
-        """Number of values that a run results in."""
+        """Return the number of values returned by a run."""
         leaves = (Node(0, position, None) for position in range(start, stop))
         merged = merge_nodes(leaves, self.n_items, lambda _: None, top=top, fan_in=self.fan_in)
         return len(merged)
 
     @property
     def n_values_sent(self) -> int:
-        """Values that merging tasks are sent: times the size of a result, the bytes that travel between workers."""
+        """Return the number of values sent to merging tasks; times the result size, the bytes sent between workers."""
         return sum(self._sent)
 
     @property
     def n_waiting(self) -> int:
-        """Most values that a task holds at once, its own result among them."""
+        """Return the largest number of values that a task holds at once, including its own result."""
         longest = max(stop - start for start, stop in self.runs)
         levels = find_top(longest, self.fan_in) + 1
-        # on either side of the largest node in a run, and what is being merged
+        # on either side of the largest node in a run, plus those being merged
         while_working = min(longest, 2 * (self.fan_in - 1) * levels) + 2
         return max([while_working, *(n + 1 for n in self._sent)])
 
@@ -235,23 +236,23 @@ def plan_tasks(
     result_bytes: int = 0,
     fan_in: int = FAN_IN,
 ) -> TaskPlan:
-    """Plan the tasks of a map over items: one for each item, or for each thread where there are more items.
+    """Plan the tasks of a map over items: one per item, or one per thread if there are more items.
 
     Parameters
     ----------
     costs
-        Cost of each item, at least one of them, in any unit; none negative.
+        Cost of each item, at least one, in any unit; non-negative.
     n_threads
-        Threads that work: they decide who works on what, never the bits of the result.
+        Number of working threads; it affects the division of work, not the bits of the result.
     result_bytes
-        Size of the result of an item, and of a merge: large ones are merged few at a time.
+        Size of the result of an item and of a merge in bytes; large results are merged in small numbers.
     fan_in
-        Neighbours that a node of the tree merges, at least 2.
+        Number of neighbours that a node of the tree merges, at least 2.
 
     Returns
     -------
-    The plan: runs are contiguous, and of costs as equal as whole items allow. The client merges the results of at most
-    `GATHERED` runs, `GATHERED_BYTES` together.
+    The plan: runs are contiguous, with costs as equal as possible. The client merges the results of at most `GATHERED`
+    runs with at most `GATHERED_BYTES` in total.
     """
     weights = np.asarray(costs, np.float64)
     n_items = len(weights)
@@ -259,7 +260,7 @@ def plan_tasks(
     if n_runs == n_items:
         bounds = np.arange(n_items + 1)
     else:
-        # an item without cost is still one
+        # an item with cost 0 still counts
         ends = np.cumsum(weights + max(weights.mean(), 1.0) * 1e-6)
         targets = ends[-1] * np.arange(1, n_runs) / n_runs
         before = np.searchsorted(ends, targets)
@@ -278,7 +279,7 @@ def plan_tasks(
 
 
 TaskKey: TypeAlias = tuple[str, str]
-"""Key of a task of Dask: the group, whose words before the first number are a bar of the dashboard, and the task."""
+"""Key of a Dask task: the group, whose words before the first number label a bar on the dashboard, and the task."""
 
 _stage: ContextVar[str] = ContextVar("stage", default="")
 _submitted: Counter[str] = Counter()
@@ -286,7 +287,7 @@ _submitted: Counter[str] = Counter()
 
 @contextmanager
 def name_tasks(stage: str) -> Iterator[None]:
-    """Let the tasks that are submitted while the context lasts be named after a stage."""
+    """Name tasks submitted within the context after a stage."""
     before = _stage.set(stage.replace(" ", "-"))
     try:
         yield
@@ -295,18 +296,18 @@ def name_tasks(stage: str) -> Iterator[None]:
 
 
 def name_step(function: Callable[..., Any], name: str = "") -> str:
-    """Name of the tasks that are submitted together, which no other submission has.
+    """Make a unique name for tasks that are submitted together.
 
     Parameters
     ----------
     function
-        What the tasks do; names them where nothing else is given.
+        Function of the tasks; its name is used if no other is given.
     name
-        Words for what is done: ``pass`` or ``fold-03``.
+        Description of the step, such as ``pass`` or ``fold-03``.
 
     Returns
     -------
-    Stage, words, how many steps this process has submitted by the name, and eight random digits:
+    Stage, description, number of steps this process has submitted by this name, and eight random digits:
     ``refine-pass-0007-1c9f02ab``.
     """
     words = name or getattr(function, "__name__", type(function).__name__).strip("_<>")
@@ -316,5 +317,5 @@ def name_step(function: Callable[..., Any], name: str = "") -> str:
 
 
 def name_range(what: str, start: int, stop: int) -> str:
-    """Name of a task by the first and the last of what it works on: ``groups-0120-0239``."""
+    """Name a task by the first and last item of its range: ``groups-0120-0239``."""
     return f"{what}-{start:04}" if stop == start + 1 else f"{what}-{start:04}-{stop - 1:04}"

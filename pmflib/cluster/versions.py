@@ -1,4 +1,4 @@
-"""Versions of packages: what a process has installed, and which differences between two processes matter."""
+"""Versions of packages: those installed here, and differences between processes that matter."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ AGREEING_PARTS = {
     "cloudpickle": 0,
     "msgpack": 1,
 }
-"""Leading parts of a package's version that must be equal for a run to work; 0 where no difference stops one."""
+"""Number of leading parts of a package's version that must agree for a run to work; 0 if differences are acceptable."""
 OPTIONAL = ("obstore",)
-"""Packages that are needed only by pipelines that use them."""
+"""Packages needed only by pipelines that use them."""
 SAME_EVERYWHERE = "install the same lock file everywhere, then restart scheduler and workers"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A version that differs from this process's.
+    """A version that differs from that of this process.
 
     Parameters
     ----------
     package
         Name of the package, or "python".
     ours, theirs
-        Both versions; empty where it is not installed.
+        Both versions; empty if not installed.
     is_breaking
-        Whether a run cannot work with it.
+        Whether runs fail with it.
     """
 
     package: str
@@ -49,7 +49,7 @@ class Difference:
     is_breaking: bool
 
     def describe(self, where: str) -> str:
-        """Say what is installed where, and what the difference means."""
+        """Describe where the version is installed and the effect of the difference."""
         theirs = self.theirs or "is not installed"
         effect = "results may differ in the last bits"
         if self.is_breaking:
@@ -58,7 +58,7 @@ class Difference:
 
 
 def find_versions() -> dict[str, str]:
-    """Versions of Python and of the packages of ``AGREEING_PARTS``, without importing them; "" if not installed."""
+    """Return the versions of Python and of ``AGREEING_PARTS`` without importing them; "" if not installed."""
     found = {}
     for name in AGREEING_PARTS:
         try:
@@ -73,14 +73,14 @@ def compare_versions(
     theirs: Mapping[str, str],
     packages: Collection[str] = (*AGREEING_PARTS,),
 ) -> list[Difference]:
-    """Differences that matter between the versions of two processes, in the order of ``AGREEING_PARTS``.
+    """List the relevant differences between the versions of two processes, in the order of ``AGREEING_PARTS``.
 
     Parameters
     ----------
     ours, theirs
-        Versions of this process and of another, by package, as `find_versions` gives them.
+        Versions of this process and of another, by package, from `find_versions`.
     packages
-        Names of those to compare. An optional package that either lacks makes no difference.
+        Names of the packages to compare. An optional package missing from either is not a difference.
     """
     found = []
     for name, n_parts in AGREEING_PARTS.items():
@@ -88,7 +88,7 @@ def compare_versions(
         if name not in packages or mine == other or (name in OPTIONAL and not (mine and other)):
             continue
         is_breaking = not other or mine.split(".")[:n_parts] != other.split(".")[:n_parts]
-        # patch releases of Python change nothing
+        # patch releases of Python are compatible
         if is_breaking or name != "python":
             found.append(Difference(name, mine, other, is_breaking))
     return found

@@ -1,4 +1,4 @@
-"""Dask workers: where the work of a run is done, and workers that start when a stage first needs them."""
+"""Starting Dask workers: on demand for a run, or at the address of an existing scheduler."""
 
 from __future__ import annotations
 
@@ -20,61 +20,63 @@ import logging, signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 logging.getLogger("distributed.worker").setLevel(logging.CRITICAL)
 """
-"""Program that each worker process runs first. Ctrl-C in a terminal is sent to all processes, but it is the run that
-ends its workers, and the tasks that are cancelled then need no warning. The errors of tasks are raised where the run
-waits for them; workers would print them as well, with a traceback, and texts of data raw."""
+"""Program that each worker process runs first. Ctrl-C in a terminal reaches all processes, but the run itself ends its
+workers, so warnings about cancelled tasks are suppressed. Errors of tasks are raised where the run waits for them;
+workers would also print them, with a traceback and unescaped data.
+"""
 
 LAST_PORT = 65535
-"""Largest number of a port of TCP."""
+"""Largest TCP port number."""
 
 _KEEP_MEMORY = {
     f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_": size
     for name, size in (("TRIM", 64 << 20), ("MMAP", 32 << 20))
 }
-"""Options of Dask: the environment in which worker processes start. By default freed memory returns to the system at
-once; to map the memory of blocks of a few MiB again and again would take half as long as to read them."""
+"""Dask options: environment of worker processes. By default freed memory is returned to the system at once, and mapping
+blocks of a few MiB again would take half as long as reading them.
+"""
 
 _SERVE_NO_PAGES: dict[str, list[str]] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-"""Options of Dask: where its processes would serve a dashboard and pages of figures, there are none."""
+"""Dask options: serve no dashboard or other web pages."""
 
 _securities: dict[str, object] = {}
-"""Keys of the schedulers that this process has started and that listen on a port, by address."""
+"""Keys of schedulers started by this process that listen on a port, by address."""
 
 
 class ClusterOptions(Protocol):
-    """Where work runs, as section ``cluster`` of the configuration has it."""
+    """Where work runs, as in section ``cluster`` of the configuration."""
 
     @property
     def address(self) -> str:
-        """Address of a scheduler that runs already; empty starts workers on this machine."""
+        """Address of an existing scheduler; empty starts workers on this machine."""
 
     @property
     def workers(self) -> int:
-        """Number of workers, one thread each; 0 is one for every processor."""
+        """Number of workers with one thread each; 0 for one per processor."""
 
     @property
     def processes(self) -> bool:
-        """Whether workers are processes of their own rather than threads."""
+        """Whether workers are processes rather than threads."""
 
     @property
     def memory_limit(self) -> int:
-        """Bytes that the data of each worker may take; 0 takes what they say they have."""
+        """Memory limit for the data of each worker, bytes; 0 uses the limits that they report."""
 
     @property
     def patience(self) -> float:
-        """How long to wait for a scheduler and for a worker, seconds."""
+        """Maximum time to wait for a scheduler and for a worker, seconds."""
 
 
 def find_scheduler(cluster: ClusterOptions) -> str:
-    """Address of the scheduler that runs already; empty if none is named.
+    """Return the address of an existing scheduler; empty if none is configured.
 
     Raises
     ------
     ConfigError
-        If its port is none: to wait for it would not help.
+        If its port is invalid, because waiting for it would not help.
     """
     address = os.environ.get("PMF_DASK_ADDRESS") or cluster.address
     port = re.search(r":(\d+)/?$", address)
@@ -88,18 +90,18 @@ def find_scheduler(cluster: ClusterOptions) -> str:
 
 @contextmanager
 def start_workers(cluster: ClusterOptions) -> Iterator[str]:
-    """Run workers for as long as the context lasts.
+    """Run workers within the context.
 
     Parameters
     ----------
     cluster
-        Section ``cluster`` of the configuration. PMF_DASK_ADDRESS, and then its address, name a scheduler that runs
-        already; without either, workers are started on this machine, on loopback, one thread each.
+        Section ``cluster`` of the configuration. PMF_DASK_ADDRESS, or else its address, names an existing scheduler;
+        without either, workers with one thread each are started on this machine, on the loopback interface.
 
     Yields
     ------
-    Address of the scheduler. Threads are reached in memory alone; processes on loopback, where connections need a key
-    that is drawn here and passed on to them: a client of this process knows it, other users of the machine do not.
+    Address of the scheduler. Threads are reached in memory; processes over loopback connections with a key that is
+    generated here and passed on to them. Clients of this process know the key, other users of the machine do not.
     """
     if address := find_scheduler(cluster):
         yield address
@@ -114,24 +116,24 @@ def start_workers(cluster: ClusterOptions) -> Iterator[str]:
         quieten("distributed", logging.WARNING),
         quieten("distributed.worker", logging.CRITICAL),
         quieten("distributed.nanny", logging.WARNING),
-        # of a worker that an interruption reaches while it connects
+        # from a worker that is interrupted while it connects
         quieten("distributed.comm", logging.ERROR),
         make_private_folder() as scratch,
-        # Dask's own would have a name that anybody can guess, and take first; a scheduler reads the option alone
+        # Dask's default name could be guessed and taken first; only the scheduler reads this option
         dask.config.set(_KEEP_MEMORY | _SERVE_NO_PAGES | {"temporary-directory": scratch}),
         LocalCluster(
             n_workers=n if cluster.processes else 1,
             threads_per_worker=1 if cluster.processes else n,
             processes=cluster.processes,
             host="127.0.0.1" if cluster.processes else None,
-            # port 0 and not None, which still means the default port
+            # port 0 rather than None, which still means the default port
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             security=Security.temporary() if cluster.processes else None,
             **options,
         ) as local,
     ):
-        # a worker that is a thread would serve its pages to the network
+        # a worker in a thread would serve its pages to the network
         for node in (local.scheduler, *local.workers.values()):
             if (pages := getattr(node, "http_server", None)) is not None:
                 local.loop.add_callback(pages.stop)
@@ -140,24 +142,24 @@ def start_workers(cluster: ClusterOptions) -> Iterator[str]:
             yield local.scheduler_address
         finally:
             del _securities[local.scheduler_address]
-            # a worker that is at work when the run is interrupted is killed in the end, which is nothing to report
+            # a worker that is busy when the run is interrupted is killed in the end, which need not be reported
             logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
 
 
 @dataclass
 class _RunWorkers:
-    """Workers of a run, which start when a stage first needs them.
+    """Workers of a run, started when a stage first needs them.
 
     Parameters
     ----------
     cluster
         Section ``cluster`` of the configuration.
     stack
-        Context of the run: workers end with it.
+        Context of the run, with which workers end.
     alone
-        Whether stages work in this thread, and no workers start.
+        Whether stages work in this thread, without workers.
     address
-        Address of the scheduler; empty before they have started.
+        Address of the scheduler; empty until workers have started.
     """
 
     cluster: ClusterOptions
@@ -166,7 +168,7 @@ class _RunWorkers:
     address: str = ""
 
     def start(self) -> str:
-        """Start the workers unless they are there; return the address of their scheduler, empty where there is none."""
+        """Start the workers if necessary; return the address of their scheduler, or "" if there is none."""
         if not self.address and not self.alone:
             self.address = self.stack.enter_context(start_workers(self.cluster))
         return self.address
@@ -177,21 +179,21 @@ _run_workers: ContextVar[_RunWorkers | None] = ContextVar("run_workers", default
 
 @contextmanager
 def share_workers(cluster: ClusterOptions, *, alone: bool = False) -> Iterator[str]:
-    """Let the stages of a run share workers. They start when a stage first needs them, and end with the context.
+    """Share workers between the stages of a run; they start on first use and end with the context.
 
-    A run that finds everything done never starts any.
+    No workers are started if all stages are already done.
 
     Parameters
     ----------
     cluster
         Section ``cluster`` of the configuration, as for `start_workers`.
     alone
-        Whether stages work in this thread, and no workers start: the same results, to the bit. A scheduler that is
-        named is used all the same.
+        Whether stages work in this thread without workers, with equal bits. A configured scheduler is used
+        nevertheless.
 
     Yields
     ------
-    Address of a scheduler that runs already; empty where workers start when `use_workers` is first called.
+    Address of an existing scheduler; empty if workers start on the first call of `use_workers`.
     """
     with ExitStack() as stack:
         before = _run_workers.set(
@@ -204,14 +206,14 @@ def share_workers(cluster: ClusterOptions, *, alone: bool = False) -> Iterator[s
 
 
 def is_alone() -> bool:
-    """Whether the run under way works in this thread, and starts no workers."""
+    """Return whether the current run works in this thread without workers."""
     shared = _run_workers.get()
     return shared is not None and shared.alone
 
 
 @contextmanager
 def use_workers(cluster: ClusterOptions) -> Iterator[str]:
-    """Use the workers of the run under way; outside `share_workers`, some that are started for this context alone.
+    """Use the workers of the current run; outside `share_workers`, start workers for this context only.
 
     Parameters
     ----------
@@ -220,7 +222,7 @@ def use_workers(cluster: ClusterOptions) -> Iterator[str]:
 
     Yields
     ------
-    Address of the scheduler; empty where the run works in this thread alone.
+    Address of the scheduler; empty if the run works in this thread.
     """
     if (shared := _run_workers.get()) is not None:
         yield shared.start()
@@ -230,13 +232,13 @@ def use_workers(cluster: ClusterOptions) -> Iterator[str]:
 
 
 def find_security(address: str) -> Any:
-    """Keys of a scheduler that this process has started; None of any other, or where it needs none."""
+    """Return the keys of a scheduler started by this process; None for other schedulers, or if no keys are needed."""
     return _securities.get(address)
 
 
 @contextmanager
 def quieten(name: str, level: int) -> Iterator[None]:
-    """Let a logger, and those below it that have no level of their own, report nothing below a level."""
+    """Silence messages below a level from a logger and from its children without a level of their own."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(level)

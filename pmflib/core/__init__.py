@@ -1,1 +1,1 @@
-"""What all else stands on: errors, arrays, blocks, hashes, methods by name, comparisons on held-out data."""
+"""Foundations of all packages: errors, arrays, blocks, hashes, tables of methods, held-out comparisons."""

@@ -1,4 +1,4 @@
-"""Names for the types of arrays in signatures, blocks of levels, extremes of columns, and checks of other arguments.
+"""Type aliases for arrays, operations on blocks of levels, and checks of arguments.
 
 The levels of all variables are stacked along an axis; variable j owns entries ``offsets[j]:offsets[j + 1]``.
 """
@@ -23,30 +23,32 @@ Parameters: TypeAlias = tuple[FloatArray, FloatArray]
 """Prior (rank,) and factors (n_levels, rank)."""
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
-"""Arrays by name, as a file holds them."""
+"""Arrays by name, as stored in a file."""
 
 
 S = TypeVar("S", bound=np.generic)
 
 FLOOR = 1e-300
-"""Probabilities and sums at most this large are no mass: nothing is divided by them, and logarithms are taken of this.
+"""Probabilities and sums at or below this count as zero: they are not used as divisors, and logarithms are clipped to
+it.
 
-It bounds rounding. Numbers near the least normal one, 2e-308, have lost digits: their quotients would not sum to 1.
+It guards against rounding. Numbers near the smallest normal number, 2e-308, have lost digits, so their quotients would
+not sum to 1.
 """
 
 CHUNK_CELLS = 1 << 17
-"""Cells looked at twice while they are in the cache of the core."""
+"""Number of cells processed at a time, so that a second look at them finds them in the core's cache."""
 WIDE_CELLS = 4096
-"""Cells of neighbouring rows that are compared as one: NumPy works on short rows several times slower."""
+"""Number of cells of neighbouring rows that are compared as one row: NumPy is several times slower on short rows."""
 
 
 def sum_blocks(stacked: NDArray[S], offsets: IntArray, axis: int = 0) -> NDArray[S]:
-    """Sum over each variable's levels along an axis: one entry per variable in place of its levels."""
+    """Sum over each variable's levels along an axis: one entry per variable."""
     return np.asarray(np.add.reduceat(stacked, offsets[:-1], axis=axis))
 
 
 def repeat_blocks(by_variable: NDArray[S], offsets: IntArray, axis: int = 0) -> NDArray[S]:
-    """Repeat what is given per variable over the variable's levels along an axis."""
+    """Repeat values given per variable over the variable's levels along an axis."""
     return np.repeat(by_variable, np.diff(offsets), axis=axis)
 
 
@@ -56,7 +58,7 @@ def sum_pairs(table: NDArray[S], offsets: IntArray) -> NDArray[S]:
 
 
 def spread_pairs(by_pair: NDArray[S], offsets: IntArray) -> NDArray[S]:
-    """Repeat what is given per pair of variables over the pair's levels: (n_levels, n_levels)."""
+    """Repeat values given per pair of variables over the pair's levels: (n_levels, n_levels)."""
     return repeat_blocks(repeat_blocks(by_pair, offsets), offsets, axis=1)
 
 
@@ -68,16 +70,16 @@ def list_owners(offsets: IntArray) -> IntArray:
 def normalise_blocks(
     stacked: FloatArray | IntArray, offsets: IntArray, fallback: FloatArray
 ) -> FloatArray:
-    """Scale each variable's rows to sum 1 by column.
+    """Scale each variable's levels to sum to 1 in every column.
 
     Parameters
     ----------
     stacked
-        Array of shape (n_levels,) or (n_levels, n_columns), nonnegative.
+        Array of shape (n_levels,) or (n_levels, n_columns), non-negative.
     offsets
         int64 of shape (n_variables + 1,).
     fallback
-        float64, broadcast to the shape of ``stacked``: taken where a variable's column sums to `FLOOR` at most.
+        float64, broadcast to the shape of ``stacked``: used if a variable's column sums to at most `FLOOR`.
 
     Returns
     -------
@@ -89,13 +91,13 @@ def normalise_blocks(
 
 
 def spread_evenly(offsets: IntArray) -> FloatArray:
-    """Uniform PMF of every variable: float64 of shape (n_levels,)."""
+    """Return the uniform PMF of every variable: float64 of shape (n_levels,)."""
     sizes = np.diff(offsets)
     return repeat_blocks(1.0 / sizes, offsets)
 
 
 def find_extremes(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Find the smallest and the largest integer of each column.
+    """Find the minimum and maximum of each integer column.
 
     Parameters
     ----------
@@ -129,19 +131,19 @@ def name_type(value: object) -> str:
 
 
 def check_counts(counts: object, kind: type) -> None:
-    """Refuse what is no counts of pairs, or of triples.
+    """Check that an argument is counts of pairs, or of triples.
 
     Parameters
     ----------
     counts
-        What was given.
+        The argument.
     kind
-        Class of the counts that are asked for.
+        Required class of counts.
 
     Raises
     ------
     PmfError
-        If they are none.
+        If it is not.
     """
     if isinstance(counts, kind):
         return
@@ -153,40 +155,40 @@ def check_counts(counts: object, kind: type) -> None:
 
 
 def check_model_type(name: str, model: object, kind: type) -> None:
-    """Refuse what is no joint PMF.
+    """Check that an argument is a joint PMF.
 
     Parameters
     ----------
     name
         Name of the argument.
     model
-        What was given.
+        The argument.
     kind
-        Class of the model, `JointPMF`.
+        Required class, `JointPMF`.
 
     Raises
     ------
     PmfError
-        If it is none.
+        If it is not.
     """
     if isinstance(model, kind):
         return
     if isinstance(getattr(model, "model", None), kind):
-        remedy = f"give its model: {name}=result.model"
+        remedy = f"pass its model: {name}=result.model"
     elif isinstance(model, int | np.integer):
-        remedy = f"give a {kind.__name__}; a number of latent states is rank={model}"
+        remedy = f"pass a {kind.__name__}; to set the number of latent states, use rank={model}"
     else:
-        remedy = f"give a {kind.__name__}, such as the model of a result"
+        remedy = f"pass a {kind.__name__}, such as the model of a result"
     raise PmfError(f"{name} is {name_type(model)}; {remedy}")
 
 
 def check_whole(name: str, number: object) -> None:
-    """Refuse what is no whole number.
+    """Check that an argument is an integer.
 
     Raises
     ------
     PmfError
-        If it is none.
+        If it is not.
     """
     if isinstance(number, bool) or not isinstance(number, int | np.integer):
         raise PmfError(f"{name} is {number!r}, {name_type(number)}; give a whole number")

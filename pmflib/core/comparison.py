@@ -1,8 +1,7 @@
-"""Candidates compared on held-out data: scores, how sure the differences are, the choice and its reason.
+"""Comparison of candidates on held-out data: scores, standard errors of differences, the choice and its reason.
 
-All candidates are scored on the same held-out data, so that what two of them have in common cancels: the standard error
-of a paired difference is far below that of a score. Of candidates that cannot be distinguished from the best by one
-standard error, a rule chooses the least or the largest.
+All candidates are scored on the same held-out data, so that common variation cancels: the standard error of a paired
+difference is far below that of a score. Among candidates within one standard error of the best, a rule selects one.
 """
 
 from __future__ import annotations
@@ -17,25 +16,28 @@ import numpy as np
 from pmflib.core.arrays import FloatArray, IntArray
 
 Setting: TypeAlias = int | float | str
-"""One thing that distinguishes candidates: a rank, a pseudo-count, the name of a start method."""
+"""A setting that distinguishes candidates: a rank, a pseudo-count, the name of a start method."""
 
 ChoiceRule: TypeAlias = Literal["best", "first", "least", "largest"]
-"""Which candidate is chosen: the best; or the first in the order given (the default), or, where that order is from the
-least to the largest, one end of those within one standard error of the best."""
+"""Rule for the choice: the best candidate; or, among those within one standard error of the best, the first in the
+given order (the default), or the least or largest if the order is increasing.
+"""
 
 MAX_LISTED = 4
-"""Candidates up to which a sentence lists all scores; of more it has the best alone, and the table the others."""
+"""Number of candidates up to which a sentence lists all scores; otherwise it gives only the best, and the table has the
+rest.
+"""
 
 
 class PairedDifference(NamedTuple):
-    """By how much one candidate is better than another on the same held-out data.
+    """Mean difference between two candidates on the same held-out data.
 
     Parameters
     ----------
     mean
         Mean difference of the log-likelihoods, nats per sample or pair.
     error
-        Standard error of the mean; infinite where a single sample leaves it unknown.
+        Standard error of the mean; infinite if there is only one sample.
     """
 
     mean: float
@@ -43,12 +45,12 @@ class PairedDifference(NamedTuple):
 
     @property
     def is_distinct(self) -> bool:
-        """Whether the first is better by more than one standard error."""
+        """Return whether the first candidate is better by more than one standard error."""
         return self.mean > self.error
 
 
 def compare_samples(better: FloatArray, worse: FloatArray) -> PairedDifference:
-    """Compare two candidates by the log-likelihood of every held-out sample.
+    """Compare two candidates by the log-likelihood of each held-out sample.
 
     Parameters
     ----------
@@ -62,12 +64,12 @@ def compare_samples(better: FloatArray, worse: FloatArray) -> PairedDifference:
 
 
 def estimate_gain(sums: FloatArray) -> PairedDifference:
-    """Compare two candidates by sums over the held-out samples, which can be added up over blocks.
+    """Compare two candidates by sums over held-out samples, which can be added over blocks.
 
     Parameters
     ----------
     sums
-        float64 of shape (3,): number of samples, and the sums of their gains, nats, and of the squares of these.
+        float64 of shape (3,): number of samples, sum of their gains (nats), and sum of the squared gains.
     """
     n_samples, gain, squares = (float(each) for each in sums)
     if n_samples <= 1:
@@ -78,18 +80,18 @@ def estimate_gain(sums: FloatArray) -> PairedDifference:
 
 
 def compare_folds(better: FloatArray, worse: FloatArray, n_pairs: IntArray) -> PairedDifference:
-    """Compare two candidates by the log-likelihood of the pairs of every held-out fold.
+    """Compare two candidates by the log-likelihood of the pairs in each held-out fold.
 
     Parameters
     ----------
     better, worse
-        float64 of shape (n_folds,): log-likelihoods of each fold's pairs, nats, the sums.
+        float64 of shape (n_folds,): total log-likelihood of the pairs of each fold, nats.
     n_pairs
-        int64 of shape (n_folds,), positive: pairs of each fold; two folds or more.
+        int64 of shape (n_folds,), positive: number of pairs per fold; at least two folds.
 
     Returns
     -------
-    The difference of the means over all pairs, and the error of this ratio of two sums.
+    Difference of the means over all pairs, and its standard error as a ratio of two sums.
 
     References
     ----------
@@ -103,15 +105,15 @@ def compare_folds(better: FloatArray, worse: FloatArray, n_pairs: IntArray) -> P
 
 
 N_SUMS = 6
-"""Length of the sums that `estimate_gain_per_cell` takes."""
+"""Length of the sums for `estimate_gain_per_cell`."""
 
 
 def estimate_gain_per_cell(sums: FloatArray) -> PairedDifference:
-    """Compare two candidates by the cells of every held-out sample, from sums that can be added up over blocks.
+    """Compare two candidates by the cells of held-out samples, from sums that can be added over blocks.
 
-    The cells of a sample are predicted from one another and are not independent, so samples are what is drawn: with
-    g_s the gain of sample s and m_s its number of cells, the gain per cell is the ratio R = sum g_s / sum m_s, and its
-    standard error is sqrt(n / (n - 1) sum (g_s - R m_s)^2) / sum m_s, over n samples.
+    The cells of a sample are predicted from one another and are not independent, so samples are the sampling units.
+    With g_s the gain of sample s and m_s its number of cells, the gain per cell is the ratio R = sum g_s / sum m_s, and
+    its standard error is sqrt(n / (n - 1) sum (g_s - R m_s)^2) / sum m_s, over n samples.
 
     Parameters
     ----------
@@ -137,16 +139,16 @@ def estimate_gain_per_cell(sums: FloatArray) -> PairedDifference:
 
 @dataclass(frozen=True)
 class PairedGain:
-    """By how much one model predicts hidden cells better than another.
+    """Gain of one model over another in predicting held-out cells.
 
     Parameters
     ----------
     gain
-        Mean, nats per cell.
+        Mean gain, nats per cell.
     standard_error
-        That of the mean, over samples; infinite for fewer than two.
+        Standard error of the mean over samples; infinite for fewer than two.
     cells, samples
-        Number of hidden cells, and of samples that have some.
+        Number of held-out cells, and of samples with any.
     """
 
     gain: float
@@ -155,17 +157,17 @@ class PairedGain:
     samples: int
 
     def to_json(self) -> dict[str, float | None]:
-        """Plain JSON types: an unknown standard error is None."""
+        """Convert to plain JSON types; an unknown standard error is None."""
         return asdict(self) | {"standard_error": self.known_error}
 
     @property
     def known_error(self) -> float | None:
-        """Standard error; None where it is not known."""
+        """Return the standard error; None if unknown."""
         return self.standard_error if math.isfinite(self.standard_error) else None
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> PairedGain:
-        """Read what `to_json` gave."""
+        """Restore a gain from `to_json`."""
         error = content["standard_error"]
         return cls(
             content["gain"],
@@ -176,7 +178,7 @@ class PairedGain:
 
 
 def merge_sums(parts: Sequence[FloatArray]) -> FloatArray:
-    """Sum over parts of the samples, at least one, in the order given."""
+    """Sum over parts of the samples, at least one, in the given order."""
     return np.asarray(np.sum(parts, axis=0))
 
 
@@ -187,15 +189,15 @@ class ScoredCandidate:
     Parameters
     ----------
     settings
-        What it is, by name: such as ``{"rank": 3, "pseudo_count": 1.0}``.
+        Settings by name, for example ``{"rank": 3, "pseudo_count": 1.0}``.
     score
         Held-out log-likelihood per unit of the comparison, nats.
     below_best
         Score of the best candidate minus this one.
     error
-        Standard error of that difference; 0 for the best itself, None where it was not measured.
+        Standard error of that difference; 0 for the best itself, None if not computed.
     unsettled
-        What fitting once more has just raised the score by: smaller differences mean nothing.
+        Increase of the score when the candidate was last refitted: smaller differences are not meaningful.
     """
 
     settings: Mapping[str, Setting]
@@ -206,28 +208,28 @@ class ScoredCandidate:
 
     @property
     def is_within_error(self) -> bool:
-        """Whether it cannot be distinguished from the best by one standard error."""
+        """Return whether the candidate is within one standard error of the best."""
         return self.below_best <= (self.error or 0.0) + self.unsettled
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Candidates and the one that was chosen.
+    """Candidates and the chosen one.
 
     Parameters
     ----------
     unit
-        What scores are per: "sample" or "pair".
+        Unit of the scores: "sample" or "pair".
     points
-        All candidates, from the least to the largest where they have an order.
+        All candidates, in increasing order if they have one.
     best
-        The candidate of the best score.
+        Candidate with the best score.
     chosen
-        The choice.
+        Chosen candidate.
     rule
-        How it was made.
+        Rule of the choice.
     reason
-        A sentence that says why.
+        Sentence that explains the choice.
     """
 
     unit: str
@@ -239,7 +241,7 @@ class Comparison:
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Names of the settings that distinguish the candidates; all settings of a single candidate."""
+        """Return the names of settings that vary between candidates; all settings of a single candidate."""
         first = self.points[0].settings
         varied = [
             name for name in first if any(p.settings[name] != first[name] for p in self.points)
@@ -247,7 +249,7 @@ class Comparison:
         return tuple(varied or first)
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types; the best and the chosen candidate are their indices among the points."""
+        """Convert to plain JSON types; the best and the chosen candidate are given as indices."""
         return {
             "unit": self.unit,
             "points": [asdict(point) for point in self.points],
@@ -259,7 +261,7 @@ class Comparison:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Comparison:
-        """Read what `to_json` gave."""
+        """Restore a comparison from `to_json`."""
         points = tuple(ScoredCandidate(**point) for point in content["points"])
         best, chosen = points[content["best"]], points[content["chosen"]]
         return cls(content["unit"], points, best, chosen, content["rule"], content["reason"])
@@ -280,25 +282,25 @@ def compare_candidates(
     Parameters
     ----------
     unit
-        What scores are per: "sample" or "pair".
+        Unit of the scores: "sample" or "pair".
     settings
-        What the candidates are, at least one, from the least to the largest where they have an order.
+        Settings of the candidates, at least one, in increasing order if they have one.
     scores
-        Held-out log-likelihood of each, nats per unit; the first of the largest is the best.
+        Held-out log-likelihood of each candidate, nats per unit; ties go to the first.
     subtract
-        Gives how much better the candidate at one index is than the one at another, and the standard error of that;
-        None where scores are all there is, and the difference is theirs.
+        Returns the difference between two candidates, given their indices, with its standard error; None if only the
+        scores are known.
     unsettled
         As in `ScoredCandidate`; 0 by default.
     rule
-        Which candidate to take.
+        Rule of the choice.
     chosen
-        Index of the choice, where a search has made it by this rule on its way; None makes it here.
+        Index of the choice if a search has already applied the rule; None applies it here.
 
     References
     ----------
-    Breiman, Friedman, Olshen and Stone (1984), Classification and Regression Trees, section 3.4.3, for the rule of one
-    standard error; here with paired differences.
+    Breiman, Friedman, Olshen and Stone (1984), Classification and Regression Trees, section 3.4.3, for the
+    one-standard-error rule, applied here to paired differences.
     """
     top = max(range(len(scores)), key=lambda index: scores[index])
     points = []
@@ -313,7 +315,7 @@ def compare_candidates(
 
 
 def _apply_rule(points: Sequence[ScoredCandidate], best: int, rule: ChoiceRule) -> int:
-    """Index of the candidate to choose."""
+    """Return the index of the candidate to choose."""
     if rule == "best":
         return best
     near = [index for index, point in enumerate(points) if point.is_within_error or index == best]
@@ -321,22 +323,22 @@ def _apply_rule(points: Sequence[ScoredCandidate], best: int, rule: ChoiceRule) 
 
 
 def label_settings(settings: Mapping[str, Setting], names: Sequence[str]) -> str:
-    """Name a candidate by some of its settings, as in "rank 3, pseudo-count 0.1"."""
+    """Format a candidate by some of its settings, as in "rank 3, pseudo-count 0.1"."""
     return ", ".join(f"{name_setting(name)} {format_setting(settings[name])}" for name in names)
 
 
 def name_setting(name: str) -> str:
-    """Name of a setting for people."""
+    """Return the display name of a setting."""
     return name.replace("_", "-")
 
 
 def format_setting(value: Setting) -> str:
-    """Text of a setting."""
+    """Format the value of a setting."""
     return value if isinstance(value, str) else f"{value:g}"
 
 
 def _explain(comparison: Comparison) -> str:
-    """Say why the choice was made, with all scores where they are few."""
+    """Explain the choice, with all scores if there are few."""
     best, chosen, names = comparison.best, comparison.chosen, comparison.varied
     measure = f"best held-out log-likelihood per {comparison.unit}"
     text = f"{label_settings(chosen.settings, names)}: "
@@ -350,7 +352,7 @@ def _explain(comparison: Comparison) -> str:
             f"{chosen.error:.2g} below that of {_shorten(best, names)}"
         )
         if chosen.unsettled > 0:
-            text += f", not settled to {chosen.unsettled:.2g}"
+            text += f", not converged to within {chosen.unsettled:.2g}"
     if len(comparison.points) <= MAX_LISTED:
         scores = (f"{_shorten(each, names)}: {each.score:.5f}" for each in comparison.points)
         text += f" ({', '.join(scores)})"
@@ -367,7 +369,7 @@ def _explain(comparison: Comparison) -> str:
 
 
 def _shorten(point: ScoredCandidate, names: Sequence[str]) -> str:
-    """Name a candidate by the values of its settings alone, where one setting is all there is."""
+    """Format a candidate by the values of its settings, without a name if only one setting varies."""
     if len(names) == 1:
         return format_setting(point.settings[names[0]])
     return label_settings(point.settings, names)

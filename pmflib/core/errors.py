@@ -1,10 +1,10 @@
-"""Errors and warnings. Every message names the argument, its value, the limit and the remedy."""
+"""Errors and warnings. Every message gives the argument, its value, the limit and the remedy."""
 
 from __future__ import annotations
 
 
 class PmfError(ValueError):
-    """Base of every error that a user of pmflib can correct."""
+    """Base class of all errors that a user of pmflib can correct."""
 
 
 class SchemaError(PmfError):
@@ -12,80 +12,80 @@ class SchemaError(PmfError):
 
 
 class ConfigError(PmfError):
-    """A pipeline configuration is incomplete or contradicts itself."""
+    """A pipeline configuration is incomplete or contradictory."""
 
 
 class SourceError(PmfError):
-    """A raw file cannot be read: missing, empty, truncated, of another format."""
+    """A raw file cannot be read: missing, empty, truncated, or in another format."""
 
 
 class MisrememberedError(SourceError):
-    """A store remembers another digest of a raw file than it has, and the file has not changed: it is forgotten."""
+    """The store has recorded another digest for a raw file that has not changed; the record is deleted."""
 
 
 class UnreachableError(SourceError):
-    """A source does not answer at the moment: to try again may help."""
+    """A source does not respond at the moment; retrying may help."""
 
 
 class ClusterError(PmfError):
-    """Workers are not there: no scheduler answers, none has a worker, or tasks end those that they run on."""
+    """Workers are unavailable: no scheduler responds, none has a worker, or tasks crash their workers."""
 
 
 class LostSchedulerError(ClusterError):
-    """A scheduler, or all of its workers, have gone while in use: another attempt waits for them to come back."""
+    """The scheduler or all of its workers were lost during a run; a retry waits for their return."""
 
 
 class StoreError(PmfError):
-    """An artefact is missing, damaged, or not what its manifest entry says."""
+    """An artefact is missing, damaged, or does not match its manifest entry."""
 
 
 class RefusedStoreError(ConfigError, StoreError):
-    """A store in a bucket cannot be used with this environment: it is not there, or refuses the requests."""
+    """A store in a bucket cannot be used from here: it does not exist, or it rejects requests."""
 
 
 class UnreachableStoreError(StoreError, UnreachableError):
-    """A store in a bucket does not answer at the moment: to try again may help."""
+    """A store in a bucket does not respond at the moment; retrying may help."""
 
 
 class MemoryPlanError(PmfError):
-    """A computation would not fit in the memory it may use."""
+    """A computation would not fit in the available memory."""
 
 
 class QualityError(PmfError):
-    """A guard of quality held a run back: the rows or their distributions are not what the configuration allows."""
+    """A data quality check stopped a run: the rows or their distributions violate the configured limits."""
 
 
 class RankError(PmfError):
-    """The rank is outside what the variables and their counts can carry."""
+    """The rank is too large or too small for the variables and their counts."""
 
 
 class QuestionError(PmfError):
-    """A question in words cannot be read, or asks for what cannot be: lines that show the text and the position."""
+    """A question in words cannot be parsed or answered; the message shows the text and the position."""
 
 
 class UnknownNameError(SchemaError, QuestionError):
-    """A question in words names a variable or a level that the schema has not."""
+    """A question in words names a variable or a level that is not in the schema."""
 
 
 class ConvergenceWarning(UserWarning):
-    """An iteration stopped at its limit of steps, before its tolerance was met."""
+    """An iteration reached its limit of steps before the tolerance was met."""
 
 
 class SchemaWarning(UserWarning):
-    """Something of a table is not taken as it stands: columns that are no variables, labels that are spelled alike."""
+    """Part of a table is not used as it is: columns that cannot be variables, or labels with similar spelling."""
 
 
 class RankWarning(UserWarning):
-    """More latent states are asked for than there are samples."""
+    """More latent states are requested than there are samples."""
 
 
 class IdentificationWarning(UserWarning):
-    """Samples do not determine some parameters of a model, or it is not where they are most likely."""
+    """Some parameters of a model are not identified, or the estimate is not at the maximum."""
 
 
 class StoreWarning(UserWarning):
-    """Work in a store was killed, and what it left there is cleared away."""
+    """A process working on a store was killed, and its remains are deleted."""
 
 
 class ClusterWarning(UserWarning):
-    """A run waits for workers, or for their scheduler."""
+    """A run is waiting for workers or for the scheduler."""

@@ -1,4 +1,4 @@
-"""Events on the way of long work, for whoever listens in this thread."""
+"""Events during long computations, sent to listeners of the same thread."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _listeners: ContextVar[tuple[tuple[type, Callable[[Any], None]], ...]] = Context
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that happens around a run: a worker is lost, or joins, a request is made again.
+    """An event in the environment of a run, such as a lost worker, a new worker, or a repeated request.
 
     Parameters
     ----------
     text
-        One sentence for a person.
+        One sentence for the user.
     is_waiting
-        Whether the run waits for it to pass: it is said again while that lasts, and stands in place of the progress.
+        Whether the run is waiting for the condition to end; the notice is then repeated and replaces the progress
+        display.
     time
-        When it happened, ISO 8601 in UTC.
+        Time of the event, ISO 8601 in UTC.
     """
 
     text: str
@@ -37,17 +38,17 @@ class Notice:
 
 @contextmanager
 def listen(listener: Callable[[E], None], kind: type[E]) -> Iterator[None]:
-    """Call a function with every event of a kind that this thread sends while the context lasts.
+    """Call a function for every event of a type sent by this thread within the context.
 
-    Other threads and processes are not heard, unless they run in a copy of this thread's context: the function that
-    waits for them says how far they are.
+    Other threads and processes are not heard, unless they run in a copy of this thread's context; functions that wait
+    for them report their progress.
 
     Parameters
     ----------
     listener
-        What is called, after those that listen already.
+        Function to call, after those already listening.
     kind
-        Class of the events: `Progress`, `Notice`, or what else a part of a program reports, such as the ends of stages.
+        Class of the events: `Progress`, `Notice`, or others, such as the ends of stages.
     """
     token = _listeners.set((*_listeners.get(), (kind, listener)))
     try:
@@ -57,11 +58,11 @@ def listen(listener: Callable[[E], None], kind: type[E]) -> Iterator[None]:
 
 
 def find_listeners(kind: type) -> tuple[Callable[[Any], None], ...]:
-    """Those of this thread that listen to a kind of events, in the order in which they are called."""
+    """Return this thread's listeners to a type of event, in the order in which they are called."""
     return tuple(listener for heard, listener in _listeners.get() if issubclass(kind, heard))
 
 
 def send_event(event: object) -> None:
-    """Send an event to all listeners of this thread to its kind; do nothing where nobody listens."""
+    """Send an event to all listeners of this thread for its type, if any."""
     for listener in find_listeners(type(event)):
         listener(event)

@@ -1,4 +1,4 @@
-"""Stable 64-bit hashes: the same on every machine, in every process, in every version."""
+"""Stable 64-bit hashes: identical on every machine, in every process and version."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ HashArray: TypeAlias = npt.NDArray[np.uint64]
 
 
 def mix_hashes(keys: npt.NDArray[Any], seed: int = 0) -> HashArray:
-    """Scramble integers so that their low bits are as good as random.
+    """Mix integers so that their low bits are pseudo-random.
 
     Parameters
     ----------
     keys
         Integers of any shape.
     seed
-        Integer in [0, 2**64); another seed gives an unrelated scramble.
+        Integer in [0, 2**64); different seeds give unrelated hashes.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def mix_hashes(keys: npt.NDArray[Any], seed: int = 0) -> HashArray:
 
 
 def assign_folds(keys: npt.NDArray[Any], n_folds: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Assign samples to folds by the hash of their key, so that folds are exchangeable however the data are sorted.
+    """Assign samples to folds by hashing their keys, so that folds are exchangeable even if the data are sorted.
 
     Parameters
     ----------

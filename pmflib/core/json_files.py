@@ -1,4 +1,4 @@
-"""JSON of files that anybody may have written or damaged."""
+"""Reading JSON files that may be damaged or hostile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_DEPTH = 64
-"""Levels of nesting that are read; no file of ours has more than a dozen, and deeper ones exhaust Python's stack."""
+"""Maximum nesting depth; our files have at most a dozen levels, and deeper ones would exhaust Python's stack."""
 
 
 def read_json(path: Path) -> Any:
@@ -17,14 +17,14 @@ def read_json(path: Path) -> Any:
 
     Returns
     -------
-    Plain JSON types, nested at most `MAX_DEPTH` deep; every text in them can be written as UTF-8.
+    Plain JSON types, nested at most `MAX_DEPTH` deep, in which every text can be encoded as UTF-8.
 
     Raises
     ------
     OSError
-        If the file cannot be read, or is no regular one.
+        If the file cannot be read or is not a regular file.
     ValueError
-        If it is not JSON in UTF-8, is nested too deep, or holds half of a surrogate pair.
+        If it is not JSON in UTF-8, is nested too deeply, or contains half of a surrogate pair.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "no regular file", str(path))
@@ -32,12 +32,12 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(content: bytes) -> Any:
-    """Read JSON from the bytes of a file: see `read_json`.
+    """Parse JSON from the bytes of a file; see `read_json`.
 
     Raises
     ------
     ValueError
-        If it is not JSON in UTF-8, is nested too deep, or holds half of a surrogate pair.
+        If it is not JSON in UTF-8, is nested too deeply, or contains half of a surrogate pair.
     """
     try:
         value = json.loads(content.decode("utf-8"))

@@ -1,4 +1,4 @@
-"""Dataclasses from plain JSON types: the inverse of `dataclasses.asdict`, checked against the annotations."""
+"""Dataclasses from plain JSON types: the inverse of `dataclasses.asdict`, validated against the annotations."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def from_json(kind: type[T], value: Any) -> T:
     ----------
     kind
         A dataclass, or any annotation of its fields: ``str``, ``int``, ``float``, ``bool``, ``Any``, ``object``,
-        ``list``, ``tuple``, ``dict`` or ``Mapping`` of these, a union, a ``Literal``, of which only the type is
-        checked, or a text annotated with a compiled regular expression that the whole text must match.
+        ``list``, ``tuple``, ``dict`` or ``Mapping`` of these, a union, a ``Literal`` (only its type is checked), or a
+        text annotated with a compiled regular expression that must match the whole text.
     value
-        What `dataclasses.asdict` gave, possibly read from a file. Fields with defaults may be absent.
+        Output of `dataclasses.asdict`, possibly read from a file. Fields with defaults may be absent.
 
     Raises
     ------
     ValueError
-        If a field is absent, unknown, or of another type.
+        If a field is missing, unknown, or of another type.
     """
     return cast(T, _read(kind, value, "value"))
 
@@ -88,7 +88,7 @@ def _read_fields(kind: type, value: Any, name: str) -> Any:
 
 @functools.cache
 def _list_fields(kind: Any) -> tuple[dict[str, Any], set[str]]:
-    """Annotation of each field by name, and the names of those without a default."""
+    """Return the annotation of each field by name, and the names of fields without a default."""
     hints = get_type_hints(kind, include_extras=True)
     fields = dataclasses.fields(kind)
     required = {

@@ -1,4 +1,4 @@
-"""What this process may use of its machine: processors, memory, a private folder; and signs of life while it works."""
+"""Resources of this process: processors, memory, a private folder; and regular calls during long work."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pmflib.core.errors import ConfigError
 
 
 def count_processors() -> int:
-    """Number of processors, at least 1: those the process is bound to, where the system reports them."""
-    # macOS and Windows do not bind processes
+    """Return the number of processors, at least 1: those the process is bound to, if the system reports them."""
+    # macOS and Windows do not bind processes to processors
     bound = getattr(os, "sched_getaffinity", None)
     return len(bound(0)) if bound else os.cpu_count() or 1
 
@@ -30,16 +30,16 @@ GROUP_FILES = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory.high",
 )
-"""Files in which Linux holds the limits of the control group of a process, versions 1 and 2."""
+"""Files in which Linux reports the limits of a process's control group, versions 1 and 2."""
 
 USED_SHARE = 0.7
-"""Share of what is free, or of a limit, that data may take: the rest is for what nobody plans."""
+"""Share of the free memory, or of a limit, that data may use; the rest is for unplanned use."""
 
 
 def find_memory_limit() -> int:
-    """Bytes that a plan may use on this machine: 70 % of the free memory, and of the limit on this process.
+    """Return the bytes that a plan may use on this machine: 70 % of the free memory and of the process limit.
 
-    Dask finds the same limits; importing it takes half a second, and small runs do without it.
+    Dask computes the same limits, but importing it takes half a second, which small runs avoid.
     """
     import psutil
 
@@ -48,16 +48,16 @@ def find_memory_limit() -> int:
 
 @dataclass(frozen=True)
 class MachineMemory:
-    """Memory of a machine, as a process there sees it.
+    """Memory of a machine, as seen by a process on it.
 
     Parameters
     ----------
     available
-        Bytes that nobody holds.
+        Free memory, bytes.
     resident
-        Bytes that the process holds.
+        Memory used by the process, bytes.
     limit
-        Bytes that the system allows the process; 2^63 without a limit.
+        Limit of the process, bytes; 2^63 if there is none.
     """
 
     available: int
@@ -66,7 +66,7 @@ class MachineMemory:
 
     @classmethod
     def read(cls) -> MachineMemory:
-        """Memory of the machine that this process runs on."""
+        """Read the memory of this machine."""
         import psutil
 
         limit = min([1 << 63, *_list_limits()])
@@ -74,7 +74,7 @@ class MachineMemory:
 
 
 def _list_limits() -> list[int]:
-    """Limits of the control group, and of the resident set of the process, bytes."""
+    """List the limits of the control group and of the resident set of the process, bytes."""
     limits = []
     for name in GROUP_FILES:
         try:
@@ -91,14 +91,14 @@ def _list_limits() -> list[int]:
 
 
 def find_temporary_danger() -> str:
-    """Say who else could replace files in the folder of temporary files, TMPDIR or the system's; "" if nobody could.
+    """Return who else could replace files in the folder for temporary files, or "" if nobody could.
 
-    Its owner can, also where it is sticky: that must be this user or the administrator. Where all may write it must be
-    sticky, unless it is a volume that is mounted for a container, where nobody else is.
+    The owner of the folder can, even if it is sticky, so it must be this user or the administrator. A folder writable
+    by all must be sticky, unless it is a volume mounted for a container, which nobody else uses.
     """
     folder = tempfile.gettempdir()
     if not hasattr(os, "geteuid"):
-        # Windows has no such numbers; its folders of users are private
+        # Windows has no user ids of this kind; its user folders are private
         return ""
     found = os.stat(folder)
     if found.st_uid not in (0, os.geteuid()):
@@ -106,7 +106,7 @@ def find_temporary_danger() -> str:
     mode = stat.S_IMODE(found.st_mode)
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not os.path.ismount(folder):
         return (
-            f"all users may replace what is in the folder of temporary files {folder!r} (mode {mode:o}, "
+            f"all users can replace files in the folder of temporary files {folder!r} (mode {mode:o}, "
             "without the sticky bit)"
         )
     return ""
@@ -114,11 +114,11 @@ def find_temporary_danger() -> str:
 
 @contextmanager
 def make_private_folder() -> Iterator[str]:
-    """Make a folder for temporary files that this user alone can read, write and replace; it goes with the context.
+    """Make a temporary folder that only this user can read, write and replace; it is deleted with the context.
 
     Yields
     ------
-    Its path, in TMPDIR or where the system has temporary files.
+    Path of the folder, in TMPDIR or the system's folder for temporary files.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def make_private_folder() -> Iterator[str]:
     """
     if danger := find_temporary_danger():
         raise ConfigError(
-            f"{danger}, who could have this process write into other files: set TMPDIR to a folder of your own"
+            f"{danger}, who could redirect this process to write other files: set TMPDIR to a folder of your own"
         )
     with tempfile.TemporaryDirectory(prefix="pmf-", ignore_cleanup_errors=True) as folder:
         yield folder
@@ -135,16 +135,16 @@ def make_private_folder() -> Iterator[str]:
 
 @contextmanager
 def call_regularly(function: Callable[[], None] | None, seconds: float) -> Iterator[None]:
-    """Call a function from a thread of its own, every so many seconds, while the context lasts.
+    """Call a function at regular intervals from another thread within the context.
 
-    The thread has the caller's context variables: who listens to the caller hears what the function reports.
+    The thread has the caller's context variables, so listeners of the caller receive its events.
 
     Parameters
     ----------
     function
-        What to call; never after the context has ended. None calls nothing.
+        Function to call; never called after the context has ended. None calls nothing.
     seconds
-        Time between calls, above 0.
+        Interval between calls, above 0.
     """
     if function is None:
         yield
@@ -167,12 +167,12 @@ def call_regularly(function: Callable[[], None] | None, seconds: float) -> Itera
 
 
 def load_while_there_is_room() -> None:
-    """Load SciPy's linear algebra at once where the address space is limited.
+    """Import SciPy's linear algebra in advance if the address space is limited.
 
     Notes
     -----
-    OpenBLAS asks for memory while it is loaded, and asks for ever where there is none: a run that came to need it late
-    would hang, and neither end nor say why.
+    OpenBLAS requests memory while it is loaded, and repeats the request forever if there is none: a run that imports it
+    late would hang without a message.
     """
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         import scipy.special  # noqa: F401

@@ -1,7 +1,7 @@
-"""Methods by name: what each one is called, where it is, what it needs, and what it does.
+"""Tables of methods: the name, location, requirements and description of each.
 
-Configuration, command line, docstrings and the argument ``method`` read these tables. A new method is one entry here
-and one file with its function.
+Configuration, command line, docstrings and the argument ``method`` use these tables. A new method is one entry here and
+one file with its function.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @dataclass(frozen=True)
 class Method:
-    """One way to fit.
+    """A fitting method.
 
     Parameters
     ----------
     name
-        As it is written in configurations and calls.
+        Name used in configurations and calls.
     family
-        What the methods of a table have in common with some of the others: see the table.
+        Family within the table, which determines the calling convention; see the table.
     function
-        ``"module:function"``. It is imported when the method is used, and called as its family says.
+        ``"module:function"``. Imported on first use, and called as its family requires.
     description
-        What it does, in one line.
+        One-line description.
     needs
-        What it asks of data and memory, in one line; empty where that is nothing in particular.
+        One-line requirements on data and memory; empty if there are none in particular.
     block_copies, matrix_copies
-        For methods of pairs of workers: how often it has the blocks of all pairs, and one dense matrix of them, in
-        memory at once, itself and the counts; measured. 0 where it has none.
+        For methods based on pairs of workers: how many times the blocks of all pairs, and a dense matrix of them, are
+        in memory at once, including the counts; measured. 0 if not applicable.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Method:
 
 
 def load_name(name: str) -> Any:
-    """Import what is written ``"module:name"``, such as a function or a class."""
+    """Import an object given as ``"module:name"``."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
@@ -69,55 +69,55 @@ PAIR_METHODS = _tabulate(
         "choice",
         "pmflib.fitting.auto_method:run_auto",
         "several starts and pseudo-counts, compared on held-out folds, then the pairwise composite likelihood; the "
-        "notes say what was chosen and why",
+        "notes give the choice and the reason",
         "several folds of counts for the comparison; without them the pseudo-count is the default",
     ),
     Method(
         "spa",
         "solver",
         "pmflib.fitting.pair_fits:run_spa",
-        "CNMF-SPA, which finds anchor levels by successive projection and does not iterate",
-        "two variables, and at most as many states as the smaller side of a split of the variables has levels",
+        "CNMF-SPA, which selects anchor levels by successive projection, without iterating",
+        "two variables; at most as many states as levels on the smaller side of a split of the variables",
     ),
     Method(
         "opt",
         "solver",
         "pmflib.fitting.pair_fits:run_opt",
         "CNMF-OPT from spa, by closed-form updates of the Kullback-Leibler divergence",
-        "two variables; starts at random where spa cannot have the rank",
+        "two variables; random start if spa cannot fit the rank",
     ),
     Method(
         "mirror",
         "solver",
         "pmflib.fitting.pair_fits:run_mirror",
         "CNMF-OPT from spa as published, by mirror descent; slow",
-        "two variables; starts at random where spa cannot have the rank",
+        "two variables; random start if spa cannot fit the rank",
     ),
     Method(
         "symnmf",
         "solver",
         "pmflib.fitting.pair_fits:run_symnmf",
         "symmetric nonnegative factorisation of the matrix of all pairs",
-        "two variables, and at most as many states as there are levels; eigenvectors of an n_levels x n_levels matrix",
+        "two variables; at most as many states as levels; computes eigenvectors of an n_levels x n_levels matrix",
     ),
     Method(
         "pairs",
         "start",
         "pmflib.fitting.auto_method:run_pairs",
-        "a start for EM, random and then a few of the updates of opt",
+        "a start for EM: random, followed by a few updates of opt",
     ),
     Method(
         "random",
         "start",
         "pmflib.fitting.pair_fits:run_random",
-        "a start for EM, the variables' own PMFs, perturbed",
+        "a start for EM: the variables' own PMFs with random perturbations",
     ),
 )
-"""Methods of `pmflib.fit`, from pairwise counts to a model.
+"""Methods of `pmflib.fit`, which fit a model to pairwise counts.
 
 Each is called with `PairCounts`, the rank and a random generator, and returns a `SolverResult`. A "choice" compares
-others, and says what it chose. A "solver" fits pairs until it has converged, and `pmflib.fit` warns where it has not. A
-"start" is a point for EM to go on from, another one for every seed.
+other methods and reports its choice. A "solver" fits pairs until convergence; `pmflib.fit` warns if it did not
+converge. A "start" gives starting values for EM that depend on the seed.
 """
 
 SAMPLE_METHODS = _tabulate(
@@ -125,21 +125,21 @@ SAMPLE_METHODS = _tabulate(
         "traits",
         "samples",
         "pmflib.fitting.traits:fit_traits",
-        "continuous traits, on which people differ by degree, compiled into latent states",
-        "the training samples in memory, 4 bytes an observed cell",
+        "continuous traits of people, discretised to latent states",
+        "the training samples in memory, 4 bytes per observed cell",
     ),
     Method(
         "compare",
         "choice",
         "pmflib_tasks.scoring.comparison:choose_model",
-        "traits or latent classes (auto): what predicts hidden answers of the validation folds better",
-        "the memory of traits; without it, latent classes are taken",
+        "traits or latent classes (auto), whichever predicts hidden answers in the validation folds better",
+        "the memory of traits; latent classes are used if it is not available",
     ),
 )
-"""Methods of the pipeline alone.
+"""Methods available only in the pipeline.
 
-"samples" fits samples without a start from pairwise counts: stages `select` and `fit` have no part in it. "choice" fits
-both ways, and compares: called with a `PairedGain`, it returns a `ModelChoice`.
+"samples" fits samples directly; the stages `select` and `fit` are skipped. "choice" fits both ways and compares them:
+called with a `PairedGain`, it returns a `ModelChoice`.
 """
 
 CROWD_METHODS = _tabulate(
@@ -147,29 +147,29 @@ CROWD_METHODS = _tabulate(
         "auto",
         "passes",
         "pmflib.crowd.dawid_skene:plan_shrunk",
-        "Dawid-Skene with confusion matrices shrunk toward those of all workers who are right as often, and two "
+        "Dawid-Skene with confusion matrices shrunk toward the pooled matrix of equally accurate workers, and two "
         "subclasses of tasks in every class",
-        "workers who are right more often than not",
+        "workers with accuracy above one half",
     ),
     Method(
         "balanced",
         "passes",
         "pmflib.crowd.dawid_skene:plan_balanced",
         "shrunk Dawid-Skene with one subclass and equally probable classes",
-        "workers who are right more often than not",
+        "workers with accuracy above one half",
     ),
     Method(
         "one_coin",
         "passes",
         "pmflib.crowd.dawid_skene:plan_one_coin",
-        "shrunk Dawid-Skene with one subclass and one probability of being right per worker",
-        "workers who are right more often than not",
+        "shrunk Dawid-Skene with one subclass and one accuracy per worker",
+        "workers with accuracy above one half",
     ),
     Method(
         "dawid_skene",
         "passes",
         "pmflib.crowd.dawid_skene:plan_dawid_skene",
-        "Dawid-Skene by maximum likelihood, from the votes on",
+        "Dawid-Skene by maximum likelihood, starting from the votes",
     ),
     Method(
         "mv_em",
@@ -187,24 +187,24 @@ CROWD_METHODS = _tabulate(
         "robust",
         "pairs",
         "pmflib.crowd.co_occurrence:fit_robust",
-        "symmetric factorisation, missing pairs by a factorisation that is robust to bad pairs",
-        "pairs of workers, kept sparse",
+        "symmetric factorisation, missing pairs imputed by a robust factorisation",
+        "sparse counts of pairs of workers",
         block_copies=9,
     ),
     Method(
         "equal_weights",
         "pairs",
         "pmflib.crowd.co_occurrence:fit_equal_weights",
-        "symmetric factorisation, missing pairs by a factorisation in least squares",
-        "pairs of workers, kept sparse",
+        "symmetric factorisation, missing pairs imputed by a least-squares factorisation",
+        "sparse counts of pairs of workers",
         block_copies=9,
     ),
     Method(
         "designated",
         "pairs",
         "pmflib.crowd.co_occurrence:fit_designated",
-        "symmetric factorisation, missing pairs by all designated workers",
-        "pairs of workers, all in one dense matrix",
+        "symmetric factorisation, missing pairs imputed from all designated workers",
+        "a dense matrix of all pairs of workers",
         block_copies=18,
         matrix_copies=23,
     ),
@@ -212,8 +212,8 @@ CROWD_METHODS = _tabulate(
         "one_pair",
         "pairs",
         "pmflib.crowd.co_occurrence:fit_one_pair",
-        "symmetric factorisation, missing pairs by one pair of designated workers",
-        "pairs of workers, all in one dense matrix",
+        "symmetric factorisation, missing pairs imputed from one pair of designated workers",
+        "a dense matrix of all pairs of workers",
         block_copies=18,
         matrix_copies=9,
     ),
@@ -221,8 +221,8 @@ CROWD_METHODS = _tabulate(
         "symnmf",
         "pairs",
         "pmflib.crowd.co_occurrence:fit_zero_filled",
-        "symmetric factorisation, missing pairs left zero",
-        "pairs of workers, kept sparse",
+        "symmetric factorisation, missing pairs set to zero",
+        "sparse counts of pairs of workers",
         block_copies=18,
     ),
     Method(
@@ -230,7 +230,7 @@ CROWD_METHODS = _tabulate(
         "pairs",
         "pmflib.crowd.co_occurrence:fit_extreme_columns",
         "extreme columns of each worker's own pairs",
-        "pairs of workers, kept sparse",
+        "sparse counts of pairs of workers",
         block_copies=7,
     ),
     Method(
@@ -238,31 +238,31 @@ CROWD_METHODS = _tabulate(
         "pairs",
         "pmflib.crowd.co_occurrence:fit_coupled",
         "coupled factorisation in Kullback-Leibler divergence, from multispa",
-        "pairs of workers, all in one dense matrix",
+        "a dense matrix of all pairs of workers",
         block_copies=18,
         matrix_copies=9,
     ),
 )
-"""Methods of `pmflib.crowd.aggregate`, from a label log to true labels.
+"""Methods of `pmflib.crowd.aggregate`, which estimate true labels from a label log.
 
-"votes" takes shares of the votes: called with a `LabelLog`, it returns an `Aggregation`. "passes" goes over all tasks
-from the votes on, until the labels settle: called with the limits that were given, it returns a `CrowdPassPlan`.
-"pairs" begins with co-occurrences of the workers' labels, and is followed by passes unless they are switched off:
-called with `CoOccurrences`, it returns a `CrowdModel`.
+"votes" uses shares of the votes: called with a `LabelLog`, it returns an `Aggregation`. "passes" iterates over all
+tasks, starting from the votes, until the labels converge: called with the limits, it returns a `CrowdPassPlan`. "pairs"
+starts from co-occurrences of the workers' labels, followed by passes unless these are disabled: called with
+`CoOccurrences`, it returns a `CrowdModel`.
 """
 
 
 def select_methods(table: Mapping[str, Method], family: str) -> tuple[str, ...]:
-    """Names of the methods of a family, in the order of the table."""
+    """Return the names of the methods of a family, in the order of the table."""
     return tuple(name for name, method in table.items() if method.family == family)
 
 
 MEMBER_START_METHODS = select_methods(PAIR_METHODS, "start")
-"""Methods of `pmflib.fit` that give another start for every seed, as members of an average need it."""
+"""Methods of `pmflib.fit` whose starting values depend on the seed, as required for members of an average."""
 
 
 def list_pipeline_methods() -> dict[str, Method]:
-    """Crowd methods of the pipeline: all but the votes, which are no estimate of the workers."""
+    """Return the crowd methods of the pipeline: all except votes, which do not estimate workers."""
     return {name: method for name, method in CROWD_METHODS.items() if method.family != "votes"}
 
 
@@ -279,7 +279,7 @@ def find_method(table: Mapping[str, Method], name: str) -> Method:
     Raises
     ------
     PmfError
-        If there is none of this name; the message has the nearest name and all of them.
+        If there is no method of this name; the message lists the closest name and all names.
     """
     if name in table:
         return table[name]
@@ -289,7 +289,7 @@ def find_method(table: Mapping[str, Method], name: str) -> Method:
 
 
 def describe_methods(table: Mapping[str, Method]) -> str:
-    """Describe the methods of a table, a line each: name, what it does, what it needs."""
+    """Describe the methods of a table, one line each: name, description and requirements."""
     return "\n".join(
         f'"{name}": {method.description}' + (f" (needs {method.needs})." if method.needs else ".")
         for name, method in table.items()
@@ -297,7 +297,7 @@ def describe_methods(table: Mapping[str, Method]) -> str:
 
 
 def document_methods(table: Mapping[str, Method]) -> Callable[[F], F]:
-    """Decorate a function: ``{methods}``, alone on a line of its docstring, becomes the description of a table."""
+    """Decorate a function: replace ``{methods}`` on its own line of the docstring by the description of a table."""
 
     def decorate(function: F) -> F:
         lines = (function.__doc__ or "").split("\n")
@@ -305,7 +305,7 @@ def document_methods(table: Mapping[str, Method]) -> Callable[[F], F]:
         for line in lines:
             if line.strip() == "{methods}":
                 margin = line[: line.index("{")]
-                # a list, with the blank lines that reStructuredText wants around one
+                # a list, with the surrounding blank lines that reStructuredText requires
                 written.append("")
                 for text in describe_methods(table).split("\n"):
                     written += textwrap.wrap(
@@ -321,4 +321,4 @@ def document_methods(table: Mapping[str, Method]) -> Callable[[F], F]:
 
 
 ORDINAL_METHODS = ("auto", "balanced")
-"""Methods of label logs with a prior for mistakes, which may go by the order of classes."""
+"""Methods for label logs with a prior for errors that may depend on the order of classes."""

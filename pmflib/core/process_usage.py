@@ -1,4 +1,4 @@
-"""What a process has used: processor time, peak memory, bytes read and written."""
+"""Resource usage of a process: processor time, peak memory, bytes read and written."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ProcessUsage:
-    """What a process has used up to now, or between two moments.
+    """Usage of a process so far, or between two points in time.
 
     Parameters
     ----------
     seconds
-        Processor time of all of its threads.
+        Processor time of all threads.
     peak_bytes
-        Most memory that it held at a time, since `begin` was called last; where the system cannot forget a peak, since
-        its start.
+        Peak memory since the last call of `begin`, or since the start of the process if the system cannot reset it.
     read_bytes, written_bytes
-        Bytes that it has read from and written to files and pipes, whether a disk had to move or not; 0 where the
-        system does not count them.
+        Bytes read from and written to files and pipes, including cached ones; 0 if the system does not count them.
     """
 
     seconds: float = 0.0
@@ -34,25 +32,25 @@ class ProcessUsage:
 
     @classmethod
     def begin(cls) -> ProcessUsage:
-        """Usage of this process, which forgets its peak."""
-        # 5: the peak is what is held now
+        """Return the usage of this process and reset its peak memory."""
+        # 5: reset the peak to the current memory
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")
         return cls.read()
 
     @classmethod
     def read(cls) -> ProcessUsage:
-        """Usage of this process."""
+        """Return the usage of this process."""
         peak = _read_fields("/proc/self/status").get("VmHWM", 0) << 10
         moved = _read_fields("/proc/self/io")
         if not peak:
-            # kilobytes, but on macOS
+            # kilobytes, except on macOS
             unit = 1 if sys.platform == "darwin" else 1 << 10
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
         return cls(time.process_time(), peak, moved.get("rchar", 0), moved.get("wchar", 0))
 
     def since(self, before: ProcessUsage) -> ProcessUsage:
-        """Usage since a moment before."""
+        """Return the usage since an earlier point in time."""
         return ProcessUsage(
             max(0.0, self.seconds - before.seconds),
             self.peak_bytes,
@@ -62,7 +60,7 @@ class ProcessUsage:
 
     @classmethod
     def add(cls, several: Iterable[ProcessUsage]) -> ProcessUsage:
-        """Usage of several processes, or of one several times: memory is that of the largest."""
+        """Sum the usage of several processes; the peak memory is the largest."""
         found = list(several)
         return cls(
             sum(each.seconds for each in found),
@@ -73,7 +71,7 @@ class ProcessUsage:
 
 
 def _read_fields(path: str) -> dict[str, int]:
-    """Numbers of a file of Linux whose lines are a name, a colon and a number."""
+    """Parse a Linux status file with lines of a name, a colon and a number."""
     fields = {}
     with suppress(OSError):
         for line in Path(path).read_text("ascii", "replace").splitlines():

@@ -1,4 +1,4 @@
-"""Texts as they may be shown: names near a mistyped one, data without control characters, safe addresses."""
+"""Text for display: suggestions for mistyped names, escaped control characters, addresses without secrets."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 MAX_NAMES = 10_000
-"""Names that are compared at most: of more, a message would take longer than a person waits."""
+"""Maximum number of names compared for a suggestion; with more, a message would be slow."""
 
 
 def list_near(name: object, known: Iterable[str], n_most: int = 3) -> list[str]:
-    """List names near a name, the nearest first, without regard to case, blanks, hyphens and underscores.
+    """List names similar to a name, the closest first, ignoring case, blanks, hyphens and underscores.
 
     Parameters
     ----------
     name
-        What was given; anything but a text is near nothing.
+        The given name; objects other than strings are similar to nothing.
     known
-        Names that there are.
+        Known names.
     n_most
-        Names that are listed at most.
+        Maximum number of names listed.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def list_near(name: object, known: Iterable[str], n_most: int = 3) -> list[str]:
 
 
 def fold_text(text: str) -> str:
-    """Text without blanks around it, without case, and in one Unicode composition.
+    """Normalise text: strip blanks, fold case, and compose Unicode.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def fold_text(text: str) -> str:
 
 
 def unify_texts(texts: Iterable[str]) -> dict[str, str]:
-    """For each text the first one that differs from it in case or Unicode composition at most.
+    """Map each text to the first one that differs from it only in case or Unicode composition.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def unify_texts(texts: Iterable[str]) -> dict[str, str]:
 
 
 def list_some(names: Sequence[str], n_most: int = 6, between: str = ", ") -> str:
-    """Names in one line, with a sign between them; of many the first ones, and how many more there are.
+    """Join names in one line; long lists are abbreviated with the number of omitted names.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def list_some(names: Sequence[str], n_most: int = 6, between: str = ", ") -> str
 
 
 def abridge_names(names: Sequence[object], n_most: int = 8) -> str:
-    """Quoted names in brackets; of many the first ones, and how many more there are.
+    """Quote names in brackets; long lists are abbreviated with the number of omitted names.
 
     Examples
     --------
@@ -87,13 +87,13 @@ def abridge_names(names: Sequence[object], n_most: int = 8) -> str:
 
 
 def suggest(name: object, known: Iterable[str], *, before: str = "; ") -> str:
-    """Question for the end of a message, such as "; did you mean ['visits']?"; empty where nothing is near."""
+    """Return a suggestion for a message, such as "; did you mean ['visits']?", or "" if nothing is similar."""
     near = list_near(name, known)
     return f"{before}did you mean {near}?" if near else ""
 
 
 def suggest_file(path: Path) -> str:
-    """Question for the end of a message on a file that does not exist: the nearest in its folder."""
+    """Return a suggestion for a file that does not exist: similar names in its folder."""
     try:
         names = sorted(
             each.name for _, each in zip(range(MAX_NAMES), path.parent.iterdir(), strict=False)
@@ -112,12 +112,13 @@ _SEPARATORS = str.maketrans("- .", "___")
 
 
 INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Categories of Unicode that a terminal acts on, shows as nothing, or cannot show: control and format characters, which
-have escape sequences and marks of writing direction among them, halves of surrogate pairs, line separators."""
+"""Unicode categories that a terminal interprets, hides, or cannot display: control and format characters (including
+escape sequences and direction marks), surrogate halves and line separators.
+"""
 
 
 def show_text(text: str) -> str:
-    r"""Text of data as it may reach a terminal: what is invisible or acted on is escaped with a backslash.
+    r"""Escape data for display on a terminal: invisible and control characters become backslash escapes.
 
     Examples
     --------
@@ -136,13 +137,13 @@ def _show_character(character: str) -> str:
 
 
 RUN_BY_SPREADSHEETS = r"^'*[=+\-@\t\r\n]"
-"""Start of a text in CSV that a spreadsheet would run as a formula, or that `guard_cell` has guarded."""
+"""Start of a CSV text that a spreadsheet would run as a formula, or that `guard_cell` has escaped."""
 _RUN = re.compile(RUN_BY_SPREADSHEETS)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def guard_cell(text: str) -> str:
-    """Text of data as a cell of CSV for people: a spreadsheet shows it, and does not run it. Numbers stay as they are.
+    """Escape a CSV cell so that spreadsheets display it instead of running it as a formula. Numbers are unchanged.
 
     Examples
     --------
@@ -158,10 +159,10 @@ def restore_cell(text: str) -> str:
 
 
 MASK = "***"
-"""What stands in place of a secret."""
+"""Replacement for secrets."""
 
 _AUTHORITY = re.compile(
-    # what is before the last "@" of the authority; and a password with a "/", "?" or "#" that should be encoded
+    # what precedes the last "@" of the authority; also passwords with a "/", "?" or "#" that should have been encoded
     r"(?<=://)(?:[^\s/?#]*@|[^\s/?#:@]*:(?!\d*(?:[/?#\s]|$))[^\s@]*@)"
 )
 _PARAMETER = re.compile(
@@ -173,14 +174,14 @@ _PARAMETER = re.compile(
 
 
 def mask_secrets(text: str) -> str:
-    """Replace what may be a secret in the URLs of a text: user information, and parameters named as secrets are.
+    """Mask possible secrets in the URLs of a text: user information, and parameters with names of secrets.
 
-    Everything that is shown, logged or kept goes through here where it may name a source: messages, records, events.
+    All messages, records and events that may contain a source address are passed through this function.
 
     Parameters
     ----------
     text
-        One URL or path, or a message with any number of them.
+        A URL or path, or a message with any number of them.
 
     Examples
     --------

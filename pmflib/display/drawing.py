@@ -1,6 +1,6 @@
-"""Axes, colours and text of all figures; and figures of plain numbers, such as calibration and confusion matrices.
+"""Axes, colours and texts of all figures, and figures of arrays, such as calibration and confusion matrices.
 
-matplotlib is imported when a figure is drawn, and not before.
+matplotlib is imported only when a figure is drawn.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pmflib.core.errors import PmfError
 from pmflib.core.texts import show_text
 
 Axes: TypeAlias = Any
-"""`matplotlib.axes.Axes`, which is not imported for its name alone."""
+"""`matplotlib.axes.Axes`, without importing it."""
 
 LETTERS = 42
-"""Letters of a text of data that a figure shows, at most."""
+"""Maximum number of characters of a text of the data in a figure."""
 
 PAPER = "#fefefe"
-"""What a figure is drawn on, and texts on dark cells."""
+"""Colour of the background, and of texts on dark cells."""
 INK = "#1c2733"
-"""Lines and texts of the figure itself."""
+"""Colour of lines and texts."""
 FAINT = "#8794a3"
-"""What is there for comparison: baselines, diagonals."""
+"""Colour of references: baselines, diagonals."""
 MAIN = "#1f6fb2"
-"""The one thing that a figure is about."""
+"""Colour of the main series."""
 SECOND = "#c8641a"
-"""What is set against it."""
+"""Colour of the second series."""
 DIVERGING = (
     "#a6501a",
     "#cf8a55",
@@ -39,27 +39,27 @@ DIVERGING = (
     "#6ea8d6",
     "#2a74b4",
 )
-"""Colours of a quantity around 0, from far below to far above."""
+"""Diverging colours of a quantity around 0, from negative to positive."""
 DIVERGING_EDGES = (-2.0, -1.0, -0.3, 0.3, 1.0, 2.0)
-"""Where one of these colours ends and the next starts, in doublings."""
+"""Edges between these colours, in doublings."""
 SEQUENTIAL = ("#f1f0ec", "#d5e3ef", "#b5d2ea", "#8fbde0", "#6ea8d6", "#4a8ec6", "#2a74b4")
-"""Colours of a share, from 0 to 1."""
+"""Sequential colours of a share, from 0 to 1."""
 
 GROUPS = (MAIN, SECOND, "#3f8f5f", "#8a5aa8", "#b3404a", "#4d9a9f", "#9a8420", "#6b6f78")
-"""Colours of things side by side, such as latent states, in order."""
+"""Colours of groups, such as latent states, in order."""
 MARKERS = "osD^vP*X"
-"""Their marks, so that they can be distinguished without colours."""
+"""Markers of groups, which distinguish them without colours."""
 
 
 def open_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """Axes to draw on: those given, or those of a new figure.
+    """Return the given Axes, or those of a new figure.
 
     Parameters
     ----------
     ax
         Axes, or None.
     size
-        Width and the other side of a new figure, inches.
+        Width and height of a new figure, inches.
 
     Raises
     ------
@@ -74,18 +74,18 @@ def open_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
         raise PmfError(
             "drawing takes matplotlib, which is not installed; pip install 'pmflib[plot]'"
         ) from error
-    # by pyplot, so that a notebook shows the figure, and `pyplot.show` does
+    # through pyplot, so that notebooks and `pyplot.show` show the figure
     return pyplot.figure(figsize=size, layout="constrained").subplots()
 
 
 def write_text(text: object, letters: int = LETTERS) -> str:
-    """Text of data as a figure shows it: on one line, without what is invisible, and cut where it is long."""
+    """Prepare a text of the data for a figure: one line, control characters escaped, shortened if long."""
     shown = show_text(str(text))
     return shown if len(shown) <= letters else shown[: letters - 1] + "…"
 
 
 def label_rows(ax: Axes, names: Sequence[object]) -> None:
-    """Name the rows 0, 1, ... of a chart of bars, the first on top; texts are shown as they are, "$" included."""
+    """Name the rows 0, 1, ... of a bar chart, the first on top; texts are literal, "$" included."""
     ax.set_yticks(range(len(names)), [write_text(name) for name in names], parse_math=False)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -98,19 +98,19 @@ def label_columns(ax: Axes, names: Sequence[object]) -> None:
 
 
 def write_cell(ax: Axes, row: int, column: int, text: str, is_dark: bool, size: float = 8) -> None:
-    """Write into a cell of a matrix, on a dark colour or a light one."""
+    """Write a text into a cell of a matrix, in a colour that contrasts with the cell."""
     colour = PAPER if is_dark else INK
     ax.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
 
 
 def name_marks(ax: Axes, **options: Any) -> None:
-    """Add a legend whose texts are shown as they are, "$" included."""
+    """Add a legend with literal texts, "$" included."""
     for text in ax.legend(frameon=False, **options).get_texts():
         text.set_parse_math(False)
 
 
 def scale_by_logs(ax: Axes) -> None:
-    """Make the axis x logarithmic, its numbers written as they are."""
+    """Make the x-axis logarithmic, with plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     ax.set_xscale("log")
@@ -122,13 +122,13 @@ def scale_by_logs(ax: Axes) -> None:
 
 
 def write_thousands(ax: Axes, axis: str) -> None:
-    """Write the whole numbers of an axis, x or y, as people do: 64,000."""
+    """Group the thousands of the integers on an axis, x or y, as in 64,000."""
     ax.ticklabel_format(axis=axis, style="plain", useOffset=False)
     getattr(ax, f"{axis}axis").set_major_formatter(lambda value, _: f"{value:,.12g}")
 
 
 def clear_frame(ax: Axes, sides: Sequence[str] = ("top", "right")) -> Axes:
-    """Take away the lines around a figure that say nothing."""
+    """Remove the spines without a scale."""
     ax.spines[list(sides)].set_visible(False)
     return ax
 
@@ -136,7 +136,7 @@ def clear_frame(ax: Axes, sides: Sequence[str] = ("top", "right")) -> Axes:
 def colour_cells(
     ax: Axes, values: FloatArray, edges: Sequence[float], colours: Sequence[str]
 ) -> None:
-    """Draw a matrix as coloured cells, row 0 on top: a colour below the first edge, one above each edge.
+    """Draw a matrix as coloured cells, row 0 on top; the first colour is for values below the first edge.
 
     Parameters
     ----------
@@ -145,9 +145,9 @@ def colour_cells(
     values
         float64 of shape (n_rows, n_columns).
     edges
-        Rising.
+        Edges in increasing order.
     colours
-        One more than edges.
+        Colours between the edges, one more than edges.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -165,18 +165,18 @@ def colour_cells(
 
 
 def plot_calibration(bins: Sequence[Mapping[str, float]], *, ax: Axes | None = None) -> Axes:
-    """Draw a reliability diagram: how often the most probable level is true, by how probable it was said to be.
+    """Draw a reliability diagram: accuracy of the most probable level by its predicted probability.
 
     Parameters
     ----------
     bins
-        Bins of the probability of the most probable level, as `pmflib.model.measures.describe_bins` gives them.
+        Bins of the probability of the most probable level, from `pmflib.model.measures.describe_bins`.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates a figure.
 
     Returns
     -------
-    The Axes: bars are two standard errors; on the diagonal probabilities are what they say.
+    The Axes. Error bars are two standard errors; perfectly calibrated probabilities are on the diagonal.
 
     Raises
     ------
@@ -189,21 +189,21 @@ def plot_calibration(bins: Sequence[Mapping[str, float]], *, ax: Axes | None = N
 def plot_reliability(
     curves: Mapping[str, Sequence[Mapping[str, float]]], x_name: str, *, ax: Axes | None = None
 ) -> Axes:
-    """Draw a reliability diagram of one or more, such as confidence before and after it was calibrated.
+    """Draw a reliability diagram of several curves, such as confidence before and after calibration.
 
     Parameters
     ----------
     curves
-        Bins by what they are of; each has a probability, the share of what was true (accuracy) and its standard error
-        (accuracy_error). The last is the one that the figure is about.
+        Bins by name of the curve; each bin has a probability, an accuracy and its standard error (accuracy_error). The
+        last curve is the main one.
     x_name
-        What the probability is of.
+        Label of the x-axis.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates a figure.
 
     Returns
     -------
-    The Axes: bars are two standard errors; on the diagonal probabilities are what they say.
+    The Axes. Error bars are two standard errors; perfectly calibrated probabilities are on the diagonal.
 
     Raises
     ------
@@ -235,22 +235,22 @@ def plot_gains(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw by how much a model predicts variables better than single variables do, in the order given.
+    """Draw the gains of a model over single variables, in the given order.
 
     Parameters
     ----------
     names
         Variables.
     gains
-        Log-probability per hidden answer under the model less that of the variable alone, nats.
+        Log-probability per hidden answer under the model minus that of the variable alone, nats.
     errors
-        Standard errors of the gains, None where one is unknown; None altogether draws none.
+        Standard errors of the gains, None for an unknown one; None draws no error bars.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates a figure.
 
     Returns
     -------
-    The Axes: a bar per variable, the first on top, those below 0 in another colour.
+    The Axes, with a bar per variable, the first on top, and another colour for negative gains.
 
     Raises
     ------
@@ -275,18 +275,18 @@ def plot_confusion_matrix(
     columns: str = "predicted",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a confusion matrix: the share of each row in per cent.
+    """Draw a confusion matrix, with shares of each row in per cent.
 
     Parameters
     ----------
     matrix
-        Shape (n_levels, n_levels), counts or probabilities, at least 0: a row per true level.
+        Shape (n_levels, n_levels): nonnegative counts or probabilities, with a row per true level.
     levels
         Labels.
     rows, columns
-        What rows and columns are.
+        Labels of the axes.
     ax
-        Axes to draw on; None makes some.
+        Axes to draw on; None creates a figure.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Progress of functions and of stages, for whoever listens in this thread."""
+"""Progress of functions and stages, sent to the listeners of this thread."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Progress:
     Parameters
     ----------
     stage
-        Name of the function, of the stage, or of a step of it.
+        Name of the function, the stage, or a step of it.
     done, total
-        Units of work; 0 of 1 where nothing more is known.
+        Units of work; 0 of 1 if the number is unknown.
     text
-        Details for a user: rows, log-likelihood.
+        Details for people: rows, log-likelihood.
     """
 
     stage: str
@@ -35,28 +35,28 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        """Whether all is done."""
+        """Whether all units are done."""
         return self.done >= self.total
 
 
 Listener = Callable[[Progress], None]
-"""Called with every report."""
+"""Function called with each report."""
 
 Report = Callable[[int, int, str], None]
-"""Called with units that are done, units in all, and details."""
+"""Function called with the units done, the total, and details."""
 
 _functions: ContextVar[tuple[Listener, ...] | None] = ContextVar("_functions", default=None)
 _innermost: ContextVar[Report | None] = ContextVar("_innermost", default=None)
 
 
 def report_progress(name: str, done: int, total: int, text: str = "") -> None:
-    """Report progress by name, also from inside `divert_functions`: see `Progress`."""
+    """Report progress by name, even within `divert_functions`: see `Progress`."""
     send_event(Progress(name, done, total, text))
 
 
 @contextmanager
 def divert_functions(to: Listener | None = None) -> Iterator[None]:
-    """Send what functions of the library report elsewhere, or nowhere: the caller reports by a name of its own."""
+    """Redirect or drop the reports of library functions; the caller reports under its own name."""
     tokens = _functions.set(() if to is None else (to,)), _innermost.set(None)
     try:
         yield
@@ -67,20 +67,20 @@ def divert_functions(to: Listener | None = None) -> Iterator[None]:
 
 @contextmanager
 def working(name: str, total: int = 1, text: str = "") -> Iterator[Report | None]:
-    """Report a piece of work from its start to its end, also where it fails.
+    """Report a piece of work from start to end, even if it fails.
 
     Parameters
     ----------
     name
-        What people call it: the function.
+        Name of the work for people: the function.
     total
-        Units of work that are expected; 1 where that is not known.
+        Expected units of work; 1 if unknown.
     text
         Details.
 
     Yields
     ------
-    What takes reports in between, from any thread; None where nobody listens, so that nothing need be worked out.
+    A function for reports in between, from any thread; None without listeners, so that reports need not be computed.
     """
     diverted = _functions.get()
     listeners = find_listeners(Progress) if diverted is None else diverted
@@ -106,9 +106,9 @@ def working(name: str, total: int = 1, text: str = "") -> Iterator[Report | None
 
 
 def reports_progress(function: F) -> F:
-    """Decorate a function of the library: it reports its start and its end, and within it `report_step` does the rest.
+    """Decorate a library function to report its start and end; `report_step` reports steps within it.
 
-    A warning of the function to its caller has one frame more to pass: ``stacklevel`` 3 in place of 2.
+    The decorator adds a frame: warnings to the caller need ``stacklevel`` 3 instead of 2.
     """
 
     @wraps(function)
@@ -120,11 +120,11 @@ def reports_progress(function: F) -> F:
 
 
 def find_report() -> Report | None:
-    """What takes reports on the innermost piece of work of this thread; None where nobody listens."""
+    """Return the function for reports on the innermost work of this thread; None without listeners."""
     return _innermost.get()
 
 
 def report_step(done: int, total: int, text: str) -> None:
-    """Report a step of the innermost piece of work of this thread; nothing where nobody listens."""
+    """Report a step of the innermost work of this thread to listeners, if any."""
     if (send := find_report()) is not None:
         send(done, total, text)

@@ -1,4 +1,4 @@
-"""Progress as a person sees it: bars in a terminal or a notebook, lines where there is neither."""
+"""Display of progress: bars in a terminal or a notebook, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -25,28 +25,27 @@ from pmflib.display.progress import Listener, Progress
 Shown = Literal["auto", "lines"]
 
 LINE_SECONDS = 4.5
-"""Seconds between lines on a running stage, where there is no terminal: whoever waits sees one every five seconds."""
+"""Seconds between lines on a running stage without a terminal."""
 
 REMINDER_SECONDS = 0.5
-"""Seconds between looks at whether a line is due."""
+"""Seconds between checks whether a line is due."""
 
 DRAW_SECONDS = 0.5
-"""Seconds between drawings: each is a message to the browser."""
+"""Seconds between updates, each of which is a message to the browser."""
 
 
 @contextmanager
 def progress(to: Shown | Listener = "auto") -> Iterator[None]:
-    """Show how far functions of the library are, while the context lasts; without it they say nothing.
+    """Show the progress of library functions within a context; outside of one they are silent.
 
     Covers `count_pairs` of batches, `fit`, `fit_em`, `fit_triples`, `distil`, `select_rank` and `crowd.aggregate`.
 
     Parameters
     ----------
     to
-        "auto" draws bars where a person looks, in a notebook or a terminal, and takes them away at the end; in a batch
-        job it prints nothing. "lines" prints a line every few seconds on standard error, for logs of batch jobs. Or a
-        function, called with a `Progress` (its ``stage``, ``done``, ``total`` and ``text``) at every report, also from
-        another thread.
+        "auto" draws bars in a notebook or a terminal, and removes them at the end; in a batch job it prints nothing.
+        "lines" prints a line every few seconds on standard error, for logs of batch jobs. A function is called with a
+        `Progress` (``stage``, ``done``, ``total`` and ``text``) at each report, possibly from another thread.
 
     Raises
     ------
@@ -86,16 +85,16 @@ def progress(to: Shown | Listener = "auto") -> Iterator[None]:
 def draw_progress(
     console: Console, line_seconds: float = LINE_SECONDS, *, transient: bool = False
 ) -> Iterator[None]:
-    """Draw bars for what this thread reports while the context lasts; plain lines where the console is no terminal.
+    """Draw bars for the reports of this thread within a context; plain lines if the console is not a terminal.
 
     Parameters
     ----------
     console
-        Where to draw.
+        Console to draw on.
     line_seconds
-        Seconds between lines on what is still going on.
+        Seconds between lines on running work.
     transient
-        Whether the bars are gone at the end; lines stay.
+        Whether to remove the bars at the end; lines stay.
     """
     if not console.is_terminal:
         printer = LinePrinter(console, line_seconds)
@@ -111,7 +110,7 @@ def draw_progress(
         BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=7)),
-        # the text gives way where the terminal is narrow
+        # the text shrinks in a narrow terminal
         TextColumn(
             "{task.fields[text]}",
             markup=False,
@@ -126,13 +125,13 @@ def draw_progress(
 
 @contextmanager
 def draw_in_notebook() -> Iterator[_ListDrawer]:
-    """Draw a bar for all that this thread reports while the context lasts, and leave the cell clean.
+    """Draw bars for the reports of this thread in a notebook, and remove them at the end.
 
-    By IPython's own display, for Rich draws in notebooks only where ipywidgets is installed.
+    Uses the display of IPython, because Rich needs ipywidgets to draw in notebooks.
 
     Yields
     ------
-    What takes the reports, and writes them.
+    The bars, which take reports.
     """
     ipython = importlib.import_module("IPython.display")
     handle = ipython.display(ipython.HTML(""), display_id=True)
@@ -149,7 +148,7 @@ def draw_in_notebook() -> Iterator[_ListDrawer]:
 
 
 class LinePrinter:
-    """A line when a stage is done, and in a long one every few seconds, whether it reports something or not."""
+    """Lines at the end of stages, and every few seconds during a long stage, even without reports."""
 
     def __init__(self, console: Console, line_seconds: float = LINE_SECONDS) -> None:
         self._console, self._seconds = console, line_seconds
@@ -170,11 +169,11 @@ class LinePrinter:
                 self._print_due()
                 return
             self._print(progress)
-            # a stage may run again, as when the live model is evaluated
+            # a stage may run again, as in the evaluation of the live model
             del self._started[progress.stage], self._last[progress.stage]
 
     def print_notice(self, notice: Notice) -> None:
-        """Print what happens around the stages; what they wait for stands in place of their last report."""
+        """Print a notice; one about waiting replaces the last report."""
         with self._lock:
             if notice.is_waiting:
                 self._waiting = notice.text
@@ -184,7 +183,7 @@ class LinePrinter:
             self._console.print(Text(show_text(notice.text)))
 
     def remind(self) -> None:
-        """Print the last report again where nothing was printed for long."""
+        """Print the last report again if nothing was printed for some time."""
         with self._lock:
             self._print_due()
 
@@ -206,7 +205,7 @@ class LinePrinter:
 
 
 class _BarDrawer:
-    """A bar per stage; one that runs again starts its bar again."""
+    """A bar per stage, which restarts if the stage runs again."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -214,7 +213,7 @@ class _BarDrawer:
         self._ended: set[str] = set()
 
     def print_notice(self, notice: Notice) -> None:
-        """Print what happens around the stages above the bars; what they wait for stands beside those under way."""
+        """Print a notice above the bars; one about waiting is shown beside the running bars."""
         if not notice.is_waiting:
             self._bars.console.print(Text(show_text(notice.text)))
             return
@@ -228,7 +227,7 @@ class _BarDrawer:
         if progress.stage in self._ended:
             self._bars.reset(self._known[progress.stage])
         (self._ended.add if progress.is_over else self._ended.discard)(progress.stage)
-        # a single unit has no progress: the bar moves to and fro
+        # a single unit has no progress: the bar pulses
         known = progress.total > 1 or progress.done
         self._bars.update(
             self._known[progress.stage],
@@ -239,7 +238,7 @@ class _BarDrawer:
 
 
 class _ListDrawer:
-    """Keeps the last report of every function, and writes them as elements of HTML that show progress."""
+    """Keeper of the last report of each function, which it writes as HTML progress elements."""
 
     def __init__(self) -> None:
         self._started: dict[str, float] = {}
@@ -264,7 +263,7 @@ class _ListDrawer:
     def _write_line(self, progress: Progress, at: float) -> str:
         spent = (at if progress.is_over else time.monotonic()) - self._started[progress.stage]
         numbers: dict[str, object] = {}
-        # a single unit has no progress: the bar moves to and fro
+        # a single unit has no progress: the bar pulses
         if progress.total > 1 or progress.done:
             numbers = {"value": progress.done, "max": max(progress.total, 1)}
         attributes = "".join(f' {name}="{value}"' for name, value in numbers.items())

@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn: classifier, imputer, density and transformer, of frames and arrays with missing cells."""
+"""scikit-learn estimators for tables with missing cells: classifier, imputer, density estimator and transformer."""
 
 from pmflib.estimators.classifier import PMFClassifier
 from pmflib.estimators.density import PMFDensity, PMFTransformer

@@ -1,4 +1,4 @@
-"""A classifier: one variable predicted from the others."""
+"""Classifier: predicts one variable from the others."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ from pmflib.schema import MISSING, Schema, Variable
 from pmflib.schema.variable import as_text, is_absent
 
 NAME = "target"
-"""Name of the classes' variable in the model's schema."""
+"""Name of the class variable in the model's schema."""
 LEAST_ROWS = 20
-"""Rows from which a class for every two rows is a mistake: a class of a single row is never predicted."""
+"""Number of rows from which more than one class per two rows is an error, since classes with a single row are never
+predicted.
+"""
 
 
 class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
-    """Classes of rows, by a joint PMF of the columns and the classes that is fitted to predict the classes.
+    """Classifier based on a joint PMF of features and class, fitted to predict the class.
 
-    Parameters and attributes are those of `JointEstimator`, and
+    Parameters and attributes are those of `JointEstimator`, plus
 
     Attributes
     ----------
     classes_
-        The classes, sorted, (n_classes,).
+        Sorted classes, (n_classes,).
 
     Notes
     -----
-    The variable of the classes is the last of ``model_``; it is named "target", or ``target_`` where there is a column
-    of that name. See `docs/targets.md` for the fit.
+    The class variable is the last one of ``model_``. It is named "target", or ``target_`` if there is a feature of that
+    name. See `docs/targets.md` for the fit.
 
     Examples
     --------
@@ -45,16 +47,16 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit a joint PMF of the columns and the classes.
+        """Fit a joint PMF of the features and the class.
 
         Parameters
         ----------
         X
-            Frame, Arrow table, or array of shape (n_rows, n_columns); cells may be missing.
+            DataFrame, Arrow table, or array of shape (n_rows, n_columns); cells may be missing.
         y
-            Class of each row, (n_rows,); none missing.
+            Class of each row, (n_rows,), without missing values.
         sample_weight
-            Weights of the rows, numbers above 0 of shape (n_rows,); None is 1 each. See `pmflib.fit_em`.
+            Weights of the rows, numbers above 0 of shape (n_rows,); None for 1 each. See `pmflib.fit_em`.
 
         Returns
         -------
@@ -63,10 +65,10 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If X has no row or column, or an infinite number, or y is no vector of as many classes, or has a class for
-            every two rows or more.
+            If X has no rows or columns, or contains infinity; or if y is not a vector of matching length, or has more
+            than one class per two rows.
         SchemaError
-            If the schema that was given does not fit.
+            If the given schema does not fit.
         """
         table = UserTable.read(self, X, reset=True)
         codes_of_y = self._read_classes(y)
@@ -84,7 +86,7 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probability of each class, float64 of shape (n_rows, n_classes), in the order of ``classes_``."""
+        """Predict class probabilities, float64 of shape (n_rows, n_classes), in the order of ``classes_``."""
         model = self._model
         table = UserTable.read(self, X, reset=False)
         target = model.schema.n_variables - 1
@@ -93,23 +95,21 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         return model.predict_proba(np.column_stack([codes, hidden]), target)
 
     def predict(self, X: Any) -> Any:
-        """Most probable class of each row, (n_rows,), of the dtype of ``classes_``; the first of equals."""
+        """Predict the most probable class of each row, (n_rows,), with the dtype of ``classes_``."""
         codes = self.predict_proba(X).argmax(axis=1)
         return self.classes_[codes]
 
     def _read_classes(self, y: Any) -> IntArray:
-        """Codes of the classes, which are noted."""
+        """Encode the classes, and store them."""
         if y is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
             )
         given = column_or_1d(np.asarray(y), warn=True)
         if any(map(is_absent, given.tolist())):
-            raise ValueError("Input y contains NaN: leave out the rows whose class is not given")
+            raise ValueError("Input y contains NaN: remove the rows without a class")
         if given.dtype.kind == "f" and np.isinf(given).any():
-            raise ValueError(
-                "Input y contains infinity: leave out the rows whose class is not given"
-            )
+            raise ValueError("Input y contains infinity: remove the rows without a class")
         check_classification_targets(given)
         self.classes_, codes = np.unique(given, return_inverse=True)
         if len(given) >= LEAST_ROWS and 2 * len(self.classes_) >= len(given):
@@ -121,7 +121,7 @@ class PMFClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
 
 
 def _name_classes(classes: Any) -> tuple[str, ...]:
-    """Levels of the classes: their texts, or their numbers where texts are not distinct."""
+    """Return the levels of the class variable: texts, or numbers if the texts are not distinct."""
     names = tuple(as_text(each) for each in classes.tolist())
     distinct = {name.strip() for name in names}
     return names if len(distinct) == len(names) else tuple(map(str, range(len(names))))

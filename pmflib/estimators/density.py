@@ -1,4 +1,4 @@
-"""A density estimator, and a transformer: log-probabilities, new rows, posteriors of states or traits."""
+"""Density estimator and transformer: log-probabilities, sampling, and posteriors of states or trait scores."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pmflib.schema import MISSING, Schema
 
 
 class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
-    """Probability of rows: how usual each is, and new rows like them.
+    """Density estimator: log-probabilities of rows, and sampling of new rows.
 
     Parameters
     ----------
     rank, method, schema, bins, members, dependence, dimensions, random_state
-        As in `TableEstimator`; more members estimate better.
+        As in `TableEstimator`; averaging more members improves the estimate.
 
     Attributes
     ----------
@@ -61,33 +61,33 @@ class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
         )
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Log-probability of what is observed in each row: of numbers that were cut into bins, of their bins.
+        """Compute the log-probability of each row's observed cells; binned numbers are represented by bins.
 
         Returns
         -------
-        float64 of shape (n_rows,), nats; 0 for a row with nothing observed. The least are the most unusual.
+        float64 of shape (n_rows,), nats; 0 for a row with nothing observed. Small values indicate unusual rows.
         """
         codes = self._read_codes(X)[1]
         return self._model.log_prob(np.maximum(codes, MISSING))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples`, nats: what cross-validation compares."""
+        """Return the mean of `score_samples`, nats, as used in cross-validation."""
         return float(self.score_samples(X).mean())
 
     def sample(self, n_samples: int = 1, random_state: Any = 0) -> Any:
-        """Draw rows.
+        """Sample rows.
 
         Parameters
         ----------
         n_samples
-            How many, at least 1.
+            Number of rows, at least 1.
         random_state
             Seed.
 
         Returns
         -------
-        A table such as was fitted, without the columns that were left out; numbers of bins are drawn from those that
-        were seen there.
+        A table of the same type as the fitted one, without the columns that were not used; numbers within bins are
+        sampled from the values observed there.
 
         Raises
         ------
@@ -109,20 +109,20 @@ class PMFDensity(DensityMixin, TableEstimator):  # type: ignore[misc]
 
 
 class PMFTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TableEstimator):  # type: ignore[misc]
-    """Posterior probabilities of the latent states, or scores on traits: some numbers in place of many columns.
+    """Transformer: posterior probabilities of latent states, or trait scores, as a low-dimensional representation.
 
-    Parameters and attributes are those of `TableEstimator`. Columns that come out are named pmftransformer0,
-    pmftransformer1, ... in the order of the states of ``model_``, or of its traits, the first of which explains most.
+    Parameters and attributes are those of `TableEstimator`. Output columns are named pmftransformer0, pmftransformer1,
+    ... in the order of the states of ``model_``, or of its traits, which are sorted by the variation they explain.
     """
 
     def transform(self, X: Any) -> FloatArray:
-        """Posterior of the latent state of each row; of method "traits", its scores on the traits.
+        """Compute the posterior of the latent state for each row; with method "traits", its trait scores.
 
         Returns
         -------
-        float64 of shape (n_rows, rank_), rows sum to 1; the prior for a row with nothing observed. Scores: (n_rows,
-        n_traits), in standard deviations of the rows that were fitted; `pmflib.JointPMF.traits` of ``model_`` gives
-        their standard errors, too.
+        float64 of shape (n_rows, rank_), rows sum to 1; the prior for a row with nothing observed. Trait scores:
+        (n_rows, n_traits), in standard deviations of the fitted rows; `pmflib.JointPMF.traits` of ``model_`` also gives
+        standard errors.
         """
         codes = np.maximum(self._read_codes(X)[1], MISSING)
         traits = self._model.trait_model
@@ -134,7 +134,7 @@ class PMFTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TableEst
         return self.rank_ if traits is None else traits.n_traits
 
     def __sklearn_tags__(self) -> Any:
-        """What comes out is float64, whatever goes in."""
+        """Output is always float64."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
         return tags

@@ -1,4 +1,4 @@
-"""An imputer: missing cells from the others of their row."""
+"""Imputer: fills missing cells given the observed cells of their row."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ STRATEGIES = ("draw", "mode", "mean")
 
 
 class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # type: ignore[misc]
-    """Fill missing cells from what else their row holds, with the values that the table itself has.
+    """Impute missing cells given the observed cells of each row, using values that occur in the table.
 
     Parameters
     ----------
     rank
         Number of latent states; "auto" chooses it on held-out rows, see `pmflib.fit_em`.
     strategy
-        "draw": a random level, by its probability given the row; all of a row's together, so that what is drawn depends
-        on each other as the data do. Shares, variances and correlations of the filled table are those of the data.
-        "mode": the most probable level; of numbers that were cut into bins, the middle number of the bin. It is right
-        most often, and makes the table more regular than the data are. "mean": the expected value of columns of
-        numbers, and the mode of the others.
+        "draw": sample levels from their joint distribution given the row, which preserves shares, variances and
+        correlations of the data. "mode": the most probable level, or the median value of the bin for binned numbers; it
+        is most often correct but makes the table more regular than the data. "mean": the expected value for numeric
+        columns, and the mode for others.
     draws
-        Number of filled tables, at least 1. With more than one, which strategy "draw" alone has, each is drawn from a
-        fit to another bootstrap sample of the rows, so that the tables differ by all that is not known, and
-        `pmflib.pool` makes one estimate with its interval of what each gives. Ten to twenty are enough for intervals.
+        Number of imputed tables, at least 1. Several tables (only with strategy "draw") are each sampled from a fit to
+        another bootstrap sample of the rows, so that differences between tables reflect the full uncertainty;
+        `pmflib.pool` combines their estimates into one with an interval. Ten to twenty are enough for intervals.
     method, schema, bins, members, dependence, dimensions, random_state
-        As in `TableEstimator`; ``random_state`` is the seed of draws as well, and more members guess better.
+        As in `TableEstimator`; ``random_state`` is also the seed of draws, and averaging more members improves
+        imputation.
 
     Attributes
     ----------
     model_, result_, n_features_in_, feature_names_in_
         As in `TableEstimator`.
     draw_models_
-        Tuple of the `JointPMF` that each table is drawn from: ``(model_,)`` for one, else refits.
+        Tuple with the `JointPMF` that each table is sampled from: ``(model_,)`` for one table, otherwise refits.
 
     Notes
     -----
-    None, NaN, pandas.NA, null and an empty text are missing. Columns that are no variables, such as those without any
-    value, pass through as they are, and the warning of fit names them; so do variables of a schema that no row holds. A
-    frame gives a frame of its kind, with its dtypes, unless ``set_output`` asks for another; whole numbers that are
+    None, NaN, pandas.NA, null and empty strings are missing. Columns that cannot be variables, such as columns without
+    values, are passed through with a warning in ``fit``; so are variables of a schema without any observed value. A
+    DataFrame gives a DataFrame of the same type and dtypes, unless ``set_output`` asks for another; integer columns
     filled with means become floats.
 
-    A draw depends on the seed, the number of the table, the position of the row, and what the row holds: the same
-    table is filled in the same way every time, unless ``random_state`` is None or a generator.
+    A draw depends on the seed, the number of the table, the position of the row, and its observed cells. The same table
+    is therefore always filled in the same way, unless ``random_state`` is None or a generator.
 
     References
     ----------
     Rubin (1987), "Multiple imputation for nonresponse in surveys"; Honaker, King (2010), American Journal of Political
-    Science 54(2), for parameters drawn by EM on bootstrap samples.
+    Science 54(2), for EM on bootstrap samples.
 
     Examples
     --------
@@ -108,18 +108,18 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         self.draws = draws
 
     def __sklearn_tags__(self) -> Any:
-        """Numbers keep their dtype."""
+        """Numeric columns keep their dtype."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit a joint PMF of the columns, and for several draws refits: as `TableEstimator.fit`.
+        """Fit a joint PMF of the columns and, for several draws, refits on bootstrap samples.
 
         Warns
         -----
         SchemaWarning
-            If no row holds a variable of the schema: its cells stay missing.
+            If no row has a value for a variable of the schema, whose cells then stay missing.
         """
         self._check_draws()
         codes = self._fit_table(X, sample_weight)
@@ -142,22 +142,22 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         return self
 
     def transform(self, X: Any) -> Any:
-        """Fill the missing cells of a table.
+        """Impute the missing cells of a table.
 
         Parameters
         ----------
         X
-            Table with the columns that were fitted.
+            Table with the fitted columns.
 
         Returns
         -------
-        A table such as X, whose observed cells are the same; with several ``draws`` a tuple of as many tables. Of
-        frames of pandas, ``pandas.concat(tables, keys=range(len(tables)), names=["draw"])`` makes one long frame.
+        A table like X with the same observed cells; with several ``draws``, a tuple of tables. For pandas,
+        ``pandas.concat(tables, keys=range(len(tables)), names=["draw"])`` makes one long DataFrame.
 
         Raises
         ------
         PmfError
-            If ``draws`` is no longer what was fitted.
+            If ``draws`` has changed since the fit.
         """
         self._check_draws()
         table, codes = self._read_codes(X)
@@ -178,7 +178,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         return filled if self.draws > 1 else filled[0]
 
     def _check_draws(self) -> None:
-        """Refuse a strategy or a number of draws that is none, or both that do not go together."""
+        """Check strategy and number of draws."""
         if self.strategy not in STRATEGIES:
             raise PmfError(f"strategy is {self.strategy!r}; give one of {STRATEGIES}")
         check_whole("draws", self.draws)
@@ -191,7 +191,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
             )
 
     def _fill(self, table: UserTable, gaps: BoolArray, chosen: dict[int, list[Any]]) -> Any:
-        """A table with values for the gaps of each variable that has some, of the kind that is asked for."""
+        """Fill the gaps of each variable and return a table of the requested type."""
         filled = {
             self._column_names.index(self._model.schema[position].name): (gaps[:, position], values)
             for position, values in chosen.items()
@@ -201,9 +201,9 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
         return convert_frame(table.fill(filled), container)
 
     def _guess(self, known: IntArray, gaps: BoolArray) -> dict[int, list[Any]]:
-        """Values for the gaps of each variable that has some: modes, or means."""
+        """Return modes or means for the gaps of each variable."""
         chosen: dict[int, list[Any]] = defaultdict(list)
-        # of rows without a gap nothing is asked
+        # rows without gaps are skipped
         some = np.flatnonzero(gaps.any(axis=1))
         for position, rows, probabilities in self._model.predict_gaps(known[some]):
             chances, values = probabilities[gaps[some[rows], position]], self._values[position]
@@ -217,7 +217,7 @@ class PMFImputer(OneToOneFeatureMixin, TransformerMixin, TableEstimator):  # typ
     def _draw(
         self, model: JointPMF, known: IntArray, gaps: BoolArray, seed: int, draw: int
     ) -> dict[int, list[Any]]:
-        """Values for the gaps of each variable that has some: levels are drawn first, then values of these."""
+        """Sample levels for the gaps of each variable, then values of these levels."""
         seeds = seed_rows(np.arange(len(known)), seed, draw)
         filled, chosen = draw_gaps(model, known, gaps, seeds), {}
         for position in np.flatnonzero(gaps.any(axis=0)).tolist():

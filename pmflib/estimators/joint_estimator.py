@@ -1,4 +1,4 @@
-"""What the estimators have in common: tables to codes, the fit, and the fitted model."""
+"""Base classes of the estimators: encoding of tables, fitting, saving and loading."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ from pmflib.schema.drafting.table_draft import propose_variables
 from pmflib.store.zarr_arrays import open_group, read_arrays, refuse_damage, set_attributes
 
 NOT_GIVEN = ("",)
-"""Texts that mean "not given" in a user's table, beside its nulls and NaN."""
+"""Strings that count as missing in a user's table, besides nulls and NaN."""
 
 ATTRIBUTE = "estimator"
-"""Attribute of a model's group."""
+"""Attribute of a model's Zarr group."""
 FORMAT = "pmf-estimator-2"
 
 
 class JointEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base of the estimators: a joint PMF of the columns of a table.
+    """Base class of the estimators: a joint PMF of the columns of a table.
 
     Parameters
     ----------
     rank
         Number of latent states; "auto" chooses it on held-out rows, see `pmflib.fit_em`.
     schema
-        Variables of the columns, by name, or by position where the table is an array: columns that it does not name are
-        left out. None drafts them from the table: numbers of more than 32 distinct values, or few rows for each, are
-        cut into bins, and columns that identify rows, or hold free text or nothing, are left out with a warning.
+        Variables of the columns, by name, or by position for arrays; columns that it does not name are not used. None
+        infers them from the table: numbers with more than 32 distinct values, or with few rows per value, are binned,
+        and columns that identify rows, contain free text, or are empty are dropped with a warning.
     bins
-        Bins of such numbers, at least 2; some more where a number holds a large share.
+        Number of bins for such numbers, at least 2; a few more if single values are very frequent.
     members
-        Fits from independent starts to average, at least 1.
+        Number of fits from independent starts to average, at least 1.
     dependence
         Whether columns may depend on each other within a latent state, along a forest: "none", "tree", or "auto", which
-        asks held-out rows; see `pmflib.fit_em`. None is "auto" where the rank is, and else "none".
+        decides on held-out rows; see `pmflib.fit_em`. None means "auto" if the rank is "auto", otherwise "none".
     random_state
-        Seed of the starts: the same seed gives the same bits.
+        Seed of the starts; equal seeds give equal bits.
 
     Attributes
     ----------
     model_
-        The fitted `JointPMF`; its schema has the variables.
+        The fitted `JointPMF`; its schema contains the variables.
     result_
-        The `FitResult`: what was chosen, and notes. An estimator that was loaded has none.
+        The `FitResult` with choices and notes; not available after loading.
     n_features_in_, feature_names_in_
-        As in every estimator of scikit-learn.
+        As in every scikit-learn estimator.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn is to know: missing values and texts are welcome."""
+        """Declare to scikit-learn that missing values and strings are accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
@@ -94,29 +94,29 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def rank_(self) -> int:
-        """Number of latent states of the fitted model."""
+        """Return the number of latent states of the fitted model."""
         return self._model.rank
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted estimator as a Zarr group, the model's own; the folder must not exist.
+        """Save the fitted estimator as a Zarr group, together with its model; the folder must not exist.
 
-        `pmflib.JointPMF.load` and the commands read it too.
+        `pmflib.JointPMF.load` and the commands can read it, too.
 
         Raises
         ------
         PmfError
-            If a parameter or a level is nothing that JSON can hold.
+            If a parameter or a level cannot be represented in JSON.
         """
         write_estimator(self, self._model, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read an estimator that `save` wrote.
+        """Load an estimator written by `save`.
 
         Raises
         ------
         StoreError
-            If the group is absent, damaged, or holds something else.
+            If the group is missing, damaged, or of another kind.
         """
         estimator: Self = read_estimator(cls, Path(path))
         return estimator
@@ -128,9 +128,9 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         return model
 
     def _draft(self, table: UserTable, *, needs_any: bool = True) -> tuple[Variable, ...]:
-        """Variables of a table, and the values of their levels, which are kept."""
+        """Infer the variables of a table, and keep the values of their levels."""
         columns = table.columns
-        # arrays have no names that could say more
+        # columns of arrays have no names to interpret
         is_named = hasattr(self, "feature_names_in_")
         self._column_names = tuple(columns.column_names)
         if self.schema is not None:
@@ -166,7 +166,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         return variables
 
     def _match_schema(self, *, is_named: bool) -> tuple[Variable, ...]:
-        """Variables of the schema that was given, under the names of the columns."""
+        """Return the variables of the given schema, under the names of the columns."""
         if not isinstance(self.schema, Schema):
             raise SchemaError(
                 f"schema is a {type(self.schema).__name__}; give a pmflib.Schema, or None"
@@ -182,14 +182,14 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         return self.schema.variables
 
     def _encode(self, table: UserTable, variables: tuple[Variable, ...]) -> IntArray:
-        """Codes of variables, int16 of shape (n_rows, n_variables).
+        """Encode variables as int16 of shape (n_rows, n_variables).
 
-        A value that is no level is `UNKNOWN`, with a warning, or belongs to the level `other` where there is one.
+        A value that is not a level becomes `UNKNOWN`, with a warning, or the level `other` if there is one.
         """
         codes = np.empty((table.n_rows, len(variables)), np.int16)
         news = []
         for position, variable in enumerate(variables):
-            # an array may come after a frame, and a frame after an array
+            # an array may follow a DataFrame, and vice versa
             column = table.columns.columns[self._column_names.index(variable.name)]
             codes[:, position] = variable.encode_column(column)
             new = np.flatnonzero(codes[:, position] < MISSING)
@@ -225,12 +225,12 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _keep(self, result: FitResult) -> None:
-        """Keep a fit and its model."""
+        """Store a fit and its model."""
         self.result_, self.model_ = result, result.model
 
     @staticmethod
     def _draw_seed(random_state: Any) -> int:
-        """Seed of a number, of a generator of NumPy's old kind, or of None, which is another one every time."""
+        """Return a seed given a number, a legacy NumPy generator, or None, which gives a different one each time."""
         if isinstance(random_state, int | np.integer):
             return int(random_state)
         if isinstance(random_state, np.random.Generator):
@@ -242,19 +242,19 @@ METHODS = ("classes", "traits")
 
 
 class TableEstimator(JointEstimator):
-    """Base of the estimators that have no target: all columns are alike.
+    """Base class of the estimators without a target: all columns are treated alike.
 
     Parameters
     ----------
     rank, schema, bins, members, dependence, random_state
         As in `JointEstimator`.
     method
-        "classes": latent classes, for rows that are of kinds. "traits": continuous traits, for rows that differ by
-        degree, such as people with their ratings; see `pmflib.fit_traits`. ``rank`` is then the number of states that
-        they are compiled into, ``members`` has no part, and there is no ``dependence``.
+        "classes": latent classes, for rows that fall into types. "traits": continuous traits, for rows that differ by
+        degree, such as people with ratings; see `pmflib.fit_traits`. With traits, ``rank`` is the number of states used
+        to discretise them, ``members`` is ignored, and ``dependence`` is not available.
     dimensions
-        Traits besides the biases of rows toward high and toward extreme levels, at least 0; "auto" chooses it on cells
-        that are held out. Classes have none.
+        Number of traits besides the biases of rows toward high and toward extreme levels, at least 0; "auto" chooses it
+        on held-out cells. Not used with classes.
 
     Attributes
     ----------
@@ -291,11 +291,11 @@ class TableEstimator(JointEstimator):
         Parameters
         ----------
         X
-            Frame, Arrow table, or array of shape (n_rows, n_columns); cells may be missing.
+            DataFrame, Arrow table, or array of shape (n_rows, n_columns); cells may be missing.
         y
-            Not used.
+            Ignored.
         sample_weight
-            Weights of the rows, numbers above 0 of shape (n_rows,); None is 1 each. See `pmflib.fit_em`.
+            Weights of the rows, numbers above 0 of shape (n_rows,); None for 1 each. See `pmflib.fit_em`.
 
         Returns
         -------
@@ -304,17 +304,17 @@ class TableEstimator(JointEstimator):
         Raises
         ------
         ValueError
-            If X has no row or column, or an infinite number.
+            If X has no rows or columns, or contains infinity.
         PmfError
             If a parameter is out of range.
         SchemaError
-            If no column can be a variable, or the schema that was given does not fit.
+            If no column can be a variable, or the given schema does not fit.
         """
         self._fit_table(X, sample_weight)
         return self
 
     def _fit_table(self, table: Any, sample_weight: Any = None) -> IntArray:
-        """Check the method, draft the variables, and fit them; returns the codes that were fitted."""
+        """Check the method, infer the variables, and fit; returns the fitted codes."""
         self._check_method()
         read = UserTable.read(self, table, reset=True)
         schema = Schema(self._draft(read))
@@ -347,13 +347,13 @@ class TableEstimator(JointEstimator):
             )
 
     def _read_codes(self, table: Any) -> tuple[UserTable, IntArray]:
-        """A table, and its codes under the fitted model as from `_encode`."""
+        """Read a table, and encode it under the fitted model as in `_encode`."""
         model = self._model
         read = UserTable.read(self, table, reset=False)
         return read, self._encode(read, model.schema.variables)
 
     def _select_empty(self, names: tuple[str, ...]) -> Any:
-        """Table without rows such as was fitted, of some columns."""
+        """Return an empty table like the fitted one, with some of its columns."""
         positions = [self._column_names.index(name) for name in names]
         if hasattr(self._empty, "iloc"):
             return self._empty.iloc[:, positions]
@@ -363,7 +363,7 @@ class TableEstimator(JointEstimator):
 
 
 def write_estimator(estimator: Any, model: JointPMF, path: Path) -> None:
-    """Write a model with its estimator: see `pmflib.estimators.joint_estimator.JointEstimator.save`."""
+    """Save a model with its estimator; see `pmflib.estimators.joint_estimator.JointEstimator.save`."""
     parameters = estimator.get_params(deep=False)
     schema = parameters.pop("schema")
     names = getattr(estimator, "feature_names_in_", None)
@@ -401,7 +401,7 @@ def write_estimator(estimator: Any, model: JointPMF, path: Path) -> None:
 
 
 def read_estimator(requested: type[Any], path: Path) -> Any:
-    """Read an estimator of a class: see `pmflib.estimators.joint_estimator.JointEstimator.load`."""
+    """Load an estimator of a class; see `pmflib.estimators.joint_estimator.JointEstimator.load`."""
     model = JointPMF.load(path)
     content = read_arrays(path, [], kind=KIND)[1].get(ATTRIBUTE)
     if content is None:
@@ -441,7 +441,7 @@ def _read_values(content: Mapping[str, Any]) -> LevelValues:
 
 
 def _to_json(what: str, value: Any) -> Any:
-    """Give a value as JSON holds it."""
+    """Convert a value to JSON types."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, str | int | float | bool):
@@ -453,7 +453,7 @@ def _to_json(what: str, value: Any) -> Any:
 
 
 def _pack(empty: Any) -> dict[str, str]:
-    """Give a table without rows as texts: what its columns are."""
+    """Serialise an empty table, which describes the columns, to strings."""
     if isinstance(empty, np.ndarray):
         return {"of": "array", "dtype": empty.dtype.str, "n_columns": str(empty.shape[1])}
     if hasattr(empty, "iloc"):
@@ -464,7 +464,7 @@ def _pack(empty: Any) -> dict[str, str]:
         of, batch = "arrow", _join_chunks(empty)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
-        # categories go with a batch: a table without rows has none
+        # categories are stored in a record batch: an empty table has none
         writer.write_batch(batch)
     return {"of": of, "stream": base64.b64encode(sink.getvalue()).decode()}
 
@@ -475,7 +475,7 @@ def _join_chunks(table: pa.Table) -> pa.RecordBatch:
 
 
 def _unpack(content: Mapping[str, str]) -> Any:
-    """Give the table that `_pack` was given."""
+    """Restore the table given to `_pack`."""
     if content["of"] == "array":
         return np.empty((0, int(content["n_columns"])), np.dtype(content["dtype"]))
     with pa.ipc.open_stream(base64.b64decode(content["stream"])) as reader:

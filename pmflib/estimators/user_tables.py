@@ -1,4 +1,4 @@
-"""Tables as users of scikit-learn hold them: arrays, pandas, polars, Arrow; in and out in their own values."""
+"""Conversion of user tables (arrays, pandas, polars, Arrow) to Arrow and back, with their own values and types."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True, eq=False)
 class UserTable:
-    """A table of a user, read.
+    """A user's table, converted to Arrow.
 
     Parameters
     ----------
     given
-        As it was given; lists as an array.
+        The original table; lists as an array.
     columns
         The same as an Arrow table.
     """
@@ -40,21 +40,21 @@ class UserTable:
 
     @classmethod
     def read(cls, estimator: Any, table: Any, *, reset: bool) -> UserTable:
-        """Check and read a table, and note or compare its features as scikit-learn's estimators do.
+        """Validate and convert a table, and store or compare its features as scikit-learn does.
 
         Parameters
         ----------
         estimator
-            Estimator that the table is for: gets or has ``n_features_in_`` and ``feature_names_in_``.
+            Estimator with ``n_features_in_`` and ``feature_names_in_``, which are set or compared.
         table
-            Frame, Arrow table, array of shape (n_rows, n_columns), or lists.
+            DataFrame, Arrow table, array of shape (n_rows, n_columns), or lists.
         reset
-            Whether the features are noted, by fit, or compared, by anything else.
+            Whether the features are stored (in fit) or compared.
 
         Raises
         ------
         ValueError
-            If it has no row or no column, an infinite number, or other features than those it was fitted with.
+            If the table has no rows or columns, contains infinity, or has other features than in fit.
         """
         if is_frame(table):
             validate_data(estimator, table, reset=reset, skip_check_array=True)
@@ -66,7 +66,7 @@ class UserTable:
                     )
             columns = as_arrow(table)
             if not reset and not hasattr(estimator, "feature_names_in_"):
-                # fitted to an array: columns go by their positions
+                # fitted to an array: columns are matched by position
                 table = np.asarray(table)
         else:
             table = validate_data(
@@ -80,11 +80,11 @@ class UserTable:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return int(self.columns.num_rows)
 
     def list_values(self, position: int) -> Values | None:
-        """Values of a column of mixed types as they were given; None where Arrow has them."""
+        """Return the original values of a column of mixed types; None if Arrow represents them."""
         given = self.given
         if isinstance(given, np.ndarray):
             column = given[:, position]
@@ -97,17 +97,17 @@ class UserTable:
         return None if all(isinstance(value, str) for value in column) else list(column)
 
     def fill(self, filled: Mapping[int, tuple[BoolArray, Values]]) -> Any:
-        """Put values into cells of some columns.
+        """Fill cells of some columns.
 
         Parameters
         ----------
         filled
-            By position of a column: which cells, (n_rows,), and a value for each of them.
+            By column position: which cells, (n_rows,), and a value for each of them.
 
         Returns
         -------
-        A table such as was given, whose other cells are the same. Its columns keep their dtypes, but integers that get
-        a fraction become floats.
+        A table like the original, with other cells unchanged. Columns keep their dtypes, except that integer columns
+        with fractional values become floats.
         """
         if isinstance(self.given, np.ndarray):
             array = self.given.copy()
@@ -145,7 +145,7 @@ class UserTable:
 
 
 def convert_frame(table: Any, container: str) -> Any:
-    """Convert a frame or an Arrow table to pandas or polars, as ``set_output`` asks; scikit-learn loses the dtypes.
+    """Convert a DataFrame or an Arrow table to pandas or polars for ``set_output``, because scikit-learn loses dtypes.
 
     Parameters
     ----------
@@ -165,30 +165,30 @@ def convert_frame(table: Any, container: str) -> Any:
 
 
 def is_frame(table: Any) -> bool:
-    """Whether columns have names: a pandas or polars frame, an Arrow table."""
+    """Return whether columns have names: a pandas or polars DataFrame, or an Arrow table."""
     if getattr(table, "ndim", 2) != 2 or not hasattr(table, "shape"):
         return False
     return hasattr(table, "columns") or isinstance(table, pa.Table)
 
 
 def has_fraction(values: Values) -> bool:
-    """Whether some of the values are numbers that are not whole."""
+    """Return whether any value is a non-integer number."""
     return any(isinstance(value, float) and not value.is_integer() for value in values)
 
 
 def make_user_table(like: Any, columns: Mapping[str, Values]) -> Any:
-    """Make a table of columns that is like another one.
+    """Make a table from columns with the type of another table.
 
     Parameters
     ----------
     like
-        A table such as `UserTable.given`, with the same columns; its rows do not matter.
+        A table like `UserTable.given`, with the same columns; its rows are not used.
     columns
         Values of each column.
 
     Returns
     -------
-    A table with the dtypes of the other one, where they can hold the values.
+    A table with the dtypes of ``like`` where they can represent the values.
     """
     if isinstance(like, np.ndarray):
         made = np.empty((len(next(iter(columns.values()))), len(columns)), like.dtype)
@@ -218,25 +218,25 @@ def make_user_table(like: Any, columns: Mapping[str, Values]) -> Any:
 
 
 def _spread(cells: BoolArray, values: Values) -> list[Any]:
-    """A value for every row, None where it is not to be filled."""
+    """Return a value for every row, None if the cell is not to be filled."""
     given = iter(values)
     return [next(given) if cell else None for cell in cells.tolist()]
 
 
 MOST_KEPT = 64
-"""Values of a bin that are kept, spread over its numbers by their rank."""
+"""Maximum number of values kept per bin, spread over its numbers by rank."""
 
 
 @dataclass(frozen=True)
 class LevelValues:
-    """Values of the levels of one variable, as the table has them.
+    """Original values of the levels of one variable.
 
     Parameters
     ----------
     by_level
-        For each level its values: of a bin several of its numbers, rising; else one.
+        Values of each level: several increasing numbers for a bin, otherwise one value.
     means
-        Mean of each level, for numbers that are numbers in the table too; None otherwise.
+        Mean of each level, if the column is numeric; otherwise None.
     """
 
     by_level: tuple[tuple[Any, ...], ...]
@@ -253,9 +253,9 @@ class LevelValues:
         variable
             The variable of the column.
         column
-            The column that it was drafted from.
+            The column from which the variable was inferred.
         mixed
-            The column's values as they were given, where Arrow has their texts only.
+            Original values of the column, if Arrow has them only as strings.
         """
         is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         if mixed is not None:
@@ -265,7 +265,7 @@ class LevelValues:
             pairs = zip(*(counted.field(i).to_pylist() for i in (0, 1)), strict=True)
             seen = Counter({value: n for value, n in pairs if not is_absent(value)})
         found: list[list[Any]] = [[] for _ in variable.levels]
-        # the most frequent first; of equals, the first seen
+        # the most frequent first; ties go to the first seen
         for value, _ in seen.most_common():
             code = variable.encode_value(value)
             if code >= 0:
@@ -283,11 +283,11 @@ class LevelValues:
 
     @property
     def typical(self) -> list[Any]:
-        """One value per level: of a bin, the middle one."""
+        """Return one value per level: the middle one for a bin."""
         return [values[len(values) // 2] for values in self.by_level]
 
     def pick(self, codes: IntArray, uniforms: FloatArray) -> list[Any]:
-        """Pick a value of the level of each code, by a number in [0, 1) each."""
+        """Choose a value for the level of each code, given a number in [0, 1) for each."""
         picked = []
         for code, uniform in zip(codes.tolist(), uniforms.tolist(), strict=True):
             values = self.by_level[code]
@@ -296,7 +296,7 @@ class LevelValues:
 
 
 def _make_value(variable: Variable, code: int, *, is_number: bool) -> Any:
-    """Value of a level that the column does not have: of numbers its number, else its text."""
+    """Make a value for a level that does not occur in the column: its number, or its text."""
     if not is_number:
         return variable.levels[code]
     if variable.values is not None:
@@ -305,7 +305,7 @@ def _make_value(variable: Variable, code: int, *, is_number: bool) -> Any:
 
 
 def _pick(rising: Sequence[Any], seen: Counter[Any]) -> tuple[Any, ...]:
-    """Some of the numbers of a bin, as often as they were seen."""
+    """Select some of the numbers in a bin, in proportion to their frequency."""
     counts = np.array([seen[value] for value in rising])
     ends = np.cumsum(counts)
     n_kept = int(min(MOST_KEPT, ends[-1]))

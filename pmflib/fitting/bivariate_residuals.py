@@ -18,9 +18,8 @@ from pmflib.display.drawing import Axes
 from pmflib.display.summary import Summarised, Summary, SummaryTable, decimal, format_count
 from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
 from pmflib.em.traits.quadrature import ItemDesign
-from pmflib.fitting.item_information import iterate_item_scores
+from pmflib.fitting.information import iterate_item_scores, open_source
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
-from pmflib.fitting.standard_errors import open_source
 from pmflib.model import JointPMF
 from pmflib.model.forests.tree_pmf import TreePMF
 from pmflib.model.imputing import draw_gaps, seed_rows

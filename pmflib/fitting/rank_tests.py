@@ -20,8 +20,8 @@ from pmflib.fitting.criteria import count_parameters, measure_fit
 from pmflib.fitting.em_fit import EMFit, Passes
 from pmflib.fitting.fit_specifications import Options
 from pmflib.fitting.fit_statistics import Criteria
+from pmflib.fitting.information import invert_information
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
-from pmflib.fitting.standard_errors import invert_information
 from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.information import iterate_scores, sum_information

@@ -9,18 +9,20 @@ from operator import attrgetter
 import numpy as np
 
 from pmflib.core.arrays import BoolArray, FloatArray, check_model_type
-from pmflib.core.blocks import DenseBlock
-from pmflib.core.errors import IdentificationWarning, MemoryPlanError, PmfError, SchemaError
+from pmflib.core.errors import IdentificationWarning, PmfError
 from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
 from pmflib.display.summary import decimal
-from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
-from pmflib.em.stored_samples import StoredSamples
-from pmflib.fitting.item_information import find_item_covariance, list_item_numbers
-from pmflib.fitting.linearised import find_pseudo_counts
+from pmflib.em.block_source import BlockSource
+from pmflib.fitting.information import (
+    find_information,
+    find_item_covariance,
+    invert_information,
+    list_item_numbers,
+    open_source,
+)
 from pmflib.fitting.parameter_errors import (
     FAR,
     FIELDS,
-    MAX_ENTRIES,
     VAGUE,
     ArrayErrors,
     ParameterErrors,
@@ -30,14 +32,10 @@ from pmflib.fitting.parameter_errors import (
     span_logits,
 )
 from pmflib.fitting.replicates import Method, Replicates, fit_replicates
-from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
 from pmflib.model.forests.statistics import TreeParameters
 from pmflib.model.information import (
     find_factor_slopes,
-    list_pmfs,
-    merge_information,
-    sum_information,
 )
 from pmflib.model.traits.discriminations import Discriminations
 from pmflib.schema import Schema
@@ -45,9 +43,7 @@ from pmflib.solvers.numeric.information import (
     Covariance,
     PMFCovariance,
     PMFInformation,
-    find_covariance,
 )
-from pmflib.store.sample_blocks import BlockGroup
 
 
 def standard_errors(
@@ -129,24 +125,11 @@ def standard_errors(
     source = open_source(model, samples)
     if model.trait_model is not None:
         return _find_item_errors(model, source)
-    parameters = model.parameters
-    entries, _ = list_pmfs(parameters)
-    if entries.size > MAX_ENTRIES:
-        raise MemoryPlanError(
-            f"prior and tables have {entries.size} entries, above {MAX_ENTRIES}; lower the rank, merge levels, or ask "
-            "questions: answers have errors of their own"
-        )
-    found = source.map_in_turn(
-        _sum_group,
-        merge_information,
-        parameters,
-        result_bytes=16 * entries.size**2,
-        name="information",
-    )
+    found = find_information(model, source)
     if not found.mass.any():
         raise PmfError("samples has no observed cell; give those that the model was fitted to")
     solved = invert_information(model, found)
-    arrays = _make_arrays(model, parameters, solved)
+    arrays = _make_arrays(model, model.parameters, solved)
     found_by = "observed information" if found.crossed is not None else "products of scores"
     notes = _write_notes(model.schema, arrays, solved)
     for note in notes:
@@ -249,34 +232,6 @@ def note_undetermined(model: JointPMF, found: PMFInformation) -> str:
         return ""
     arrays = _make_arrays(model, model.parameters, solved)
     return _name_undetermined(model.schema, arrays, solved)
-
-
-def invert_information(model: JointPMF, found: PMFInformation) -> PMFCovariance:
-    """Covariances of prior and tables, from the observed information."""
-    parameters = model.parameters
-    pseudo_counts = find_pseudo_counts(model, parameters, found.mass)
-    return find_covariance(*list_pmfs(parameters), found, pseudo_counts)
-
-
-def open_source(model: JointPMF, samples: object, weight: object | None = None) -> BlockSource:
-    """Blocks of the samples, with their weights if any."""
-    if isinstance(samples, StoredSamples):
-        if weight is not None:
-            weigh_samples(samples, weight, model.schema)
-        if samples.schema.digest != model.schema.digest:
-            raise SchemaError(
-                "model and samples have different schemas; take both from one pipeline"
-            )
-        return samples
-    codes = model.schema.encode(samples)
-    if not len(codes):
-        raise PmfError("samples has no rows; give those that the model was fitted to")
-    block = weigh_samples(DenseBlock(codes), weight, model.schema)
-    return BlocksInMemory.cut(block, model.schema.offsets, model.rank)
-
-
-def _sum_group(group: BlockGroup, parameters: TreeParameters) -> PMFInformation:
-    return sum_information(iterate_distinct(group), parameters)
 
 
 def _make_arrays(

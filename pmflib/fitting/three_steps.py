@@ -20,8 +20,8 @@ from pmflib.core.errors import ConvergenceWarning, IdentificationWarning, PmfErr
 from pmflib.core.survey_design import NORMAL_QUANTILE, SurveyDesign
 from pmflib.core.weights import read_shares
 from pmflib.fitting.classification import check_classes, tabulate_assignment
+from pmflib.fitting.information import invert_information
 from pmflib.fitting.parameter_errors import MAX_ENTRIES
-from pmflib.fitting.standard_errors import invert_information
 from pmflib.fitting.three_step_results import ClassDifference, ClassRegression, DistalOutcome
 from pmflib.model import JointPMF
 from pmflib.model.information import iterate_scores, list_pmfs, sum_information

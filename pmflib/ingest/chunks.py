@@ -1,4 +1,4 @@
-"""Chunks of raw files: what one task reads, and a batch of raw rows."""
+"""Chunks of raw files, one per task, and batches of raw rows."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from pmflib.core.texts import list_near
 from pmflib.ingest.sources import Source
 
 FILE_CHUNK_BYTES = 256 << 20
-"""Bytes of plain CSV in a chunk, about: some ten seconds of encoding. Fixed, so that what is written does not depend on
-the number of workers."""
+"""Approximate size of a chunk of plain CSV, bytes: about ten seconds of encoding. It is fixed, so that results do not
+depend on the number of workers."""
 FILE_CHUNK_ROWS = 1 << 22
-"""Rows after which a chunk of a Parquet file ends, at the end of a row group."""
+"""Number of rows after which a chunk of a Parquet file ends with its row group."""
 
 
 @dataclass(frozen=True)
 class FileChunk:
-    """A file, or a part of it that begins and ends with whole rows: what is read from its first row to its last.
+    """A file, or a part of it that consists of whole rows.
 
     Parameters
     ----------
     source
         The file.
     index
-        Index among the chunks of the file, from 0.
+        Index of the chunk in the file, from 0.
     groups
         Row groups of a Parquet file; None for all.
     bytes
-        First byte of a part of a CSV file, and the one after its last; None for the whole of a file. The header is in
-        no such part.
+        Byte range of a part of a CSV file, without the header; None for the whole file.
     first_row
         Number of its first row in the file, from 1.
     n_rows
-        Rows that the part must have; None where that was not counted beforehand.
+        Expected number of rows; None if unknown.
     """
 
     source: Source
@@ -50,32 +49,31 @@ class FileChunk:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the file."""
+        """Whether the chunk is the whole file."""
         return self.groups is None and self.bytes is None
 
     @property
     def options(self) -> dict[str, object]:
-        """Options of what is made of it, plain JSON types: none for a whole file."""
+        """Options of artefacts made from the chunk, plain JSON types; empty for a whole file."""
         if self.groups is not None:
             return {"groups": [self.groups.start, self.groups.stop]}
         return {} if self.bytes is None else {"bytes": list(self.bytes), "row": self.first_row}
 
 
 def choose_ranges(size: int) -> list[tuple[int, int]]:
-    """Choose the byte ranges that a plain CSV file is split into.
+    """Choose the byte ranges into which a plain CSV file is split.
 
-    Each has ``FILE_CHUNK_BYTES``, the last half to one and a half.
-
-    Rows that go over the end of a range belong to the chunk in which they begin.
+    Each range has ``FILE_CHUNK_BYTES``, the last one 0.5 to 1.5 times as many. A row that crosses the end of a range
+    belongs to the chunk in which it begins.
 
     Parameters
     ----------
     size
-        Bytes of the file.
+        Size of the file, bytes.
 
     Returns
     -------
-    First byte of each range and the one after its last; one range for a file of less than one and a half chunks.
+    Ranges [start, stop); a file of less than 1.5 chunks has one.
     """
     n_ranges = max(1, (size + FILE_CHUNK_BYTES // 2) // FILE_CHUNK_BYTES)
     starts = [FILE_CHUNK_BYTES * index for index in range(n_ranges)]
@@ -83,7 +81,7 @@ def choose_ranges(size: int) -> list[tuple[int, int]]:
 
 
 def choose_groups(rows: Sequence[int], most_rows: int) -> list[range]:
-    """Choose the runs of row groups that a Parquet file is split into.
+    """Choose the runs of row groups into which a Parquet file is split.
 
     Parameters
     ----------
@@ -94,7 +92,7 @@ def choose_groups(rows: Sequence[int], most_rows: int) -> list[range]:
 
     Returns
     -------
-    Runs of groups, in order; all but the last have at least ``most_rows`` rows, and none for a file without groups.
+    Runs of groups in order, of at least ``most_rows`` rows except the last; empty for a file without groups.
     """
     runs, first, n_collected = [], 0, 0
     for group, n_rows in enumerate(rows):
@@ -107,18 +105,18 @@ def choose_groups(rows: Sequence[int], most_rows: int) -> list[range]:
 
 @dataclass(frozen=True)
 class RawRows:
-    """Rows of a file before anything is encoded.
+    """Batch of rows of a file, before encoding.
 
     Parameters
     ----------
     batch
-        The requested columns, in the order given: binary from CSV, as typed from Parquet.
+        The requested columns in order: binary from CSV, with their own types from Parquet.
     rows
-        int64 of shape (n_rows,): number of each row in the file; 1 is the first row of data, and blank lines are no
-        rows.
+        Number of each row in the file, int64 of shape (n_rows,), from 1 for the first row of data; blank lines do not
+        count.
     ragged
-        Number and text of the rows in between that have too few or too many fields, or text after a closing quotation
-        mark; their bytes that are not UTF-8 are escaped with a backslash.
+        Number and text of rows with too few or too many fields, or with text after a closing quotation mark;
+        undecodable bytes are escaped with a backslash.
     """
 
     batch: pa.RecordBatch
@@ -132,7 +130,7 @@ def find_columns(source: Source, header: Sequence[str], columns: Sequence[str]) 
     Raises
     ------
     SourceError
-        If a requested column is absent, or the header has it more than once.
+        If a requested column is missing or occurs more than once.
     """
     times = Counter(header)
     indices = {name: index for index, name in enumerate(header)}

@@ -1,4 +1,4 @@
-"""Data against a schema without a run: what would be encoded, what would not, and why."""
+"""Check data against a schema without a run: which rows would be encoded, which would not, and why."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from pmflib.schema.drafting.value_counts import ValueCounts
 from pmflib.schema.variable import UNKNOWN
 
 EXAMPLES = 3
-"""Rows in quarantine that are kept for each reason and file."""
+"""Number of example rows per reason and file."""
 UNKNOWN_KEPT = 100
-"""Unknown levels of a variable that are kept, the most frequent ones."""
+"""Number of unknown levels that are kept per variable, the most frequent ones."""
 
 
 @dataclass
 class FileCheck:
-    """One file against the schema.
+    """Result for one file.
 
     Parameters
     ----------
     name
         Name of the source.
     rows_in, rows_encoded, rows_left_out, rows_quarantined
-        As in the account of a run; repeated answers of a sample are only found in a run.
+        As in the account of a run, except for duplicates, which only a run finds.
     reasons
-        Rows in quarantine, by reason.
+        Rows in quarantine by reason.
     examples
-        Some of these rows, by reason: number in the file, column, text.
+        Some of these rows by reason: number in the file, column, text.
     cells_made_missing
-        Values that are no level and count as missing, by variable.
+        Unknown levels that count as missing, by variable.
     ignored_columns
-        Columns that are neither variables nor named in the configuration.
+        Columns that are not used.
     reading
-        How the file seems to be written otherwise than it is read: see `check_reading`.
+        Signs that the file is read with wrong options: see `check_reading`.
     error
         Why the file cannot be used at all; empty if it can.
     """
@@ -69,21 +69,20 @@ class FileCheck:
 
 @dataclass
 class VariableCheck:
-    """One variable in all files that can be used.
+    """Result for one variable in all usable files.
 
     Parameters
     ----------
     name
         Name of the variable.
     values
-        Values that were read; of a long log, rows that answer it.
+        Number of values; in a long log, of rows with the variable.
     missing
-        Those that mean "not given", or are empty.
+        Number of missing values.
     undecodable
-        Those that are not in the encoding.
+        Number of undecodable values.
     unknown
-        Number of each value that is no level, the most frequent ones first, with the level that it is most like, None
-        where it is like none.
+        Unknown levels, most frequent first, each with its count and the most similar level, or None.
     """
 
     name: str
@@ -94,20 +93,20 @@ class VariableCheck:
 
     @property
     def share_missing(self) -> float:
-        """Share of the values that are missing; 0 of none."""
+        """Share of missing values; 0 without values."""
         return self.missing / max(self.values, 1)
 
 
 @dataclass
 class DataCheck:
-    """Data against a schema: see `check_data`."""
+    """Result of `check_data`."""
 
     files: list[FileCheck]
     variables: list[VariableCheck]
 
     @property
     def fits(self) -> bool:
-        """Whether every row of every file is encoded or left out on purpose."""
+        """Whether every row of every file would be encoded or left out on purpose."""
         return not any(file.error or file.rows_quarantined for file in self.files)
 
 
@@ -119,10 +118,10 @@ def check_data(
     *,
     on_rows: Callable[[int], None] | None = None,
 ) -> DataCheck:
-    """Encode files as a run would, keep nothing, and account for what does not fit.
+    """Encode files like a run, discard the result, and account for rows that do not fit.
 
-    Every file is read twice in memory that does not grow with it: once to encode it, once to count the values of each
-    variable. What is encoded goes to a temporary folder on the way.
+    Every file is read twice in bounded memory: once to encode it, via a temporary folder, and once to count the values
+    of each variable.
 
     Parameters
     ----------
@@ -133,13 +132,13 @@ def check_data(
     config
         How the files are read.
     policy
-        What happens to what does not fit; where it is to stop, rows are counted as if they went to quarantine.
+        Policy for rows that do not fit; instead of stopping, rows count as quarantined.
     on_rows
-        Called with the number of rows of each batch that was encoded: progress.
+        Progress callback, given the number of rows of each encoded batch.
 
     Returns
     -------
-    Accounts of the files, and of the variables. Files that cannot be used are named with the reason.
+    Results for the files, including unusable ones, and for the variables.
     """
     lenient = policy.model_copy(
         update={
@@ -192,7 +191,7 @@ def _encode(
 def _find_examples(
     path: Path, reasons: dict[str, int]
 ) -> dict[str, list[tuple[int, str | None, str]]]:
-    """First rows in quarantine for each reason."""
+    """First quarantined rows for each reason."""
     examples: dict[str, list[tuple[int, str | None, str]]] = {reason: [] for reason in reasons}
     open_reasons = {reason: min(count, EXAMPLES) for reason, count in reasons.items()}
     with pq.ParquetFile(path) as parquet:
@@ -224,7 +223,7 @@ def _check_variable(variable: Variable, counted: ValueCounts) -> VariableCheck:
 
 
 def _find_nearest(text: str, variable: Variable) -> str | None:
-    """Level that a text is most like, capitals apart."""
+    """Level most similar to a text, ignoring case."""
     if variable.edges is not None:
         return None
     levels = {level.casefold(): level for level in reversed(variable.levels)}

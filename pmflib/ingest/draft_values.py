@@ -1,4 +1,4 @@
-"""The values of the columns of wide tables, and of the variables of long logs, counted for a draft."""
+"""Counts of the values of columns of wide tables and of variables of long logs, for drafting a schema."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pmflib.schema.variable import as_text
 
 
 class CountedValues(NamedTuple):
-    """Values of what may be a variable, their missing codes, what shares a scale, and what is left out."""
+    """Values of possible variables, their missing codes, variables that share a scale, and variables left out."""
 
     value_counts: dict[str, ValueCounts]
     codes: dict[str, list[CodeProposal]]
@@ -35,25 +35,25 @@ class CountedValues(NamedTuple):
 
 
 def check_target_column(name: str, columns: Sequence[str], sample: str | None) -> None:
-    """Check that a target is a column of the data, or a variable of a long log.
+    """Check that a target is a column of the data or a variable of a long log.
 
     Raises
     ------
     SchemaError
-        If it is none, with those that are named alike, or identifies the samples.
+        If it is not, with similar names, or if it identifies the samples.
     """
     if name == sample:
         raise SchemaError(f"target {name!r} is the sample column; name the column to predict")
     if name not in columns:
         close = list_near(name, columns)
         hint = f"did you mean {close}?" if close else f"there are {abridge_names(columns, 12)}"
-        raise SchemaError(f"target {name!r} is no column of the data; {hint}")
+        raise SchemaError(f"target {name!r} is not a column of the data; {hint}")
 
 
 def read_all(
     sources: Sequence[Source], config: SourceOptions, columns: Sequence[str], notes: list[str]
 ) -> Iterator[RawRows]:
-    """Rows of some columns of all files, in order; ragged rows are noted at the end."""
+    """Read some columns of all files in order; note ragged rows at the end."""
     n_ragged = n_rows = 0
     for source in sources:
         for raw in read_rows(source, config, columns):
@@ -67,7 +67,7 @@ def read_all(
 
 
 def describe_undecodable(count: int, what: str, config: SourceOptions) -> str:
-    """Note on values that are no texts in the encoding."""
+    """Make the note on undecodable values."""
     return (
         f"{count} {what} are not in the encoding {config.encoding}: they are not among the levels, and their rows "
         "would go to quarantine; set source.encoding (pmf infer: --encoding cp1252, say), or save the files as UTF-8"
@@ -77,7 +77,7 @@ def describe_undecodable(count: int, what: str, config: SourceOptions) -> str:
 def count_wide(
     sources: Sequence[Source], config: SourceOptions, target: str | None, notes: list[str]
 ) -> CountedValues:
-    """Count the values of the columns."""
+    """Count the values of the columns of wide files."""
     if target is not None:
         check_target_column(target, read_columns(sources[0], config), config.sample)
     value_counts = _count_columns(sources, config, notes)
@@ -89,11 +89,11 @@ def _count_columns(
 ) -> dict[str, ValueCounts]:
     header = read_columns(sources[0], config)
     _check_delimiter(sources[0], config, header)
-    # a stratum may be a variable, as a region is; units are as many as identifiers
+    # a stratum, such as a region, may be a variable; units are too many
     replicates = name_replicates(sources, config).replicate_columns
     design = (config.sample, config.weight, config.psu, *replicates)
     named = [name for name in design if name is not None]
-    # those that are absent are found here, not when the first row is ingested
+    # missing columns are reported here rather than in the first run
     columns = [*(name for name in header if name not in named), *named]
     for source in sources[1:]:
         if extra := sorted(set(read_columns(source, config)) - set(columns)):
@@ -117,12 +117,12 @@ def _count_columns(
 
 
 def number_columns(source: Source, config: SourceOptions) -> tuple[str, ...]:
-    """Names for the columns of a CSV file without a header: c1, c2, ...
+    """Name the columns of a CSV file without a header: c1, c2, ...
 
     Raises
     ------
     SourceError
-        If the file cannot be read, or is Parquet, whose columns have names.
+        If the file cannot be read or is a Parquet file.
     """
     if is_parquet(source, config):
         raise SourceError(f"{source.name}: Parquet columns have names; leave them as they are")
@@ -130,7 +130,7 @@ def number_columns(source: Source, config: SourceOptions) -> tuple[str, ...]:
 
 
 def _check_delimiter(source: Source, config: SourceOptions, header: Sequence[str]) -> None:
-    """Refuse a single column whose name holds another delimiter."""
+    """Raise an error if there is a single column whose name contains another delimiter."""
     if len(header) == 1 and not is_parquet(source, config):
         for other in "\t;|, ":
             if other != config.delimiter and other in header[0].strip():
@@ -143,7 +143,7 @@ def _check_delimiter(source: Source, config: SourceOptions, header: Sequence[str
 def _note_header(
     source: Source, value_counts: Mapping[str, ValueCounts], config: SourceOptions, notes: list[str]
 ) -> None:
-    """Note where the names of columns are found among their own values."""
+    """Add a note if the names of columns occur among their own values."""
     if config.columns is None and not is_parquet(source, config):
         alike = [name for name, counted in value_counts.items() if name.strip() in counted.counts]
         if 2 * len(alike) > len(value_counts):
@@ -154,9 +154,9 @@ def _note_header(
 
 
 MAX_VARIABLES = 200_000
-"""Distinct values of a long log's variable column; with more it is not the variable column."""
+"""Largest number of distinct values of the variable column of a long log."""
 LONG_TRACKED = 1024
-"""Distinct values that are counted per variable of a long log; more are not counted."""
+"""Largest number of distinct values counted per variable of a long log."""
 
 
 def count_long(
@@ -167,7 +167,7 @@ def count_long(
     max_levels: int,
     notes: list[str],
 ) -> CountedValues:
-    """Count the answers to the variables, without those that have few, and share the levels of numeric ones."""
+    """Count the answers of a long log, leave out rare variables, and share the levels of numeric ones."""
     everything = count_answers(sources, config, notes)
     if target is not None:
         check_target_column(target, list(everything), None)
@@ -185,7 +185,7 @@ def count_long(
 def count_answers(
     sources: Sequence[Source], config: SourceOptions, notes: list[str]
 ) -> dict[str, ValueCounts]:
-    """Count values by variable, in natural order of the variables."""
+    """Count the values of a long log by variable, in natural order."""
     assert config.variable is not None
     assert config.value is not None
     assert config.sample is not None
@@ -220,7 +220,7 @@ def count_answers(
 
 
 def _distinct(column: pa.Array) -> tuple[list[str | None], IntArray]:
-    """Distinct texts of a column, None where not UTF-8, and each row's index among them."""
+    """Distinct texts of a column, None if undecodable, and the index of each row's text."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     texts: list[str | None] = []
     for value in [*coded.dictionary.to_pylist(), None]:
@@ -234,7 +234,7 @@ def _distinct(column: pa.Array) -> tuple[list[str | None], IntArray]:
 
 
 def _count_pairs(pairs: IntArray, size: int) -> tuple[IntArray, IntArray]:
-    """Distinct pairs and how often each occurs."""
+    """Distinct pairs and their counts."""
     if size > 4 * pairs.size + 1024:
         distinct, counts = np.unique(pairs, return_counts=True)
         return distinct, counts
@@ -270,7 +270,7 @@ def _share_levels(
     max_levels: int,
     notes: list[str],
 ) -> set[str]:
-    """Add the levels of all numeric variables to each of them, counted zero times, and name these variables."""
+    """Add the levels of all numeric variables to each of them, with count zero; return the names of these variables."""
     missing = {text.strip() for text in config.missing}
     union: dict[float, str] = {}
     group: dict[str, dict[float, str]] = {}

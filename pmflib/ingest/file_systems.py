@@ -1,4 +1,4 @@
-"""File systems that sources are on: whatever one of their drivers raises is an error of the source."""
+"""Access to local and remote file systems, with errors of drivers translated to `SourceError`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pmflib.core.texts import mask_secrets
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
-"""Longest wait for a file system that is not of this machine to list files, or to open one, seconds. Drivers have
-timeouts of their own, from five minutes to none."""
+"""Timeout for a remote file system to list files or open one, seconds. Drivers have timeouts from five minutes to
+infinity."""
 
 NO_SOURCES = {"dask", "async_wrapper", "generic", "asynclocal"}
-"""Protocols of fsspec that are about other file systems, and hold no files; one of them starts workers."""
+"""Protocols of fsspec that wrap other file systems; one of them would start workers."""
 
 _TRANSIENT = (TimeoutError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 _TRANSIENT_NUMBERS = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EIO, errno.ESTALE}
@@ -34,19 +34,19 @@ _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 
 @contextmanager
 def refuse_unreachable(what: str) -> Iterator[None]:
-    """Raise a `SourceError` instead of whatever the driver of a file system raises.
+    """Translate the errors of a file system's driver.
 
     Parameters
     ----------
     what
-        What is being listed or opened, for the message; secrets in it are masked.
+        What is listed or opened, for the message; secrets are masked.
 
     Raises
     ------
     UnreachableError
-        If to try again may help: no answer in time, a connection that was reset, a server that is busy.
+        If a retry may help: a timeout, a lost connection, a busy server.
     SourceError
-        If not: no such host or file, a refused connection, an address that is none.
+        Otherwise: an unknown host or file, a refused connection, an invalid address.
     """
     try:
         yield
@@ -68,13 +68,13 @@ def find_file_system(url: str) -> tuple[Any, str]:
     Raises
     ------
     SourceError
-        If there is no such file system, its driver is absent, or it cannot be reached.
+        If the file system is unknown, its driver is not installed, or it cannot be reached.
     """
     shown = mask_secrets(url)
     _check_path(shown, url)
     if {part.partition("://")[0] for part in url.split("::")} & NO_SOURCES:
         raise SourceError(
-            f"source.path {shown!r}: no location of files; give a file, a folder or a URL"
+            f"source.path {shown!r}: not a location of files; give a file, a folder or a URL"
         )
     _choose_driver(url)
     try:
@@ -94,7 +94,7 @@ def find_file_system(url: str) -> tuple[Any, str]:
 
 
 def _choose_driver(url: str) -> None:
-    """Let obstore serve s3:// where it is installed and s3fs, which fsspec would ask for, is not."""
+    """Use obstore for s3:// if it is installed and s3fs, the default of fsspec, is not."""
     if "s3://" in url and find_spec("s3fs") is None and find_spec("obstore") is not None:
         from obstore.fsspec import register
 
@@ -102,12 +102,12 @@ def _choose_driver(url: str) -> None:
 
 
 def call_within(url: str, work: Callable[[], T]) -> T:
-    """Give a file system `ANSWER_SECONDS` to answer; one of this machine needs no limit.
+    """Call a function on a file system with a timeout of `ANSWER_SECONDS`, unless it is local.
 
     Raises
     ------
     UnreachableError
-        If it has not answered then.
+        After the timeout.
     """
     if "://" not in url and "::" not in url:
         return work()
@@ -120,7 +120,7 @@ def call_within(url: str, work: Callable[[], T]) -> T:
         except BaseException as error:
             errors.append(error)
 
-    # a daemon: one that never answers must not keep this process alive
+    # a daemon, as it must not keep this process alive
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(ANSWER_SECONDS)
@@ -134,12 +134,12 @@ def call_within(url: str, work: Callable[[], T]) -> T:
 
 
 def list_files(files: Any, folder: str) -> list[str]:
-    """Paths of all files below a folder.
+    """List all files below a folder.
 
     Raises
     ------
     OSError
-        If a folder below it cannot be read, or leads back to one above: files there would be missed, or read twice.
+        If a folder cannot be read, or links back to one above it: files would be missed or read twice.
     """
     if isinstance(files, LocalFileSystem):
 
@@ -158,24 +158,24 @@ def list_files(files: Any, folder: str) -> list[str]:
 
 
 def measure_file(files: Any, path: str) -> int | None:
-    """Size of a file as stored, bytes; None where the file system does not report it.
+    """Size of a file as stored, bytes; None if the file system does not report it.
 
     Raises
     ------
     SourceError
-        If it is a pipe, a device or a socket, which cannot be read twice; or its name is not UTF-8.
+        If it is a pipe, a device or a socket, which cannot be read twice, or its name is not UTF-8.
     """
     _check_path(path, path)
     if isinstance(files, LocalFileSystem) and not stat.S_ISREG(os.stat(path).st_mode):
         raise SourceError(
-            f"{path!r} is no regular file, and sources are read more than once; copy what it gives to a file"
+            f"{path!r} is not a regular file, but sources are read more than once; copy its content to a file"
         )
     size = files.info(path).get("size")
     return None if size is None else int(size)
 
 
 def open_file(name: str, url: str) -> IO[bytes]:
-    """Open a file for reading the bytes as they are stored.
+    """Open a file for reading its bytes as stored.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def open_file(name: str, url: str) -> IO[bytes]:
     Raises
     ------
     SourceError
-        If it cannot be opened.
+        If the file cannot be opened.
     """
 
     def work() -> IO[bytes]:

@@ -1,4 +1,4 @@
-"""Whether a table is a long log, a row for each answer: two of its columns come together once at most."""
+"""Detect long logs, whose rows are answers: two columns repeat, but hardly ever together."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pmflib.ingest.sources import Source
 from pmflib.schema.drafting.column_meaning import find_times, split_name
 
 MOST_COLUMNS = 6
-"""Columns of a long log, at most: identifier, variable, value, time, and what is passed over."""
+"""Largest number of columns of a long log: identifier, variable, value, time and a few others."""
 ROWS_READ = 200_000
-"""Rows that are looked at, at most."""
+"""Largest number of rows that are read."""
 LEAST_REPEATS = 20.0
-"""Pairs of rows alike in two columns that chance would make, from which it says something that there are few."""
+"""Least number of repeated pairs expected by chance for their absence to be evidence."""
 MOST_REPEATED = 0.2
-"""Share of those that there may be: answers given twice."""
+"""Largest tolerated share of these, for answers given twice."""
 LEAST_SAMPLES = 10
-"""Distinct values of the column that identifies the samples, at least."""
+"""Least number of distinct samples."""
 LEAST_ANSWERS = 1.5
-"""Rows for each sample and for each variable, on average, at least: what never repeats identifies rows."""
+"""Least average number of rows per sample and per variable: a column that never repeats identifies rows."""
 MOST_VALUES = 100
-"""Distinct values of the column of answers, at most, where they are not less than one in ten rows."""
+"""Largest number of distinct answers, unless there are ten times as many rows."""
 
 _SAMPLE_WORDS = frozenset(
     "user users person patient student pupil respondent customer client subject session household member voter "
@@ -46,11 +46,11 @@ class LongShape:
     Parameters
     ----------
     sample, variable, value
-        Column that identifies the sample, that names the variable, and that holds the answer.
+        Columns of samples, variables and answers.
     time
-        Column that orders answers; None where there is none.
+        Column that orders answers; None if there is none.
     reason
-        Why the table looks like one.
+        Evidence that the table is a long log.
     """
 
     sample: str
@@ -61,27 +61,28 @@ class LongShape:
 
     @property
     def flags(self) -> str:
-        """Options of `pmf infer`."""
+        """Corresponding options of `pmf infer`."""
         named = {"sample": self.sample, "variable": self.variable, "value": self.value}
         named |= {"time": self.time} if self.time else {}
         return " ".join(f"--{option} {shlex.quote(name)}" for option, name in named.items())
 
 
 def find_long_log(sources: Sequence[Source], config: SourceOptions) -> LongShape | None:
-    """Find out whether raw files that are read as a wide table are a long log.
+    """Detect whether raw files that are read as wide tables are long logs.
 
     Parameters
     ----------
     sources
-        The files, at least one; the first ``ROWS_READ`` rows of the first are looked at.
+        The files, at least one; the first ``ROWS_READ`` rows of the first are read.
     config
         How they are read.
 
     Returns
     -------
-    The columns; None where there are fewer than three or more than `MOST_COLUMNS`, where none is left for answers, or
-    where no two columns come together more rarely than by chance: independent columns with these frequencies would
-    make `LEAST_REPEATS` pairs of rows alike in both or more, and there are at most `MOST_REPEATED` of these.
+    The columns of the long log. None if there are fewer than three or more than `MOST_COLUMNS` columns, no column is
+    left for answers, or no two columns are repeated together less often than by chance: independent columns with
+    their frequencies would give at least `LEAST_REPEATS` repeated pairs, and at most a share `MOST_REPEATED` of these
+    exist.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def _find_shape(
 
 
 def _count_repeats(first: IntArray, second: IntArray) -> tuple[float, int]:
-    """Pairs of rows alike in two columns: how many chance would make if the columns were independent, and there are."""
+    """Number of pairs of rows that agree in two columns: expected under independence, and observed."""
     n_rows = len(first)
     alike = [float(np.square(np.bincount(each) / n_rows).sum()) for each in (first, second)]
     both = first.astype(np.int64) * (int(second.max()) + 1) + second
@@ -163,7 +164,7 @@ def _count_repeats(first: IntArray, second: IntArray) -> tuple[float, int]:
 def _choose_sample(
     first: int, second: int, names: Mapping[int, str], n_first: int
 ) -> tuple[int, int]:
-    """Which of two columns identifies the sample: by their names, else the first one."""
+    """Decide which of two columns identifies the sample: by their names, or the first."""
     words = {index: set(split_name(names[index])) for index in (first, second)}
     points = {
         index: 2 * bool(words[index] & _SAMPLE_WORDS) - bool(words[index] & _VARIABLE_WORDS)
@@ -177,7 +178,7 @@ def _choose_sample(
 def _guess_times(
     texts: Sequence[Sequence[str]], n_rows: int, times: Mapping[int, object]
 ) -> list[int]:
-    """Columns that may order answers: times, and seconds since 1970 in a column without a name."""
+    """Columns that may order answers: times, or seconds since 1970 in a column with any name."""
     found = list(times)
     for index, each in enumerate(texts):
         is_seconds = find_times("timestamp", dict.fromkeys(each, 1)) is not None

@@ -1,4 +1,4 @@
-"""How raw data are read: where they are, how files are laid out, and what happens to what does not fit the schema."""
+"""Options for reading raw data: location, layout, and policy for rows that do not fit the schema."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pmflib.ingest.section import Section, validate_section
 from pmflib.schema.variable import DEFAULT_MISSING
 
 WHITESPACE = "whitespace"
-"""Delimiter that stands for any run of blanks and tabs."""
+"""Name of the delimiter for any run of blanks and tabs."""
 MAX_DELIMITER = 10
 """Longest delimiter, characters."""
 
 
 def name_separator(delimiter: str) -> str:
-    """Text between the fields of a row that is shown or put in quarantine."""
+    """Delimiter for formatting rows in messages and quarantine."""
     return " " if delimiter == WHITESPACE else delimiter
 
 
 def check_encoding(name: str) -> str:
-    """Return the one name of an encoding of texts that has several.
+    """Return the canonical name of a text encoding.
 
     Raises
     ------
     ValueError
-        If Python does not know it, or it encodes something else than texts.
+        If Python does not know it, or it does not encode texts.
     """
     try:
         known = codecs.lookup(name)
@@ -37,17 +37,17 @@ def check_encoding(name: str) -> str:
         raise ValueError(
             f"{name[:40]!r} is no encoding of texts; give one as 'utf-8', 'latin-1', 'cp1252' or 'utf-16'"
         ) from None
-    # a byte order mark at the beginning of a file in UTF-8 is skipped in any case
+    # a byte order mark of UTF-8 is always skipped
     return "utf-8" if known.name == "utf-8-sig" else known.name
 
 
 def check_delimiter(delimiter: str) -> str:
-    """Return a delimiter that can separate fields.
+    """Validate a delimiter.
 
     Raises
     ------
     ValueError
-        If it is empty, too long, or holds a quotation mark or the end of a line.
+        If it is empty, too long, or contains a quotation mark or a line end.
     """
     if not 1 <= len(delimiter) <= MAX_DELIMITER:
         raise ValueError(
@@ -61,7 +61,7 @@ def check_delimiter(delimiter: str) -> str:
 
 
 DATA_SUFFIXES = (".csv", ".tsv", ".psv", ".txt", ".dat", ".data", ".parquet", ".pq")
-"""Ends of the names of data in a folder, besides those of packed files: a script or a picture among them is no data."""
+"""Suffixes of data files in a folder, without those of compression; other files, such as scripts, are skipped."""
 DESIGN_OPTIONS = (
     "weight",
     "psu",
@@ -71,7 +71,7 @@ DESIGN_OPTIONS = (
     "fay",
     "replicate_factors",
 )
-"""Options of a source that say how its samples were drawn; the last three are of replicates alone."""
+"""Options of the sampling design of a source; the last three apply only to replicates."""
 
 
 class SourceOptions(Section):
@@ -137,20 +137,20 @@ class SourceOptions(Section):
 
     @property
     def separator(self) -> str:
-        """Text between the fields of a row that is shown or put in quarantine."""
+        """Delimiter for formatting rows in messages and quarantine."""
         return name_separator(self.delimiter)
 
     @property
     def reading(self) -> dict[str, object]:
-        """Options that change what is read from a file, as plain JSON types: not which files there are."""
+        """Options that affect how a file is read, not which files, as plain JSON types."""
         others = {"path", "suffixes", "on_empty_file", "on_unreadable_file", "missing"}
-        # what is read without weights has the identity that it had before there were any
+        # unset options of the design are left out, which keeps the identities of artefacts of earlier versions
         others |= {name for name in DESIGN_OPTIONS if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=others)
 
     @property
     def replicate_columns(self) -> tuple[str, ...]:
-        """Columns of replicate weights: none where there are none, or their pattern is still to be matched."""
+        """Columns of replicate weights; empty if there are none, or if their pattern is not matched yet."""
         found = self.replicates
         return () if found is None or isinstance(found, str) else found
 
@@ -241,19 +241,19 @@ class SchemaOptions(Section):
 
 
 def make_source(data: dict[str, Any]) -> SourceOptions:
-    """Check the options of a source given as a dictionary.
+    """Validate the options of a source given as a dictionary.
 
     Raises
     ------
     ConfigError
-        If an option is unknown, missing or out of range: one line each.
+        If options are unknown, missing or out of range, one line each.
     """
     return validate_section(SourceOptions, data)
 
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """What a dataset is built from, and how it is split.
+    """Options for building a dataset.
 
     Parameters
     ----------
@@ -262,11 +262,11 @@ class DatasetOptions:
     paths
         Files, folders, globs or URLs.
     folds
-        Number of folds that samples are assigned to by hash.
+        Number of folds, to which samples are assigned by hash.
     buckets
-        Number of hash partitions, a multiple of ``folds``; 0 is by the size of the sources.
+        Number of hash buckets, a multiple of ``folds``; 0 chooses it by the size of the sources.
     window_days
-        Rows older than this many days before the newest one are not used; None uses all.
+        Age limit of rows relative to the newest one, days; None uses all rows.
     """
 
     source: SourceOptions

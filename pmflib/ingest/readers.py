@@ -1,4 +1,4 @@
-"""Rows of a raw file, batch by batch, each with its number; CSV and Parquet, whatever the column types."""
+"""Read the rows of raw CSV and Parquet files in batches, with their row numbers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pmflib.ingest.sources import DAMAGED, Source, digest_source, open_source, s
 
 
 def check_type(name: str, dtype: pa.DataType) -> None:
-    """Refuse a column whose values are no single texts, numbers, booleans or times.
+    """Check that a column has scalar texts, numbers, booleans or times.
 
     Raises
     ------
     SourceError
-        If values are nested, or are times of a zone that this machine does not know.
+        If values are nested, or are times in an unknown time zone.
     """
     inner = _innermost(dtype)
     if pa.types.is_nested(inner) or pa.types.is_run_end_encoded(inner) or pa.types.is_union(inner):
@@ -38,17 +38,17 @@ def check_type(name: str, dtype: pa.DataType) -> None:
 
 
 def simplify(column: pa.Array) -> pa.Array:
-    """Put a column into a type that all that follows can read; most columns stay as they are.
+    """Convert a column to a type that encoders support; most columns are returned unchanged.
 
     Parameters
     ----------
     column
-        Array that `check_type` accepts.
+        Array of a type accepted by `check_type`.
 
     Returns
     -------
-    An array of the same length. Identifiers (UUID) are texts; times are in microseconds, where Python's end; a time
-    beyond the years 1 to 9999, which Python has not, is a text of its number, as no level or time is written.
+    An array of the same length. UUIDs become texts; times have at most microseconds, like Python's; times outside the
+    years 1 to 9999, which Python does not support, become texts that match no level.
     """
     dtype = column.type
     inner = _innermost(dtype)
@@ -78,7 +78,7 @@ def simplify(column: pa.Array) -> pa.Array:
 
 
 def _spare_python(column: pa.Array) -> pa.Array:
-    """Times as they are where Python can read them all, else as texts."""
+    """Return times unchanged if Python supports all of them, and as texts otherwise."""
     distinct = pc.unique(column)
     try:
         distinct.to_pylist()
@@ -125,25 +125,25 @@ def _is_known(zone: str) -> bool:
 
 
 PARQUET_CELLS = 1 << 21
-"""Cells of a batch read from Parquet: fixed, so that what is written does not depend on the machine."""
+"""Number of cells of a batch of Parquet; fixed, so that results do not depend on the machine."""
 PARQUET_ROWS = 1 << 17
-"""Rows of a batch read from Parquet, at most."""
+"""Largest number of rows of a batch of Parquet."""
 
 
 def is_parquet(source: Source, config: SourceOptions) -> bool:
-    """Whether a file is read as Parquet: by the configured format, or else by its name."""
+    """Whether a file is read as Parquet, by the configured format or by its name."""
     if config.format == "auto":
         return source.name.lower().endswith((".parquet", ".pq"))
     return config.format == "parquet"
 
 
 def read_columns(source: Source, config: SourceOptions) -> list[str]:
-    """Names of a file's columns, in their order in the file.
+    """Read the names of a file's columns.
 
     Raises
     ------
     SourceError
-        If the file cannot be read, or has no header and none is configured.
+        If the file cannot be read, or has no header and no columns are configured.
     """
     if is_parquet(source, config):
         with open_source(source, unpack=False) as stream:
@@ -160,10 +160,9 @@ def read_rows(
     chunk: FileChunk | None = None,
     coded: Sequence[str] = (),
 ) -> Iterator[RawRows]:
-    """Read some columns of a file in memory that does not grow with it.
+    """Read some columns of a file in batches, in bounded memory.
 
-    Batches are split at positions that depend on the file alone. Every row of the file is in exactly one batch or among
-    the ragged ones.
+    Batches depend only on the file. Every row is either in exactly one batch or among the ragged rows.
 
     Parameters
     ----------
@@ -172,20 +171,19 @@ def read_rows(
     config
         Format, delimiter, and column names of CSV files without a header.
     columns
-        Names of the requested columns, all distinct.
+        Distinct names of the requested columns.
     on_rows
-        Called with the number of rows of each batch, once the caller is done with it.
+        Called with the number of rows of each batch once the caller has finished with it.
     chunk
-        Part of the file that is read; None reads all. The digest of a file is checked where all of it is read.
+        Part of the file to read; None reads all and checks the digest of the file.
     coded
-        Columns whose texts, in a Parquet file, are read as a dictionary and its indices: each distinct text is decoded
-        once. For columns of few distinct texts.
+        Columns with few distinct texts, which are read from Parquet as dictionaries.
 
     Raises
     ------
     SourceError
-        If a column is absent or there twice, the file is cut short, damaged or of another format, a quotation mark
-        is never closed, or the bytes are not those of the source's digest.
+        If a column is missing or duplicated, the file is truncated, damaged or of another format, a quotation mark is
+        never closed, or the digest of the file differs.
     """
     if is_parquet(source, config):
         batches = _read_parquet_rows(
@@ -202,7 +200,7 @@ def read_rows(
 def _open_parquet(
     source: Source, stream: object, dictionaries: Sequence[str] = ()
 ) -> pq.ParquetFile:
-    """Open a file; texts of some columns are read with a dictionary, each distinct one once."""
+    """Open a Parquet file, reading the texts of some columns as dictionaries."""
     try:
         return pq.ParquetFile(stream, pre_buffer=False, read_dictionary=list(dictionaries))
     except DAMAGED as error:
@@ -241,7 +239,7 @@ def _read_parquet_rows(
         leaves = file.metadata.schema
         paths = {leaves.column(index).path for index in range(len(leaves))}
         if dictionaries := [name for name in coded if name in paths]:
-            # columns that are nested or not there have been refused by now: Arrow would end with a KeyError
+            # nested and missing columns, for which Arrow would raise a KeyError, were rejected above
             file = _open_parquet(source, stream, dictionaries)
         size = max(1, min(PARQUET_ROWS, PARQUET_CELLS // max(1, len(columns))))
         metadata, asked = file.metadata, groups
@@ -260,7 +258,7 @@ def _read_parquet_rows(
             if batch is None:
                 break
             rows = np.arange(first, first + batch.num_rows, dtype=np.int64)
-            # in the requested order, in types that the compute functions accept
+            # in the requested order and supported types
             arrays = [simplify(batch.column(name)) for name in columns]
             yield RawRows(pa.RecordBatch.from_arrays(arrays, names=list(columns)), rows)
             first += batch.num_rows
@@ -269,5 +267,5 @@ def _read_parquet_rows(
                 f"{source.name}: its rows end at {first - 1}, and its footer states {stop - 1}; copy the file again"
             )
     if source.digest and asked is None:
-        # Parquet is not read from its first byte to its last
+        # Parquet is not read sequentially, and so is hashed separately
         source.check(digest_source(source))

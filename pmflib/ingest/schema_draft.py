@@ -1,4 +1,4 @@
-"""Drafting a schema from files of any size, for a person to review."""
+"""Draft a schema from raw files, for review."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ def draft_schema(
     min_count: int = 1,
     target: str | None = None,
 ) -> DraftedSchema:
-    """Draft a schema from raw files, in memory that does not grow with them.
+    """Draft a schema from raw files, in bounded memory.
 
-    Wide: every column of the first file but those of samples and weights may be a variable. Long: every distinct value
-    of the variable column may be one, in natural order ("2" before "10"); those whose values are all numbers, few
-    enough to be levels, get the union of their levels, as long as it has at most max_levels, so that products rated 1
-    to 5 share these levels even where one has no rating of 1.
+    Wide files: every column of the first file except identifiers and weights may become a variable. Long logs: every
+    distinct value of the variable column may become one, in natural order ("2" before "10"). Numeric variables of long
+    logs share the union of their levels if it has at most ``max_levels``, so that products rated 1 to 5 share these
+    levels even if one was never rated 1.
 
     Parameters
     ----------
     sources
         The files, at least one.
     config
-        Layout of the files, and the texts that mean "not given".
+        Layout of the files, and the missing codes.
     max_levels, bins
         As in `propose_variable`.
     min_count
-        Long only: answers that a variable needs, at least 1.
+        Long only: least number of answers of a variable, at least 1.
     target
-        Variable that a model is to predict; it is always kept.
+        Variable that a model is to predict, which is always kept.
 
     Returns
     -------
-    The schema with what was decided of every column and why, and notes that name what to check.
+    The schema, the decision about every column with its reason, and notes on what to check.
 
     Raises
     ------
     SchemaError
-        If no column can be a variable, the target is none, or a long log has more than ``MAX_VARIABLES``.
+        If no column can be a variable, the target cannot be one, or a long log has more than ``MAX_VARIABLES``.
     SourceError
         If a file cannot be read.
     """
@@ -103,7 +103,7 @@ def draft_schema(
             "source.value (pmf infer: --sample, --variable, --value)"
         )
     missing = tuple(dict.fromkeys([*config.missing, *shared]))
-    # the order of codes means nothing: variables that have all of them have no list of their own
+    # variables with the common set of codes, in any order, share one list
     variables = [
         replace(each, missing=missing) if set(each.missing) == set(missing) else each
         for each in variables
@@ -114,12 +114,12 @@ def draft_schema(
 
 
 def check_drafted_target(target: str, proposal: Proposal) -> None:
-    """Check that a target is drafted as a variable of two levels or more.
+    """Check that a target is drafted as a variable of at least two levels.
 
     Raises
     ------
     SchemaError
-        If it is none: it identifies rows, is free text, or has one level.
+        If it identifies rows, is free text, or has one level.
     """
     if proposal.variable is None:
         raise SchemaError(
@@ -133,7 +133,7 @@ def check_drafted_target(target: str, proposal: Proposal) -> None:
 
 
 def _note_proposals(proposals: Mapping[str, Proposal]) -> Iterator[str]:
-    """Name the columns that each note on a proposal is of."""
+    """List each note on proposals with the columns it applies to."""
     remarks: dict[str, list[str]] = {}
     for name, proposal in proposals.items():
         if proposal.note:
@@ -150,7 +150,7 @@ def count_values(
     Raises
     ------
     SourceError
-        If a file cannot be read, or lacks a column.
+        If a file cannot be read or lacks a column.
     """
     if config.layout == "long":
         found = count_answers(sources, config, [])

@@ -1,4 +1,4 @@
-"""Changes of a drafted schema, column by column; the data are read again only where a change needs them."""
+"""Edit a drafted schema column by column, reading the data again only if necessary."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from pmflib.schema.schema import Schema
 from pmflib.schema.variable import DEFAULT_MISSING, Variable, read_number
 
 ReadValues = Callable[[Sequence[str]], Mapping[str, ValueCounts]]
-"""Gives the values of columns, by reading the data."""
+"""Function that reads the values of columns from the data."""
 
 
 @dataclass(frozen=True)
 class ColumnEdit:
-    """What a person wants of a column; None leaves it as it is.
+    """Requested changes of a column; None means no change.
 
     Parameters
     ----------
     role
-        What its values are; an identifier is left out.
+        Role of the column; identifiers are left out.
     missing
-        Its missing codes, besides `DEFAULT_MISSING`.
+        Missing codes, in addition to `DEFAULT_MISSING`.
     levels
-        Its levels, in order.
+        Levels in order.
     other
-        Number of levels to keep, while the rest are one; 0 keeps all.
+        Number of levels to keep, while the others are merged into one; 0 keeps all.
     bins
-        Number of bins, at least 2; the column is then continuous.
+        Number of bins of a continuous column, at least 2.
     is_dropped
-        Whether it is left out.
+        Whether to leave the column out.
     """
 
     role: RoleWish | None = None
@@ -75,18 +75,18 @@ def edit_column(
     Parameters
     ----------
     drafted
-        The schema with its draft.
+        The drafted schema.
     name
         Name of the column.
     edit
-        What is to change.
+        Requested changes.
     read
-        Reads the values of the column; called where roles, bins or levels are to be found again.
+        Reads the values of the column; called if role, bins or levels must be determined again.
 
     Raises
     ------
     SchemaError
-        If there is no such column, no variable would be left, or the column cannot be what is wished.
+        If the column is unknown, no variable would be left, or the column does not allow the change.
     SourceError
         If the data cannot be read.
     """
@@ -110,14 +110,14 @@ def edit_column(
 
 
 def edit_missing(drafted: DraftedSchema, missing: Sequence[str], read: ReadValues) -> DraftedSchema:
-    """Change the missing codes of all columns that have none of their own.
+    """Change the missing codes of all columns that have no codes of their own.
 
     Parameters
     ----------
     drafted, read
         As in `edit_column`.
     missing
-        The codes, besides `DEFAULT_MISSING`.
+        Missing codes, in addition to `DEFAULT_MISSING`.
 
     Raises
     ------
@@ -146,10 +146,10 @@ def edit_missing(drafted: DraftedSchema, missing: Sequence[str], read: ReadValue
 
 
 def _take_out(variable: Variable, missing: tuple[str, ...], column: ColumnDraft) -> Variable | None:
-    """Variable with other missing codes, None where the data are needed to find its levels."""
+    """Change the missing codes of a variable; None if the data are needed to find its levels."""
     gone = set(variable.missing) - set(missing)
     if gone & set(column.codes):
-        # values that were missing are levels again
+        # former codes become levels
         return None
     new = [text for text in missing if text not in variable.missing]
     if variable.edges is not None or variable.other is not None:

@@ -1,4 +1,4 @@
-"""What all sections of a configuration share, and mistakes in them, in words."""
+"""Base class of the sections of a configuration, and messages about invalid options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pmflib.core.texts import list_near, mask_secrets
 
 
 class Section(BaseModel):
-    """Options that are checked, and do not change; a subclass describes them in its docstring."""
+    """Immutable, validated options, which are listed in the docstring of each subclass."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -21,7 +21,7 @@ class Section(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Put every option with its default and its description into the docstring."""
+        """Add every option with its default and description to the docstring."""
         options = []
         for name, field in cls.model_fields.items():
             default = "required" if field.is_required() else f"default {field.default!r}"
@@ -41,12 +41,12 @@ S = TypeVar("S", bound=BaseModel)
 
 
 def validate_section(section: type[S], data: dict[str, Any], *, depth: int = 1) -> S:
-    """Check options given as a dictionary.
+    """Validate options given as a dictionary.
 
     Raises
     ------
     ConfigError
-        If an option is unknown, missing or out of range: one line each.
+        If options are unknown, missing or out of range, one line each.
     """
     try:
         return section.model_validate(data)
@@ -55,27 +55,27 @@ def validate_section(section: type[S], data: dict[str, Any], *, depth: int = 1) 
 
 
 MAX_SHOWN = 300
-"""Characters of a wrong value that a message shows, at most."""
+"""Largest number of characters of an invalid value in a message."""
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = MAX_SHOWN
 
 
 def list_problems(error: ValidationError, section: type[BaseModel], *, depth: int = 1) -> list[str]:
-    """Describe what is wrong, one line per option.
+    """Describe invalid options, one line each.
 
     Parameters
     ----------
     error
-        What was found.
+        Error of the validation.
     section
-        What was checked.
+        Validated model.
     depth
         1 for a section, 2 for a configuration of sections.
     """
     messages: dict[str, list[str]] = {}
     given: dict[str, str] = {}
     for problem in error.errors():
-        # below the option are the names of alternative types: one mistake, one line
+        # deeper locations are alternative types of the same option
         where = ".".join(map(str, problem["loc"][:depth])) or "configuration"
         messages.setdefault(where, []).append(
             _word(problem["type"], problem["msg"], where, section)
@@ -89,18 +89,18 @@ def list_problems(error: ValidationError, section: type[BaseModel], *, depth: in
 
 
 def abridge(value: object) -> str:
-    """Text of a value as it was given, without secrets, shortened where it is long or deep."""
+    """Format a value for a message, masking secrets and shortening long values."""
     text = mask_secrets(_SHOWN.repr(value))
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def _word(problem: str, message: str, where: str, section: type[BaseModel]) -> str:
-    """Say what is wrong with an option, and what it could have been."""
+    """Describe an invalid option, with similar names."""
     if problem == "missing":
         return "is required"
     if problem != "extra_forbidden":
         said = message.removeprefix("Value error, ")
-        # the option stands before it already, with its section
+        # the line already begins with the option and its section
         return said.removeprefix(f"{where} ") if "." in where else said
     *outer, name = where.split(".")
     fields = section.model_fields

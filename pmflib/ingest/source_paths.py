@@ -1,4 +1,4 @@
-"""Paths of raw files: what in them is text and what wildcards, and whether they would find what a store holds."""
+"""Paths of raw files: wildcards, and collisions with stores and outputs."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from pmflib.ingest.section import abridge
 _WILDCARD = r"[*?\[]"
 _TEXT = re.compile(rf"(?:[^*?\[]|\[{_WILDCARD}\])*")
 _STORED_PATH = ("kind", "identity", "quarantine.parquet")
-"""Where a store keeps files that end as data do, in components."""
+"""Path components of files in a store that look like data."""
 
 
 def escape_text(path: str) -> str:
-    """Write a path so that no character of it is a wildcard."""
+    """Escape the wildcards of a path."""
     return re.sub(f"({_WILDCARD})", r"[\1]", path)
 
 
 def read_as_text(path: str) -> str:
-    """Undo `escape_text`; other wildcards stay."""
+    """Undo `escape_text`; other wildcards are kept."""
     return re.sub(rf"\[({_WILDCARD})\]", r"\1", path)
 
 
 def split_wildcards(path: str) -> tuple[str, str]:
-    """Split a path into the folder that is text, as it is called, and the components from the first wildcard on.
+    """Split a path into a literal folder and the components from the first wildcard on.
 
     Returns
     -------
-    Without a wildcard, the whole path as text, and "".
+    Literal folder and pattern; without wildcards, the whole path and "".
     """
     match = _TEXT.match(path)
     text = path[: match.end()] if match else ""
@@ -43,7 +43,7 @@ def split_wildcards(path: str) -> tuple[str, str]:
 
 
 def make_absolute(path: str) -> str:
-    """Path or glob that another process finds, or URL; the working folder is no wildcard, and "" stays."""
+    """Make a path or glob absolute, escaping wildcards in the working folder; URLs and "" are kept."""
     if not path or "://" in path:
         return path
     text, wildcards = split_wildcards(path)
@@ -54,16 +54,16 @@ def make_absolute(path: str) -> str:
 
 
 def would_find_store(path: str, store: str, suffixes: Sequence[str]) -> bool:
-    """Whether a path of raw files would find files that a store keeps, from its first run on.
+    """Whether a path of raw files would match files that a store writes.
 
     Parameters
     ----------
     path
         File, folder, glob or URL.
     store
-        Folder or URL of the store, which need not be there yet.
+        Folder or URL of the store, which need not exist yet.
     suffixes
-        Ends of the names of data.
+        Suffixes of data files.
     """
     return _would_find(path, store, _STORED_PATH, suffixes)
 
@@ -71,7 +71,7 @@ def would_find_store(path: str, store: str, suffixes: Sequence[str]) -> bool:
 def check_output(
     paths: Sequence[str], output: str | os.PathLike[str], suffixes: Sequence[str]
 ) -> None:
-    """Refuse an output that is one of the raw files, or that the next reading of them would take for one.
+    """Check that an output would not be read as a raw file.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ def check_output(
     output
         File, or folder of Parquet files.
     suffixes
-        Ends of the names of data.
+        Suffixes of data files.
 
     Raises
     ------
     ConfigError
-        If it is so.
+        If it would.
     """
     name = os.fspath(output)
     inner = () if os.path.splitext(name)[1] else ("part.parquet",)
@@ -99,7 +99,7 @@ def check_output(
 
 
 def _would_find(path: str, outer: str, inner: Sequence[str], suffixes: Sequence[str]) -> bool:
-    """Whether a path of raw files would find a file, which has some components below an outer path."""
+    """Whether a path of raw files would match the file with some components below an outer path."""
     text, wildcards = split_wildcards(path)
     folder, where = _follow(text), _follow(outer)
     if where != folder and not where.startswith(folder.rstrip("/") + "/"):
@@ -139,7 +139,7 @@ def matches_hidden_parts(wildcards: str, relative: str) -> bool:
 
 
 def _follow(path: str) -> str:
-    """The path without links, dots and doubled slashes; a URL as it is, without its last slash."""
+    """Resolve a path; a URL only loses a trailing slash."""
     return path.rstrip("/") if "://" in path else os.path.realpath(path)
 
 

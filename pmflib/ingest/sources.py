@@ -1,4 +1,4 @@
-"""Raw files: finding them, naming them, opening them, remembering which bytes were read."""
+"""Raw files: finding, naming, opening and fingerprinting them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from pmflib.store.file_digests import FINGERPRINTS, read_fingerprint, write_fing
 from pmflib.store.objects.addresses import open_objects
 
 DIGEST_BYTES = 1 << 20
-"""Bytes of a file that are hashed at a time."""
+"""Chunk size for hashing files, bytes."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zst")
-"""Ends of the names of files that are unpacked on the way."""
+"""Suffixes of compressed files."""
 
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError, pa.ArrowException)
-"""Errors of readers and unpackers on a file that is truncated or not what its name says; an OSError may
-also be the fault of the disk or the network: see `spare_transient`."""
+"""Errors of readers and decompressors on truncated or mislabelled files; an OSError may also be a fault of the disk or
+the network: see `spare_transient`."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ class Source:
     Parameters
     ----------
     name
-        Base name, or path below the folder or glob it was found by: the same on every machine.
+        Base name, or path relative to the folder or glob: the same on every machine.
     url
-        Path or fsspec URL to open it by; it may hold secrets, and is not shown.
+        Path or fsspec URL; it may contain secrets and is not shown.
     size
-        Bytes as stored, packed or not; 1 where the file system does not report it.
+        Size as stored, bytes; 1 if the file system does not report it.
     digest
-        SHA-256 that its bytes must have, in hexadecimal; empty where that is not known.
+        Expected hexadecimal SHA-256 of its bytes; empty if unknown.
     memory
-        Folder or URL of the store that remembers the digest; empty where none does.
+        Folder or URL of the store with the fingerprint; empty if there is none.
     """
 
     name: str
@@ -76,14 +76,14 @@ class Source:
     memory: str = field(default="", repr=False, compare=False)
 
     def check(self, digest: str) -> None:
-        """Compare the digest of the bytes that were read with the one that they must have.
+        """Compare the digest of the bytes that were read with the expected one.
 
         Raises
         ------
         MisrememberedError
-            If they differ, and the file has not changed since its digest was remembered: that is forgotten now.
+            If they differ although the file has not changed since its fingerprint was written, which is deleted.
         SourceError
-            If they differ otherwise.
+            If they differ because the file has changed.
         """
         if self.digest and digest != self.digest:
             if self.memory and recall_digest(self, self.memory) == self.digest:
@@ -116,11 +116,11 @@ def find_sources(
     path
         File, folder, glob or fsspec URL, or several of these.
     suffixes
-        Ends of the names of data, each also with .gz, .bz2, .xz or .zst after it; capitals count as small letters.
+        Suffixes of data files, ignoring case, each optionally followed by .gz, .bz2, .xz or .zst.
     skip_empty
-        Whether files without a byte are left out, rather than an error.
+        Whether to skip empty files instead of raising an error.
     skipped
-        Gets the names of the files that are left out, and why.
+        Receives the names of skipped files and the reasons.
 
     Returns
     -------
@@ -129,8 +129,8 @@ def find_sources(
     Raises
     ------
     SourceError
-        If a path matches nothing, a file has no byte, two files would have the same name, or the file system
-        cannot be opened.
+        If a path matches no file, a file is empty, two files would have the same name, or a file system cannot be
+        accessed.
     """
     found: dict[str, Source] = {}
     left_out: dict[str, str] = {} if skipped is None else skipped
@@ -160,7 +160,7 @@ def find_sources(
 
 
 def digest_source(source: Source) -> str:
-    """SHA-256 of a file's bytes as stored, in hexadecimal.
+    """Hexadecimal SHA-256 of a file's bytes as stored.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def digest_source(source: Source) -> str:
 
 
 def spare_transient(error: BaseException) -> None:
-    """Raise an `UnreachableError` where the file is not at fault, so that the stage is tried again."""
+    """Raise an `UnreachableError` if the file is not at fault, so that the stage is retried."""
     if isinstance(error, OSError) and (
         error.errno is not None or isinstance(error, ConnectionError | TimeoutError)
     ):
@@ -187,7 +187,7 @@ def spare_transient(error: BaseException) -> None:
 
 
 def describe_file(source: Source) -> Mapping[str, Any]:
-    """What a file system says of a file: size, times, tags, whatever it has; nothing if it cannot be asked."""
+    """Metadata of a file from its file system (size, times, tags); empty if not available."""
     files, path = find_file_system(source.url)
     try:
         properties: Mapping[str, Any] = files.info(path)
@@ -198,22 +198,21 @@ def describe_file(source: Source) -> Mapping[str, Any]:
 
 @contextmanager
 def open_source(source: Source, *, unpack: bool = True, check: bool = False) -> Iterator[IO[bytes]]:
-    """Open a file for reading bytes; .gz, .bz2, .xz and .zst are unpacked on the way.
+    """Open a file for reading bytes, decompressing .gz, .bz2, .xz and .zst.
 
     Parameters
     ----------
     source
         The file.
     unpack
-        Whether to unpack it.
+        Whether to decompress it.
     check
-        Whether to hash the stored bytes as they are read, one after the other, and to compare them with the digest of
-        the source at the end.
+        Whether to hash the stored bytes as they are read, and compare the digest at the end.
 
     Raises
     ------
     SourceError
-        If the file cannot be opened, or its bytes are not those of its digest.
+        If the file cannot be opened, or its digest differs.
     """
     stored = open_file(source.name, source.url)
     with stored:
@@ -223,7 +222,7 @@ def open_source(source: Source, *, unpack: bool = True, check: bool = False) -> 
         hashed = _HashedReader(stored)
         stream = io.BufferedReader(hashed, DIGEST_BYTES)
         yield _unpack(source.name, stream) if unpack else stream
-        # what an unpacker did not need belongs to the file as well
+        # bytes that the decompressor did not read are hashed as well
         while stream.read(DIGEST_BYTES):
             pass
         source.check(hashed.digest.hexdigest())
@@ -290,10 +289,10 @@ def _list(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list
         )
     sources = []
     for p in paths:
-        # a signature in a URL is no part of the name: it is a secret, and another one every night
+        # the signature of a URL is secret and changes, and so is not part of the name
         name = mask_secrets(posixpath.relpath(p, base) if base else p)
         if chosen or _is_data(name, suffixes):
-            # a size that is not known is no reason to count a file as empty
+            # a file of unknown size does not count as empty
             size = sizes[p]
             sources.append(Source(name, _url(files, p), 1 if size is None else size))
         else:
@@ -307,7 +306,7 @@ def _list(path: str, suffixes: tuple[str, ...], skipped: dict[str, str]) -> list
 
 
 def _is_data(name: str, suffixes: tuple[str, ...]) -> bool:
-    """Whether a name ends with one of some suffixes, packed or not."""
+    """Whether a name ends with one of some suffixes, compressed or not."""
     name = name.lower()
     stem, packed = posixpath.splitext(name)
     return (stem if packed in PACKED else name).endswith(tuple(s.lower() for s in suffixes))
@@ -326,7 +325,7 @@ T = TypeVar("T")
 
 
 def attempt(item: Any, *shared: Any, build: Callable[..., T]) -> T | PmfError:
-    """Return what a step on one file gives, or its error: one bad file does not hide what is wrong with others."""
+    """Return the result of a step on one file, or its error, so that all errors can be reported together."""
     try:
         return build(item, *shared)
     except (SourceError, SchemaError) as error:
@@ -336,16 +335,16 @@ def attempt(item: Any, *shared: Any, build: Callable[..., T]) -> T | PmfError:
 def keep_readable(
     sources: Sequence[Source], results: Sequence[T | PmfError], rule: str, skipped: dict[str, str]
 ) -> list[tuple[Source, T]]:
-    """Keep the files that a step could use.
+    """Select the files that a step could use.
 
     Parameters
     ----------
     sources, results
-        The files, and what `attempt` gave for each.
+        The files, and the result of `attempt` for each.
     rule
-        "skip" or "stop": what a file that cannot be read means for the others.
+        Whether to "skip" unreadable files or to "stop".
     skipped
-        Gets the names of the files that cannot be read, and why, where they are skipped.
+        Receives the names of skipped files and the reasons.
 
     Returns
     -------
@@ -354,7 +353,7 @@ def keep_readable(
     Raises
     ------
     SourceError, SchemaError
-        For all files that failed and are not skipped, or if none is left.
+        If files failed that are not skipped, or none is left.
     """
     kept: list[tuple[Source, T]] = []
     errors: list[PmfError] = []
@@ -376,28 +375,28 @@ def keep_readable(
 
 
 MARGIN = 2.0
-"""Seconds that a file must have been left alone before its bytes are hashed for the digest to be remembered: file
-systems keep times in steps of up to two seconds, and within one a change would not be seen."""
+"""Least age of a file, seconds, for its fingerprint to be kept: file systems round times to up to two seconds, within
+which a change would not be noticed."""
 LOCAL_MARKS = ("size", "mtime", "created", "ino")
-"""What changes with a local file: size, times of the last change of its content and of its state, inode."""
+"""Metadata that change with a local file: size, times of the last change of content and state, inode."""
 REMOTE_MARKS = (
     *("ETag", "etag", "e_tag", "VersionId", "version_id", "version"),
     *("generation", "md5Hash", "Content-MD5"),
 )
-"""What changes with a remote file, besides its size; one that has none of them is always hashed."""
+"""Metadata that change with a remote file, besides its size; files without any are always hashed."""
 
 
 def find_digest(source: Source, root: str, rehash: bool = False) -> str:
-    """SHA-256 of a raw file's bytes; they are read only if the file may have changed since they were last hashed.
+    """SHA-256 of a raw file, which is read only if it may have changed since it was last hashed.
 
     Parameters
     ----------
     source
         The file.
     root
-        Folder or URL of the store that remembers digests.
+        Folder or URL of the store with fingerprints.
     rehash
-        Whether to read the bytes in any case.
+        Whether to read the file in any case.
 
     Raises
     ------
@@ -409,7 +408,7 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
     marks = take_marks(source)
     started = time.time()
     digest = digest_source(source)
-    # a change while the bytes were read, or just before, would not show in the marks
+    # a change during or just before reading might not show in the marks
     changed = marks.get("mtime")
     quiet = not isinstance(changed, int | float) or changed < started - MARGIN
     if marks and quiet and take_marks(source) == marks:
@@ -418,23 +417,23 @@ def find_digest(source: Source, root: str, rehash: bool = False) -> str:
 
 
 def recall_digest(source: Source, root: str, rehash: bool = False) -> str | None:
-    """Digest of a raw file, where it is known without reading the file; None otherwise. As for `find_digest`."""
+    """Digest of an unchanged raw file from its fingerprint; None if it must be read. See `find_digest`."""
     marks = {} if rehash else take_marks(source)
     return _recall(source, root, marks) if marks else None
 
 
 def identify_source(source: Source, root: str) -> Source:
-    """Source with the digest that its bytes must have: see `find_digest`."""
+    """Add the digest to a source: see `find_digest`."""
     return replace(source, digest=find_digest(source, root), memory=root)
 
 
 def _name_memory(source: Source) -> str:
-    """Name of what remembers the digest of a raw file."""
+    """Name of the fingerprint of a raw file."""
     return hashlib.sha256(source.url.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def take_marks(source: Source) -> dict[str, str | float | None]:
-    """Take what changes with a file from what its file system says; nothing if that is not enough."""
+    """Metadata that change with a file; empty if a change could go unnoticed."""
     properties = describe_file(source)
     if all(isinstance(properties.get(name), int | float) for name in LOCAL_MARKS):
         return {name: properties[name] for name in LOCAL_MARKS}
@@ -443,7 +442,7 @@ def take_marks(source: Source) -> dict[str, str | float | None]:
 
 
 def _recall(source: Source, root: str, marks: Mapping[str, object]) -> str | None:
-    """Digest that was remembered with the same marks; None if there is none, or it cannot be read."""
+    """Digest from a fingerprint with the same marks; None if there is none."""
     try:
         known, digest = read_fingerprint(open_objects(root), _name_memory(source))
         return digest if known == marks else None

@@ -1,4 +1,4 @@
-"""Splitting large files into chunks: row groups of Parquet, byte ranges of CSV that begin with a row."""
+"""Split large files into chunks: row groups of Parquet files, byte ranges of CSV files that begin with a row."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ from pmflib.store.artefacts import Entry, Reference, Store, identify
 from pmflib.store.file_digests import read_checked
 
 SCAN_BYTES = 4 << 20
-"""Bytes that are looked through at a time."""
+"""Chunk size for scanning files, bytes."""
 SPLITS = "cuts"
-"""Kind of the artefact that says where a CSV file is split, and its file there with ``.json``."""
+"""Kind of the artefact with the splits of a CSV file, and stem of its file."""
 VERSION = 1
-"""Version of the artefact: raised when its content changes."""
+"""Version of the artefact; increase it when its content changes."""
 LEAST_PARQUET = 16 << 20
-"""Bytes of a Parquet file below which it is not opened to see whether it is split."""
+"""Size below which Parquet files are not split, bytes."""
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """A chunk of a file, and the artefacts that it is read by.
+    """A chunk of a file with the artefacts it depends on.
 
     Parameters
     ----------
     chunk
-        What is read.
+        The chunk.
     raw
-        The bytes of the whole file.
+        The raw file.
     splits
-        Where a CSV file is split; None for others.
+        Splits of a CSV file; None for other files.
     """
 
     chunk: FileChunk
@@ -67,12 +67,12 @@ class FilePart:
 def split_files(
     client: Client, store: Store, config: SourceOptions, files: Sequence[tuple[Source, Reference]]
 ) -> list[list[FilePart] | PmfError]:
-    """Split files into what one task reads: most are one chunk. Where depends on the file and how it is read alone.
+    """Split files into chunks, one per task; most files are one chunk. Splits depend only on the file and its options.
 
-    A file is split if its file system gives marks by which a change would be seen; CSV if it is plain as well, a byte
-    is a character in it or it is in UTF-8, its delimiter is one character, and it can be read from any position. A
-    first pass then finds, for each range of bytes and each state that its beginning may be in, the rows that end in it.
-    Its result is an artefact, so that it is made once.
+    Files are split only if their file system reports metadata that change with the file. CSV files must also be
+    uncompressed, in UTF-8 or a single-byte encoding, with a delimiter of one character, and support random access. For
+    these, a first pass finds the rows that end in each byte range, for every parser state in which the range may begin.
+    Its result is stored as an artefact.
 
     Parameters
     ----------
@@ -83,11 +83,11 @@ def split_files(
     config
         How the files are read.
     files
-        The files, with their digests, and the artefacts of their bytes.
+        The files, with their digests, and their references.
 
     Returns
     -------
-    Chunks of each file, in order; or the error of one that cannot be read.
+    Chunks of each file in order, or its error.
     """
     parquet = [source for source, _ in files if _is_large_parquet(source, config)]
     groups = map_items(client, partial(attempt, build=count_group_rows), parquet)
@@ -113,7 +113,7 @@ def _is_large_parquet(source: Source, config: SourceOptions) -> bool:
 
 
 def _apply_splits(store: Store, splits: Entry, source: Source, raw: Reference) -> list[FilePart]:
-    """Chunks of a CSV file; the whole of it where rows begin in one range only."""
+    """Chunks of a CSV file; the whole file if rows begin in only one range."""
     rows = read_splits(store, splits.reference)
     if len(rows) < 2:
         return [FilePart(FileChunk(source), raw)]
@@ -126,12 +126,12 @@ def _apply_splits(store: Store, splits: Entry, source: Source, raw: Reference) -
 
 
 def read_splits(store: Store, splits: Reference) -> list[tuple[int, int, int, int]]:
-    """Read where a CSV file is split: what `join_ranges` gave.
+    """Read the splits of a CSV file: see `join_ranges`.
 
     Raises
     ------
     StoreError
-        If that is not in the store, or damaged.
+        If the artefact is missing or damaged.
     """
     file = store.locate(splits) / f"{SPLITS}.json"
     try:
@@ -144,7 +144,7 @@ def read_splits(store: Store, splits: Reference) -> list[tuple[int, int, int, in
 
 
 def split_groups(source: Source, rows: Sequence[int]) -> list[FileChunk]:
-    """Split a Parquet file by the rows of its groups."""
+    """Split a Parquet file by the numbers of rows of its groups."""
     runs = choose_groups(rows, chunks.FILE_CHUNK_ROWS)
     if len(runs) < 2:
         return [FileChunk(source)]
@@ -158,7 +158,7 @@ def split_groups(source: Source, rows: Sequence[int]) -> list[FileChunk]:
 
 
 def can_split(source: Source, config: SourceOptions) -> bool:
-    """Whether a file is CSV that is large enough to be split, and of a form in which it can be: see `split_files`."""
+    """Whether a file is a CSV file that is large enough and suitable for splitting: see `split_files`."""
     plain = not is_parquet(source, config) and not source.name.lower().endswith(PACKED)
     if not plain or len(choose_ranges(source.size)) < 2:
         return False
@@ -167,7 +167,7 @@ def can_split(source: Source, config: SourceOptions) -> bool:
 
 
 def is_bytewise(encoding: str) -> bool:
-    """Whether texts in an encoding can be split before any ASCII character: UTF-8, or a byte for a character."""
+    """Whether an encoding can be split before any ASCII character: UTF-8 or a single-byte encoding."""
     if encoding == "utf-8":
         return True
     for byte in range(256):
@@ -241,14 +241,14 @@ def _find_splits(
 
 
 def follow_range(item: tuple[Source, int, int], delimiter: str) -> IntArray:
-    """Follow the rows of a range of bytes of a CSV file, from every state that it may begin in.
+    """Scan a byte range of a CSV file from every parser state in which it may begin.
 
     Parameters
     ----------
     item
-        The file, the first byte, and the one after the last.
+        The file and the range [start, stop).
     delimiter
-        Character between fields.
+        Field delimiter, one character.
 
     Returns
     -------
@@ -275,19 +275,19 @@ def follow_range(item: tuple[Source, int, int], delimiter: str) -> IntArray:
 def join_ranges(
     ranges: Sequence[tuple[int, int]], followed: Sequence[IntArray]
 ) -> list[tuple[int, int, int, int]]:
-    """Join what was found in the ranges of a file, in order, to its chunks.
+    """Join the scanned ranges of a file, in order, to chunks.
 
     Parameters
     ----------
     ranges
-        First byte of each range and the one after its last; the first begins with the first row of data.
+        Byte ranges [start, stop), the first of which begins with the first row of data.
     followed
-        What `follow_range` gives for each.
+        Result of `follow_range` for each.
 
     Returns
     -------
-    First byte of each chunk, the one after its last, the number of its first row and of its rows. A range in which no
-    row begins belongs to the chunk before it.
+    Start and stop, number of the first row and number of rows of each chunk. A range in which no row begins belongs to
+    the chunk before it.
     """
     from pmflib.kernels.texts import ROW_START
 

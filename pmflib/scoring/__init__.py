@@ -1,1 +1,1 @@
-"""Scores of files: the rows of files of any size, scored by a model into Parquet or CSV files."""
+"""Scoring of files of any size with a model, into Parquet or CSV files."""

@@ -1,4 +1,4 @@
-"""Accounts of scored rows: what became of each, and which values of the files are no level of the schema."""
+"""Accounts of scored rows: numbers of rows by outcome, and values that are not levels of the schema."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.table_files import ACCOUNT
 
 MOST_VALUES = 256
-"""Distinct values of a column that are counted, the first ones that are met: memory does not grow with the files."""
+"""Maximum number of distinct values counted per column, in order of appearance, which bounds the memory."""
 LONGEST_VALUE = 100
-"""Characters of a value that are kept."""
+"""Maximum number of characters kept of a value."""
 VALUES_LISTED = 20
-"""Distinct values of a column in JSON, the most frequent ones."""
+"""Maximum number of distinct values of a column in JSON, the most frequent ones."""
 VALUES_SHOWN = 6
-"""Distinct values of a column in a sentence."""
+"""Maximum number of distinct values of a column in a sentence."""
 LEVELS_SHOWN = 12
-"""Levels of the schema in a sentence."""
+"""Maximum number of levels of the schema in a sentence."""
 MOST_ROWS = 0.5
-"""Share of the rows of a file that may be refused: of more, the file is not what it is taken for."""
+"""Maximum share of rejected rows of a file; if more are rejected, the file is refused."""
 
 Counts = Mapping[str, Mapping[str, int]]
-"""Cells by column and value, the values in the order in which they are met."""
+"""Numbers of cells by column and value, the values in order of appearance."""
 
 
 def count_texts(values: pa.Array) -> dict[str, int]:
-    """Count distinct texts without the blanks around them, in the order in which they are met.
+    """Count distinct texts, stripped of surrounding blanks, in order of appearance.
 
     Parameters
     ----------
     values
-        Texts in UTF-8, as `pmflib.ingest.dataset.wide.read_texts` gives them.
+        Texts in UTF-8, from `pmflib.ingest.dataset.wide.read_texts`.
     """
     texts = pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(values), 0, LONGEST_VALUE)
     counted = [(each["values"].as_py(), each["counts"].as_py()) for each in pc.value_counts(texts)]
@@ -59,7 +59,7 @@ def count_texts(values: pa.Array) -> dict[str, int]:
 
 
 def add_counts(first: Counts, second: Counts) -> dict[str, dict[str, int]]:
-    """Add up counts of which the second come later; of a column with too many values, the first ones are kept."""
+    """Add counts, the second being later ones; of a column with too many values, the first ones are kept."""
     total = {column: dict(counts) for column, counts in first.items()}
     for column, counts in second.items():
         own = total.setdefault(column, {})
@@ -71,14 +71,14 @@ def add_counts(first: Counts, second: Counts) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True)
 class UnknownLevels:
-    """Values of one column that are no level.
+    """Values of a column that are not levels.
 
     Parameters
     ----------
     cells
-        Number of cells that hold one.
+        Number of cells with such a value.
     counts
-        Number of cells by value, of at most ``MOST_VALUES``.
+        Number of cells by value, for at most ``MOST_VALUES`` values.
     """
 
     cells: int
@@ -86,11 +86,11 @@ class UnknownLevels:
 
     @property
     def most(self) -> list[tuple[str, int]]:
-        """Values and their numbers, the most frequent one first; of equal ones, the first that was met."""
+        """Values with their counts, by falling count; ties keep the order of appearance."""
         return sorted(self.counts.items(), key=lambda each: -each[1])
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types: cells, the most frequent values, and how many other values were counted."""
+        """Convert to plain JSON types: cells, the most frequent values, and the number of other values."""
         most = self.most
         return {
             "cells": self.cells,
@@ -100,7 +100,7 @@ class UnknownLevels:
 
 
 def describe_unknown(column: str, found: Mapping[str, Any], *, is_target: bool) -> str:
-    """Say which values of a column are no level, from what `UnknownLevels.to_json` gives.
+    """Describe the values of a column that are not levels, from the result of `UnknownLevels.to_json`.
 
     Examples
     --------
@@ -123,29 +123,29 @@ def check_file(
     targets: Sequence[str],
     example: str,
 ) -> None:
-    """Refuse a file of which most rows do not fit, or a column of which no value is a level.
+    """Refuse a file if most of its rows are rejected, or if no value of a column is a level.
 
     Parameters
     ----------
     name
         Name of the file.
     account
-        Its rows.
+        Account of its rows.
     observed
-        Cells that hold a level, by variable.
+        Number of cells with a level, by variable.
     unknown
-        Cells that hold none, by variable and value.
+        Number of cells without one, by variable and value.
     schema
         Variables and levels.
     targets
-        Variables that are predicted: their own levels are only evaluated by.
+        Predicted variables, whose own values are used only for evaluation.
     example
-        A row that does not fit, as `describe_row` says it; "" where there is none.
+        A rejected row, from `describe_row`; empty if there is none.
 
     Raises
     ------
     SchemaError
-        With the column, a value of it, the levels, and what to do.
+        If the file is refused; the message names the column, a value, the levels and the remedy.
     """
     unfit = account.rows_unfit
     if unfit > MOST_ROWS * account.rows_in:
@@ -179,25 +179,25 @@ def check_dataset(
     schema: Schema,
     targets: Sequence[str],
 ) -> dict[str, dict[str, int]]:
-    """Check the files that samples to score were made of: see `check_file`.
+    """Check the files of the samples to score: see `check_file`.
 
     Parameters
     ----------
     store, dataset
         The samples.
     sources, config
-        The files, and how they are read. They are read again where some value of theirs is no level, to name it.
+        The files, and their reading options. Files with values that are not levels are read again to list these.
     schema, targets
         As for `check_file`.
 
     Returns
     -------
-    Cells of the files that hold no level, by variable and value: rows that other rows supersede are among them.
+    Number of cells without a level, by variable and value, superseded rows included.
 
     Raises
     ------
     SchemaError
-        If most rows of a file do not fit, or no value of a column is a level: all files that are at fault are named.
+        If most rows of a file are rejected, or no value of a column is a level; the message names all such files.
     """
     files = {file.name: file for file in read_files(store, dataset)}
     used = [source for source in sources if source.name in files]
@@ -238,7 +238,7 @@ def check_dataset(
 
 
 def describe_row(row: int, reason: str, column: str | None) -> str:
-    """Say what is wrong with a row in quarantine, without its text, which may name a person.
+    """Describe the problem of a row in quarantine without its text, which may name a person.
 
     Examples
     --------
@@ -251,20 +251,20 @@ def describe_row(row: int, reason: str, column: str | None) -> str:
 
 @dataclass(frozen=True)
 class PartAccount:
-    """Rows of one part of predictions, or of several; a part holds its own, so that it is known without its rows.
+    """Account of one or several parts of predictions; each part stores its own in its metadata.
 
     Parameters
     ----------
     account
         Rows read, scored ("encoded"), and rejected by reason.
     sums
-        How good the predictions of each target are.
+        Sums behind the measures of each target.
     is_last
-        Whether the chunk ends with it.
+        Whether it is the last part of its chunk.
     observed
-        Cells of rows scored that hold a level, by variable.
+        Number of cells with a level in scored rows, by variable.
     unknown
-        Cells of rows scored that hold none, by variable and value: see `pmflib.scoring.accounts`.
+        Number of cells without one in scored rows, by variable and value.
     """
 
     account: Account
@@ -275,11 +275,11 @@ class PartAccount:
 
     @classmethod
     def zero(cls, n_targets: int) -> PartAccount:
-        """Account of no rows."""
+        """Build the account of no rows."""
         return cls(Account(), (TargetSums(),) * n_targets)
 
     def __add__(self, other: PartAccount) -> PartAccount:
-        """Account of both, of which the other comes later."""
+        """Add a later account."""
         sums = map(TargetSums.merge, zip(self.sums, other.sums, strict=True))
         return PartAccount(
             self.account + other.account,
@@ -290,9 +290,9 @@ class PartAccount:
         )
 
     def to_bytes(self) -> bytes:
-        """JSON text, for the metadata of the part."""
+        """Encode as JSON, for the metadata of the part."""
         sums = [asdict(each) for each in self.sums]
-        # values as pairs, in the order in which they were met
+        # values as pairs, in order of appearance
         unknown = {column: list(counts.items()) for column, counts in self.unknown.items()}
         content = self.account.to_json() | {
             "sums": sums,
@@ -304,12 +304,12 @@ class PartAccount:
 
     @classmethod
     def read(cls, path: Path) -> PartAccount:
-        """Account of a part that was written.
+        """Read the account of a part.
 
         Raises
         ------
         StoreError
-            If the file is no part.
+            If the file is not a finished part.
         """
         try:
             known = json.loads((pq.read_metadata(path).metadata or {})[ACCOUNT])
@@ -325,27 +325,27 @@ class PartAccount:
 
 @dataclass(frozen=True)
 class ScoreAccount:
-    """What became of the rows of files that were scored.
+    """Account of the rows of scored files.
 
     Parameters
     ----------
     samples
-        Samples that were scored.
+        Number of scored samples.
     rows
-        Rows by what became of them, with the keys of `pmflib.ingest.dataset.accounts.DatasetAccount`: "rows_in" and
-        "rows_quarantined"; of rows that were sorted into samples, all of them.
+        Numbers of rows by outcome, with the keys of `pmflib.ingest.dataset.accounts.DatasetAccount`: "rows_in" and
+        "rows_quarantined"; for rows that were sorted into samples, all keys.
     reasons, cells_made_missing
-        Rows in quarantine by reason, and values by variable that are no level and count as missing.
+        Number of rows in quarantine by reason, and of values by variable that are not levels and count as missing.
     unknown
-        The values that count as missing, by variable and value.
+        Number of cells that count as missing, by variable and value.
     targets, measures
-        Variables that were predicted, and `pmflib.model.measures.TargetSums.measure` of each.
+        Predicted variables, and `pmflib.model.measures.TargetSums.measure` of each.
     parts
-        Number of files of scores.
+        Number of files with scores.
     targets_absent
         Files without a column of a target, by target.
     files_skipped
-        Files that cannot be read and were passed over, each with the reason; None where none may be.
+        Unreadable files that were skipped, with reasons; None if none may be skipped.
     """
 
     samples: int
@@ -368,16 +368,16 @@ class ScoreAccount:
         measures: Mapping[str, Mapping[str, float]],
         parts: int,
     ) -> ScoreAccount:
-        """Account of rows that were sorted into samples.
+        """Build the account of rows that were sorted into samples.
 
         Parameters
         ----------
         dataset
-            What became of the rows.
+            Account of the rows.
         n_samples, unknown, measures, parts
             As above; the targets are those of the measures.
         """
-        # all of them, so that a reader sees that they add up
+        # all keys, so that a reader can check that they add up
         content: Any = dataset.to_json()
         rows = {name: n for name, n in content.items() if name.startswith("rows_")}
         cells = {name: n for name, n in sorted(dataset.cells_made_missing.items()) if n}
@@ -388,7 +388,7 @@ class ScoreAccount:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Convert to plain JSON types."""
         skipped = self.files_skipped
         return {
             "samples": self.samples,
@@ -413,7 +413,7 @@ def combine_parts(
     files_skipped: Mapping[str, str],
     targets_absent: Mapping[str, Sequence[str]],
 ) -> ScoreAccount:
-    """Account of all parts.
+    """Combine the accounts of all parts.
 
     Parameters
     ----------
@@ -422,18 +422,18 @@ def combine_parts(
     targets
         Names of the targets.
     files_skipped
-        Files that have no part, each with the reason.
+        Files without parts, with reasons.
     targets_absent
         Files without a column of a target, by target.
 
     Raises
     ------
     StoreError
-        If rows in are not rows scored and quarantined, or a target was not predicted in all rows scored.
+        If the rows read are not those scored and quarantined, or a target was not predicted in all scored rows.
     """
     whole = sum(parts, PartAccount.zero(len(targets)))
     account = whole.account
-    # refuses rows that do not add up
+    # raises an error if rows do not add up
     account.to_json()
     for target, sums in zip(targets, whole.sums, strict=True):
         if sums.judged + sums.missing != account.rows_encoded:

@@ -1,4 +1,4 @@
-"""Scores of files of any size: wide rows stream from the files to parts; what was finished is not done again."""
+"""Scoring of files of any size: wide rows stream from files to parts; finished parts are not computed again."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from pmflib.scoring.parts import NamedChunk
 
 VERSION = 2
-"""Version of the parts; raise it when the same files and model give other bytes."""
+"""Version of the parts; increase it when the same files and model give other bytes."""
 SORTED = "_sorted"
-"""Folder of the store in which rows are sorted into samples."""
+"""Folder of the temporary store in which rows are sorted into samples."""
 
 
 def score_sources(
@@ -58,33 +58,33 @@ def score_sources(
     Parameters
     ----------
     client
-        Dask client, which the chunks of the files go to, or None to work in this process; the bytes are the same.
+        Dask client for the chunks of the files, or None to work in this process; the bytes are the same.
     sources
         The files, with the digests of their bytes.
     config, policy
-        How they are read, and what happens to rows that do not fit.
+        Options of reading, and the policy for rows that do not fit.
     scorer
-        The model, and what it is to compute.
+        Scorer of rows.
     folder
-        Existing folder, seen by all workers; what an earlier call finished there stays. Parts are in the order of the
-        files and their rows, by name; beside them is a folder of rows that do not fit, if there are any.
+        Existing folder, visible to all workers; parts finished by an earlier call are kept. The names of parts are in
+        the order of the files and their rows; rejected rows are in a folder beside them.
     columns
-        Columns of the files, no variables, that are passed through.
+        Columns of the files, other than variables, to pass through.
     threads
-        Threads of this process, where there is no client; 0 is one per processor.
+        Threads of this process without a client; 0 is one per processor.
     on_piece
-        Called with the number of chunks done and their total.
+        Called with the number of finished chunks and their total.
 
     Returns
     -------
-    The account of the rows; files that cannot be read and were passed over have no part.
+    The account of the rows; skipped files have no part.
 
     Raises
     ------
     SourceError, SchemaError
-        If a file cannot be read and is not to be skipped, or has changed meanwhile, or a row does not fit and the
-        policy is to stop, or most rows of a file do not fit, or no value of a column is a level: all files that are at
-        fault are named.
+        If a file cannot be read and must not be skipped, a file changes during the call, a row does not fit and the
+        policy is to stop, most rows of a file do not fit, or no value of a column is a level. The message names all
+        such files.
     """
     from pmflib.ingest.dataset.wide import list_ignored
     from pmflib.ingest.sources import attempt, digest_source, keep_readable, take_marks
@@ -108,7 +108,7 @@ def score_sources(
         list_ignored(source, scorer.model.schema, config, targets)
         for name in list_absent(source, targets, config):
             absent.setdefault(name, []).append(source.name)
-        # a file is not hashed again by every chunk of it
+        # chunks do not hash their file again
         return list_chunks(replace(source, digest=""), index, config)
 
     rule, skipped = config.on_unreadable_file, dict[str, str]()
@@ -177,48 +177,49 @@ def score_file(
     on_piece: Callable[[int, int], None] = lambda *_: None,
     **reading: Any,
 ) -> dict[str, Any]:
-    """Score a log of any size with a model alone, by default wide files whose rows are samples.
+    """Score files of any size with a model, by default wide files whose rows are samples.
 
-    An interrupted call is made again to go on where it stopped, to the same bytes; a finished one returns at once, if
-    its files are those that it wrote, by sizes and times.
+    Repeating an interrupted call resumes it, with the same bytes. Repeating a finished call returns at once if the
+    sizes and times of its files are unchanged.
 
     Parameters
     ----------
     model
-        The model; its schema says what fits.
+        The model, with the schema of the files.
     data
         File, folder, glob or fsspec URL of CSV or Parquet files, or several of these.
     output
-        Without a suffix, a folder of Parquet files, each there once it is whole; with .parquet or .csv, one file, which
-        is joined from such a folder beside it. Rows that do not fit are in ``_quarantine`` of the folder, or in a
-        Parquet file that ends with ``.quarantine.parquet``.
+        Without a suffix, a folder of Parquet files, each written atomically; with .parquet or .csv, one file, which is
+        joined from such a folder beside it. Rejected rows are in ``_quarantine`` of the folder, or in a Parquet file
+        that ends with ``.quarantine.parquet``.
     reference
-        Scores that percentiles refer to, as `ReferenceScores.load` reads them; by default those of samples drawn from
-        the model.
+        Reference of the percentiles, from `ReferenceScores.load`; by default the scores of samples drawn from the
+        model.
     targets, probabilities
-        Variables to predict from the others, and whether the probability of each of their levels is requested.
+        Variables to predict from the others, and whether to write the probability of each of their levels.
     keep
-        Variables and other columns of the files that are passed through.
+        Variables and other columns of the files to pass through.
     facts
-        Texts for the metadata of the files, by name.
+        Metadata of the files, by name.
     on_piece
         As for `score_sources`.
     reading
-        Options of section ``source`` of a configuration: ``sample`` where rows have identifiers; ``layout="long"`` with
-        ``sample``, ``variable`` and ``value`` for a row per answer; ``encoding``, ``delimiter``, ...: what is not given
-        is found out from the first file. Rows with identifiers are first sorted into samples, in the output's folder.
+        Options of section ``source`` of a configuration: ``sample`` if rows have identifiers; ``layout="long"`` with
+        ``sample``, ``variable`` and ``value`` for a row per answer; ``encoding``, ``delimiter``, ... Options that are
+        not given are detected from the first file. Rows with identifiers are first sorted into samples, in the output's
+        folder.
 
     Returns
     -------
-    The account of rows, as `ScoreAccount.to_json` gives it; where the ``output`` and the ``quarantine`` are; ``notes``
-    on how files are read, where that was found out and is not the default.
+    The account of rows, from `ScoreAccount.to_json`; the paths ``output`` and ``quarantine``; ``notes`` on detected
+    options of reading that are not the default.
 
     Raises
     ------
     PmfError
-        If the extra "pipeline" is not installed, which reads files.
+        If the extra "pipeline", which reads files, is not installed.
     ConfigError
-        If the output is there and holds something else, or is among the files.
+        If the output exists and holds something else, or is among the files.
     SourceError, SchemaError
         As for `score_sources`; nothing is published then.
     """
@@ -248,7 +249,7 @@ def score_file(
     options = ScoreOptions(tuple(targets), probabilities, names)
     scorer = TableScorer(model, reference, options, facts)
     if columns and config.sample is not None:
-        # a sample may have several rows: no column of theirs belongs to it
+        # a sample may have several rows, so that it has no value of other columns
         model.schema.position(columns[0])
     identity = _identify(scorer, reference, sources, config, columns)
     folder = name_parts(output)
@@ -270,7 +271,7 @@ def score_file(
                     on_piece=on_piece,
                 )
         except SchemaError:
-            # parts that were finished before are no scores of these files, which are refused
+            # the files are refused, so that finished parts are invalid
             clear_output(folder)
             raise
         published = publish_parts(folder, output, scored.samples)
@@ -292,24 +293,24 @@ def score_sorted(
     folder: Path,
     on_part: Callable[[int, int], None] = lambda *_: None,
 ) -> ScoreAccount:
-    """Score logs whose rows are first sorted into samples, in a store that is gone afterwards.
+    """Score logs after sorting their rows into samples, in a temporary store.
 
     Parameters
     ----------
     sources
         The files.
     config, policy
-        Where they are, long or wide with identifiers, how they are read, and what happens to rows that do not fit.
+        Options of reading, with a long layout or identifiers, and the policy for rows that do not fit.
     scorer
-        The model, and what it is to compute.
+        Scorer of samples.
     folder
-        Existing folder for the parts; what an earlier call finished there stays.
+        Existing folder for the parts; parts finished by an earlier call are kept.
     on_part
-        Called with the number of parts done and their total.
+        Called with the number of finished parts and their total.
 
     Returns
     -------
-    The account, as for `score_sources`; ``samples`` are not rows here, but made of them.
+    The account, as for `score_sources`, except that ``samples`` counts samples, not rows.
     """
     from pmflib.ingest.dataset.accounts import DatasetAccount
     from pmflib.ingest.dataset.building import build_dataset
@@ -336,7 +337,7 @@ def score_sorted(
 
 
 def split_columns(model: JointPMF, keep: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Part names of columns that are kept into variables and others."""
+    """Split the names of columns to pass through into variables and others."""
     names = tuple(name for name in keep if name in model.schema)
     return names, tuple(name for name in keep if name not in names)
 
@@ -348,7 +349,7 @@ def _identify(
     config: SourceOptions,
     columns: Sequence[str],
 ) -> str:
-    """SHA-256 of all that the parts are made of."""
+    """Hash all inputs of the parts with SHA-256."""
     content = {
         "version": VERSION,
         "metadata": scorer.metadata,

@@ -1,4 +1,4 @@
-"""Where predictions go: folders of parts, one file joined from them, and the record of what they were made of."""
+"""Outputs of predictions: folders of parts, files joined from parts, and the record of their inputs."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from pmflib.core.errors import ConfigError, StoreError
 from pmflib.store.table_files import check_no_file
 
 PARTS = "parts"
-"""Folder of parts among the checkpoints of an artefact."""
+"""Folder of parts in the checkpoints of an artefact."""
 RECORD = "_scores.json"
-"""What a folder of parts was made of, and its account of rows once it is whole."""
+"""Record of a folder of parts: its inputs, and its account of rows once it is complete."""
 
 
 def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
-    """Put parts where a person wants them: into one file, or into a folder of their own.
+    """Publish parts as one file, or as a folder.
 
     Parameters
     ----------
     folder
-        Parts, and their quarantine.
+        Folder of the parts and their quarantine.
     output
-        File .csv or .parquet; or a folder, which may be the same. Predictions that are there are replaced.
+        A file .csv or .parquet, or a folder, which may be the same. Existing predictions are replaced.
     n_samples
         As for `check_parts`.
 
     Returns
     -------
-    Where the ``quarantine`` is, if there is any.
+    The path of the ``quarantine``, if there is one.
 
     Raises
     ------
     ConfigError
-        If the folder holds something else than predictions.
+        If the folder holds anything but predictions.
     StoreError
-        If the parts are not those of all samples.
+        If the parts do not cover all samples.
     """
     from pmflib.scoring.parts import QUARANTINE_FOLDER
     from pmflib.store.table_files import join_files
@@ -60,12 +60,12 @@ def publish_parts(folder: Path, output: Path, n_samples: int) -> dict[str, str]:
 
 
 def check_output_folder(output: Path) -> None:
-    """Refuse a folder for predictions that holds something else: those of an earlier night are replaced.
+    """Refuse an output folder that holds anything but predictions, which are replaced.
 
     Raises
     ------
     ConfigError
-        If it is a file, or holds anything, and no record of predictions.
+        If it is a file, or holds files without a record of predictions.
     """
     check_no_file(output)
     if output.is_dir() and not (output / RECORD).exists() and any(output.iterdir()):
@@ -75,10 +75,10 @@ def check_output_folder(output: Path) -> None:
 
 
 def _replace_parts(folder: Path, output: Path) -> None:
-    """Copy parts into a folder, and delete those of earlier predictions there: of more files there were more."""
+    """Copy parts into a folder, and delete the parts of earlier predictions there."""
     check_output_folder(output)
     output.mkdir(parents=True, exist_ok=True)
-    # whatever ends here leaves a folder that is known as one of predictions
+    # if this is interrupted, the record marks the folder as one of predictions
     write_record(output / RECORD, {})
     drafts = {}
     for part in sorted(folder.rglob("*.parquet")):
@@ -96,16 +96,16 @@ def _replace_parts(folder: Path, output: Path) -> None:
 
 
 def mark_files(output: Path) -> dict[str, list[int]]:
-    """Sizes and times of the files of an output, by which one that is no longer whole is noticed.
+    """Record the sizes and times of the files of an output, to notice later changes.
 
     Parameters
     ----------
     output
-        File .csv or .parquet, whose quarantine stands beside it; or a folder.
+        A file .csv or .parquet, with its quarantine beside it, or a folder.
 
     Returns
     -------
-    Bytes, and nanoseconds of the last change, by the name of the file.
+    Size in bytes and time of the last change in nanoseconds, by name of the file.
     """
     paths = [output, _name_quarantine(output)]
     if output.is_dir():
@@ -122,19 +122,19 @@ def _name_quarantine(output: Path) -> Path:
 
 
 def claim_parts(work: Path) -> Path:
-    """Folder for parts in the folder of checkpoints of an artefact: what an interrupted run finished is there."""
+    """Return the folder for parts in the checkpoints of an artefact, with the parts of an interrupted run."""
     folder = work / PARTS
     folder.mkdir(exist_ok=True)
     return folder
 
 
 def publish_folder(work: Path, folder: Path, n_samples: int) -> None:
-    """Move finished parts, and what is beside them, into the folder of the artefact.
+    """Move finished parts and their quarantine into the folder of the artefact.
 
     Raises
     ------
     StoreError
-        If the parts are not those of all samples: see `check_parts`.
+        If the parts do not cover all samples: see `check_parts`.
     """
     check_parts(work / PARTS, n_samples)
     for path in sorted((work / PARTS).iterdir()):
@@ -142,14 +142,14 @@ def publish_folder(work: Path, folder: Path, n_samples: int) -> None:
 
 
 def check_parts(folder: Path, n_samples: int) -> None:
-    """See that parts hold a row for each sample, by their metadata: none is lost, whatever happened to the files.
+    """Check by their metadata that parts have a row for each sample.
 
     Parameters
     ----------
     folder
         The parts.
     n_samples
-        Number of samples that were scored.
+        Number of scored samples.
 
     Raises
     ------
@@ -167,21 +167,21 @@ def check_parts(folder: Path, n_samples: int) -> None:
 
 
 def claim_output(folder: Path, identity: str, *, as_file: bool) -> None:
-    """Make room in a folder for parts, or find those of an interrupted call there.
+    """Prepare a folder for parts, keeping those of an interrupted call.
 
     Parameters
     ----------
     folder
-        The folder, which this process holds: see `pmflib.store.table_files.hold_output`.
+        The folder, locked by this process: see `pmflib.store.table_files.hold_output`.
     identity
-        What the parts are made of.
+        Hash of the inputs of the parts.
     as_file
-        Whether they are drafts of one file, and those of another may go.
+        Whether parts are drafts of one file, so that those of other inputs may be deleted.
 
     Raises
     ------
     ConfigError
-        If it holds something else.
+        If it holds anything else.
     """
     known = read_output_record(folder / RECORD)
     if known.get("identity") != identity or "account" in known:
@@ -190,7 +190,7 @@ def claim_output(folder: Path, identity: str, *, as_file: bool) -> None:
 
 
 def _make_room(folder: Path, *, is_ours: bool) -> None:
-    """Delete what is in a folder: drafts of other scores, which nobody has seen, or scores that are no longer whole."""
+    """Empty a folder of drafts or of incomplete scores; refuse one that holds anything else."""
     found = list(folder.iterdir())
     if found and not is_ours:
         raise ConfigError(
@@ -205,13 +205,13 @@ def _make_room(folder: Path, *, is_ours: bool) -> None:
 
 
 def clear_output(folder: Path) -> None:
-    """Delete a folder of parts that `claim_output` made room in: those of files that are refused are no scores."""
+    """Delete a folder of parts from `claim_output`, whose files were refused."""
     _make_room(folder, is_ours=True)
     folder.rmdir()
 
 
 def read_output_record(path: Path) -> dict[str, Any]:
-    """Read what `write_record` wrote; nothing where there is none, or it does not read."""
+    """Read a record from `write_record`; empty if it is missing or unreadable."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -220,7 +220,7 @@ def read_output_record(path: Path) -> dict[str, Any]:
 
 
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file, which is there only once it is whole."""
+    """Write a JSON file atomically."""
     draft = path.with_name(f".{path.name}.draft")
     draft.write_text(json.dumps(content, indent=1), "utf-8")
     os.replace(draft, path)

@@ -1,4 +1,4 @@
-"""Files of predictions, part by part, each with its account: a finished part is not computed again."""
+"""Parts of predictions: files with their account in the metadata; finished parts are not computed again."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from pmflib.store.sample_blocks import read_blocks, read_origins
 from pmflib.store.table_files import ACCOUNT, write_options
 
 PART_ROWS = 1 << 20
-"""Rows after which a part ends: what is lost, at most, where a run is interrupted; a fixed number, so that parts do not
-depend on the machine."""
+"""Number of rows after which a part ends, which bounds the work lost by an interruption; it is fixed, so that parts do
+not depend on the machine."""
 AHEAD = 2
-"""Batches per thread that are read before they are needed."""
+"""Number of batches per thread that are read ahead."""
 QUARANTINE_FOLDER = "_quarantine"
-"""Folder of rows that do not fit, beside the parts; readers of folders of Parquet files pass over it by its name."""
+"""Folder of rejected rows beside the parts; readers of Parquet folders skip it because of its name."""
 
 
 @dataclass(frozen=True)
 class NamedChunk(FileChunk):
-    """A file, or some row groups of a Parquet file, and the beginning of the names of its parts.
+    """A file, or some row groups of a Parquet file, with the prefix of the names of its parts.
 
     Parameters
     ----------
     source, index, groups, bytes, first_row, n_rows
         As for `FileChunk`.
     name
-        Chunks in the order of their names are in the order of the rows.
+        Prefix of the names of the parts; the order of names is the order of rows.
     """
 
     name: str = ""
@@ -60,20 +60,20 @@ class NamedChunk(FileChunk):
 
 @dataclass(frozen=True)
 class ScoringJob:
-    """What all chunks share; it is sent to the workers.
+    """Settings shared by all chunks, sent to the workers.
 
     Parameters
     ----------
     scorer
-        The model, and what it is to compute.
+        Scorer of rows.
     config, policy
-        How files are read, laid out wide, and what happens to rows that do not fit.
+        Options of reading, with a wide layout, and the policy for rows that do not fit.
     columns
-        Columns of the files, no variables, that are passed through.
+        Columns of the files, other than variables, to pass through.
     folder
-        Folder for the parts, as `name_for_workers` names it.
+        Folder for the parts, from `name_for_workers`.
     threads
-        Threads that encode and score; with one, nothing runs besides the caller.
+        Threads that encode and score; with one, the caller does.
     """
 
     scorer: TableMaker
@@ -85,7 +85,7 @@ class ScoringJob:
 
 
 def list_chunks(source: Source, index: int, config: SourceOptions) -> list[NamedChunk]:
-    """Split a file into chunks: row groups of a Parquet file that have ``PART_ROWS`` rows together; another file whole.
+    """Split a file into chunks: row groups of a Parquet file with about ``PART_ROWS`` rows; other files are one chunk.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def list_chunks(source: Source, index: int, config: SourceOptions) -> list[Named
     index
         Its index among the files.
     config
-        How it is read.
+        Options of reading.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def list_chunks(source: Source, index: int, config: SourceOptions) -> list[Named
 
 
 def name_file_parts(index: int) -> str:
-    """Beginning of the names of the parts of a file, by its index among the files."""
+    """Prefix of the names of the parts of a file, by its index among the files."""
     return f"part-{index:05}"
 
 
@@ -123,13 +123,13 @@ def score_chunk(chunk: NamedChunk, job: ScoringJob) -> list[PartAccount]:
     Parameters
     ----------
     chunk
-        What is read.
+        The chunk.
     job
-        How.
+        Settings.
 
     Returns
     -------
-    Accounts of its parts, in order: those that an earlier call finished, and those that are written now.
+    Accounts of its parts, in order, those finished by an earlier call included.
 
     Raises
     ------
@@ -153,14 +153,14 @@ def score_chunk(chunk: NamedChunk, job: ScoringJob) -> list[PartAccount]:
 
 
 def find_example(folder: Path, begin: str) -> str:
-    """Say what is wrong with the first row of a file that does not fit; "" where all of them do.
+    """Describe the problem of the first rejected row of a file; empty if there is none.
 
     Parameters
     ----------
     folder
-        The parts.
+        Folder of the parts.
     begin
-        Beginning of the names of those of the file.
+        Prefix of the names of the parts of the file.
     """
     for path in sorted((folder / QUARANTINE_FOLDER).glob(f"{begin}-*.parquet")):
         for row in pq.read_table(path, columns=["row", "reason", "column"]).slice(0, 1).to_pylist():
@@ -174,7 +174,7 @@ def _name_part(chunk: NamedChunk, job: ScoringJob, number: int) -> Path:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Predictions for a batch of rows, and what became of the others."""
+    """Predictions for a batch of rows, with its account and its rejected rows."""
 
     table: pa.Table
     account: PartAccount
@@ -182,18 +182,18 @@ class _Batch:
 
 
 class _Rejected:
-    """Rows that a screen rejects, until they are written in their order."""
+    """Buffer of the rows that a screen rejects, which are written in order later."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, int, str, str | None, str]] = []
 
     def add(self, *row: Any) -> None:
-        """Keep a row, as `QuarantineWriter.add` does."""
+        """Add a row, with the arguments of `QuarantineWriter.add`."""
         self.rows.append(row)
 
 
 def _score_batches(chunk: NamedChunk, job: ScoringJob, n_skipped: int) -> Iterator[_Batch]:
-    """Batches of a chunk after some rows, in order; several are worked on at a time."""
+    """Score the batches of a chunk after the skipped rows, in order, several at a time."""
     schema = job.scorer.model.schema
     encoder = WideEncoder(schema, soften_policy(job.policy), job.scorer.options.targets)
     absent = list_absent(chunk.source, job.scorer.options.targets, job.config)
@@ -223,7 +223,7 @@ def _score_batches(chunk: NamedChunk, job: ScoringJob, n_skipped: int) -> Iterat
 
 
 def _skip_rows(raws: Iterator[RawRows], chunk: NamedChunk, n_skipped: int) -> Iterator[RawRows]:
-    """Rows after those of finished parts; parts end where batches do."""
+    """Skip the rows of finished parts, which end where batches end."""
     for raw in raws:
         if n_skipped <= 0:
             yield raw
@@ -249,7 +249,7 @@ def _score_batch(raw: RawRows, chunk: NamedChunk, job: ScoringJob, encoder: Wide
     observed = +Counter(dict(zip(names, n_observed, strict=True)))
     origins = list_origins(chunk.source, raw, kept, job.columns)
     table, sums = job.scorer.score(codes, origins)
-    # a variable without such cells is not named
+    # leave out variables without such cells
     account = replace(screen.account, cells_made_missing=+screen.account.cells_made_missing)
     part = PartAccount(account, tuple(sums), observed=observed, unknown=unknown)
     return _Batch(table, part, rejected.rows)
@@ -258,7 +258,7 @@ def _score_batch(raw: RawRows, chunk: NamedChunk, job: ScoringJob, encoder: Wide
 def list_origins(
     source: Source, raw: RawRows, kept: IntArray, columns: Sequence[str]
 ) -> dict[str, pa.Array]:
-    """Columns that say where rows come from: file, row, and columns that are passed through.
+    """Build the columns that identify rows: file, row, and columns to pass through.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ def list_origins(
     raw
         A batch of it.
     kept
-        int64: positions in the batch of the rows that are scored.
+        int64: positions of the scored rows in the batch.
     columns
         Names of columns of the batch.
     """
@@ -281,7 +281,7 @@ def list_origins(
 
 
 def _look_ahead(batches: Iterator[_Batch]) -> Iterator[tuple[_Batch, bool]]:
-    """Every batch, and whether it is the last; there is at least one."""
+    """Yield each batch, of at least one, with whether it is the last."""
     before = next(batches, None)
     for batch in batches:
         assert before is not None
@@ -294,7 +294,7 @@ def _look_ahead(batches: Iterator[_Batch]) -> Iterator[tuple[_Batch, bool]]:
 def _write_part(
     chunk: NamedChunk, job: ScoringJob, number: int, batches: Iterator[tuple[_Batch, bool]]
 ) -> tuple[PartAccount, bool]:
-    """Write the next part, and its rows that do not fit; it has its name once it is whole."""
+    """Write the next part and its rejected rows, atomically."""
     path = _name_part(chunk, job, number)
     part = PartAccount.zero(len(job.scorer.options.targets))
     draft, quarantine = path.with_name(f".{path.name}.draft"), path.parent / QUARANTINE_FOLDER
@@ -322,7 +322,7 @@ def _write_part(
                     writer_of_rejected.add(*row)
             hidden.replace(rejected)
             hand_in(rejected)
-        # the part last: where it is, its quarantine is
+        # the part last, so that its quarantine exists if it does
         draft.replace(path)
         hand_in(path)
     finally:
@@ -331,7 +331,7 @@ def _write_part(
 
 
 def _make_empty(chunk: NamedChunk, job: ScoringJob) -> pa.Table:
-    """A table without rows that has the columns of the parts."""
+    """Make an empty table with the columns of the parts."""
     schema = job.scorer.model.schema
     texts = pa.array([], pa.string())
     names = list(dict.fromkeys([*schema.names, *job.columns]))
@@ -342,9 +342,9 @@ def _make_empty(chunk: NamedChunk, job: ScoringJob) -> pa.Table:
 
 
 def soften_policy(policy: SchemaOptions) -> SchemaOptions:
-    """Policy for rows to score: where the row of an unknown level would go to quarantine, the cell counts as missing.
+    """Adapt a policy to scoring: cells with unknown levels count as missing instead of sending the row to quarantine.
 
-    What a model is fitted to can do without a row; who asks for scores is to have them. A policy to stop is kept to.
+    A fit can do without a row, but a user wants scores for all. The policy to stop is kept.
     """
     rule = policy.on_unknown_level
     return policy.model_copy(
@@ -353,7 +353,7 @@ def soften_policy(policy: SchemaOptions) -> SchemaOptions:
 
 
 def list_absent(source: Source, targets: Sequence[str], config: SourceOptions) -> list[str]:
-    """Targets that are no column of a file: they are not known in any of its rows.
+    """List the targets without a column in a file.
 
     Raises
     ------
@@ -365,7 +365,7 @@ def list_absent(source: Source, targets: Sequence[str], config: SourceOptions) -
 
 
 def add_columns(raw: RawRows, names: Sequence[str]) -> RawRows:
-    """Rows with all columns of some names, in that order; one that they do not have is null.
+    """Select columns by name, in order; absent columns are null.
 
     Parameters
     ----------
@@ -396,21 +396,21 @@ def score_stored(
     layers
         Partitions of a dataset.
     scorer
-        The model, and what it is to compute.
+        Scorer of samples.
     folder
-        Existing folder, seen by all workers; gets one Parquet file per partition, in order, with the columns sample and
-        row, and those of `TableScorer.score`. Files that an earlier call finished there stay.
+        Existing folder, visible to all workers, for a Parquet file per partition, in order, with the columns sample and
+        row, and those of `TableScorer.score`. Files finished by an earlier call are kept.
     on_partition
-        Called with the number of partitions done and their total, each time one is done.
+        Called with the number of finished partitions and their total, after each partition.
 
     Returns
     -------
-    Number of samples; and for each target the measures of `TargetSums.measure`.
+    Number of samples, and the measures of `TargetSums.measure` for each target.
 
     Raises
     ------
     StoreError
-        If a partition is gone or damaged.
+        If a partition is missing or damaged.
     """
     name = name_for_workers(folder)
     items = [(layer, f"{name}/part-{index:05}.parquet") for index, layer in enumerate(layers)]
@@ -430,7 +430,7 @@ def score_stored(
 
 
 def _score_partition(item: tuple[Layer, str], scorer: TableMaker) -> tuple[int, list[TargetSums]]:
-    """Score one partition into one Parquet file, block by block; return its number of samples, and sums per target."""
+    """Score a partition into a Parquet file, block by block; return its number of samples, and sums per target."""
     layer, out = item[0], find_out(item[1])
     if has_arrived(out):
         known = json.loads(pq.read_metadata(out).metadata[ACCOUNT])

@@ -1,1 +1,1 @@
-"""Data drawn from a known truth: models, raw logs, label logs."""
+"""Synthetic data with known parameters: models, raw logs and label logs."""

@@ -1,4 +1,4 @@
-"""The demonstrations: a rating log, a survey and a label log with a known truth, and a fit's distance from it."""
+"""Demonstration data: a rating log, a survey and a label log with known parameters, and the error of a fit."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from pmflib.synthetic.raw_logs import LogSummary, write_rating_log
 N_MOVIES = 20
 N_RATINGS = 5
 RANK = 4
-"""Variables, levels of each, and latent states of the model that the demonstration draws its log from."""
+"""Variables, their levels, and latent states of the model from which the demonstration log is drawn."""
 
 
 def write_demo_log(folder: Path, *, n_users: int, seed: int) -> tuple[LogSummary, JointPMF]:
-    """Write a rating log of a known model, a hundredth of its rows damaged in all ways of `write_rating_log`.
+    """Write a rating log of a known model, with one percent of its rows damaged as in `write_rating_log`.
 
     Parameters
     ----------
     folder
         New or empty folder for the files.
     n_users
-        Samples.
+        Number of users.
     seed
-        Same seed, same bytes.
+        Seed; equal seeds give equal bytes.
 
     Returns
     -------
-    Account of the rows, and the model that they were drawn from.
+    Summary of the rows, and the model from which they were drawn.
     """
     rng = np.random.default_rng(seed)
     prior, factors = planted_factors([N_RATINGS] * N_MOVIES, RANK, rng, concentration=0.7)
@@ -60,7 +60,7 @@ def write_demo_log(folder: Path, *, n_users: int, seed: int) -> tuple[LogSummary
 
 @dataclass(frozen=True)
 class StateErrors:
-    """A true latent state: its prior, the prior recovered, and the largest error of its conditional probabilities."""
+    """A true latent state: its prior, the estimated prior, and the largest error of its conditional probabilities."""
 
     true: float
     recovered: float
@@ -69,14 +69,14 @@ class StateErrors:
 
 @dataclass(frozen=True)
 class ModelErrors:
-    """How far a fitted model is from the true one.
+    """Error of a fitted model relative to the true one.
 
     Parameters
     ----------
     states
         The true states, in order.
     factor_mse
-        Mean squared error of the factors plus that of the prior, up to the order of the states.
+        Mean squared error of the factors plus that of the prior, after matching states.
     """
 
     states: list[StateErrors]
@@ -84,14 +84,14 @@ class ModelErrors:
 
 
 def compare_with_truth(model: JointPMF, truth: JointPMF) -> ModelErrors:
-    """Compare a fitted model with the one that the data were drawn from.
+    """Compare a fitted model with the model from which the data were drawn.
 
     Parameters
     ----------
     model
         The fitted model.
     truth
-        The true one, with the same variables in any order.
+        The true model, with the same variables in any order.
     """
     rows = np.concatenate(
         [
@@ -113,15 +113,15 @@ def compare_with_truth(model: JointPMF, truth: JointPMF) -> ModelErrors:
 
 
 CLASSES = ("cat", "dog", "fox")
-"""Labels that workers give."""
+"""Labels given by workers."""
 CLASS_SHARES = np.array([0.5, 0.3, 0.2])
 """Share of each class among the tasks."""
 SKILLS = (0.97, 0.94, 0.92, 0.9, 0.88, 0.85, 0.8, 0.75, 0.7, 0.6)
-"""Share of right labels of ten workers; of the two others, one guesses and one says "dog" to everything."""
+"""Accuracies of ten workers; of two more, one guesses and one always answers "dog"."""
 LABELS_EACH = 4
-"""Labels of a task, by different workers."""
+"""Number of labels per task, from different workers."""
 KNOWN_SHARE = 0.05
-"""Share of the tasks of which the true label is known."""
+"""Share of tasks with a known true label."""
 
 
 def write_demo_labels(folder: Path, *, n_tasks: int, seed: int) -> Crowd:
@@ -130,15 +130,15 @@ def write_demo_labels(folder: Path, *, n_tasks: int, seed: int) -> Crowd:
     Parameters
     ----------
     folder
-        Folder for the two files; it is made.
+        Folder for the two files; created if necessary.
     n_tasks
-        Tasks, >= 1; each has ``LABELS_EACH`` labels.
+        Number of tasks, >= 1; each has ``LABELS_EACH`` labels.
     seed
-        Same seed, same bytes.
+        Seed; equal seeds give equal bytes.
 
     Returns
     -------
-    What was drawn: codes of tasks, workers and labels, and the truth of all tasks.
+    The drawn data: codes of tasks, workers and labels, and the true labels of all tasks.
     """
     rng = np.random.default_rng(seed)
     n_classes, n_workers = len(CLASSES), len(SKILLS) + 2
@@ -164,14 +164,14 @@ def write_demo_labels(folder: Path, *, n_tasks: int, seed: int) -> Crowd:
 
 @dataclass(frozen=True)
 class LabelErrors:
-    """Shares of the tasks with another label than the true one.
+    """Share of tasks with a wrong label.
 
     Parameters
     ----------
     error
-        Share of the labels found.
+        Error of the estimated labels.
     majority_error
-        Share of the labels by majority vote; the first of several classes with as many votes wins.
+        Error of the majority vote; ties go to the first class.
     """
 
     error: float
@@ -179,14 +179,14 @@ class LabelErrors:
 
 
 def measure_errors(found: Path, crowd: Crowd) -> LabelErrors:
-    """Compare labels that were found, and the majority vote, with the truth.
+    """Compare estimated labels, and the majority vote, with the truth.
 
     Parameters
     ----------
     found
         Folder of Parquet files with the columns task and label.
     crowd
-        What `write_demo_labels` has drawn.
+        Return value of `write_demo_labels`.
     """
     table = pq.read_table(found, columns=["task", "label"])
     labels = dict(zip(table["task"].to_pylist(), table["label"].to_pylist(), strict=True))
@@ -218,15 +218,15 @@ SATISFACTION = (
     "very satisfied",
 )
 STATEMENTS = ("punctual", "affordable", "safe", "clean", "frequent", "easy_tickets", "recommend")
-"""Columns of statements that people agree with, on the scale ``AGREEMENT``."""
+"""Statements rated on the scale ``AGREEMENT``."""
 
 OPINION_SHARES = np.array([0.35, 0.25, 0.25, 0.15])
-"""Share of each opinion: content riders, hurried commuters, people who drive, worried riders."""
+"""Share of each opinion type: content riders, hurried commuters, drivers, worried riders."""
 MEAN_AGE = np.array([58.0, 34.0, 47.0, 29.0])
-"""Mean age of the people of each opinion, years; the standard deviation is ``AGE_DEVIATION``."""
+"""Mean age by opinion type, years; the standard deviation is ``AGE_DEVIATION``."""
 AGE_DEVIATION = 11.0
 LEAST_AGE, GREATEST_AGE = 18, 92
-"""Ages that are drawn, years."""
+"""Range of ages, years."""
 CHOICES: dict[str, tuple[tuple[str, ...], FloatArray]] = {
     "sex": (
         ("female", "male"),
@@ -250,7 +250,7 @@ CHOICES: dict[str, tuple[tuple[str, ...], FloatArray]] = {
         ),
     ),
 }
-"""Nominal columns: levels, and their probabilities by opinion."""
+"""Nominal columns: levels, and their probabilities by opinion type."""
 MEAN_STEP = np.array(
     [
         [3.4, 3.1, 3.5, 3.2, 3.3, 3.0, 3.5, 3.4],
@@ -259,33 +259,33 @@ MEAN_STEP = np.array(
         [2.3, 1.8, 0.5, 0.7, 2.2, 2.4, 1.5, 1.6],
     ]
 )
-"""Mean step from 0 to 4 of ``STATEMENTS`` and of the satisfaction, by opinion."""
+"""Mean step from 0 to 4 for ``STATEMENTS`` and satisfaction, by opinion type."""
 STEP_DEVIATION = 0.85
-"""Standard deviation of steps about their mean."""
+"""Standard deviation of the steps."""
 GAP = 0.06
-"""Share of the answers that are empty."""
+"""Share of missing answers."""
 REFUSED = 0.03
-"""Share of the ages that are given as "refused"."""
+"""Share of ages given as "refused"."""
 WRONG_EVERY = 250
-"""A row of so many is wrong: too short, with an answer that is none of the scale, or a person for the second time."""
+"""One row in this many is invalid: too short, with an answer outside the scale, or a repeated person."""
 HEADER = ("id", "age", "sex", "region", "commute", *STATEMENTS, "satisfaction")
 
 
 def write_demo_survey(path: Path, *, n_people: int, seed: int) -> int:
-    """Write a survey with a row per person: likert answers, age, sex, region, gaps and some wrong rows.
+    """Write a survey with one row per person: Likert answers, age, sex, region, missing answers and some invalid rows.
 
     Parameters
     ----------
     path
-        CSV file to write; its folder is made.
+        CSV file to write; its folder is created if necessary.
     n_people
-        People, >= 1.
+        Number of people, >= 1.
     seed
-        Same seed, same bytes.
+        Seed; equal seeds give equal bytes.
 
     Returns
     -------
-    Rows written, the header apart: people, and those who are there twice.
+    Number of rows without the header, including repeated people.
     """
     rng = np.random.default_rng(seed)
     opinion = rng.choice(OPINION_SHARES.size, n_people, p=OPINION_SHARES)
@@ -306,7 +306,7 @@ def write_demo_survey(path: Path, *, n_people: int, seed: int) -> int:
 
 
 def _draw_rows(opinion: IntArray, rng: np.random.Generator) -> list[list[str]]:
-    """Rows of text for people of these opinions, with gaps."""
+    """Draw rows of text for people with these opinion types, with missing answers."""
     n_people = opinion.size
     age = np.rint(rng.normal(MEAN_AGE[opinion], AGE_DEVIATION)).clip(LEAST_AGE, GREATEST_AGE)
     columns = [

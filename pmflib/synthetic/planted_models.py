@@ -1,4 +1,4 @@
-"""Random models and crowds to draw samples and label logs from, whose truth is then known."""
+"""Random models and crowds from which samples and label logs with known parameters are drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.core.errors import PmfError, RankError, SchemaError
 
 SEPARABILITY = {0.1: 0.0005, 0.2: 0.015, 0.3: 0.030}
-"""Off-diagonal entries of the separable variable, by the label that the published experiments give them."""
+"""Off-diagonal entries of the separable variable, by the label used in the published experiments."""
 
 
 def planted_factors(
@@ -28,23 +28,22 @@ def planted_factors(
     Parameters
     ----------
     cardinalities
-        Levels of each variable, each >= 1.
+        Number of levels of each variable, each >= 1.
     rank
         Number of latent states, >= 1.
     rng
-        Source of randomness.
+        Random generator.
     concentration
-        Concentration of the Dirichlet law of every column, > 0; small ones give sharp, distinct states.
+        Concentration of the Dirichlet distribution of every column, > 0; small values give sharp, distinct states.
 
     Returns
     -------
-    The prior (rank,), Dirichlet(5, ..., 5) so that no state is very rare, and the factors
-    (n_levels, rank).
+    The prior (rank,), from Dirichlet(5, ..., 5) so that no state is very rare, and the factors (n_levels, rank).
 
     Raises
     ------
     SchemaError, RankError, PmfError
-        If an argument is below its limit.
+        If an argument is below its minimum.
     """
     if len(cardinalities) == 0 or min(cardinalities) < 1:
         raise SchemaError(f"cardinalities is {cardinalities!r}: pass integers >= 1, at least one")
@@ -64,17 +63,17 @@ def published_factors(
     rng: np.random.Generator,
     separability: float | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw a model as the published synthetic experiments do.
+    """Draw a model as in the published synthetic experiments.
 
     Parameters
     ----------
     n_variables, n_levels_each, rank
-        Sizes; the papers take (5, 10, 5) and (15, 10, 10).
+        Sizes; the papers use (5, 10, 5) and (15, 10, 10).
     rng
-        Source of randomness.
+        Random generator.
     separability
-        None, or the papers' label 0.1, 0.2 or 0.3: one variable after the third then gets `rank`
-        nearly pure levels. The label is not the distance from purity, see Notes.
+        None, or the papers' label 0.1, 0.2 or 0.3: one variable after the third then has `rank` nearly pure levels. The
+        label is not the distance from purity; see Notes.
 
     Returns
     -------
@@ -83,12 +82,12 @@ def published_factors(
     Raises
     ------
     SchemaError, RankError, PmfError
-        If a size is too small for the request or the label is unknown.
+        If a size is too small or the label is unknown.
 
     Notes
     -----
-    Rows are Dirichlet(1, ..., 1) over the states, then columns are scaled to sum 1. Labels 0.1, 0.2
-    and 0.3 mean off-diagonal entries 0.0005, 0.015 and 0.030 beside a diagonal of 0.4.
+    Rows are drawn from Dirichlet(1, ..., 1) over the states, then columns are scaled to sum to 1. Labels 0.1, 0.2 and
+    0.3 mean off-diagonal entries 0.0005, 0.015 and 0.030 with a diagonal of 0.4.
 
     References
     ----------
@@ -125,12 +124,12 @@ def _make_separable(factor: FloatArray, impurity: float) -> None:
 Version: TypeAlias = Literal["code", "text"]
 
 LEAST_PRIOR = 0.05
-"""Least probability of a class in the text's published crowd."""
+"""Smallest probability of a class in the crowd described in the paper's text."""
 
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """A label log and its truth.
+    """A label log with its true parameters.
 
     Parameters
     ----------
@@ -139,7 +138,7 @@ class Crowd:
     truth
         int64 of shape (n_tasks,): true class of each task.
     prior, confusion
-        What it was drawn from: (n_classes,), and (n_workers, n_classes, n_classes), labels by true class.
+        Parameters: (n_classes,), and (n_workers, n_classes, n_classes), labels by true class.
     """
 
     task: IntArray
@@ -151,16 +150,16 @@ class Crowd:
 
     @property
     def log(self) -> dict[str, IntArray]:
-        """The log as a table."""
+        """Return the log as a table."""
         return {"task": self.task, "worker": self.worker, "label": self.label}
 
     def measure(self, prior: FloatArray, confusion: FloatArray) -> float:
-        """Mean squared error of an estimate, under the order of classes that suits it best.
+        """Compute the mean squared error of an estimate, for the best matching order of classes.
 
         Parameters
         ----------
         prior, confusion
-            As those of the crowd: (n_classes,), and (n_workers, n_classes, n_classes).
+            Estimates of the crowd's parameters: (n_classes,), and (n_workers, n_classes, n_classes).
 
         References
         ----------
@@ -184,18 +183,18 @@ def draw_published_crowd(
     n_classes: int = 3,
     observed: float = 0.3,
 ) -> Crowd:
-    """Draw a crowd as the published synthetic experiment does.
+    """Draw a crowd as in the published synthetic experiment.
 
     Parameters
     ----------
     n_tasks, n_workers, n_classes
         Sizes.
     rng
-        Source of randomness.
+        Random generator.
     version
-        "code": one worker near the identity, the others' columns uniform numbers scaled to sum 1, all classes
-        equally probable. "text": columns and prior are Dirichlet(1, ..., 1), no class rarer than ``LEAST_PRIOR``, and
-        one worker within 0.1 of the identity.
+        "code": one worker near the identity; the columns of the others are uniform numbers scaled to sum to 1, and all
+        classes are equally probable. "text": columns and prior are Dirichlet(1, ..., 1), no class is rarer than
+        ``LEAST_PRIOR``, and one worker is within 0.1 of the identity.
     observed
         Probability that a worker labels a task.
 
@@ -206,7 +205,7 @@ def draw_published_crowd(
 
     References
     ----------
-    Ibrahim, Fu (2021), ICML, section 5; its released code draws otherwise than its text says.
+    Ibrahim, Fu (2021), ICML, section 5; the released code differs from the text.
     """
     if version == "code":
         confusion = rng.random((n_workers, n_classes, n_classes))

@@ -1,4 +1,4 @@
-"""Raw logs drawn from a model: large, interleaved and, on request, dirty."""
+"""Raw logs drawn from a model: large, interleaved and optionally damaged."""
 
 import gzip
 from collections.abc import Callable, Iterator, Sequence
@@ -20,17 +20,17 @@ from pmflib.model.sampling import check_parameters, choose_variables, sample_ans
 
 Format: TypeAlias = Literal["csv", "csv.gz", "parquet"]
 FORMATS = ("csv", "csv.gz", "parquet")
-"""Formats of the files of a log."""
+"""File formats of a log."""
 UNKNOWN_LABEL = "no such level"
-"""Text of an answer that is no level."""
+"""Text of an answer that is not a level."""
 TEXT_DAMAGE = ("missing_field", "extra_field", "undecodable")
 SURVEY_DAMAGE = ("unknown_level", "empty_value", "duplicate")
 RATING_DAMAGE = (*SURVEY_DAMAGE, "unknown_variable")
-"""Ways to damage a row of a survey or of a rating log; those of ``TEXT_DAMAGE`` need lines of text."""
+"""Types of damage for rows of a survey or of a rating log; those of ``TEXT_DAMAGE`` need text files."""
 
 
 def plan_paths(path: Path, n_files: int, format: Format) -> tuple[Path, ...]:
-    """Name the files of a log, and make the directory they go to."""
+    """Name the files of a log, and create their directory."""
     if format not in FORMATS:
         raise SourceError(f"format is {format!r}: pass one of {', '.join(FORMATS)}")
     if n_files < 1:
@@ -49,7 +49,7 @@ def plan_paths(path: Path, n_files: int, format: Format) -> tuple[Path, ...]:
 
 @contextmanager
 def open_sink(path: Path, format: Format, schema: Any) -> Iterator[Callable[[list[Any]], object]]:
-    """Open a file for batches of columns; in text the columns are joined to lines."""
+    """Open a file for batches of columns; in text formats the columns are joined to lines."""
     if format == "parquet":
         with pq.ParquetWriter(path, schema) as writer:
             yield lambda columns: writer.write_table(_build_table(columns, schema))
@@ -57,7 +57,7 @@ def open_sink(path: Path, format: Format, schema: Any) -> Iterator[Callable[[lis
     with ExitStack() as stack:
         stream: Any = stack.enter_context(path.open("wb"))
         if format == "csv.gz":
-            # No name and no time in the header: one seed, the same bytes.
+            # No name and no time in the header: equal seeds give equal bytes.
             stream = stack.enter_context(gzip.GzipFile("", "wb", 1, stream, mtime=0))
         stream.write(",".join(schema.names).encode() + b"\n")
         yield lambda columns: stream.write(_join_lines(columns))
@@ -77,20 +77,20 @@ def _join_lines(columns: list[Any]) -> memoryview:
     ]
     ends = (pa.scalar(text, pa.large_binary()) for text in (b"\n", b""))
     lines = pc.binary_join_element_wise(*texts, *ends)
-    # An array of binaries stores them end to end: that buffer is the text of the file.
+    # An array of binaries stores them contiguously: that buffer is the text of the file.
     _, bounds, data = lines.buffers()
     return memoryview(data)[: np.frombuffer(bounds, np.int64)[len(lines)]]
 
 
 def take(texts: Sequence[bytes | None], indices: IntArray) -> Any:
-    """Arrow array of the texts at the indices."""
+    """Return an Arrow array of the texts at the indices."""
     return pa.array(texts, pa.large_binary()).take(pa.array(indices))
 
 
 def rating_texts(
     movies: Sequence[str], levels: Sequence[str], format: Format
 ) -> tuple[list[bytes | None], list[bytes | None]]:
-    """Texts of movies and ratings, damaged ones last in the order of `damage_ratings`."""
+    """Return texts of movies and ratings, damaged ones last, in the order of `damage_ratings`."""
     movie_texts = [name.encode() for name in (*movies, "x0001")]
     level_texts = [text.encode() for text in (*levels, str(len(levels) + 1), "five")]
     if format == "parquet":
@@ -103,7 +103,7 @@ def rating_texts(
 
 
 def answer_texts(levels: Sequence[str], format: Format) -> list[bytes | None]:
-    """Texts of levels, a missing answer, then damage in the order of `damage_answers`."""
+    """Return texts of levels, a missing answer, then damaged texts in the order of `damage_answers`."""
     if format == "parquet":
         return [*(text.encode() for text in levels), None, UNKNOWN_LABEL.encode()]
     quoted = [
@@ -116,7 +116,7 @@ def answer_texts(levels: Sequence[str], format: Format) -> list[bytes | None]:
 def pick_rows(
     candidates: IntArray, dirt: float, damage: dict[str, int], rng: np.random.Generator
 ) -> dict[str, IntArray]:
-    """Choose the rows of a batch to damage, the ways of damage alternating, and add them to the account."""
+    """Choose the rows of a batch to damage, cycling through the types of damage, and count them."""
     hit = candidates[rng.random(candidates.size) < dirt]
     way = (np.arange(hit.size) + sum(damage.values())) % len(damage)
     picked = {name: hit[way == index] for index, name in enumerate(damage)}
@@ -128,7 +128,7 @@ def pick_rows(
 def damage_ratings(
     rows: IntArray, picked: dict[str, IntArray], offsets: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Point damaged rows to the texts of damage; return the repeats, rows like the others."""
+    """Replace entries of damaged rows by damaged texts; return the duplicates, rows like the others."""
     cardinalities = np.diff(offsets)
     beyond = int(cardinalities.max())
     unknown = picked["unknown_level"]
@@ -148,7 +148,7 @@ def damage_answers(
     missing: int,
     rng: np.random.Generator,
 ) -> tuple[IntArray, BoolArray]:
-    """Damage one answered cell in each picked row; return the repeats and which rows are usable."""
+    """Damage one answered cell in each selected row; return the duplicates and which rows are usable."""
     usable = np.ones(len(rows), np.bool_)
     columns = {}
     for name, hit in picked.items():
@@ -173,7 +173,7 @@ RATING_HEADER = pa.schema(
 )
 """Columns of a rating log."""
 POPULARITY_EXPONENT = 0.9
-"""Exponent of the Zipf law of the movies' popularity."""
+"""Exponent of the Zipf distribution of the movies' popularity."""
 FIRST_SECOND = 1_500_000_000
 """Time of the first rating, seconds since 1970."""
 FILE_SECONDS = 30 * 24 * 3600
@@ -182,21 +182,21 @@ FILE_SECONDS = 30 * 24 * 3600
 
 @dataclass(frozen=True)
 class LogSummary:
-    """Exact account of the rows that a writer wrote, with which an ingest of the files must agree.
+    """Exact counts of the rows written, with which an ingest of the files must agree.
 
     Attributes
     ----------
     paths
         The files, in chronological order.
     variables, levels
-        Names of the variables, and of the levels; variable j uses the first ``cardinalities[j]``.
+        Names of the variables and of the levels; variable j uses the first ``cardinalities[j]``.
     n_rows
-        Rows written to all files, headers apart, damaged and repeated ones included.
+        Number of rows in all files without headers, including damaged and repeated ones.
     n_answers
-        Answers that are left when rows with an unknown level, an unknown variable, a wrong number
-        of fields or undecodable bytes are set aside, and of a repeated answer one is kept.
+        Number of answers left after rejecting rows with an unknown level, an unknown variable, a wrong number of fields
+        or undecodable bytes, and keeping one of each repeated answer.
     unknown_level, missing_field, extra_field, undecodable, empty_value, duplicate, unknown_variable
-        Rows damaged in each way; no row is damaged in two. A duplicate is a row more.
+        Number of rows with each type of damage; no row has two. A duplicate is an additional row.
     """
 
     paths: tuple[Path, ...]
@@ -232,42 +232,42 @@ def write_rating_log(
     Parameters
     ----------
     path
-        The file, or with several files a directory, which must be empty or not exist.
+        The file, or a directory for several files, which must be empty or not exist.
     prior, factors, offsets
         The model; its first variable is the movie "m0001", its first level the rating "1".
     n_samples
         Users, >= 1.
     ratings_per_sample
-        Mean number of ratings of a user; users vary (gamma, shape 2) within [1, n_variables].
+        Mean number of ratings per user; individual numbers follow a gamma distribution (shape 2) within [1,
+        n_variables].
     rng
-        Source of randomness; one seed gives the same bytes.
+        Random generator; equal seeds give equal bytes.
     n_files
-        Files, each a period after the one before; a user's ratings spread over all of them.
+        Number of files, each covering one period; a user's ratings are spread over all of them.
     format
         "csv", "csv.gz" or "parquet".
     batch
-        Users drawn at a time: the rows of so many users are shuffled together.
+        Number of users drawn at a time, whose rows are shuffled together.
     dirt
-        Share of rows to damage, in [0, 1]; the ways of damage alternate. Parquet has no
-        ragged rows and no undecodable bytes.
+        Share of rows to damage, in [0, 1]; the types of damage alternate. Parquet has no ragged rows and no undecodable
+        bytes.
 
     Returns
     -------
-    The exact account of what was written.
+    Exact counts of what was written.
 
     Raises
     ------
     RankError, SchemaError, PmfError
-        If the model does not fit together or a number is out of range.
+        If the model is inconsistent or a number is out of range.
     SourceError
         If the format is unknown or the directory is not empty.
 
     Notes
     -----
-    Memory is some 300 bytes per row of a batch. Movies are chosen by Zipf weights without
-    replacement: a few have most ratings. Times do not decrease within a file and have ties; a
-    duplicate is strictly later than its original, in the same file or a later one, and its level
-    is another.
+    Memory is about 300 bytes per row of a batch. Movies are chosen by Zipf weights without replacement, so a few have
+    most ratings. Times are non-decreasing within a file, with ties; a duplicate is strictly later than its original, in
+    the same file or a later one, and has a different level.
     """
     check_parameters(prior, factors, offsets)
     _check_sizes(offsets, n_samples, batch, dirt)
@@ -328,28 +328,27 @@ def write_survey(
     n_samples
         People, >= 1.
     observed
-        Probability that a question is answered, one number or shape (n_variables,).
+        Probability that a question is answered, a number or an array of shape (n_variables,).
     rng
-        Source of randomness; one seed gives the same bytes.
+        Random generator; equal seeds give equal bytes.
     dirt
-        Share of the rows with an answer to damage, in [0, 1], each in one cell; the ways of
-        damage alternate. A duplicate repeats an id later in the file, with one answer changed.
+        Share of the rows with an answer to damage, in [0, 1], each in one cell; the types of damage alternate. A
+        duplicate repeats an id later in the file, with one answer changed.
     format
         "csv", "csv.gz" or "parquet"; an unanswered question is an empty field or null.
     level_labels
-        Text of each level, different and not empty; default "a", "b", ... Labels with commas and
-        quotes are quoted.
+        Text of each level, distinct and not empty; by default "a", "b", ... Labels with commas and quotes are quoted.
     batch
-        Rows drawn at a time.
+        Number of rows drawn at a time.
 
     Returns
     -------
-    The exact account of what was written.
+    Exact counts of what was written.
 
     Raises
     ------
     RankError, SchemaError, PmfError
-        If the model does not fit together, a number is out of range or labels are unfit.
+        If the model is inconsistent, a number is out of range or labels are invalid.
     SourceError
         If the format is unknown.
     """
@@ -412,7 +411,7 @@ def _draw_ratings(
     activity: FloatArray,
     rng: np.random.Generator,
 ) -> IntArray:
-    """Draw shuffled rows (user, variable, level), users counted from 0."""
+    """Draw shuffled rows (user, variable, level), with users numbered from 0."""
     sizes = np.rint(activity).astype(np.int64).clip(1, popularity.size)
     row_starts = np.concatenate([[0], np.cumsum(sizes)])
     variables = choose_variables(popularity, row_starts, rng)
@@ -422,7 +421,7 @@ def _draw_ratings(
 
 
 def _spread_times(start: int, span: int, n_regular: int, n_late: int) -> IntArray:
-    """Seconds in [start, start + span), in pairs at least; the last one is for the late rows."""
+    """Spread times over [start, start + span) in seconds, at least in pairs; the last one is for the late rows."""
     steps = np.arange(n_regular) // 2 * 2
     regular = start + steps * (span - 1) // max(1, n_regular)
     return np.concatenate([regular, np.full(n_late, start + span - 1)])

@@ -1,4 +1,4 @@
-"""Stage: continuous traits or latent classes, whichever predict hidden answers better."""
+"""Stage: the choice between continuous traits and latent classes by predictions of hidden answers."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def choose(
     refusal: str = "",
     address: str = "",
 ) -> Reference:
-    """Hide the answers of the validation samples in rounds, predict them by both models, and take the better one.
+    """Hide answers of the validation samples in rounds, predict them with both models, and choose the better model.
 
     Parameters
     ----------
     config
         The pipeline.
     dataset, classes, traits
-        References from `ingest`, `refine` and `fit_traits`; traits are None where they could not be fitted.
+        References from `ingest`, `refine` and `fit_traits`; traits are None if they could not be fitted.
     refusal
-        Why they could not, as a sentence.
+        Reason why they could not be fitted, as a sentence.
     address
         Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
     Returns
     -------
-    Reference to the model: the better one, whose origin has the choice; the entry's summary is that of its fit, with
+    Reference to the better model, whose origin records the choice; the summary of the entry is that of its fit, with
     the choice and its reason.
     """
     store, folds = open_store(config), config.fold_split

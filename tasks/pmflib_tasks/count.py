@@ -53,8 +53,8 @@ def count(
     address
         Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
     base
-        Dataset of an earlier run and its counts, if any: of the same schema and folds, only the difference of the two
-        datasets is counted, unless that takes longer. The counts are the same.
+        Dataset of an earlier run and its counts, if any. With the same schema and folds, only the difference between
+        the two datasets is counted, unless that takes longer; the counts are the same.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def count(
     Raises
     ------
     MemoryPlanError
-        If the count tables would not fit.
+        If the tables of counts do not fit in memory.
     """
     store, schema = open_store(config), load_schema(config)
     options = {"schema": schema.digest, "folds": config.store.folds}
@@ -99,7 +99,7 @@ def _write(
 ) -> Mapping[str, Any]:
     n_folds = config.store.folds
     in_thread = increment is not None and not needs_workers(increment.change)
-    # in this thread there is no client
+    # work in this thread needs no client
     workers: AbstractContextManager[tuple[Client, ClusterMemory]] = (
         nullcontext((None, ClusterMemory.here(config.cluster.memory_limit)))
         if in_thread

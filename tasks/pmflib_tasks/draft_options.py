@@ -1,4 +1,4 @@
-"""What a person may say of data before a pipeline is drafted."""
+"""Options of the draft of a pipeline."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pmflib.core.options import option
 
 @dataclass(frozen=True, kw_only=True)
 class DraftOptions:
-    """What is said about data before a pipeline is drafted; what is left open is found out.
+    """Options of the draft of a pipeline; settings that are not given are detected.
 
-    The help of each field is in its metadata, which `pmf infer --help` shows.
+    The metadata of each field has its help, which `pmf infer --help` shows.
     """
 
     sample: str | None = option(None, "Column that identifies the sample.")
@@ -65,12 +65,12 @@ class DraftOptions:
 
     @property
     def layout(self) -> Literal["wide", "long"]:
-        """Long where a column names variables, holds answers or orders them."""
+        """Layout of the data: long if a column of variables, answers or times is named."""
         is_wide = self.variable is None and self.value is None and self.time is None
         return "wide" if is_wide else "long"
 
     def list_fields(self) -> dict[str, Any]:
-        """Settings of the source that are given, missing texts apart."""
+        """Collect the given settings of the source, without missing codes."""
         names = ("sample", "weight", "psu", "stratum", "replicates", "replicate_method", "fay")
         found = {name: getattr(self, name) for name in (*names, "variable", "value", "time")}
         read: dict[str, Any] = {

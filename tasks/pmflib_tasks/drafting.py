@@ -1,4 +1,4 @@
-"""Draft a pipeline from data: schema.json, schema.md and pipeline.toml, for a person to review."""
+"""Drafts of pipelines from data: schema.json, schema.md and pipeline.toml, for a person to review."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from pmflib_tasks.draft_options import DraftOptions
 from pmflib_tasks.operations.planning import check_width
 
 MOST_DIGITS = 9
-"""Digits of a rank, at most: that of any data is below."""
+"""Maximum number of digits of a rank."""
 
 
 @dataclass(frozen=True)
 class DraftedPipeline:
-    """A draft that was written.
+    """A drafted pipeline.
 
     Parameters
     ----------
     schema
         Variables.
     notes
-        What a person should review, one sentence each.
+        Points to review, a sentence each.
     files
-        Schema, its description and the configuration.
+        Files of the schema, its description and the configuration.
     long_flags
-        Options that read the table as a long log, where it looks like one; "" where it does not.
+        Options that would read the table as a long log, if it looks like one; else empty.
     """
 
     schema: Schema
@@ -57,16 +57,16 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
     path
         File, folder, glob or URL.
     output
-        Folder for schema.json, schema.md and pipeline.toml, none of which exists.
+        Folder for schema.json, schema.md and pipeline.toml, which must not exist.
     options
-        What is known of the data.
+        Options of the draft.
 
     Raises
     ------
     ConfigError
         If a file exists already, or options contradict each other or are out of range.
     SourceError, SchemaError
-        If the data cannot be read, or lack a column that is named.
+        If the data cannot be read, or lack a named column.
     """
     rank = read_rank(options.rank)
     schema_path, config_path, about = (
@@ -83,7 +83,7 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
     if options.missing:
         fields["missing"] = tuple(dict.fromkeys([*DEFAULT_MISSING, *options.missing]))
     sources = find_sources(absolute)
-    # whether there is a header is not looked for where it was said
+    # a header that was declared is not detected
     given = {*fields, *(["columns"] if options.header is not None else [])}
     source, found_out = sniff_source(sources, make_source(fields), given)
     if options.header is False:
@@ -101,9 +101,9 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
     related = relate(source, output)
     read = related.model_dump(mode="json", exclude_defaults=True)
     readable = replace(drafted, source=read).save(schema_path)
-    # a target is predicted by latent classes alone
+    # only latent classes predict a target
     suits_traits = source.layout == "long" and options.target is None and are_ratings(schema)
-    # states of a target's levels predict it better than forests; of traits and classes, these have none
+    # latent classes of a target's levels predict it better than forests; comparisons with traits use no forests
     is_open = not suits_traits and options.target is None
     text = draft_config(
         related,
@@ -122,16 +122,16 @@ def draft_pipeline(path: str, output: Path, options: DraftOptions) -> DraftedPip
 
 
 def read_rank(text: str) -> int | Literal["auto"]:
-    """Rank that a text says.
+    """Parse a rank.
 
     Raises
     ------
     ConfigError
-        If it is neither a whole number of at least 1 nor "auto".
+        If it is neither an integer of at least 1 nor "auto".
     """
     if text == "auto":
         return "auto"
-    # no rank has as many digits, and Python reads only so many
+    # Python limits the number of digits that it parses
     rank = int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0
     if rank < 1:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Erasure of samples from a pipeline: its dataset and counts are built again without them."""
+"""Erasure of samples from a pipeline: its dataset and counts are rebuilt without them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
     config
         The pipeline.
     identifiers
-        Identifiers of the samples; without any, an erasure that was stopped is finished.
+        Identifiers of the samples; without any, an interrupted erasure is finished.
 
     Returns
     -------
@@ -37,8 +37,8 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
     Raises
     ------
     ConfigError, StoreError
-        As `pmflib_tasks.operations.erasure.removal.erase_samples`; also if a raw file of the last run is gone or
-        changed, or the schema is another: the dataset could not be built again.
+        As for `pmflib_tasks.operations.erasure.removal.erase_samples`; also if a raw file of the last run is missing or
+        changed, or the schema has changed, so that the dataset could not be rebuilt.
     """
     store = open_store(config)
     run = find_last_run(store, config.name)
@@ -67,7 +67,7 @@ def erase(config: PipelineConfig, identifiers: Sequence[str]) -> Certificate:
 
 
 def _check_sources(config: PipelineConfig, store: Store, dataset: Reference | None) -> None:
-    """Refuse to erase where raw files of the last run are gone or changed."""
+    """Refuse an erasure if raw files of the last run are missing or changed."""
     skip_empty = config.source.on_empty_file == "skip"
     sources = find_sources(
         tuple(config.source_paths), config.source.suffixes, skip_empty=skip_empty

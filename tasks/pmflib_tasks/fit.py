@@ -22,7 +22,7 @@ from pmflib_tasks.stage import build_artefact, open_store, stage
 VERSION = 7
 
 MAX_DIAGNOSED_LEVELS = 2000
-"""Levels up to which the counts are diagnosed: some seconds for the singular values."""
+"""Maximum number of levels for the diagnosis of the counts, whose singular values take some seconds."""
 
 
 @stage(name="fit")
@@ -34,9 +34,9 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
     config
         The pipeline.
     counts
-        What `count` returned.
+        Reference from `count`.
     rank
-        What `select` returned, where it chose the rank: the model's lineage names it.
+        Reference from `select`, if it selected the rank, for the lineage of the model.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
     Raises
     ------
     RankError
-        If the method is spa or symnmf and the counts cannot carry the rank.
+        If the method is spa or symnmf and the counts do not support the rank.
     """
     store = open_store(config)
     folds = config.fold_split
@@ -56,7 +56,7 @@ def fit(config: PipelineConfig, counts: Reference, rank: Reference | None = None
         groups = group_folds(tuple(folds.train), n_levels, config.model.settled_rank)
         training = load_groups(path, groups)
         with warnings.catch_warnings():
-            # the diagnosis says whether the rank is too large
+            # the diagnosis reports whether the rank is too large
             warnings.simplefilter("ignore", RankWarning)
             result = fit_counts(
                 training, config.model.settled_rank, method=config.start_method, rng=config.seed

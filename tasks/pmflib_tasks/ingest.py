@@ -28,15 +28,15 @@ def ingest(
     address
         Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
     label_names
-        For label logs, the names in each file, as `pmflib_tasks.log_names.list_log_names` gives them.
+        For label logs, the names in each file, from `pmflib_tasks.log_names.list_log_names`.
     base
-        Dataset of an earlier run, to build upon: only samples whose rows have changed are assembled again.
+        Dataset of an earlier run to build upon: only samples whose rows changed are assembled again.
     rehash
-        Whether to read the bytes of all sources, also of those that seem not to have changed.
+        Whether to read the bytes of all sources, even of those that seem unchanged.
 
     Returns
     -------
-    Reference to the dataset; the entry's summary is the account of rows.
+    Reference to the dataset; the summary of the entry is the account of rows.
 
     Raises
     ------

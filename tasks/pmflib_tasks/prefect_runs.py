@@ -1,4 +1,4 @@
-"""Whether a run is one of Prefect, and what its stages show there; without a server Prefect is never imported."""
+"""Flow runs of Prefect and the artifacts of their stages; Prefect is never imported outside of its runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pmflib.store.artefacts import Entry
 
 
 def is_flow_run() -> bool:
-    """Whether a flow run of Prefect is under way in this context."""
+    """Whether this context is within a flow run of Prefect."""
     if "prefect" not in sys.modules:
         return False
     from prefect.context import FlowRunContext
@@ -22,7 +22,7 @@ def is_flow_run() -> bool:
 
 
 def find_flow_run_id() -> str | None:
-    """Id of the flow run of Prefect that is under way; None outside one."""
+    """Return the id of the current flow run of Prefect; None outside of one."""
     if not is_flow_run():
         return None
     from prefect.runtime import flow_run
@@ -31,7 +31,7 @@ def find_flow_run_id() -> str | None:
 
 
 def find_task_parameters() -> dict[str, Any] | None:
-    """Parameters of the task run of Prefect that is under way; None outside one."""
+    """Return the parameters of the current task run of Prefect; None outside of one."""
     if "prefect" not in sys.modules:
         return None
     from prefect.context import TaskRunContext
@@ -41,14 +41,14 @@ def find_task_parameters() -> dict[str, Any] | None:
 
 
 def make_artifact_key(pipeline: str, what: str) -> str:
-    """Key of an artifact of Prefect, which is made of a-z, 0-9 and dashes.
+    """Make the key of a Prefect artifact, from a-z, 0-9 and dashes.
 
     Parameters
     ----------
     pipeline
-        Name of the pipeline; where letters of it must be replaced, a short hash keeps two pipelines apart.
+        Name of the pipeline; if characters of it are replaced, a short hash keeps keys distinct.
     what
-        Kind of artefact, or what else is shown.
+        Kind of artefact, or another content.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def make_artifact_key(pipeline: str, what: str) -> str:
 
 
 def show_entry(entry: Entry, seconds: float) -> None:
-    """Publish a table in Prefect: digest, time, summary and inputs of an artefact."""
+    """Publish the digest, time, summary and inputs of an artefact as a table in Prefect."""
     pipeline = _find_pipeline()
     if pipeline is None:
         return
@@ -78,7 +78,7 @@ def show_entry(entry: Entry, seconds: float) -> None:
         for role, reference in list(entry.inputs.items())[:20]
     ]
     kind = entry.reference.kind
-    # a server that is away for a moment must not cost the stage: the artefact itself is in the store
+    # an unreachable server must not fail the stage, whose artefact is in the store
     with suppress(Exception):
         from prefect.artifacts import create_table_artifact
 
@@ -86,7 +86,7 @@ def show_entry(entry: Entry, seconds: float) -> None:
 
 
 def show_markdown(what: str, markdown: str) -> None:
-    """Publish a text in Prefect."""
+    """Publish a text in Markdown in Prefect."""
     pipeline = _find_pipeline()
     if pipeline is not None:
         with suppress(Exception):
@@ -98,7 +98,7 @@ def show_markdown(what: str, markdown: str) -> None:
 
 
 def _find_pipeline() -> str | None:
-    """Name of the pipeline whose stage is under way; None where no task of Prefect is."""
+    """Return the name of the pipeline of the current stage; None outside of a task of Prefect."""
     parameters = find_task_parameters()
     return None if parameters is None else str(parameters["config"].name)
 

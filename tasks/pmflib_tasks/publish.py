@@ -1,4 +1,4 @@
-"""Stage: the decision which model is live."""
+"""Stage: the decision which model goes live."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from pmflib_tasks.stage import open_store, stage
 
 @dataclass(frozen=True)
 class Decision:
-    """Which model is live after a run, and why.
+    """Decision which model is live after a run.
 
     Parameters
     ----------
     outcome, reason
         As in the record of the run.
     live
-        Model that is live.
+        The live model.
     before
-        Model that was live when this was decided.
+        Model that was live at the time of the decision.
     facts
-        Sections of the record of the run: rows, model, scores of the new model and of the one before, what the gate
-        found, warnings, and how the rank was chosen.
+        Sections of the record of the run: rows, model, scores of the new and of the live model, results of the gate,
+        warnings, and the choice of the rank.
     """
 
     outcome: Outcome
@@ -43,20 +43,20 @@ class Decision:
 
 @stage(name="publish")
 def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: str = "") -> Decision:
-    """Decide whether the new model is live from now on: only where it passes the gate.
+    """Decide whether the new model goes live, which requires passing the gate.
 
     Parameters
     ----------
     config
         The pipeline.
     stages
-        References by stage: dataset, counts, start, model, scores; rank, where it was chosen.
+        References by stage: dataset, counts, start, model, scores; rank if it was selected.
     address
         Dask scheduler of the run, for scoring the live model.
 
     Returns
     -------
-    The decision, which the flow records: against the model that is live now, whichever was when the run began.
+    The decision, for the flow to record. It compares with the model that is live now, not at the start of the run.
     """
     store = open_store(config)
     report_progress("publish", 0, 1)
@@ -71,7 +71,7 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
     start = stages.get("start")
     diagnosis = {} if start is None else _summary(store, start).get("diagnosis", {})
     rank = _summary(store, stages["rank"]) if "rank" in stages else {}
-    # held-out samples have said what pairs can only suspect
+    # held-out samples have answered what pairs can only suggest
     settled = diagnosis.get("rank_warnings", []) if rank.get("judged_by_samples") else []
     warnings = [each for each in diagnosis.get("warnings", []) if each not in settled]
     if (agreement := PairAgreement.find(facts)) is not None:
@@ -82,14 +82,14 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
     outcome: Outcome = "promoted"
     chosen, reason = new, "first model of this pipeline"
     if live is not None and have_same_parameters(store, new, live):
-        # its reference stays too: other data are no reason to compare the next model by them
+        # its reference stays as well: new data alone do not change the comparison of the next model
         outcome, chosen, reason = "unchanged", live, "the live model, unchanged"
     elif live is not None:
         dataset, counts = stages["dataset"], stages["counts"]
         decision = pass_gate(config, dataset, new, live, address)
         gate |= decision.numbers.to_json()
         if decision.is_comparable:
-            # what a target is compared with would be fitted once more, to the same rows
+            # the other predictors of a target would be fitted again to the same rows
             scores = evaluate.fn(config, dataset, counts, live, address, with_target=False)
             facts["live_scores"] = _summary(store, scores)
         reason = decision.reason
@@ -100,7 +100,7 @@ def publish(config: PipelineConfig, stages: Mapping[str, Reference], address: st
 
 
 def locate_for_people(store: Store, live: Reference) -> dict[str, str]:
-    """Live model and its path; no record holds paths, for a store may be moved."""
+    """Return the live model and its path, which no record holds, because a store may be moved."""
     return {"live_model": live.digest, "live": store.name_artefact(live, "model")}
 
 

@@ -37,16 +37,16 @@ def refine(
     start: Reference,
     address: str = "",
 ) -> Reference:
-    """Refine a model by EM on the training folds, or average several; held-out folds choose what is left open.
+    """Refine a model by EM on the training folds, or average several; open settings are selected on held-out folds.
 
     Parameters
     ----------
     config
         The pipeline.
     dataset, counts
-        What `ingest` and `count` returned.
+        References from `ingest` and `count`.
     start
-        What `fit` returned; or a model, from which EM goes on warm, with the pseudo-count and forests that it has.
+        Reference from `fit`; or a model for a warm start, whose pseudo-count and forests are kept.
     address
         Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
@@ -57,7 +57,7 @@ def refine(
     Raises
     ------
     MemoryPlanError
-        If the parameters and statistics would not fit.
+        If the parameters and statistics do not fit in memory.
     """
     store, em, folds = open_store(config), config.em, config.fold_split
 
@@ -74,7 +74,7 @@ def refine(
             dependence = start_model.origin.get("dependence", "none")
         progress = PassReporter(partial(report_progress, "refine"), em.max_passes)
         with open_workers(config, address) as (client, memory), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the summary reports it
             training = StoredSamples.open(store, dataset, schema, folds.train, client)
             held_out = StoredSamples.open(store, dataset, schema, folds.validation, client)
             sizes: dict[str, Any] = {"members": em.members, "start": method}

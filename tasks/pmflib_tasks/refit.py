@@ -1,4 +1,4 @@
-"""Whether a model is fitted from scratch or refitted warm, by passes from the live model."""
+"""The decision whether a model is fitted from scratch or refitted warm, from the live model."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from pmflib_tasks.config import PipelineConfig
 from pmflib_tasks.guards.findings import Finding
 
 GROWN = 2.0
-"""Times as many observed cells as at the last fit from scratch from which another is due: pseudo-count, rank and start
-were chosen for fewer, and the time of fits at every doubling adds up to less than twice that of the last."""
+"""Growth of the number of observed cells, since the last fit from scratch, after which another is due: pseudo-count,
+rank and start were selected for fewer cells. Fits at every doubling take less than twice the time of the last one."""
 
 WARM_PATIENCE = 2
-"""Passes without a rise of the held-out log-likelihood after which a warm refit of plenty of samples ends, at most: it
-begins where another fit has ended, and what more passes gain is below what held-out samples can show."""
+"""Maximum patience of a warm refit on many samples, in passes without a rise of the held-out log-likelihood. It starts
+from a finished fit, and gains of further passes are below the resolution of held-out samples."""
 
 
 @dataclass(frozen=True)
 class Refit:
-    """How the model of a run is fitted.
+    """Decision how the model of a run is fitted.
 
     Parameters
     ----------
     way
-        From scratch; warm, from the live model, or, of traits, with its settings; or as the run that made the live
-        model did, for nothing is new.
+        "fresh": from scratch. "warm": from the live model, or for traits, with its settings. "same": as in the run of
+        the live model, because nothing is new.
     reason
-        One sentence for a person.
+        One sentence for people.
     options
         Digest of the options of the fit.
     start
-        Model that the fit goes on from; None where all is chosen, and starts are made of the counts.
+        Model that the fit starts from; None if settings are selected and starts are made from the counts.
     """
 
     way: Literal["fresh", "warm", "same"]
@@ -53,12 +53,12 @@ class Refit:
 
     @classmethod
     def find(cls, facts: Mapping[str, Any]) -> Refit | None:
-        """How the model of a run was fitted, by the facts of its record; None where it did not come to that."""
+        """Read from the facts of a run how its model was fitted; None if the run did not reach the fit."""
         found = facts.get("refit")
         return cls(found["way"], found.get("reason", ""), found["options"]) if found else None
 
     def to_json(self) -> dict[str, str]:
-        """Plain JSON types, for the record of the run: what the fit goes on from is among its stages."""
+        """Convert to plain JSON types for the record of the run, whose stages include the start."""
         return {"way": self.way, "reason": self.reason, "options": self.options}
 
 
@@ -75,28 +75,29 @@ def choose_refit(
     erased: bool = False,
     inputs: Mapping[str, Reference] | None = None,
 ) -> Refit:
-    """Decide how to fit: warm, unless something asks for a fit from scratch.
+    """Decide how to fit: warm, unless there is a reason for a fit from scratch.
 
     Parameters
     ----------
     refresh
-        Age of the last fit from scratch from which another is due; None is never.
+        Age of the last fit from scratch after which another is due; None is never.
     now
         Time of the decision, with a time zone.
     options
         Digest of the options of the fit.
     made
-        Record of the run that made the live model; None where there is none.
+        Record of the run that made the live model; None if there is none.
     last_fresh
-        Record of the last run that fitted from scratch with these options and came to its end; None if there is none.
+        Record of the last complete run that fitted from scratch with these options; None if there is none.
     obstacle
-        Why a fit cannot go on from the live model, as a clause; "" if it can.
+        Clause that explains why a fit cannot start from the live model; empty if it can.
     drift
-        Finding of quality by which the data are not those that the live model was made from; "" if there is none.
+        Guard that found a drift from the data of the live model; empty if there is none.
     growth
         Observed cells of this run's dataset, as a multiple of those of the last fit from scratch.
     erased
-        Whether samples have been erased since the live model was made: what has seen them is not built upon.
+        Whether samples have been erased since the live model was made; a fit must not start from a model that has seen
+        them.
     inputs
         Dataset and counts of this run.
     """
@@ -126,7 +127,7 @@ def choose_refit(
         return fresh(f"{growth:.1f} times the observed cells of run {last_fresh.number}")
     start = made.stages.get("start")
     if inputs and all(made.stages.get(stage) == each for stage, each in inputs.items()):
-        # what was fitted warm starts from where it started then, and is found in the manifest
+        # a warm fit has the same start as before, so that the manifest has its result
         earlier = start if start is not None and start.kind == "model" else None
         return Refit("same", f"as in run {made.number}: nothing is new", options, earlier)
     fitted = f"fitted from scratch {_describe(age)} ago, in run {last_fresh.number}"
@@ -147,19 +148,19 @@ def plan_refit(
     Parameters
     ----------
     store, config, schema
-        Those of the pipeline.
+        Store, configuration and schema of the pipeline.
     records
         All records of the pipeline, in order.
     inputs
         Dataset and counts of this run.
     findings
-        What the guards of quality found.
+        Findings of the guards.
     now
         Time of the decision, with a time zone.
 
     Returns
     -------
-    The decision. The time plays a part in it alone: an artefact is identified by what it is made from.
+    The decision. Only it depends on the time; artefacts are identified by their inputs.
     """
     options = digest_fit_options(config)
     live = records[-1].live if records else None
@@ -176,7 +177,7 @@ def plan_refit(
         each.sentence for each in findings if each.guard.endswith("drift") and not each.passed
     )
     last_fresh = next(fresh, None)
-    # where nothing is new the model is not fitted, and what it could not start from is not asked: that opens it
+    # if nothing is new, the model is not fitted, and need not be opened to look for obstacles
     is_same = made is not None and all(made.stages.get(name) == inputs[name] for name in inputs)
     return choose_refit(
         config.model.refresh_after,
@@ -193,12 +194,12 @@ def plan_refit(
 
 
 def _has_erased(records: Sequence[RunRecord], since: RunRecord) -> bool:
-    """Whether samples that the store held have been erased since a run."""
+    """Whether samples in the store have been erased since a run."""
     return any(record.number > since.number and record.samples_erased > 0 for record in records)
 
 
 def digest_fit_options(config: PipelineConfig) -> str:
-    """SHA-256 of the options that a fit depends on, but for how often it is made from scratch."""
+    """Hash with SHA-256 the options that affect a fit, except the frequency of fits from scratch."""
     unused = {"refresh"} if config.model.rank == "auto" else {"refresh", "rank_budget"}
     content = {
         "model": config.model.model_dump(mode="json", exclude=unused),
@@ -213,7 +214,7 @@ def digest_fit_options(config: PipelineConfig) -> str:
 def _measure_growth(
     store: Store, last_fresh: RunRecord | None, inputs: Mapping[str, Reference]
 ) -> float:
-    """Observed cells of a dataset, as a multiple of those of the last fit from scratch; 1 where they are not known."""
+    """Compute the growth of the number of observed cells since the last fit from scratch; 1 if unknown."""
     entry = store.find(inputs["dataset"].identity)
     if last_fresh is None or entry is None:
         return 1.0
@@ -224,7 +225,7 @@ def _measure_growth(
 
 
 def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: RunRecord) -> str:
-    """Why a fit cannot start from the model of a run, as a clause."""
+    """Explain in a clause why a fit cannot start from the model of a run; empty if it can."""
     try:
         model = JointPMF.load(store.locate(made.stages["model"]) / "model")
     except StoreError:
@@ -232,7 +233,7 @@ def _find_obstacle(store: Store, config: PipelineConfig, schema: Schema, made: R
     if model.schema.digest != schema.digest:
         return "the schema has changed"
     if model.trait_model is not None:
-        # traits go on from what was chosen for the live model, which any has
+        # traits use the settings of the live model, which every model has
         return ""
     if config.em.members > 1:
         return "the model is an average, or made of one"
@@ -251,16 +252,16 @@ def _describe(age: timedelta) -> str:
 
 
 def limit_patience(patience: int, samples: StoredSamples, rank: int) -> int:
-    """Passes without a rise after which a warm refit of latent classes ends.
+    """Limit the patience, in passes without a rise, of a warm refit of latent classes.
 
     Parameters
     ----------
     patience
-        Those of a fit from scratch.
+        Patience of a fit from scratch, which is kept for few samples: their passes are fast and gain more.
     samples
-        Training samples. Of fewer than are plenty, passes cost little and gain more: it ends as a fit from scratch.
+        Number of training samples.
     rank
-        Latent states.
+        Number of latent states.
     """
     if is_plenty(samples.n_observed, samples.schema.n_levels, rank):
         return min(patience, WARM_PATIENCE)

@@ -1,4 +1,4 @@
-"""Stage: how many latent states, where the configuration leaves it open."""
+"""Stage: selection of the family and the number of latent states."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ from pmflib_tasks.stage import build_artefact, open_store, open_workers_late, st
 VERSION = 12
 
 COMPARISONS = "comparisons.json"
-"""What was compared, with all scores, in the folder of the choice."""
+"""File of the artefact with all comparisons and scores."""
 
 
 @stage(name="select")
 def select(
     config: PipelineConfig, dataset: Reference, counts: Reference, address: str = ""
 ) -> Reference:
-    """Choose the family and the rank on samples of the validation folds, or without any on folds of the counts.
+    """Select the family and the rank on samples of the validation folds; without such folds, on folds of the counts.
 
     Parameters
     ----------
     config
         The pipeline; its rank is "auto".
     dataset, counts
-        What `ingest` and `count` returned.
+        References from `ingest` and `count`.
     address
         Address of a Dask scheduler; if empty, the run's workers are used, or workers start for this stage.
 
     Returns
     -------
-    Reference to the choice: a file with all comparisons; the entry's summary holds the rank, why, and the same.
+    Reference to a file with all comparisons; the summary of the entry has the rank, the reasons, and the comparisons.
 
     Raises
     ------
     PmfError
-        If the training folds have too few pairs to fit some and hold out others, or no held-out sample has the target.
+        If the training folds have too few pairs to fit and hold out, or no held-out sample has the target.
     SchemaError
-        If there is no such target.
+        If the target is unknown.
     """
     store = open_store(config)
     folds = config.fold_split
@@ -77,7 +77,7 @@ def select(
             StoredSamples(scale_blocks(list_dataset_blocks(store, dataset, part)), schema)
             for part in (folds.train, folds.validation)
         )
-        # small tables are compared in less time than workers take to start
+        # comparing small tables takes less time than starting workers
         with open_workers_late(config, address) as client:
             choice = select_fit(
                 fit,
@@ -123,13 +123,13 @@ def select(
 
 
 def _load_counts(path: Path, schema: Schema, folds: Sequence[int]) -> PairCounts:
-    """Counts by fold; of large tables those of the variables that are observed most."""
+    """Load counts by fold; for large tables, only those of the most observed variables."""
     kept = pick_variables(schema, load_singles(path, folds=folds), MAX_LEVELS)
     return load_groups(path, [(fold,) for fold in folds], kept)
 
 
 def settle(config: PipelineConfig, rank: Reference) -> PipelineConfig:
-    """Configuration with the rank and the dependence that `select` chose."""
+    """Return the configuration with the selected rank and dependence."""
     entry = open_store(config).find(rank.identity)
     assert entry is not None
     found = {name: entry.summary[name] for name in ("rank", "dependence")}

@@ -80,7 +80,7 @@ def test_compare_candidates__what_is_not_settled_is_not_distinguished():
         rule="least",
     )
     assert found.chosen.settings == {"rank": 1}
-    assert "1 +- 0.6 below that of 2, not settled to 0.5" in found.reason
+    assert "1 +- 0.6 below that of 2, not converged to within 0.5" in found.reason
 
 
 def test_compare_candidates__scores_alone_take_the_first_of_the_best():

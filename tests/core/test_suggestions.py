@@ -75,7 +75,7 @@ SCHEMA = [
 ]
 
 COUNTS = [
-    (lambda schema, table, codes: pmf.count_pairs(schema, codes), "the samples come first"),
+    (lambda schema, table, codes: pmf.count_pairs(schema, codes), "pass the samples first"),
     (
         lambda schema, table, codes: pmf.count_pairs(table, [2, 3, 3]),
         "give a table with its schema",
@@ -98,10 +98,10 @@ FITS = [
     (lambda codes, counts, model: pmf.select_rank(codes), "counts is an ndarray"),
     (lambda codes, counts, model: pmf.select_rank(counts, ranks=5), "give a list of ranks"),
     (lambda codes, counts, model: pmf.fit_triples(counts, 2), "give TripleCounts"),
-    (lambda codes, counts, model: pmf.fit_em(codes, 2), r"is rank=2"),
+    (lambda codes, counts, model: pmf.fit_em(codes, 2), r"use rank=2"),
     (
         lambda codes, counts, model: pmf.fit_em(codes, pmf.fit(counts, 2, method="spa")),
-        "give its model: model=result.model",
+        "model=result.model",
     ),
     (lambda codes, counts, model: pmf.fit_em(counts, rank=2), "fit_em takes samples"),
     (lambda codes, counts, model: pmf.fit_em(codes, rank=2.5), "rank is 2.5"),

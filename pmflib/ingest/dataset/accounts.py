@@ -1,4 +1,4 @@
-"""Accounts: no row may vanish between a file and the samples made of it."""
+"""Accounts of rows, which guarantee that no row is lost between files and samples."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pmflib.ingest.options import REASONS
 from pmflib.store.sample_writer import WrittenSamples
 
 TimeFormat: TypeAlias = Literal["number", "instant"]
-"""How times of a log are written: as numbers, or as ISO 8601."""
+"""Format of the times of a log: numbers, or instants in ISO 8601."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Numbers of rows that one stage took in, encoded, skipped and rejected; ``Account()`` is the zero of sums.
+    """Numbers of rows read, encoded, skipped and quarantined by one stage; ``Account()`` is the zero of sums.
 
     Parameters
     ----------
     rows_in
-        Rows that entered the stage.
+        Rows that the stage has read.
     rows_encoded
-        Rows that were encoded.
+        Rows that it has encoded.
     rows_left_out
-        Rows of variables that the schema leaves out on purpose: they are counted, and not kept.
+        Rows of variables that the schema leaves out, which are only counted.
     rows_erased
-        Rows of samples that were erased from the store, and that raw files still hold: they are counted, and not kept.
+        Rows of erased samples still in the raw files, which are only counted.
     reasons
-        Number of rows in quarantine, by reason.
+        Rows in quarantine by reason.
     cells_made_missing
-        Number of values that are no level and count as missing, by variable.
+        Unknown levels that count as missing, by variable.
     """
 
     rows_in: int = 0
@@ -45,7 +45,7 @@ class Account:
 
     @classmethod
     def from_json(cls, summary: Mapping[str, Any]) -> Account:
-        """Account that a summary was made of, or that of a whole dataset."""
+        """Read the account of a summary."""
         return cls(
             **{key: summary[key] for key in _ROWS},
             reasons=Counter(summary["reasons"]),
@@ -53,11 +53,11 @@ class Account:
         )
 
     def __add__(self, other: Account) -> Account:
-        """Account of both stages; a variable keeps its 0 of cells."""
+        """Add two accounts; variables with zero cells are kept."""
         return self._join(other, Counter.update, 1)
 
     def __sub__(self, other: Account) -> Account:
-        """Account of what this stage has beyond another; numbers may be negative."""
+        """Subtract an account; numbers may become negative."""
         return self._join(other, Counter.subtract, -1)
 
     def _join(self, other: Account, join: Callable[..., None], sign: int) -> Account:
@@ -69,16 +69,16 @@ class Account:
 
     @property
     def rows_quarantined(self) -> int:
-        """Rows in quarantine, for any reason."""
+        """Number of rows in quarantine."""
         return self.reasons.total()
 
     @property
     def rows_unfit(self) -> int:
-        """Rows that do not fit: in quarantine, those apart that only repeat others."""
+        """Number of invalid rows: those in quarantine except duplicates."""
         return sum(n for reason, n in self.reasons.items() if reason != "duplicate")
 
     def list_reasons(self) -> dict[str, int]:
-        """Rows in quarantine by reason, in the order of `REASONS`; none of a reason that no row has."""
+        """Rows in quarantine by reason, in the order of `REASONS`, without zeros."""
         return {reason: self.reasons[reason] for reason in REASONS if self.reasons[reason]}
 
     def to_json(self) -> dict[str, object]:
@@ -87,12 +87,12 @@ class Account:
         Raises
         ------
         StoreError
-            If rows in are not rows encoded, left out, erased and quarantined.
+            If the numbers of rows do not add up.
         """
         return self._balance("a stage of the ingest")
 
     def _balance(self, where: str, **outside: int) -> dict[str, object]:
-        """Totals, once they add up; rows older than the window are outside of what was encoded."""
+        """Check that the rows add up, including those outside the window, and return the totals."""
         quarantined = self.rows_quarantined
         reasons = self.list_reasons()
         out = self.rows_encoded + self.rows_left_out + self.rows_erased + quarantined
@@ -120,14 +120,14 @@ _ROWS = ("rows_in", "rows_encoded", "rows_left_out", "rows_erased")
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """Times of the rows of a file.
+    """Time span of the rows of a file.
 
     Parameters
     ----------
     oldest, newest
-        In the unit of the log; None where no row has a time.
+        Times in the unit of the log; None if no row has one.
     format
-        How they are written; None where no row has one.
+        Format of times; None if no row has one.
     """
 
     oldest: float | None
@@ -135,7 +135,7 @@ class TimeSpan:
     format: TimeFormat | None
 
     def join(self, other: TimeSpan | None) -> TimeSpan:
-        """Times of this file and of another, or another part of it."""
+        """Join the time span of another file or part."""
         if other is None or other.oldest is None or other.newest is None:
             return self
         if self.oldest is None or self.newest is None:
@@ -146,23 +146,23 @@ class TimeSpan:
 
 @dataclass(frozen=True)
 class StepSummary:
-    """What the manifest says of one step of the ingest: of a file that was encoded, or of samples that were assembled.
+    """Summary of one step of dataset building in the manifest: an encoded file, or assembled samples.
 
     Parameters
     ----------
     account
-        Rows that it took in, and where they went.
+        Account of its rows.
     file
-        Name of the file; None of samples of several.
+        Name of the file; None for assembled samples.
     ignored_columns
-        Columns of the file that are not read; None of samples of several.
+        Unused columns of the file; None for assembled samples.
     times
-        Times of the rows of a long file; None of other steps.
+        Time span of a long file; None for other steps.
     written
-        Samples that were written; None of a step that writes none.
+        Numbers of samples written; None for spills.
     forms
-        Rows of a file by the form of their identifiers: see `pmflib.ingest.dataset.identifiers.count_forms`; None of
-        other steps.
+        Rows of a file by form of the identifier: see `pmflib.ingest.dataset.identifiers.count_forms`; None for other
+        steps.
     """
 
     account: Account
@@ -174,12 +174,12 @@ class StepSummary:
 
     @classmethod
     def from_json(cls, summary: Mapping[str, Any]) -> StepSummary:
-        """Build a summary from what `to_json` gives.
+        """Read a summary.
 
         Raises
         ------
         KeyError
-            If a number of rows is not there.
+            If a number is missing.
         """
         times = None
         if "newest" in summary:
@@ -194,12 +194,12 @@ class StepSummary:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types, for the manifest; what a step does not have has no key.
+        """Plain JSON types for the manifest, without keys for None.
 
         Raises
         ------
         StoreError
-            If the rows do not add up.
+            If the numbers of rows do not add up.
         """
         content = self.account.to_json()
         if self.file is not None:
@@ -216,20 +216,20 @@ class StepSummary:
 
 @dataclass(frozen=True)
 class DatasetAccount(Account):
-    """Account of a whole dataset: what its manifest entry says, and the record of a run in section "rows".
+    """Account of a dataset, in its manifest entry and in section "rows" of the record of a run.
 
     Parameters
     ----------
     rows_in, rows_encoded, rows_left_out, rows_erased, reasons, cells_made_missing
-        As in `Account`; the rows encoded are those that the dataset holds.
+        As in `Account`; encoded rows are those in the dataset.
     rows_outside
-        Rows that files encoded and the dataset does not hold, for they are older than its window.
+        Encoded rows that are older than the window.
     samples, observed, blocks
-        Its samples, their observed cells, and their blocks.
+        Numbers of samples, observed cells and blocks.
     files_skipped
-        Files that cannot be read and were passed over, each with the reason.
+        Reason for each file that could not be read and was skipped, by name.
     weights
-        What the weights of its samples add up to; None where they have none.
+        Sums of the sample weights; None without weights.
     """
 
     rows_outside: int = 0
@@ -241,7 +241,7 @@ class DatasetAccount(Account):
 
     @classmethod
     def from_json(cls, summary: Mapping[str, Any]) -> DatasetAccount:
-        """Build an account from what `to_json` gives; a number that an earlier version did not write is 0."""
+        """Read an account; numbers that an earlier version did not write are 0."""
         numbers = (*_ROWS, "rows_outside", *_WRITTEN)
         return cls(
             **{key: int(summary.get(key, 0)) for key in numbers},
@@ -253,7 +253,7 @@ class DatasetAccount(Account):
 
     @classmethod
     def find(cls, facts: Mapping[str, Any]) -> DatasetAccount | None:
-        """Account among the facts of a run; None where the run ended before it had one."""
+        """Find the account in the facts of a run; None if the run ended before it."""
         rows = facts.get("rows")
         return cls.from_json(rows) if rows else None
 
@@ -263,7 +263,7 @@ class DatasetAccount(Account):
         Raises
         ------
         StoreError
-            If rows in are not rows encoded, left out, outside, erased and quarantined.
+            If the numbers of rows do not add up.
         """
         content = self._balance("the dataset", rows_outside=self.rows_outside)
         content |= {key: getattr(self, key) for key in _WRITTEN}
@@ -274,7 +274,7 @@ _WRITTEN = ("samples", "observed", "blocks")
 
 
 def add_weights(content: Mapping[str, Any], weights: WeightSums | None) -> dict[str, Any]:
-    """Account of a dataset in plain JSON types, with what the weights of its samples add up to, if they have any."""
+    """Add the sums of weights, if there are any, to an account in plain JSON types."""
     return {**content, **({} if weights is None else {"weights": weights.to_json()})}
 
 
@@ -287,26 +287,25 @@ def combine_accounts(
 ) -> DatasetAccount:
     """Add up the accounts of a dataset that was spilled file by file and assembled bucket by bucket.
 
-    Rows of files enter when they are spilled. Rows that the spills encoded enter the assemblies: over all files and all
-    buckets, the two numbers are equal. Both passes put rows in quarantine; the dataset holds the rows that the
-    assemblies encoded.
+    The rows encoded by all spills must equal the rows read by all assemblies. Both passes quarantine rows; the dataset
+    consists of the rows encoded by the assemblies.
 
     Parameters
     ----------
     spilled
-        Summaries of all files; none where files were encoded without being spilled.
+        Summaries of all spills; empty if files were encoded directly.
     assembled
-        Summaries of all buckets, or of all files encoded without being spilled; what an earlier dataset assembled and
-        this one still holds counts as one of them: see `carry_account`.
+        Summaries of all assemblies, including that of samples kept from an earlier dataset (see `carry_account`); or of
+        all files, if they were encoded directly.
     rows_outside
-        Rows that the files encoded and no assembly took in, for they are older than the window.
+        Spilled rows that are older than the window.
     files_skipped
-        Files that were passed over, each with the reason; None is none.
+        Reason for each skipped file, by name.
 
     Raises
     ------
     StoreError
-        If the equation does not hold: a bucket is missing, or counted twice.
+        If the numbers differ: a bucket is missing, or was counted twice.
     """
     first, second = (
         sum((each.account for each in summaries), Account()) for summaries in (spilled, assembled)
@@ -331,20 +330,20 @@ def combine_accounts(
         blocks=sum(each.blocks for each in written),
         files_skipped=files_skipped or {},
     )
-    # refuses rows that do not add up
+    # checks that the rows add up
     total.to_json()
     return total
 
 
 def carry_account(base: DatasetAccount, lost: Mapping[str, int]) -> StepSummary:
-    """Summary of what is left of an earlier dataset's samples, as if they were assembled, in 0 blocks.
+    """Summary of the samples kept from an earlier dataset, as if they were assembled, with no blocks.
 
     Parameters
     ----------
     base
         Account of the earlier dataset.
     lost
-        rows, duplicates, conflicts, observed and samples: what its superseded samples were made of.
+        Sums over its superseded samples: rows, duplicates, conflicts, observed and samples.
     """
     left_rows = {
         reason: base.reasons[reason] - lost[f"{reason}s"] for reason in ("duplicate", "conflict")

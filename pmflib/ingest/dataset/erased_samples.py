@@ -1,4 +1,4 @@
-"""Samples that were erased from a store: rows of raw files that still hold them are skipped."""
+"""Erased samples and workers, whose rows in raw files are skipped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pmflib.store.erasures import Erased, ErasureList, read_erasures
 
 @dataclass(frozen=True)
 class ErasedSamples:
-    """Test whether identifiers are among those that were erased.
+    """Set of erased identifiers.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class ErasedSamples:
     digests
         Salted SHA-256 of the erased identifiers, hexadecimal.
     hashes
-        uint64, sorted: hashes of these identifiers, as `read_identifiers` gives them. Whoever has none of them is not
+        Sorted hashes of these identifiers, uint64, as from `read_identifiers`: only identifiers with one of them are
         digested.
     """
 
@@ -45,7 +45,7 @@ class ErasedSamples:
     def of_list(
         cls, erasures: ErasureList | None, what: Erased = "samples"
     ) -> ErasedSamples | None:
-        """Erased samples of a list, or erased workers; None if there are none."""
+        """Erased samples or workers of a list; None if there are none."""
         if erasures is None or not erasures.choose(what):
             return None
         hashes = np.unique(np.array(erasures.list_hashes(what), np.uint64))
@@ -53,12 +53,12 @@ class ErasedSamples:
 
     @classmethod
     def of_store(cls, store: Store, what: Erased = "samples") -> ErasedSamples | None:
-        """Erased samples of a store, or erased workers; None if there are none."""
+        """Erased samples or workers of a store; None if there are none."""
         return cls.of_list(read_erasures(store), what)
 
     @property
     def digest(self) -> str:
-        """SHA-256 that names this set of samples: what is read depends on it."""
+        """SHA-256 of the set, an option of artefacts that depend on it."""
         content = self.salt + b"".join(map(bytes.fromhex, sorted(self.digests)))
         return hashlib.sha256(content).hexdigest()
 
@@ -68,7 +68,7 @@ class ErasedSamples:
         Parameters
         ----------
         texts, hashes
-            As of `Identifiers`.
+            As in `Identifiers`.
 
         Returns
         -------
@@ -91,26 +91,26 @@ class ErasedSamples:
         return self.digest_identifier(identifier) in self.digests
 
     def find_texts(self, texts: Sequence[str]) -> BoolArray:
-        """Whether each text, blanks around it aside, is an erased identifier: bool of shape (n_texts,)."""
+        """Whether each text, stripped, is an erased identifier: bool of shape (n_texts,)."""
         column = pa.array([text.encode("utf-8", "replace").strip() for text in texts], pa.binary())
         return self.find(column, hash_identifiers(column))
 
     def find_in_rows(
         self, rows: Sequence[str], ragged: Sequence[bool], index: int, delimiter: str
     ) -> BoolArray:
-        """Whether rows that did not fit are those of erased samples.
+        """Whether quarantined rows belong to erased samples.
 
         Parameters
         ----------
         rows
-            Their texts.
+            Texts of the rows.
         ragged
-            Whether the columns of each are not known: it is then of an erased sample if any of its fields, or of the
-            parts between delimiters, quotation marks and ends of lines, is an erased identifier.
+            Whether the columns of each row are unknown. Such a row counts as erased if any of its fields, or any part
+            between delimiters, quotation marks and line ends, is an erased identifier.
         index
-            Index of the identifier among the fields of the others, from the end if negative.
+            Index of the identifier in other rows, from the end if negative.
         delimiter
-            Between fields.
+            Field delimiter.
 
         Returns
         -------
@@ -132,7 +132,7 @@ class ErasedSamples:
 
 
 def _split(text: str, delimiter: str) -> list[str]:
-    """Fields of the text of a row, as far as they can be separated."""
+    """Split a row into fields as far as possible."""
     separator = choose_separator(delimiter)
     try:
         lines = csv.reader(
@@ -146,7 +146,7 @@ def _split(text: str, delimiter: str) -> list[str]:
 def pass_over(
     raw: RawRows, index: int, erased: ErasedSamples | None, delimiter: str
 ) -> tuple[RawRows, Identifiers, int]:
-    """Leave the rows of erased samples out of a batch.
+    """Remove the rows of erased samples from a batch.
 
     Parameters
     ----------
@@ -155,13 +155,13 @@ def pass_over(
     index
         Index of the column of identifiers.
     erased
-        The erased samples; None if there are none.
+        Erased samples; None if there are none.
     delimiter
-        Between the fields of rows that are ragged.
+        Field delimiter of ragged rows.
 
     Returns
     -------
-    The other rows, their identifiers, and the number of rows skipped.
+    Remaining rows, their identifiers, and the number of removed rows.
     """
     identifiers = read_identifiers(raw.batch.column(index))
     if erased is None:

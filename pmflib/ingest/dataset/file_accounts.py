@@ -1,4 +1,4 @@
-"""Accounts of the raw files that a stored dataset was built from."""
+"""Accounts of the raw files of a stored dataset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pmflib.store.file_digests import read_checked
 
 @dataclass(frozen=True, eq=False)
 class FileAccount:
-    """Account of one raw file of a dataset.
+    """Account of one raw file.
 
     Parameters
     ----------
@@ -32,19 +32,19 @@ class FileAccount:
     digest
         SHA-256 of its bytes.
     rows
-        Rows of the file, rows that were encoded, and rows in quarantine.
+        Numbers of rows read, encoded and quarantined.
     level_counts
-        int64 of shape (n_levels,): encoded rows that hold each level.
+        Number of encoded rows with each level, int64 of shape (n_levels,).
     duplicates
-        Encoded rows that other rows supersede.
+        Number of superseded rows.
     ignored_columns
-        Columns that are neither variables nor named in the configuration.
+        Columns that are not used.
     times
-        Times of its rows; None of sources without.
+        Time span of the rows; None without times.
     forms
-        Encoded rows by the form of their identifiers; empty of sources without.
+        Number of encoded rows by form of the identifier; empty without identifiers.
     superseded_by
-        Encoded rows that others supersede, by the file of the others.
+        Number of superseded rows by the file of the superseding row.
     """
 
     name: str
@@ -58,7 +58,7 @@ class FileAccount:
     superseded_by: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: FileAccount) -> FileAccount:
-        """Account of a file of which the other is a later part."""
+        """Join the account of a later part of the same file."""
         rows, counts = self.rows + other.rows, self.level_counts + other.level_counts
         forms = Counter(self.forms) + Counter(other.forms)
         times = self.times if other.times is None else other.times.join(self.times)
@@ -66,19 +66,19 @@ class FileAccount:
 
 
 def read_files(store: Store, dataset: Reference, *, counted: bool = True) -> list[FileAccount]:
-    """Accounts of the raw files of a dataset, in order.
+    """Read the accounts of the raw files of a dataset, in order.
 
     Parameters
     ----------
     store, dataset
         The dataset.
     counted
-        Whether levels and superseded rows are counted too, for which more than the manifest is read.
+        Whether to count levels and superseded rows, for which more than the manifest must be read.
 
     Raises
     ------
     StoreError
-        If the dataset or a step is missing or damaged.
+        If the dataset or an artefact of a file is missing or damaged.
     """
     accounts: list[FileAccount] = []
     for file in list_file_steps(store, dataset):
@@ -120,7 +120,7 @@ def _read_level_counts(store: Store, step: Reference) -> IntArray:
 
 
 def count_duplicates(store: Store, dataset: Reference) -> dict[str, Counter[str]]:
-    """Number of rows that other rows supersede, by file and by the file of the others.
+    """Count superseded rows by file and by the file of the superseding row.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def count_duplicates(store: Store, dataset: Reference) -> dict[str, Counter[str]
 
 
 def find_summary(store: Store, reference: Reference) -> Mapping[str, Any]:
-    """Summary of an artefact, from the manifest."""
+    """Read the summary of an artefact from the manifest."""
     entry = store.find(reference.identity)
     if entry is None:
         raise StoreError(

@@ -1,4 +1,4 @@
-"""Sample identifiers: their texts, their hashes, and the buckets that samples are assigned to by them."""
+"""Sample identifiers: texts, hashes, and the assignment of samples to buckets."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Identifiers:
     Parameters
     ----------
     texts
-        Binary of length n_rows: UTF-8, without blanks around it; empty where there is none.
+        Stripped UTF-8 texts, binary of length n_rows; empty if missing.
     hashes
-        uint64 of shape (n_rows,): the same for equal texts, on every machine.
+        Hashes of the texts, uint64 of shape (n_rows,), the same on every machine.
     absent, undecodable
-        Booleans of shape (n_rows,): no identifier, or one that is not UTF-8.
+        Whether the identifier is missing, or not UTF-8; bool of shape (n_rows,).
     """
 
     texts: pa.BinaryArray
@@ -47,7 +47,7 @@ class Identifiers:
 
 
 def read_identifiers(column: pa.Array) -> Identifiers:
-    """Read a column of identifiers; numbers become texts as a level would, 5.0 is "5"."""
+    """Read a column of identifiers; numbers are formatted like levels, 5.0 as "5"."""
     from pmflib.kernels.texts import EMPTY, FOREIGN, PADDED
 
     texts = as_binary(column)
@@ -63,22 +63,22 @@ def read_identifiers(column: pa.Array) -> Identifiers:
 
 
 LONGEST_FORM = 64
-"""Length from which on identifiers count as of one length, bytes."""
+"""Length from which lengths are not distinguished, bytes."""
 _CLASSES = ("digits", "lower", "upper", "other", "not ASCII")
-"""Alphabets, by the bit that stands for each."""
+"""Character classes, in the order of their bits."""
 
 
 def count_forms(texts: pa.BinaryArray) -> Counter[str]:
-    """Count identifiers by what they look like: alphabets, length, and whether digits begin with a zero.
+    """Count identifiers by form: character classes, length, and whether digits begin with a zero.
 
     Parameters
     ----------
     texts
-        Identifiers, none empty.
+        Nonempty identifiers.
 
     Returns
     -------
-    Numbers by form: "digits 5", "zero digits 8", "digits lower other 12". A form is shared by many.
+    Counts by form, such as "digits 5", "zero digits 8" or "digits lower other 12".
     """
     content, ends = view_texts(texts)
     if not len(texts):
@@ -109,12 +109,12 @@ _BYTE_CLASSES = _classify_bytes()
 
 
 def hash_identifiers(texts: pa.BinaryArray) -> HashArray:
-    """Hashes of identifiers as `read_identifiers` gives them: uint64 of shape (n_rows,)."""
+    """Hash identifiers as `read_identifiers` does: uint64 of shape (n_rows,)."""
     return mix_hashes(_hash(texts)[0])
 
 
 def read_sample_hashes(path: Path) -> HashArray:
-    """Hashes of the identifiers of a stored partition's samples, uint64, in the order of its rows."""
+    """Hashes of the identifiers of a stored partition, uint64, in the order of its rows."""
     from pmflib.kernels.texts import hash_texts
 
     texts, lengths = read_identifier_texts(path)
@@ -126,14 +126,14 @@ def read_sample_hashes(path: Path) -> HashArray:
 
 
 def as_binary(column: pa.Array) -> pa.BinaryArray:
-    """Texts of a column as binary; null and not-a-number are empty."""
+    """Convert a column to binary texts; null and NaN are empty."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     dtype = column.type
     if pa.types.is_integer(dtype):
         column = column.cast(pa.string())
     elif not (_is_text(dtype) or dtype == pa.binary()):
-        # a batch has fewer distinct values than rows: Python reads each of them once
+        # convert each distinct value once
         coded = column.dictionary_encode()
         values = coded.dictionary.to_pylist()
         texts = ["" if value is None or value != value else as_text(value) for value in values]
@@ -142,7 +142,7 @@ def as_binary(column: pa.Array) -> pa.BinaryArray:
 
 
 def view_texts(texts: pa.BinaryArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Bytes and ends of the texts of a binary array, without copying."""
+    """Content and offsets of a binary array, without copying."""
     _, ends, data = texts.buffers()
     first = texts.offset
     offsets = np.frombuffer(ends, np.int32)[first : first + len(texts) + 1]
@@ -185,30 +185,29 @@ def _decodes(text: bytes) -> bool:
 
 
 BUCKET_BYTES = 16 << 20
-"""Raw CSV that is assigned to one bucket, bytes: the second pass holds one bucket in memory."""
+"""Raw CSV per bucket, bytes: the second pass holds one bucket in memory."""
 MAX_BUCKETS = 4096
-"""Buckets of a dataset, at most: beyond, buckets are larger."""
+"""Largest number of buckets; buckets of very large datasets are larger."""
 LEAST_GROUPS = 16
-"""Groups that buckets are assembled in, at least, where there are as many buckets: small data are still shared out."""
+"""Least number of groups of buckets, if there are as many buckets, so that small data are processed in parallel."""
 HASH_BITS = 30
-"""Bits of a sample's hash in its key, below those of its bucket. Keys of 42 bits leave room for the index of a row in a
-64-bit integer, and one sort of integers then sorts rows by sample. That two samples share a key is rare, and costs
-nothing but that the one is read where the other is looked for."""
+"""Bits of a sample's hash in its key, below those of its bucket. Keys of 42 bits leave room for a row index in a 64-bit
+integer, so that sorting integers sorts rows by sample. Collisions of keys are rare, and only cause additional reads."""
 
 
 def choose_buckets(total_bytes: int, n_folds: int) -> int:
-    """Choose the number of buckets for an amount of raw CSV: about ``BUCKET_BYTES`` each.
+    """Choose the number of buckets, of about ``BUCKET_BYTES`` of raw CSV each.
 
     Parameters
     ----------
     total_bytes
         Size of the sources as plain CSV: see `estimate_csv_bytes`.
     n_folds
-        Folds; bucket b belongs to fold b % n_folds.
+        Number of folds; bucket b belongs to fold b % n_folds.
 
     Returns
     -------
-    A multiple of n_folds, at least n_folds, at most the largest multiple up to 4096.
+    A positive multiple of n_folds, at most ``MAX_BUCKETS`` if n_folds is.
     """
     needed = -(-total_bytes // BUCKET_BYTES)
     most = max(1, MAX_BUCKETS // n_folds)
@@ -216,22 +215,21 @@ def choose_buckets(total_bytes: int, n_folds: int) -> int:
 
 
 def group_buckets(total_bytes: int, n_buckets: int) -> list[tuple[int, int]]:
-    """Choose which buckets are assembled together, by one task into one partition: about ``BUCKET_BYTES`` of raw CSV.
+    """Choose the groups of buckets that one task assembles into one partition, of about ``BUCKET_BYTES`` of raw CSV.
 
-    Buckets that were chosen for the data are as large, and assembled one by one; smaller ones, of a configured number
-    or that of an earlier dataset, are not, for every task opens the spills of all files.
+    Buckets from `choose_buckets` have this size. Smaller ones, from a configured number or an earlier dataset, are
+    grouped, as every task opens the spills of all files.
 
     Parameters
     ----------
     total_bytes
         Size of the sources as plain CSV: see `estimate_csv_bytes`.
     n_buckets
-        Buckets of the dataset.
+        Number of buckets.
 
     Returns
     -------
-    First bucket of each group and the one after its last, in order; sizes differ by one at most. The number of groups
-    is the number of partitions of a fresh dataset, and with that of files it gives the number of spill openings.
+    Range of buckets of each group, in order; sizes differ by at most one.
     """
     n_needed = max(LEAST_GROUPS, -(-total_bytes // BUCKET_BYTES))
     n_groups = min(n_buckets, n_needed)
@@ -240,7 +238,7 @@ def group_buckets(total_bytes: int, n_buckets: int) -> list[tuple[int, int]]:
 
 
 def estimate_csv_bytes(sources: Sequence[Source]) -> int:
-    """Estimate the size that sources would have as plain CSV: packed bytes count five times, Parquet three times."""
+    """Estimate the size of sources as plain CSV: compressed bytes count five times, Parquet three times."""
     total = 0
     for source in sources:
         name = source.name.lower()
@@ -251,14 +249,14 @@ def estimate_csv_bytes(sources: Sequence[Source]) -> int:
 
 
 def make_keys(hashes: HashArray, n_buckets: int) -> HashArray:
-    """Keys of samples: the bucket, and below it the upper bits of the hash.
+    """Make keys of samples: the bucket, followed by the upper bits of the hash.
 
     Parameters
     ----------
     hashes
-        uint64 of shape (n_rows,): hashes of identifiers.
+        Hashes of identifiers, uint64 of shape (n_rows,).
     n_buckets
-        Buckets of the dataset, at most ``MAX_BUCKETS``.
+        Number of buckets, at most ``MAX_BUCKETS``.
 
     Returns
     -------
@@ -274,5 +272,5 @@ def find_buckets(keys: HashArray) -> HashArray:
 
 
 def list_keys(bucket: int) -> tuple[int, int]:
-    """First and last key that samples of a bucket may have."""
+    """First and last possible key of the samples of a bucket."""
     return bucket << HASH_BITS, ((bucket + 1) << HASH_BITS) - 1

@@ -22,34 +22,33 @@ from pmflib.store.dataset import FileStep, Layer, list_file_steps, list_layers, 
 from pmflib.store.sample_blocks import SAMPLE_COUNTS, read_sample_counts
 
 MOST_WASTE = 0.5
-"""Share of a partition's rows that may be superseded; with more, its samples are written again and the partition is
-dropped. So the samples of a dataset take at most twice the room of those of a fresh one, and each sample that is
-written again has at least one superseded row to pay for it."""
+"""Share of superseded rows above which a partition is dropped and its other samples are written again. A dataset thus
+takes at most twice the space of a fresh one, and for each sample written again there is at least one superseded row."""
 MOST_LAYERS = 32
-"""Partitions that increments may add; with more, the smaller half of them are written again as one. Every night opens
-all of them, some milliseconds each, and each sample is written again only as often as there are doublings of 16."""
+"""Number of partitions of increments above which the smaller half of them is merged into one. Every run opens all
+partitions, at some milliseconds each; the number of times a sample is written again grows logarithmically."""
 PART_ROWS = 1 << 20
-"""Rows of the sources that one partition of an increment is assembled from, about: the memory of one bucket."""
+"""Approximate number of raw rows per partition of an increment, about the memory of one bucket."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """An earlier dataset that the next one may be built upon.
+    """An earlier dataset to build upon.
 
     Parameters
     ----------
     entry
-        Its manifest entry.
+        Manifest entry.
     account
-        Its account of rows.
+        Account of rows.
     files
-        Its raw files and their spills.
+        Raw files and their spills.
     layers
-        Its partitions.
+        Partitions.
     n_buckets
-        Buckets that its files were spilled to.
+        Number of buckets of the spills.
     since
-        Beginning of its window; minus infinity if it has none.
+        Start of the window; minus infinity without one.
     """
 
     entry: Entry
@@ -63,25 +62,25 @@ class Base:
 def open_base(
     store: Store, base: Reference, origin: Mapping[str, Any], n_buckets: int
 ) -> Base | None:
-    """Open an earlier dataset, if the next one can be built upon it.
+    """Open an earlier dataset if the next one can be built upon it.
 
     Parameters
     ----------
     store, base
         The earlier dataset.
     origin
-        Schema, layout, policy, folds and version of the next dataset: those of the earlier one must be the same.
+        Options of the next dataset, which must equal those of the earlier one: see `BuildJob.origin`.
     n_buckets
-        Buckets that the next dataset must have; 0 takes those of the earlier one.
+        Required number of buckets; 0 for any.
 
     Returns
     -------
-    None if it differs, or a partition of it is no more in the store.
+    None if the options differ, or a partition is no longer in the store.
 
     Raises
     ------
     StoreError
-        If it is damaged.
+        If the earlier dataset is damaged.
     """
     entry = store.find(base.identity)
     if entry is None:
@@ -101,14 +100,14 @@ def open_base(
 
 
 def has_spills(store: Store, base: Base) -> bool:
-    """Whether the spills of all files of an earlier dataset are in the store, once those that there are now are."""
+    """Whether the spills of all files of an earlier dataset are in the store."""
     return all(store.find(file.step.identity) is not None for file in base.files)
 
 
 def find_touched(
     client: Client, store: Store, base: Base, spills: Sequence[Reference]
 ) -> HashArray:
-    """Keys of the samples that have rows in files which are new, changed or removed: uint64, sorted.
+    """Keys of the samples with rows in new, changed or removed files: uint64, sorted.
 
     Parameters
     ----------
@@ -119,7 +118,7 @@ def find_touched(
     base
         The earlier dataset.
     spills
-        Spills of all files that there are now.
+        Spills of all present files.
     """
     before = {file.step.identity: file.step for file in base.files}
     now = {spill.identity: spill for spill in spills}
@@ -131,14 +130,14 @@ def find_touched(
 
 @dataclass(frozen=True)
 class Remainder:
-    """What is left of an earlier dataset's partitions, and which samples must be assembled again.
+    """Remaining partitions of an earlier dataset, and the samples to assemble again.
 
     Parameters
     ----------
     layers
-        Partitions that have samples left.
+        Partitions with remaining samples.
     keys
-        uint64, sorted: keys of the samples that are superseded.
+        Keys of the samples to assemble again, uint64, sorted.
     lost
         Sums over these samples: "samples" and `SAMPLE_COUNTS`.
     """
@@ -149,7 +148,7 @@ class Remainder:
 
 
 def supersede_samples(client: Client, base: Base, keys: HashArray) -> Remainder:
-    """Leave the samples of some keys out of an earlier dataset, and those of partitions that are worth no more.
+    """Remove samples with changed rows from an earlier dataset, and dissolve partitions with too much waste.
 
     Parameters
     ----------
@@ -158,7 +157,7 @@ def supersede_samples(client: Client, base: Base, keys: HashArray) -> Remainder:
     base
         The earlier dataset.
     keys
-        uint64, sorted: keys of samples whose rows have changed.
+        Keys of samples whose rows have changed, uint64, sorted.
     """
     layers, lost = _supersede(client, base, keys)
     worn = [layer for layer in layers if _is_worn(layer)]
@@ -173,7 +172,7 @@ def supersede_samples(client: Client, base: Base, keys: HashArray) -> Remainder:
 
 
 def split_keys(keys: HashArray, n_rows: int) -> list[HashArray]:
-    """Split sorted keys into runs of samples that have about ``PART_ROWS`` of some rows each."""
+    """Split sorted keys into runs of about ``PART_ROWS`` rows each."""
     return [part for part in np.array_split(keys, max(1, -(-n_rows // PART_ROWS))) if part.size]
 
 
@@ -183,13 +182,13 @@ def _is_worn(layer: Layer) -> bool:
 
 
 def _is_increment(layer: Layer) -> bool:
-    """Whether a partition is not of whole buckets, as those of a fresh dataset are."""
+    """Whether a partition does not consist of whole buckets, as those of a fresh dataset do."""
     first, last = (list_keys(key >> HASH_BITS) for key in (layer.first_key, layer.last_key))
     return (layer.first_key, layer.last_key) != (first[0], last[1])
 
 
 def _supersede(client: Client, base: Base, keys: HashArray) -> tuple[list[Layer], dict[str, int]]:
-    """All partitions without the samples of some keys, and sums over these."""
+    """Remove samples with some keys from all partitions; return the partitions and sums over the samples."""
     bounds = [
         np.searchsorted(keys, np.array([layer.first_key, layer.last_key + 1], np.uint64))
         for layer in base.layers
@@ -217,7 +216,7 @@ def _supersede_layer(item: tuple[Layer, HashArray, int]) -> tuple[Layer, np.ndar
 
 
 def _list_keys(item: tuple[Layer, int]) -> HashArray:
-    """Keys of the samples of a partition that are not superseded."""
+    """Keys of the samples of a partition, without superseded ones."""
     layer, n_buckets = item
     return make_keys(
         np.delete(read_sample_hashes(find_local_path(layer.path)), layer.superseded), n_buckets
@@ -229,5 +228,5 @@ def _read_keys(spill: str) -> HashArray:
 
 
 def join_keys(parts: Sequence[HashArray]) -> HashArray:
-    """Keys that are in any of some arrays: uint64, sorted."""
+    """Union of arrays of keys: uint64, sorted."""
     return np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))

@@ -1,4 +1,4 @@
-"""Workers and labels of a file: the schema of a label log, in memory that does not grow with the log."""
+"""Names of workers and labels in label logs, and the schemas made of them."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from pmflib.store.artefacts import Entry, Reference, Store
 from pmflib.store.file_digests import read_checked
 
 VERSION = 1
-"""Version of the artefact: raised when its content changes."""
+"""Version of the artefact; increase it when its content changes."""
 NAMES_FILE = "census.json"
-"""File of the names in the folder of its artefact, whose kind is "census": both are names in stores there are."""
+"""File of names in an artefact of kind "census"; both names are part of the store format."""
 
 
 @dataclass(frozen=True)
 class LogNames:
-    """Names in a file.
+    """Names in a label log.
 
     Parameters
     ----------
     workers, labels
-        Distinct texts, in natural order ("2" before "10").
+        Distinct names in natural order ("2" before "10").
     """
 
     workers: tuple[str, ...]
@@ -47,7 +47,7 @@ class LogNames:
 
     @staticmethod
     def merge(parts: Iterable[LogNames]) -> LogNames:
-        """Names in any of the files."""
+        """Names in any of several logs."""
         workers: set[str] = set()
         labels: set[str] = set()
         for part in parts:
@@ -61,7 +61,7 @@ class LogNames:
 
     @staticmethod
     def load(path: Path) -> LogNames:
-        """Read what `save` wrote."""
+        """Read names written by `save`."""
         content = parse_json(read_checked(path))
         return LogNames(tuple(content["workers"]), tuple(content["labels"]))
 
@@ -76,16 +76,16 @@ def find_log_names(
     source
         The file.
     config
-        Laid out long: ``variable`` is the worker's column, ``value`` the label's.
+        Options of layout "long": ``variable`` is the column of workers, ``value`` that of labels.
     erased
-        Workers who are passed over; None if there are none.
+        Workers to leave out; None if there are none.
 
     Raises
     ------
     SourceError
         If the file cannot be read, or lacks a column.
     SchemaError
-        If a column has too many distinct values to be what it should be.
+        If a column has too many distinct values for workers or labels.
     """
     assert config.variable is not None
     assert config.value is not None
@@ -112,7 +112,7 @@ def find_log_names(
 
 
 def build_log_names(source: Source, config: SourceOptions, root: str) -> Entry:
-    """Build the names in one file as an artefact; a file whose names are in the store is not read again.
+    """Build the artefact of the names in one file; the file is not read again if the store has it.
 
     Parameters
     ----------
@@ -145,37 +145,37 @@ def build_log_names(source: Source, config: SourceOptions, root: str) -> Entry:
 
 
 def load_log_names(store: Store, parts: Iterable[Reference]) -> LogNames:
-    """Read the names in several files, and join them."""
+    """Read and join the names in several files."""
     return LogNames.merge(LogNames.load(store.locate(names) / NAMES_FILE) for names in parts)
 
 
 def make_label_schema(
     names: LogNames, config: SourceOptions, classes: Sequence[str] | None = None
 ) -> Schema:
-    """Schema of a label log: a variable for each worker, whose levels are the classes.
+    """Make the schema of a label log: a variable per worker, whose levels are the classes.
 
     Parameters
     ----------
     names
         Names in all files.
     config
-        Names the texts that mean "not given".
+        Options with the missing codes.
     classes
-        Labels that there are; None for all that were given.
+        Classes; None for all labels found.
 
     Raises
     ------
     SchemaError
-        If there is no worker or no label, or tasks are to have weights.
+        If there is no worker or no label, or a weight column is set.
 
     Warns
     -----
     SchemaWarning
-        If labels that are spelled alike, but for case or Unicode composition, are taken for one; if there are hundreds.
+        If labels that differ only in case or Unicode composition are merged, or there are hundreds of classes.
     """
     if config.weight is not None:
         raise SchemaError(
-            f"source.weight is {config.weight!r}, and tasks of a label log have no weights; remove it"
+            f"source.weight is {config.weight!r}, but tasks of a label log have no weights; remove it"
         )
     levels = tuple(classes) if classes is not None else unify_classes(names.labels)
     if not names.workers or not levels:
@@ -188,12 +188,12 @@ def make_label_schema(
 
 
 def check_label_schema(schema: Schema) -> Schema:
-    """Check that a schema is one of a label log, and return it.
+    """Check that a schema is that of a label log, and return it.
 
     Raises
     ------
     SchemaError
-        If the workers' labels are not the same for all.
+        If not all workers have the same labels.
     """
     if any(variable.levels != schema[0].levels for variable in schema):
         raise SchemaError("the workers have different labels; let `pmf crowd` write the schema")
@@ -201,14 +201,14 @@ def check_label_schema(schema: Schema) -> Schema:
 
 
 def narrow_schema(schema: Schema, names: LogNames, config: SourceOptions) -> Schema:
-    """Schema of one file of a label log: its own workers and labels, in their own order, whoever else there is.
+    """Make the schema of one file of a label log, with only its own workers and labels.
 
-    What is encoded with it stays as it is when workers come in with other files.
+    Encoded files therefore do not change when other files add workers.
 
     Parameters
     ----------
     schema
-        From `make_label_schema`, of all files.
+        Schema of all files, from `make_label_schema`.
     names
         Names in this file.
     config
@@ -216,7 +216,7 @@ def narrow_schema(schema: Schema, names: LogNames, config: SourceOptions) -> Sch
 
     Returns
     -------
-    A part of the schema, or all of it where the file has no worker or none of the labels.
+    Part of the schema; all of it if the file has no workers or no labels.
     """
     levels = schema[0].levels
     codes = {schema[0].encode_value(label) for label in names.labels}
@@ -228,7 +228,7 @@ def narrow_schema(schema: Schema, names: LogNames, config: SourceOptions) -> Sch
 
 
 def _distinct(column: pa.Array) -> set[str]:
-    """Texts of a column; what is not UTF-8 is for the quarantine."""
+    """Distinct texts of a column, except undecodable ones."""
     texts = set()
     for value in pc.unique(column).to_pylist():
         if value is None:

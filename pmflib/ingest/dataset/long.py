@@ -1,4 +1,4 @@
-"""Long logs, first pass: encode (sample, variable, value, time) and assign the rows to hash buckets."""
+"""Long logs, first pass: encode rows of (sample, variable, value, time) and write them to hash buckets."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from pmflib.schema.variable import UNDECODABLE, UNKNOWN, as_text
 from pmflib.store.dataset import LEVEL_COUNTS
 
 LEFT_OUT = -4
-"""Index of a variable that the schema leaves out on purpose."""
+"""Index of variables that the schema leaves out."""
 MAX_REMEMBERED = 1 << 18
-"""Pairs of variable and raw value whose code is remembered from batch to batch."""
+"""Size of the cache of codes by variable and raw value."""
 
 
 def spill_long(
@@ -56,9 +56,9 @@ def spill_long(
     erased_workers: ErasedSamples | None = None,
     chunk: FileChunk | None = None,
 ) -> StepSummary:
-    """Encode one file of answers, and assign them to buckets by their sample's hash.
+    """Encode a file of a long log, and write its rows to buckets by the hash of their sample.
 
-    A row whose value is missing is encoded: nothing is observed, but the sample is known.
+    Rows with a missing value are encoded, too: their sample exists, with nothing observed.
 
     Parameters
     ----------
@@ -67,30 +67,30 @@ def spill_long(
     schema
         Variables and levels.
     source_config, policy
-        Columns of the file, and what happens to what does not fit.
+        Columns of the file, and policy for rows that do not fit.
     n_buckets
-        The same for all files of a dataset: see `choose_buckets`.
+        Number of buckets, the same for all files of a dataset: see `choose_buckets`.
     folder
-        Folder, made if need be; the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
+        Output folder, created if necessary, for the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS``.
     on_rows
-        Called with the number of rows of each batch when it is done: progress.
+        Progress callback, given the number of rows of each finished batch.
     erased
         Samples whose rows are skipped.
     erased_workers
         Variables whose rows are skipped: workers of a label log.
     chunk
-        Part of the file that is read; None reads all. The format of times is that of the whole file.
+        Part of the file to read; None reads all. The format of times is that of the whole file.
 
     Returns
     -------
-    The account of its rows, and their times. The rows encoded here enter `assemble_samples`: see `combine_accounts`.
+    Account and time span of the rows, for `combine_accounts`.
 
     Raises
     ------
     SourceError, SchemaError
         If the file cannot be read, or a row does not fit and the policy is to stop.
     ConfigError
-        If the source is not laid out long.
+        If the layout of the source is not long.
     """
     folder.mkdir(parents=True, exist_ok=True)
     encoder = _LongEncoder(schema, source_config, policy, erased, erased_workers)
@@ -148,7 +148,7 @@ class _LongEncoder:
         self.forms: Counter[str] = Counter()
 
     def find_time_format(self, source: Source, config: SourceOptions) -> None:
-        """Find the format of times from the beginning of the file, as who reads all of it does."""
+        """Find the format of times from the beginning of the file, as a reader of the whole file does."""
         if self.time is None:
             return
         for raw in read_rows(source, config, [self.time]):
@@ -197,7 +197,7 @@ class _LongEncoder:
             made_missing = known[unknown & decisions.fits]
             self._made_missing += np.bincount(made_missing, minlength=self._schema.n_variables)
         levels = np.where(codes < 0, MISSING, self._schema.offsets[known] + codes)
-        # rows without an answer are counted first, and dropped
+        # rows without an answer are counted in the first bin, which is dropped
         counts = np.bincount(levels[kept] + 1, minlength=self.level_counts.size + 1)
         self.level_counts += counts[1:]
         if time and kept.size:
@@ -215,17 +215,17 @@ class _LongEncoder:
 
     @property
     def time_format(self) -> TimeFormat | None:
-        """Whether times are numbers or instants; None where there are none."""
+        """Format of times, number or instant; None if there are none."""
         return self._times.format
 
     def count_cells(self) -> dict[str, int]:
-        """Values that count as missing because they are no level, by variable."""
+        """Number of unknown levels that count as missing, by variable."""
         counts = zip(self._schema.names, self._made_missing.tolist(), strict=True)
         return {name: count for name, count in counts if count}
 
 
 def encode_variables(schema: Schema, column: pa.Array) -> IntArray:
-    """Indices of named variables: int64 of shape (n_rows,), UNKNOWN, UNDECODABLE or LEFT_OUT where there is none."""
+    """Indices of variables by name, int64 of shape (n_rows,); negative codes UNKNOWN, UNDECODABLE or LEFT_OUT."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     indices = dict.fromkeys(schema.left_out, LEFT_OUT)
     indices |= {name: index for index, name in enumerate(schema.names)}
@@ -244,9 +244,9 @@ def encode_variables(schema: Schema, column: pa.Array) -> IntArray:
 
 
 class ValueEncoder:
-    """Codes of values whose variable differs from row to row.
+    """Encodes values whose variable differs from row to row.
 
-    Each pair of variable and raw value is encoded once; variables with the same levels count as one.
+    Codes are cached by variable and raw value; variables with equal levels share them.
 
     Parameters
     ----------
@@ -279,9 +279,9 @@ class ValueEncoder:
         Parameters
         ----------
         variables
-            int64 of shape (n_rows,), index of each row's variable.
+            Index of each row's variable, int64 of shape (n_rows,).
         column
-            Arrow values of length n_rows.
+            Arrow array of length n_rows.
 
         Returns
         -------
@@ -309,7 +309,7 @@ class ValueEncoder:
         out = np.empty(len(pairs), np.int16)
         for position, pair in enumerate(pairs.tolist()):
             encoding, value_index = divmod(pair, n_values)
-            # True, 1 and 1.0 are equal keys but different texts
+            # True, 1 and 1.0 are equal as keys, but differ as texts
             key = (encoding, (type(values[value_index]), values[value_index]))
             code = known.get(key)
             if code is None:
@@ -319,26 +319,25 @@ class ValueEncoder:
 
 
 def _indices(coded: pa.DictionaryArray) -> IntArray:
-    """Indices in the dictionary, int64; one past its end where there is no value."""
+    """Dictionary indices, int64; nulls are one past the end."""
     indices = coded.indices.cast(pa.int64()).fill_null(len(coded.dictionary))
     out: IntArray = indices.to_numpy(zero_copy_only=False)
     return out
 
 
 class TimeReader:
-    """Reads the time column of one file, whose times are either all numbers or all instants.
+    """Reads the time column of a file, whose times are either all numbers or all instants.
 
-    Which of the two is decided by the first batch that has a readable time: by the majority in it, numbers if
-    there are as many. Times of the other format are not read, for the two cannot be ordered.
-    Instants are microseconds since 1970 (an ISO 8601 text without a zone counts as UTC). Both formats are
-    float64: whole numbers keep their order up to 2**53, and instants to the microsecond until the year 2255.
+    The first batch with a readable time decides, by majority, numbers in a tie. Times of the other format are invalid,
+    as the two cannot be compared. Instants are microseconds since 1970; ISO 8601 texts without a time zone are in UTC.
+    Both are float64, exact up to 2**53, which for instants is the year 2255.
     """
 
     def __init__(self) -> None:
         self.format: TimeFormat | None = None
 
     def read(self, column: pa.Array) -> FloatArray:
-        """Read the times of a batch, float64 of shape (n_rows,); NaN where there is none, or none that can be read."""
+        """Read the times of a batch, float64 of shape (n_rows,); NaN if missing or invalid."""
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         readers = {"number": _read_numbers, "instant": _read_instants}

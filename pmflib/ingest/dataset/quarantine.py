@@ -1,4 +1,4 @@
-"""Rows that do not fit, kept with their file, their number in it and the reason."""
+"""Quarantine: rows that do not fit, with their file, row number and reason."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pmflib.store.file_digests import check_file, read_checked
 from pmflib.store.table_files import write_file
 
 QUARANTINE = "quarantine.parquet"
-"""Rejected rows, in the folder of the step that rejected them."""
+"""File of quarantined rows in the folder of the artefact that rejected them."""
 QUARANTINE_HASHES = "quarantine_hashes.npy"
-"""Hash of the sample of each rejected row, uint64, in the folder of a step that knew it: rows of superseded samples are
-rejected by a later step once more."""
+"""File with the hash of the sample of each quarantined row, uint64, where samples are known: rows of samples that were
+assembled again are quarantined again by a later artefact."""
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -46,23 +46,23 @@ SUPERSEDED_SCHEMA = pa.schema(
         pa.field("winner_agrees", pa.bool_()),
     ]
 )
-"""Columns of a quarantine of rows that others supersede: also the file and row of the one that did, its time where rows
-have one, and whether it says the same. Null for rows that are rejected for another reason."""
+"""Columns of a quarantine of superseded rows: also the file, row and time of the superseding row, and whether the two
+agree; null for rows that were rejected for other reasons."""
 ROW_GROUP = 1 << 14
-"""Rows of a row group: what the writer holds in memory."""
+"""Number of rows of a row group, which the writer buffers."""
 
 
 class QuarantineWriter:
-    """Writes a quarantine as one Parquet file, in memory that does not grow with it.
+    """Writes a quarantine as a Parquet file, in bounded memory.
 
-    Equal calls of `add` give equal bytes. Use it in a ``with`` block.
+    Equal calls of `add` give equal bytes. Use it as a context manager.
 
     Parameters
     ----------
     path
-        The new file.
+        Path of the new file.
     schema
-        ``QUARANTINE_SCHEMA``, or ``SUPERSEDED_SCHEMA`` where rows are superseded.
+        ``QUARANTINE_SCHEMA`` or ``SUPERSEDED_SCHEMA``.
     """
 
     def __init__(self, path: Path, schema: pa.Schema = QUARANTINE_SCHEMA) -> None:
@@ -71,25 +71,25 @@ class QuarantineWriter:
         self._rows: list[tuple[object, ...]] = []
 
     def add(self, file: str, row: int, reason: str, column: str | None, raw: str) -> None:
-        """Keep a row.
+        """Add a row.
 
         Parameters
         ----------
         file
             Name of the source.
         row
-            Number of the row in it; 1 is the first row of data.
+            Row number, from 1 for the first row of data.
         reason
             One of ``REASONS``.
         column
-            Column at fault, None where it is the row as a whole.
+            Column at fault; None if it is the row as a whole.
         raw
-            The row's text: see `raw_text`.
+            Text of the row: see `raw_text`.
         """
         self.add_all([(file, row, reason, column, raw)])
 
     def add_all(self, rows: Iterable[tuple[object, ...]]) -> None:
-        """Keep several rows, each a tuple of the columns of the schema; see `add`."""
+        """Add rows, each a tuple of the columns of the schema; see `add`."""
         for row in rows:
             assert row[2] in REASONS, row[2]
             self._rows.append(row)
@@ -107,7 +107,7 @@ class QuarantineWriter:
             self._rows.clear()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
         self._flush()
         self._file.close()
 
@@ -119,11 +119,11 @@ class QuarantineWriter:
 
 
 def raw_text(fields: Sequence[object], delimiter: str = ",") -> str:
-    """Write one row as CSV from its fields; bytes that are not UTF-8 are escaped with a backslash, None is empty."""
+    """Format a row as CSV; undecodable bytes are escaped with a backslash, None is empty."""
     if len(delimiter) > 1:
         return delimiter.join(_quote(field_text(field), delimiter) for field in fields)
     line = io.StringIO()
-    # the writer quotes the characters of its line terminator: with an empty one, it would not quote a newline
+    # the writer quotes only the characters of its line terminator, so that this must not be empty
     csv.writer(line, delimiter=delimiter, lineterminator="\r\n").writerow(map(field_text, fields))
     return line.getvalue().removesuffix("\r\n")
 
@@ -135,14 +135,14 @@ def _quote(text: str, delimiter: str) -> str:
 
 
 def field_text(value: object) -> str:
-    """Text of one field; bytes that are not UTF-8 are escaped with a backslash, None is empty."""
+    """Format a field; undecodable bytes are escaped with a backslash, None is empty."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return "" if value is None else as_text(value)
 
 
 def export_quarantine(store: Store, dataset: Reference, out: Path) -> int:
-    """Write all rejected rows of a dataset into one file, CSV or Parquet by its suffix: file by file, then duplicates.
+    """Write all quarantined rows of a dataset to a CSV or Parquet file: file by file, then superseded rows.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def read_quarantine(store: Store, dataset: Reference) -> Iterator[pa.RecordBatch
 
 
 def read_part(path: Path, layer: Layer | None) -> Iterator[pa.RecordBatch]:
-    """Read the quarantine of one step, but rows of the samples that are superseded in the layer that it made.
+    """Read the quarantine of one artefact, without the rows of samples that are superseded in its layer.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def read_part(path: Path, layer: Layer | None) -> Iterator[pa.RecordBatch]:
 
 
 def _widen(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Give rows that nothing has superseded the columns of those that are."""
+    """Add the columns of superseded rows, as nulls."""
     arrays = [
         batch.column(field.name)
         if field.name in batch.schema.names

@@ -1,4 +1,4 @@
-"""Rows of one file that do not fit: they are put in quarantine, or an error is raised."""
+"""Screening of rows that do not fit the schema: quarantine, or an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pmflib.ingest.sources import Source
 from pmflib.schema import Variable
 
 FINE = len(REASONS)
-"""Decision on a row that fits; other decisions are indices of ``REASONS``, and the smaller one prevails."""
+"""Decision for valid rows; other decisions are indices of ``REASONS``, of which the smallest prevails."""
 
 PROBLEMS = {
     "ragged": "has too few or too many fields, or text after a closing quotation mark",
@@ -32,16 +32,16 @@ PROBLEMS = {
     "bad_weight": "is no weight: a number above 0, of which at least half a unit and less than 2**53 units are kept; a "
     "replicate weight may be 0",
 }
-"""What is wrong with a row, by reason; of an unknown level, its variable says it."""
+"""Text of an error, by reason; errors about unknown levels are made from the variable."""
 
 
 class RowDecisions:
-    """Decisions on the rows of one batch.
+    """Decisions about the rows of one batch.
 
     Parameters
     ----------
     n_rows
-        Number of rows; all are fine at first.
+        Number of rows, all valid at first.
     """
 
     def __init__(self, n_rows: int) -> None:
@@ -49,16 +49,16 @@ class RowDecisions:
         self._columns: npt.NDArray[np.int32] = np.zeros(n_rows, np.int32)
 
     def mark(self, where: BoolArray, reason: str, column: int) -> None:
-        """Mark rows, unless they already have a decision that prevails or the same one from an earlier column.
+        """Mark rows as invalid, unless an earlier decision prevails.
 
         Parameters
         ----------
         where
-            Booleans of shape (n_rows,).
+            Mask of the rows, bool of shape (n_rows,).
         reason
             One of ``REASONS``.
         column
-            Index in the batch of the column at fault.
+            Index of the column at fault in the batch.
         """
         code = REASONS.index(reason)
         worse = where & (self.reasons > code)
@@ -67,26 +67,26 @@ class RowDecisions:
 
     @property
     def fits(self) -> BoolArray:
-        """Mask of the rows that fit, bool of shape (n_rows,)."""
+        """Mask of valid rows, bool of shape (n_rows,)."""
         fits: BoolArray = self.reasons == FINE
         return fits
 
     def get(self, row: int) -> tuple[str, int]:
-        """Reason and column of a row that is not fine."""
+        """Reason and column of an invalid row."""
         return REASONS[self.reasons[row]], int(self._columns[row])
 
 
 class Screen:
-    """Sends the rows of one file that do not fit to quarantine, or stops, and keeps the account.
+    """Quarantines the invalid rows of a file, or raises an error, and keeps the account.
 
     Parameters
     ----------
     source
         The file.
     config, policy
-        Layout of the file, and the policy for rows that do not fit.
+        Layout of the file, and policy for rows that do not fit.
     quarantine
-        Writer for rejected rows; the caller closes it.
+        Writer for quarantined rows; the caller closes it.
     """
 
     def __init__(
@@ -104,39 +104,39 @@ class Screen:
         self._quarantine = quarantine
 
     def leave_out(self, n_rows: int) -> None:
-        """Count rows of variables that are left out on purpose."""
+        """Count rows of variables that the schema leaves out."""
         self.account += Account(n_rows, rows_left_out=n_rows)
 
     def pass_over(self, n_rows: int) -> None:
-        """Count rows of samples that were erased."""
+        """Count rows of erased samples."""
         self.account += Account(n_rows, rows_erased=n_rows)
 
     def count_cells(self, cells: Mapping[str, int]) -> None:
-        """Count values that are no level and count as missing, by variable."""
+        """Count unknown levels made missing, by variable."""
         self.account += Account(cells_made_missing=Counter(cells))
 
     def sift(
         self, raw: RawRows, decisions: RowDecisions, variable_of: Callable[[int, int], Variable]
     ) -> IntArray:
-        """Reject the rows that do not fit, in the order of the file.
+        """Reject invalid rows in the order of the file.
 
         Parameters
         ----------
         raw
             The batch.
         decisions
-            Decisions on its rows.
+            Decisions about its rows.
         variable_of
-            Variable whose level a row lacks, given the row's index in the batch and the column's.
+            Returns the variable of an unknown level, given the indices of row and column in the batch.
 
         Returns
         -------
-        int64: indices in the batch of the rows that fit.
+        Indices of the valid rows in the batch, int64.
 
         Raises
         ------
         SourceError, SchemaError
-            If a row does not fit and the policy is to stop.
+            If a row is invalid and the policy is to stop.
         """
         reasons: Counter[str] = Counter()
         for broken in self._list_broken(raw, decisions, variable_of):
@@ -153,7 +153,7 @@ class Screen:
     def _list_broken(
         self, raw: RawRows, decisions: RowDecisions, variable_of: Callable[[int, int], Variable]
     ) -> list[_Broken]:
-        """Rows that do not fit, in the order of the file."""
+        """List invalid rows in the order of the file."""
         out = [_Broken(number, "ragged", None, text, text) for number, text in raw.ragged]
         bad = np.flatnonzero(~decisions.fits)
         if bad.size:
@@ -171,11 +171,11 @@ class Screen:
         return sorted(out, key=lambda broken: broken.number)
 
     def _refuse(self, broken: _Broken) -> None:
-        """Raise an error for a row if the policy is to stop."""
+        """Raise an error about an invalid row if the policy is to stop."""
         where = f"{self._source.name}, row {broken.number}"
         if broken.column is not None:
             where += f", column {broken.column!r}"
-        # errors are kept in the history, where nobody's identifier belongs
+        # errors are recorded in the history, which must not contain identifiers
         names = broken.column in (None, self._sample) and broken.reason != "no_sample"
         shown = "it" if names else repr(broken.value[:200])
         if broken.variable is not None:
@@ -196,7 +196,7 @@ class Screen:
 
 @dataclass(frozen=True)
 class _Broken:
-    """A row that does not fit; ``variable`` is the one whose level it lacks."""
+    """An invalid row; ``variable`` is that of an unknown level."""
 
     number: int
     reason: str

@@ -1,4 +1,4 @@
-"""Where a stored sample came from: its partition, its block, and the rows of raw files that it was made of."""
+"""Origin of a stored sample: its partition, its block, and its rows in raw files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FileRows:
     name, digest
         Name of the file, and SHA-256 of its bytes.
     rows
-        Numbers of the rows, in order: 1 is the first row of data.
+        Sorted row numbers, from 1 for the first row of data.
     """
 
     name: str
@@ -42,22 +42,22 @@ class FileRows:
 
 @dataclass(frozen=True)
 class SampleOrigin:
-    """Where one sample of a dataset is, and what it was made of.
+    """Location and raw rows of one sample of a dataset.
 
     Parameters
     ----------
     sample
-        Its identifier, or its file and row.
+        Identifier, or file and row.
     partition
-        Partition that holds it.
+        Partition with the sample.
     partition_index
         Index of the partition in the dataset, and of its predictions.
     row
-        Row of the partition.
+        Row in the partition.
     start, stop, fold
-        Rows of the partition that its block holds, and the fold of the block.
+        Range of rows of its block in the partition, and fold of the block.
     files
-        Rows of raw files that were encoded for it, also those that later ones superseded.
+        Raw rows that were encoded for it, including superseded ones.
     """
 
     sample: str
@@ -71,7 +71,7 @@ class SampleOrigin:
 
 
 def find_sample(store: Store, dataset: Reference, sample: str) -> SampleOrigin:
-    """Find a sample of a dataset; of samples with identifiers only what one bucket holds is read.
+    """Find a sample of a dataset; for samples with identifiers, only one bucket is read.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ def find_sample(store: Store, dataset: Reference, sample: str) -> SampleOrigin:
     dataset
         The dataset.
     sample
-        Identifier of the sample; of wide files without identifiers, name of the file and row: "survey.csv:17".
+        Identifier of the sample; without identifiers, name of the file and row: "survey.csv:17".
 
     Raises
     ------
     SourceError
-        If the dataset has no such sample.
+        If the dataset does not have the sample.
     StoreError
         If the dataset, a partition or a spill is gone or damaged.
     """
@@ -124,7 +124,7 @@ def _hint(files: list[FileRows]) -> str:
 
 
 def _list_layers(store: Store, dataset: Reference, key: int) -> Iterator[tuple[int, Reference]]:
-    """Partitions that may hold samples of a key, the last one first."""
+    """Partitions that may contain samples with a key, last first."""
     partitions = read_partitions(store, dataset)
     keys = read_content(store, dataset)["keys"]
     for partition_index, (first, last) in reversed([*enumerate(keys)]):
@@ -141,7 +141,7 @@ def _find_row(store: Store, dataset: Reference, sample: str) -> SampleOrigin:
         known.setdefault(own, []).append((partition_index, partition))
     if not number.isdecimal() or name not in known:
         raise SourceError(
-            f"sample {sample!r} is no file and row of dataset {dataset.digest[:12]}, whose samples have no "
+            f"sample {sample!r} is not a file and row of dataset {dataset.digest[:12]}, whose samples have no "
             f"identifiers: give one as '{next(iter(known), 'FILE')}:1'; it has {sorted(known)[:5]}"
         )
     for partition_index, partition in known[name]:

@@ -1,4 +1,4 @@
-"""How samples were drawn: weights and replicates, kept as whole numbers of a stated unit; strata and sampling units."""
+"""Sampling design: weights and replicate weights, stored as integers in a fixed unit; strata and sampling units."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from pmflib.schema.drafting.level_order import natural_key
 from pmflib.schema.drafting.value_counts import ValueCounts
 
 NEAR_HALF = 1e-3
-"""Distance from half a unit within which a number is rounded by the digits that it is written with."""
+"""Distance from half a unit within which a number is rounded by its decimal digits instead of its double."""
 DIGITS_KEPT = 4
-"""Digits after the first one of the smallest weight that are proposed to be kept."""
+"""Number of significant digits proposed for the smallest weight, after the first."""
 CLEAR = 1 << 40
-"""Units up to which a double is nearer than that to what it was written as."""
+"""Number of units up to which doubles are more precise than ``NEAR_HALF``."""
 
 
 def find_decimals(schema: Schema, config: SourceOptions) -> int | None:
-    """Decimals that the weights of a pipeline are kept with, the schema's or `MOST_DECIMALS`; None without weights.
+    """Decimals of stored weights: those of the schema, or `MOST_DECIMALS`; None without weights.
 
     Raises
     ------
     SchemaError
-        If a column of the weights, or of replicates, of wide files is a variable of the schema as well.
+        If a weight or replicate column of wide files is also a variable of the schema.
     """
     if config.weight is None:
         return None
@@ -48,14 +48,14 @@ def find_decimals(schema: Schema, config: SourceOptions) -> int | None:
         taken = [name for name in columns if name in schema]
         if taken and config.layout == "wide":
             raise SchemaError(
-                f"source.{option} is {abridge_names(taken)}, which is a variable of the schema as well; a weight says "
-                f"how a sample was drawn, and is no answer: take it out of the schema, or remove source.{option}"
+                f"source.{option} is {abridge_names(taken)}, which is a variable of the schema as well; take it "
+                f"out of the schema, or remove source.{option}"
             )
     return MOST_DECIMALS if schema.weight_decimals is None else schema.weight_decimals
 
 
 def name_unit(schema: Schema, config: SourceOptions) -> dict[str, int]:
-    """Option of what is made of samples with weights: how many decimals these are kept with. None without weights."""
+    """Option with the decimals of stored weights; empty without weights."""
     decimals = find_decimals(schema, config)
     return {} if decimals is None else {"weight_decimals": decimals}
 
@@ -63,23 +63,22 @@ def name_unit(schema: Schema, config: SourceOptions) -> dict[str, int]:
 def read_units(
     raw: RawRows, columns: Sequence[str], config: SourceOptions, decisions: RowDecisions
 ) -> IntArray | None:
-    """Read strata and sampling units of a batch of rows, and mark the rows that have none.
+    """Read the strata and sampling units of a batch, and mark rows that lack one.
 
     Parameters
     ----------
     raw
         The rows.
     columns
-        Names of their columns.
+        Names of the columns of the batch.
     config
-        Names the columns of strata and units.
+        Options with the columns of strata and units.
     decisions
-        Decisions on the rows.
+        Decisions about the rows.
 
     Returns
     -------
-    int64 of shape (n_rows, 2): hashes of the stratum, 0 where none are named, and of the unit within it. None where no
-    units are named.
+    Hashes of the stratum (0 without strata) and of the unit within it, int64 of shape (n_rows, 2); None without units.
     """
     if config.psu is None:
         return None
@@ -91,28 +90,28 @@ def read_units(
         texts = read_identifiers(raw.batch.column(position))
         decisions.mark(texts.undecodable, "undecodable", position)
         decisions.mark(texts.absent, "no_unit", position)
-        # a unit is one within its stratum
+        # units are identified within their stratum
         found.append(mix_hashes(texts.hashes ^ mix_hashes(found[-1])))
     strata = found[1] if config.stratum is not None else found[0]
     return np.column_stack([strata, found[-1]]).view(np.int64)
 
 
 def assign_unit_folds(units: IntArray, n_folds: int) -> IntArray:
-    """Fold of each sample by its unit, whichever file it is from: int64 of shape (n_rows,)."""
+    """Fold of each sample by its sampling unit, independent of the file: int64 of shape (n_rows,)."""
     return assign_folds(units[:, 1].view(np.uint64), n_folds)
 
 
 def name_replicates(sources: Sequence[Source], config: SourceOptions) -> SourceOptions:
-    """Match a pattern of the columns of replicate weights with those of the first file that can be read.
+    """Match the pattern of replicate columns with the columns of the first readable file.
 
     Returns
     -------
-    The configuration with their names, those with numbers in the order of these. All files must have them.
+    The options with the names of these columns in natural order. All files must have them.
 
     Raises
     ------
     ConfigError
-        If the pattern matches the weight, fewer columns than two, or not as many as there are factors.
+        If the pattern matches the weight, fewer than two columns, or another number of columns than factors.
     """
     pattern = config.replicates
     if not isinstance(pattern, str):
@@ -123,7 +122,7 @@ def name_replicates(sources: Sequence[Source], config: SourceOptions) -> SourceO
             header = read_columns(source, config)
             break
         except SourceError:
-            # it is named with all others that cannot be read
+            # all unreadable files are reported later
             continue
     else:
         return config
@@ -136,7 +135,7 @@ def name_replicates(sources: Sequence[Source], config: SourceOptions) -> SourceO
     if len(found) < 2:
         raise ConfigError(
             f"source.replicates = {pattern!r} matches {found or 'no column'} of {source.name}, which has "
-            f"{abridge_names(header)}; replicates are two columns at least"
+            f"{abridge_names(header)}; give at least two columns"
         )
     factors = config.replicate_factors
     if factors is not None and len(factors) != len(found):
@@ -148,7 +147,7 @@ def name_replicates(sources: Sequence[Source], config: SourceOptions) -> SourceO
 
 
 def list_design_columns(config: SourceOptions) -> list[str]:
-    """Columns that say how rows were drawn; the weights come last, and their replicates before them."""
+    """Columns of the sampling design; the weight is last, after its replicates."""
     drawn = (config.stratum, config.psu, *config.replicate_columns, config.weight)
     return [name for name in drawn if name is not None]
 
@@ -156,21 +155,21 @@ def list_design_columns(config: SourceOptions) -> list[str]:
 def read_weight_column(
     raw: RawRows, decimals: int | None, decisions: RowDecisions
 ) -> FloatArray | None:
-    """Read the weights of a batch of rows, and mark the rows that have none.
+    """Read the weights of a batch, and mark rows without a valid one.
 
     Parameters
     ----------
     raw
-        The rows; the last column has the weights: numbers, or texts that are numbers.
+        The rows, whose last column has the weights, as numbers or texts.
     decimals
-        Decimals that are kept; None where there are no weights.
+        Decimals to keep; None without weights.
     decisions
-        Decisions on the rows: those whose weight is missing, no number, 0, negative, infinite, less than half a unit or
-        not below `LARGEST` units are marked.
+        Decisions about the rows; a weight is invalid if it is missing, not a number, 0, negative, infinite, less than
+        half a unit, or not below `LARGEST` units.
 
     Returns
     -------
-    float64 of shape (n_rows,): whole numbers of units, exact; 1 where a row is marked. None without weights.
+    Exact whole numbers of units, float64 of shape (n_rows,), 1 for marked rows; None without weights.
     """
     if decimals is None:
         return None
@@ -182,14 +181,14 @@ def read_weight_column(
 
 
 def note_weights(counted: ValueCounts, config: SourceOptions) -> list[str]:
-    """Say of a draft's column of weights how many rows it would send to quarantine, and what to do.
+    """Note how many rows of a weight column would go to quarantine, with a remedy.
 
     Parameters
     ----------
     counted
-        Its values.
+        Values of the column.
     config
-        Names the column.
+        Options with the name of the column.
     """
     texts = list(counted.counts)
     units = _read_numbers(pa.array(texts, pa.string()), MOST_DECIMALS)
@@ -203,13 +202,13 @@ def note_weights(counted: ValueCounts, config: SourceOptions) -> list[str]:
         decimals = min(max(small) + DIGITS_KEPT, 18)
         remedy = f'put "weight_decimals": {decimals} into schema.json, which keeps smaller units'
     return [
-        f"{config.weight}: {n_bad:,} of {n_counted:,} values, as {bad[0][:40]!r}, are no weights above half of "
+        f"{config.weight}: {n_bad:,} of {n_counted:,} values, as {bad[0][:40]!r}, are not weights above half of "
         f"10**-{MOST_DECIMALS}, and such rows go to quarantine; {remedy}"
     ]
 
 
 def _read_positive(text: str) -> Decimal | None:
-    """Number below 1 and above 0; None where it is none."""
+    """Parse a number in (0, 1); None for any other text."""
     try:
         number = Decimal(text)
     except ArithmeticError:
@@ -220,21 +219,21 @@ def _read_positive(text: str) -> Decimal | None:
 def read_replicate_columns(
     raw: RawRows, config: SourceOptions, decimals: int | None, decisions: RowDecisions
 ) -> IntArray | None:
-    """Read the replicate weights of a batch of rows, and mark the rows that lack one.
+    """Read the replicate weights of a batch, and mark rows with an invalid one.
 
     Parameters
     ----------
     raw, decimals
-        As for `read_weight_column`; the columns of the replicates are before the last one.
+        As for `read_weight_column`; the replicate columns precede the last one.
     config
-        Names these columns.
+        Options with the names of these columns.
     decisions
-        Decisions on the rows: those with a replicate weight that is missing, no number, negative, infinite or not below
-        `LARGEST` units are marked. One of 0 leaves the sample out of the replicate.
+        Decisions about the rows; a replicate weight is invalid if it is missing, not a number, negative, infinite, or
+        not below `LARGEST` units. With 0, the sample is not in the replicate.
 
     Returns
     -------
-    int64 of shape (n_rows, n_replicates): whole numbers of units. None without replicates.
+    Whole numbers of units, int64 of shape (n_rows, n_replicates); None without replicates.
     """
     n = len(config.replicate_columns)
     if decimals is None or not n:
@@ -248,12 +247,12 @@ def read_replicate_columns(
 
 
 def _read_numbers(column: pa.Array, decimals: int) -> IntArray:
-    """Units of numbers of at least 0, int64 of the same length; -1 where there is none, as it is written."""
+    """Convert non-negative numbers to units, int64, by their decimal digits; -1 if invalid."""
     coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     distinct = coded.dictionary
     units = np.full(len(distinct) + 1, -1, np.int64)
     numbers = _read_doubles(distinct)
-    # of its digits, so that one unit is not lost where a double is just below a half
+    # by digits, as the double may be just below a half
     slow = np.arange(len(distinct))
     if numbers is not None:
         scaled = numbers * 10.0**decimals
@@ -269,7 +268,7 @@ def _read_numbers(column: pa.Array, decimals: int) -> IntArray:
 
 
 def _read_doubles(values: pa.Array) -> FloatArray | None:
-    """Numbers as doubles, NaN where there is none; None where something is no number."""
+    """Convert to doubles, NaN for nulls; None if any value is not a number."""
     if pa.types.is_boolean(values.type):
         return None
     try:
@@ -282,7 +281,7 @@ def _read_doubles(values: pa.Array) -> FloatArray | None:
 
 
 def _read(value: Any, decimals: int) -> int:
-    """Units of one number of at least 0; -1 where it is none."""
+    """Convert one non-negative number to units; -1 if invalid."""
     if value is None or isinstance(value, bool):
         return -1
     try:

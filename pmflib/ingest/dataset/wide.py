@@ -1,4 +1,4 @@
-"""Wide files: a row is a sample, a column a variable, and what is neither is kept as text."""
+"""Wide files: encode rows, each of which is a sample with a column per variable."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def encode_wide(
     on_rows: Callable[[int], None] | None = None,
     chunk: FileChunk | None = None,
 ) -> StepSummary:
-    """Encode one file whose rows are samples without identifiers.
+    """Encode a file whose rows are samples without identifiers.
 
-    Columns that are no variable are ignored.
+    Other columns than variables are ignored.
 
     Parameters
     ----------
@@ -64,30 +64,30 @@ def encode_wide(
     schema
         Variables and levels; each variable must be a column of the file.
     source_config, policy
-        Layout of the file, and the policy for rows that do not fit.
+        Layout of the file, and policy for rows that do not fit.
     n_folds
-        Folds that rows are assigned to, by a hash of row number and seed.
+        Number of folds, to which rows are assigned by a hash of row number and seed.
     seed
-        Made from the file's name, so that rows of different files are assigned differently.
+        Derived from the file's name, so that rows of different files are assigned independently.
     folder
-        Folder, made if need be; ``samples`` (dense), ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
+        Output folder, created if necessary, for ``samples`` (dense), ``quarantine.parquet`` and ``LEVEL_COUNTS``.
     on_rows
-        Called with the number of rows of each batch when it is done: progress.
+        Progress callback, given the number of rows of each finished batch.
     chunk
-        Part of the file that is read; None reads all.
+        Part of the file to read; None reads all.
 
     Returns
     -------
-    The account of its rows, none of which is left out or erased, and what was written.
+    Account of the rows, and the numbers of samples written.
 
     Raises
     ------
     SchemaError
-        If a variable is no column of the file, or a value is no level and the policy is to stop.
+        If the file lacks a variable, or a value is an unknown level and the policy is to stop.
     SourceError
         If the file cannot be read, or a row is malformed and the policy is to stop.
     ConfigError
-        If the source is not laid out wide, or its samples have identifiers.
+        If the layout of the source is not wide, or its samples have identifiers.
     """
     if source_config.sample is not None:
         raise ConfigError(
@@ -124,34 +124,33 @@ def spill_wide(
     erased: ErasedSamples | None = None,
     chunk: FileChunk | None = None,
 ) -> StepSummary:
-    """Encode one file whose rows are samples with identifiers, and assign them to buckets by their hash.
+    """Encode a file whose rows are samples with identifiers, and write them to buckets by the hash of these.
 
     Parameters
     ----------
     source, schema, source_config, policy
         As in `encode_wide`.
     n_buckets
-        The same for all files of a dataset: see `choose_buckets`.
+        Number of buckets, the same for all files of a dataset: see `choose_buckets`.
     folder
-        Folder, made if need be; the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS`` are written into it.
+        Output folder, created if necessary, for the spill, ``quarantine.parquet`` and ``LEVEL_COUNTS``.
     on_rows
-        Called with the number of rows of each batch when it is done: progress.
+        Progress callback, given the number of rows of each finished batch.
     erased
         Samples whose rows are skipped.
     chunk
-        Part of the file that is read; None reads all.
+        Part of the file to read; None reads all.
 
     Returns
     -------
-    The account of its rows, none of which is left out. The rows encoded here enter `assemble_samples`: see
-    `combine_accounts`.
+    Account of the rows, for `combine_accounts`.
 
     Raises
     ------
     SchemaError, SourceError
         As in `encode_wide`.
     ConfigError
-        If the source is not laid out wide, or names no sample column.
+        If the layout of the source is not wide, or it has no sample column.
     """
     if source_config.sample is None:
         raise ConfigError("source.sample is not set; rows without identifiers go to encode_wide")
@@ -190,7 +189,7 @@ def spill_wide(
 
 @dataclass(frozen=True)
 class _EncodedRows:
-    """Rows of a batch that fit, at least one: codes, numbers in the file, and what else is known of each."""
+    """Valid rows of a batch, at least one: codes, row numbers, identifiers and sampling design."""
 
     codes: IntArray
     numbers: IntArray
@@ -201,7 +200,7 @@ class _EncodedRows:
 
 
 def _list_columns(schema: Schema, config: SourceOptions) -> list[str]:
-    """Columns to read, without repetition: variables, the identifier, and those of the sampling design."""
+    """Columns to read: variables, the identifier, and the sampling design."""
     named = [] if config.sample is None else [config.sample]
     return list(dict.fromkeys([*schema.names, *named, *list_design_columns(config)]))
 
@@ -216,7 +215,7 @@ def _encode_rows(
     chunk: FileChunk | None,
     erased: ErasedSamples | None = None,
 ) -> Iterator[_EncodedRows]:
-    """Encode a file batch by batch; rows that do not fit go through the screen."""
+    """Encode a file batch by batch; the screen receives rows that do not fit."""
     columns, decimals = _list_columns(schema, config), find_decimals(schema, config)
     coded = [name for name in schema.names if name != config.sample]
     for raw in read_rows(source, config, columns, on_rows=on_rows, chunk=chunk, coded=coded):
@@ -247,21 +246,21 @@ def _encode_rows(
 def list_ignored(
     source: Source, schema: Schema, config: SourceOptions, optional: Sequence[str] = ()
 ) -> list[str]:
-    """Columns of a wide file that are neither variables, identifiers nor weights.
+    """List the columns of a wide file that are not used.
 
     Parameters
     ----------
     source, schema, config
         As in `encode_wide`.
     optional
-        Variables that the file need not have.
+        Variables that the file may lack.
 
     Raises
     ------
     ConfigError
-        If the source is not laid out wide.
+        If the layout of the source is not wide.
     SchemaError
-        If a variable is no column of the file.
+        If the file lacks a variable.
     """
     if config.layout != "wide":
         raise ConfigError(f"source.layout is {config.layout!r}; encoding rows needs 'wide'")
@@ -287,9 +286,9 @@ class WideEncoder:
     schema
         Variables and levels.
     policy
-        What happens to what does not fit.
+        Policy for rows that do not fit.
     lenient
-        Variables whose unknown levels count as missing whatever the policy says.
+        Variables whose unknown levels count as missing, whatever the policy.
     """
 
     def __init__(self, schema: Schema, policy: SchemaOptions, lenient: Sequence[str] = ()) -> None:
@@ -308,11 +307,11 @@ class WideEncoder:
         Parameters
         ----------
         raw, decisions
-            The rows, and what is decided of them already.
+            The rows, and earlier decisions about them.
         screen
-            Takes the rows that do not fit, and counts the cells that are made missing.
+            Receives the rows that do not fit, and the numbers of cells made missing.
         on_unknown
-            Called with the name of each variable that has such cells, and their raw values.
+            Called with the name of each variable with such cells, and their raw values.
 
         Returns
         -------
@@ -342,17 +341,17 @@ class WideEncoder:
         return kept, codes if kept.size == len(codes) else codes[kept]
 
     def count_levels(self, codes: IntArray) -> IntArray:
-        """Number of rows that hold each level, int64 of shape (n_levels,)."""
+        """Number of rows with each level, int64 of shape (n_levels,)."""
         counts = np.zeros(self._schema.n_levels, np.int64)
         for index, size in enumerate(self._schema.cardinalities.tolist()):
-            # missing cells are counted first, and dropped
+            # missing cells are counted in the first bin, which is dropped
             counted = np.bincount(codes[:, index] + 1, minlength=size + 1)[1:]
             counts[self._schema.rows_of(index)] = counted
         return counts
 
 
 def _pack(codes: IntArray, width: int) -> pa.FixedSizeBinaryArray:
-    """Rows of codes as values of a fixed number of bytes, little-endian."""
+    """Pack rows of integers as fixed-size binary values, little-endian."""
     content = np.ascontiguousarray(codes, codes.dtype.newbyteorder("<"))
     return pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(width), len(codes), [None, pa.py_buffer(content)]
@@ -360,16 +359,16 @@ def _pack(codes: IntArray, width: int) -> pa.FixedSizeBinaryArray:
 
 
 def read_texts(column: pa.Array) -> pa.StringArray:
-    """Texts of a column of a raw file.
+    """Convert a column of a raw file to texts.
 
     Parameters
     ----------
     column
-        Arrow values of any type that is read from files.
+        Arrow array of any type that is read from files.
 
     Returns
     -------
-    Texts of the same length; null where there is none, or it does not decode.
+    Texts; null if missing or undecodable.
     """
     texts = as_binary(column)
     texts = pc.if_else(pc.equal(pc.binary_length(texts), 0), None, texts)

@@ -1,4 +1,4 @@
-"""What the numbers and times of a column mean: identifiers, weights, codes of names, times."""
+"""Detect identifiers, weights, nominal codes and times among the columns of a table."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pmflib.core.arrays import FloatArray, IntArray
 from pmflib.schema.drafting.value_counts import ValueCounts
 
 Numbers = Mapping[str, float]
-"""Number that each text of a column reads as."""
+"""Numeric value of each text of a column."""
 
 LEAST_DISTINCT = 13
-"""Distinct values from which a column may be an identifier."""
+"""Least number of distinct values of an identifier."""
 NEARLY_ALL = 0.95
-"""Distinct values per row from which nearly all differ."""
+"""Share of distinct values from which nearly all values differ."""
 MANY = 0.3
-"""Distinct values per row from which a column named as an identifier is one."""
+"""Least share of distinct values of a column that is named like an identifier."""
 MANY_NAMED = 300
-"""Distinct values from which a column of numbers that is named as an identifier is one."""
+"""Least number of distinct values of a column that is named like an identifier, whatever their share."""
 LEAST_PEAKS = 3.0
-"""Rises and falls of the counts, in units of twice the largest, from which neighbours have nothing in common."""
+"""Least total variation of the counts, in units of twice the largest, for numbers to be unordered codes."""
 LEAST_LEVELS = 8
-"""Distinct numbers from which the counts of neighbours say whether their order has a meaning."""
+"""Least number of distinct numbers for the counts of neighbours to be evidence."""
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _IDENTIFIER_WORDS = frozenset(
@@ -47,26 +47,26 @@ _PERSON_WORDS = frozenset(
     "sex gender geschlecht sexe sexo sesso geslacht race races ethnicity ethnic hispanic religion denomination "
     "nationality citizenship birthplace origin marital maritalstatus colour color".split()
 )
-"""Words of the names of columns whose numbers stand for names, however few they are."""
+"""Words in names of columns whose numbers are nominal codes, however few."""
 _WEIGHT_NAMES = re.compile(
     r"wgt|wght|^w_?fst|^wt(mec|int|saf)|"
     r"(sampl|survey|design|final|popul|person|household|replicate|probability)[a-z]*_?(weight|wt)"
 )
-"""Names of weights of samples."""
+"""Names of sample weights."""
 _REPLICATE_NAMES = re.compile(
     r"^(w_?fstu?r(wt)?|brr(wt|_?w)?|jk_?(w|rep)|rep_?(wt|wgt|w|weight)|srwt|wt_?rep|bs_?w|boot(wt|_?w)?|[ph]?wgtp)_?\d+$"
 )
-"""Names of replicate weights, each with a number: of PISA, NAEP, TIMSS, MEPS and the census bureaus, and others."""
+"""Numbered names of replicate weights in PISA, NAEP, TIMSS, MEPS, censuses and others."""
 _DIAGNOSES = frozenset("icd diag diagnosis diagnoses".split())
 
 
 def split_name(name: str) -> tuple[str, ...]:
-    """Words of a column's name, in lower case: ``patientNbr`` and ``patient_nbr`` are two."""
+    """Words of a column's name in lower case, two for ``patientNbr`` or ``patient_nbr``."""
     return tuple(word.lower() for word in _WORDS.findall(name))
 
 
 def find_identifier(name: str, value_counts: ValueCounts, numbers: Numbers, n_distinct: int) -> str:
-    """Reason why a column identifies rows or persons; empty where it does not.
+    """Reason why a column identifies rows or persons; "" if it does not.
 
     Parameters
     ----------
@@ -75,18 +75,18 @@ def find_identifier(name: str, value_counts: ValueCounts, numbers: Numbers, n_di
     value_counts
         Its values.
     numbers
-        Its values as numbers, all of them or none.
+        Its values as numbers; empty unless all are numbers.
     n_distinct
-        Distinct values that are given, as far as they were counted.
+        Number of distinct nonmissing values that were counted.
 
     Notes
     -----
-    A column identifies where it has `LEAST_DISTINCT` values or more and
+    A column is an identifier if it has at least `LEAST_DISTINCT` distinct values and either
 
-    * nearly all differ (`NEARLY_ALL`) and they are texts, or whole numbers that run on without large gaps, have the
-      same number of digits, six or more, or stand in a column named as an identifier (``id``, ``nbr``, ``key``);
-    * the name has ``id``, ``nbr``, ``uuid`` or the like, and the distinct whole numbers or texts are `MANY_NAMED` or
-      more, or `MANY` of the rows.
+    * nearly all values differ (`NEARLY_ALL`), and they are texts, or integers that are consecutive up to small gaps,
+      have the same number of digits (at least six), or are named like an identifier (``id``, ``nbr``, ``key``); or
+    * the name contains ``id``, ``nbr``, ``uuid`` or the like, and the number of distinct integers or texts is at least
+      `MANY_NAMED` or a share `MANY` of the rows.
     """
     share = value_counts.share_distinct
     if n_distinct < LEAST_DISTINCT:
@@ -114,17 +114,17 @@ def find_identifier(name: str, value_counts: ValueCounts, numbers: Numbers, n_di
 
 
 LEAST_POSITIVE = 0.9
-"""Share of the numbers in a column of weights that are above 0."""
+"""Least share of positive numbers in a column of weights."""
 
 
 def find_weight(name: str, value_counts: ValueCounts, numbers: Numbers) -> str:
-    """Reason why a column holds the weights of samples, and is no answer of theirs; empty where it is not.
+    """Reason why a column contains sample weights; "" if it does not.
 
     Notes
     -----
-    It does where it has `LEAST_DISTINCT` positive numbers or more, and either a name as surveys have for weights and
-    their replicates (``wgt``, ``W_FSTUWT``, ``sample_weight``), or the name ``weight`` and numbers that are not whole
-    and have a mean of about 1, which nobody weighs.
+    It does if it has at least `LEAST_DISTINCT` distinct positive numbers and either a name that surveys use for weights
+    (``wgt``, ``W_FSTUWT``, ``sample_weight``), or the name ``weight`` and nonintegers with a mean of about 1, which
+    cannot be body weights.
     """
     if len(numbers) < LEAST_DISTINCT:
         return ""
@@ -132,7 +132,7 @@ def find_weight(name: str, value_counts: ValueCounts, numbers: Numbers) -> str:
     values = np.array(list(numbers.values()))
     at_least = "at least " if value_counts.overflowed else ""
     shown = f"{at_least}{np.count_nonzero(values > 0)} distinct positive numbers"
-    # a few that are 0 or below are mistakes, which go to quarantine
+    # a few nonpositive ones are errors, which go to quarantine
     is_positive = counts[values > 0].sum() >= LEAST_POSITIVE * counts.sum()
     if is_positive and _WEIGHT_NAMES.search(name.lower()):
         return f"{shown}, and a name like a weight's"
@@ -143,7 +143,7 @@ def find_weight(name: str, value_counts: ValueCounts, numbers: Numbers) -> str:
 
 
 def is_replicate(name: str, value_counts: ValueCounts, numbers: Numbers) -> bool:
-    """Whether a column holds replicate weights: numbers, 0 or above but for a few, under a numbered name of these."""
+    """Whether a column contains replicate weights: mostly nonnegative numbers, and a numbered name of these."""
     if not numbers or not _REPLICATE_NAMES.search(name.lower()):
         return False
     counts = np.array([value_counts.counts[text] for text in numbers], np.float64)
@@ -152,15 +152,14 @@ def is_replicate(name: str, value_counts: ValueCounts, numbers: Numbers) -> bool
 
 
 def find_nominal_numbers(name: str, numbers: Numbers, counts: Mapping[str, int]) -> str:
-    """Reason why whole numbers are codes, without an order in what they mean; empty where they are numbers.
+    """Reason why integers are nominal codes; "" if they are quantities.
 
     Notes
     -----
-    They are codes where some have leading zeros ("01"); where the name says that they stand for names of what people
-    are (``sex``, ``race``, ``religion``); where the name says so (``state``, ``code``, ``type``, ``diagnosis``, ``id``)
-    and there are more than two; or where, of `LEAST_LEVELS` numbers or more, neighbours have
-    nothing in common: the counts rise and fall as often as no quantity does, beyond what chance explains. Multiples of
-    five or ten that are more frequent than their neighbours are rounded quantities, and no codes.
+    They are codes if some have leading zeros ("01"); if the name is that of an attribute of persons (``sex``, ``race``,
+    ``religion``); if the name suggests codes (``state``, ``code``, ``type``, ``diagnosis``, ``id``) and there are more
+    than two; or if, among at least `LEAST_LEVELS` numbers, the counts of neighbours vary more than those of a quantity
+    would by chance. Peaks at multiples of five or ten are rounded quantities, not codes.
     """
     values = np.array(list(numbers.values()))
     words = split_name(name)
@@ -186,7 +185,7 @@ def find_nominal_numbers(name: str, numbers: Numbers, counts: Mapping[str, int])
 
 
 def _count_peaks(values: IntArray, weights: FloatArray) -> float:
-    """Rises and falls beyond chance, in units of twice the largest count: 1 for one peak."""
+    """Total variation of counts beyond chance, in units of twice the largest count: 1 for a single peak."""
     first = int(values.min())
     counts = np.bincount(values - first, weights)
     if np.gcd.reduce(np.unique(values - first)) > 1:
@@ -200,19 +199,19 @@ def _count_peaks(values: IntArray, weights: FloatArray) -> float:
     padded = np.concatenate([[0.0], counts, [0.0]])
     steps = np.abs(np.diff(padded))
     chance = 2 * np.sqrt(padded[1:] + padded[:-1])
-    # one very frequent number must not hide the others
+    # a single very frequent number must not hide the others
     scale = np.sort(counts)[-3:].mean()
     return float(np.minimum(np.maximum(steps - chance, 0), scale).sum() / (2 * scale))
 
 
 LEAST_SHARE = 0.95
-"""Share of a column's values that must read as times in one way."""
+"""Least share of values that are times of the same form."""
 MOST_READ = 2000
-"""Distinct values that are read; of more, the first ones speak for all."""
+"""Largest number of distinct values that are examined."""
 FIRST_YEAR, LAST_YEAR = 1800, 2200
-"""Years of eight digits that are a date."""
+"""Range of years in dates of eight digits."""
 FIRST_EPOCH, LAST_EPOCH = 10**8, 5 * 10**9
-"""Seconds since 1970 that are a time: 1973 to 2128."""
+"""Range of times in seconds since 1970: 1973 to 2128."""
 
 _CLOCK = r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:[.,]\d+)?)?"
 _AFTER = rf"(?:[T ]{_CLOCK}\s*(?:Z|UTC|[+-]\d\d:?\d\d)?)?"
@@ -231,7 +230,7 @@ _FORMS = tuple(
         _CLOCK,
     )
 )
-"""Ways to write a time, of which the first one that fits nearly all values is taken."""
+"""Forms of times; the first that matches nearly all values is used."""
 _EIGHT = re.compile(r"(?P<year>\d{4})(?P<month>0[1-9]|1[0-2])(?P<day>0[1-9]|[12]\d|3[01])")
 _TIME_WORDS = frozenset(
     "time times timestamp timestamps ts date dates datetime epoch unix created updated modified zeit datum".split()
@@ -245,11 +244,11 @@ class Times:
     Parameters
     ----------
     ordered
-        Texts in the order of time; those that are no times stand behind.
+        Texts in order of time, followed by those that are not times.
     reason
-        What they are, and from when to when.
+        Kind and range of the times.
     offer
-        What a person may make of them.
+        How to use them as variables.
     """
 
     ordered: tuple[str, ...]
@@ -258,19 +257,19 @@ class Times:
 
 
 def find_times(name: str, counts: Mapping[str, int]) -> Times | None:
-    """Find out whether a column holds dates or times.
+    """Detect dates or times in a column.
 
     Parameters
     ----------
     name
         Name of the column.
     counts
-        How often each of its texts was seen.
+        Count of each text.
 
     Returns
     -------
-    The times; None where fewer than `LEAST_SHARE` of the values are written as some in one way. Whole numbers are times
-    only where they are written as 20240131, or count the seconds since 1970 in a column that is named after a time.
+    The times; None if less than `LEAST_SHARE` of the values have the same form. Integers are times only in the form
+    20240131, or as seconds since 1970 in a column with a name like ``timestamp``.
     """
     texts = list(counts)[:MOST_READ]
     first = next(iter(texts), "")
@@ -287,7 +286,7 @@ def find_times(name: str, counts: Mapping[str, int]) -> Times | None:
 
 
 def _list_readers(name: str, texts: Collection[str]) -> list[Callable[[str], datetime | None]]:
-    """Ways to read the texts; numbers are read where all of them are in range."""
+    """Parsers for the texts."""
     if all(text.isascii() and text.isdecimal() for text in texts):
         is_named = bool(_TIME_WORDS.intersection(split_name(name)))
         return [_read_eight, *([_read_epoch] if is_named else [])]

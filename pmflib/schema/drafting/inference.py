@@ -1,4 +1,4 @@
-"""What the values of a column are, and the variable that is proposed for them."""
+"""Infer the role of a column, and propose a variable."""
 
 from __future__ import annotations
 
@@ -25,45 +25,44 @@ from pmflib.schema.drafting.value_counts import ValueCounts, find_strays, make_b
 from pmflib.schema.variable import DEFAULT_MISSING, Role, Variable, as_text, read_number
 
 ONE_LEVEL = "only one value was seen: add the levels that others may give, or take the variable out"
-"""Note on a variable of which a single value was seen."""
+"""Note on variables with a single observed value."""
 COVERAGE = 0.9
-"""Share of the values that the kept levels of a column with very many hold together, if so few are enough."""
+"""Share of values that the kept levels of a column with very many must cover."""
 MAX_KEPT = 100
-"""Levels that are kept of a column with very many, at most."""
+"""Largest number of levels that are kept of a column with very many."""
 LEAST_COUNT = 5
-"""Values that a level must have to be kept of a column with very many."""
+"""Least count of a level that is kept of a column with very many."""
 LEAST_ESTIMATED = 30
-"""Values with which a level of a column with very many is kept however rare it is: the standard error of its share is
-then a fifth of it."""
+"""Count from which a level of a column with very many is always kept: the standard error of its share is then a fifth
+of it."""
 LEAST_COVERAGE = 0.3
-"""Share of the values that the kept levels must hold for the column to be a variable."""
+"""Least share of values that the kept levels cover for the column to be a variable."""
 ROWS_PER_LEVEL = 10
-"""Values per distinct number below which a column of some numbers is binned."""
+"""Number of values per distinct number below which numbers are binned."""
 MOST_ORDERED = 1000
-"""Levels of a column of which a person says that they have an order, at most."""
+"""Largest number of levels that a user may declare as ordered."""
 FEW_NUMBERS = 12
-"""Distinct numbers that are levels however few values each has."""
+"""Number of distinct numbers up to which numbers are always levels."""
 OTHER = "other"
-"""Level of all texts that are none of the levels kept, unless the column has a level of that name."""
+"""Name of the level of all other texts, unless the column has a level of this name."""
 
 
 @dataclass(frozen=True)
 class Remedies:
-    """How a person changes a draft, in the words of where it was asked for.
+    """Texts on how to change a draft, by the interface that is used.
 
     Parameters
     ----------
     keep_identifier, keep_weight, keep_replicate, keep_text
-        How to keep a column that was taken for an identifier, for the weights of the samples or a replicate of these,
-        or for free text.
+        How to keep a column that was taken for an identifier, a sample weight, a replicate weight or free text.
     choose_levels
         How to keep another number of levels.
     make_ordinal
-        How to say that codes are numbers.
+        How to declare codes as numbers.
     name_missing
-        How to say that a value is missing; ``{text}`` stands for it.
+        How to declare a missing code, ``{text}``.
     keep_codes
-        How to say that a column has no missing code of its own.
+        How to declare that a column has no missing codes of its own.
     """
 
     keep_identifier: str
@@ -88,7 +87,7 @@ COMMANDS = Remedies(
     f"{CHANGE} --missing {{text}}",
     f"to refuse: {CHANGE} --missing none",
 )
-"""Remedies of a draft in a file."""
+"""Remedies for drafts of the command line."""
 _MAKE = "pmflib.Variable(name, levels)"
 PYTHON = Remedies(
     f"to keep it, put a {_MAKE} of it into the Schema",
@@ -100,25 +99,25 @@ PYTHON = Remedies(
     "name it in missing=",
     "to refuse, put it into the levels of a Variable",
 )
-"""Remedies of a draft in memory."""
+"""Remedies for drafts in Python."""
 WEIGHT_NOTE = "left out: a weight of samples"
-"""How the note on a column begins that looks like one of weights."""
+"""Beginning of notes on columns that look like weights."""
 REPLICATE_NOTE = "left out: a replicate weight"
-"""The same of one of replicate weights."""
+"""Beginning of notes on columns that look like replicate weights."""
 
 RoleWish = Role | Literal["identifier"]
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a person wants of a variable; None leaves it to the draft.
+    """Requests of a user for a variable; None leaves the choice to the draft.
 
     Parameters
     ----------
     role
-        What the values are.
+        Role of the variable.
     other
-        Levels to keep, the most frequent ones, while the rest are one level; 0 keeps all of them.
+        Number of most frequent levels to keep, while the others are merged into one; 0 keeps all.
     is_kept
         Whether the column must become a variable, unless it identifies rows.
     """
@@ -130,25 +129,24 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Proposal:
-    """Draft of what becomes of a column.
+    """Proposal for a column.
 
     Parameters
     ----------
     variable
-        None where the column is left out.
+        The variable; None if the column is left out.
     role
-        Role of the variable; "identifier" or "left out" where there is none.
+        Role of the variable; "identifier" or "left out" without one.
     note
-        What a person should check, with the reason; empty where nothing is.
+        What to check, with the reason; "" if there is nothing.
     why
-        Reason for the role, in short.
+        Short reason for the role.
     share_missing
-        Share of the values that are not given, in [0, 1].
+        Share of missing values, in [0, 1].
     codes
-        Missing codes that were proposed, besides the known texts.
+        Proposed missing codes, in addition to the common ones.
     strays
-        How often each word was seen that stands astray among numbers: it is no level, and nobody said that it is
-        missing.
+        Counts of stray words among numbers, which are neither levels nor missing codes.
     """
 
     variable: Variable | None
@@ -181,30 +179,30 @@ def propose_variable(
     name
         Name of the variable.
     value_counts
-        Values seen.
+        Counts of the values.
     missing
-        Texts that mean "not given".
+        Common missing codes.
     codes
-        Texts and numbers of this column that mean it too.
+        Missing codes of this column.
     max_levels
-        A numeric column with more distinct values is binned; of another column with more, the most frequent
-        levels are kept, and the others are one level.
+        Limit of levels: numeric columns with more distinct values are binned; of other columns with more, the most
+        frequent levels are kept and the others are merged.
     bins
-        Number of bins of a continuous column; edges are quantiles of what was seen.
+        Number of bins of a continuous column, whose edges are quantiles.
     is_scale
-        Whether few numbers are the levels of a scale, however few values each has.
+        Whether few numbers are levels of a scale, however rare each is.
     is_answer
-        Whether the values are answers of a long log, none of which identifies the sample.
+        Whether the values are answers of a long log, which cannot identify samples.
     wishes
-        What a person wants.
+        Requests of the user.
     remedies
-        How notes say that a draft is changed.
+        Texts on how to change the draft.
     finds_strays
-        Whether few words among numbers are set aside.
+        Whether to set aside stray words among numbers.
 
     Returns
     -------
-    The proposal; it has no variable where the column identifies rows, holds many times or free text, or no value.
+    The proposal, without a variable if the column identifies rows, has many times or free text, or has no values.
     """
     wishes = wishes or Wishes()
     absent = {text.strip() for text in missing}
@@ -278,7 +276,7 @@ _Made = tuple[Variable | None, str, str, str]
 
 @dataclass(frozen=True)
 class _Draft:
-    """A column whose role is to be found."""
+    """A column whose role is being determined."""
 
     name: str
     value_counts: ValueCounts
@@ -293,7 +291,7 @@ class _Draft:
 
     @property
     def has_own_order(self) -> bool:
-        """Whether the data say the order of the levels, and it is not that of numbers."""
+        """Whether the data declare an order of the levels other than that of numbers."""
         declared = [self.numbers[text] for text in self.declared if text in self.numbers]
         return bool(self.declared) and (
             len(declared) < len(self.seen) or declared != sorted(declared)
@@ -301,14 +299,14 @@ class _Draft:
 
     @cached_property
     def declared(self) -> tuple[str, ...]:
-        """Levels in the order that the data say; none where they say none, or have too many levels."""
+        """Levels in the order declared by the data; empty if there is none, or there are too many levels."""
         order = tuple(text for text in self.value_counts.categories if text in self.seen)
         most = MOST_ORDERED if self.value_counts.is_ordered else self.max_levels
         is_whole = len(order) == len(self.seen) and not self.value_counts.overflowed
         return order if is_whole and len(order) <= most else ()
 
     def propose_times(self, times: Times) -> _Made:
-        """Few dates or times as levels in their order; many are left out, with what may be made of them."""
+        """Propose few dates or times as ordered levels, and leave out columns with many."""
         texts = times.ordered
         if len(texts) > self.max_levels and not self.wishes.is_kept:
             return None, "left out", f"left out: {times.reason}; {times.offer}", times.reason
@@ -324,7 +322,7 @@ class _Draft:
         )
 
     def _ask_for_code(self, values: Sequence[float]) -> str:
-        """Question whether the last of few numbers is a missing code, where it looks like one and stands apart."""
+        """Ask whether the last of few numbers is a missing code if it looks like one and is far from the others."""
         if len(values) < 4 or values[-1] not in HIGH_CODES:
             return ""
         if values[-1] - values[-2] <= 2 * (values[-2] - values[-3]):
@@ -334,7 +332,7 @@ class _Draft:
         return f"{text} stands apart from the others: a missing code? {remedy}"
 
     def propose_numeric(self) -> _Made:
-        """Codes, levels in numeric order, or bins where there are too many."""
+        """Propose codes, ordered levels or, if there are too many, bins."""
         wish = self.wishes.role
         why = (
             ""
@@ -376,14 +374,14 @@ class _Draft:
         return variable, "continuous", note, f"{distinct} distinct numbers"
 
     def propose_texts(self, why: str) -> _Made:
-        """Levels in the order that they have, of which only the most frequent are kept where there are very many."""
+        """Propose the levels in order; of very many, only the most frequent are kept."""
         kept, reason = self._choose_levels()
         if kept is None:
             return None, "left out", reason, reason.removeprefix("left out: ")
         other = None
         if len(kept) < len(self.seen) or self.value_counts.overflowed:
             other = self._name_rest()
-        # names of numbers stand in the order of the numbers, and have no values
+        # nominal codes are in numeric order, without values
         ordered = self._find_order(kept) if not why else None
         levels = ordered.levels if ordered else tuple(sorted(kept, key=natural_key))
         values = ordered.values if ordered and other is None else None
@@ -413,13 +411,13 @@ class _Draft:
         return note
 
     def _name_rest(self) -> str:
-        """Level of all texts that are not kept: a word that no text of the column is."""
+        """Name for the level of all other texts that the column does not contain."""
         taken = {text.casefold() for text in (*self.seen, *self.missing)}
         words = chain([OTHER, "all others"], (f"all others {number}" for number in count(2)))
         return next(word for word in words if word not in taken)
 
     def _find_order(self, kept: Sequence[str]) -> LevelOrder:
-        """Order that the data say, else that of the words."""
+        """Order declared by the data, or found from the words."""
         found = find_level_order(kept)
         order = tuple(text for text in self.declared if text in set(kept))
         if not order:
@@ -428,12 +426,12 @@ class _Draft:
             values = tuple(float(rank) for rank in range(1, len(order) + 1))
             return LevelOrder(order, values, "the order of the categories in the table")
         if order == found.levels or list(order) == sorted(order):
-            # categories in the order of the alphabet were sorted by a program
+            # an alphabetic order of categories is most likely generated
             return found
         return LevelOrder(order, None, "names in the order of the categories in the table")
 
     def _choose_levels(self) -> tuple[list[str] | None, str]:
-        """Levels that are kept, None for none, and a note where not all are."""
+        """Choose the levels to keep, None for none, and a note unless all are kept."""
         wish = self.wishes.other
         distinct = len(self.seen)
         most_levels = MOST_ORDERED if self.wishes.role == "ordinal" else self.max_levels

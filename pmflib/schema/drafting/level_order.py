@@ -1,4 +1,4 @@
-"""Order of the levels of a column: intervals, numbers inside texts, words of ordinal scales."""
+"""Find the order of levels from intervals, numbers inside texts, or words of ordinal scales."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from pmflib.schema.variable import read_number
 
-# One scale a line, from the lowest step to the highest: steps are separated by "<", words for the same step by "/".
+# One scale per line, from the lowest step to the highest; "<" separates steps, "/" words for the same step.
 _TABLE = """
 strongly disagree/strong disagree/disagree strongly/completely disagree/totally disagree \
 < disagree/somewhat disagree/tend to disagree \
@@ -133,7 +133,7 @@ def _read_table() -> tuple[dict[str, int], ...]:
 
 
 SCALES: tuple[dict[str, int], ...] = _read_table()
-"""Step of every word of every scale, from 0 for the lowest."""
+"""Step of every word of each scale, from 0 for the lowest."""
 
 NO_ANSWERS = frozenset(
     word.strip()
@@ -145,7 +145,7 @@ don't know|dont know|do not know|dk|not sure|unsure|cannot say|can't say|refused
 |non so|non risponde|nessuna risposta|weet niet|geen antwoord|niet van toepassing|not asked|question not asked
 """.replace("\n", "").split("|")
 )
-"""Words by which a person gives no answer; in one column alone they may be an answer like others."""
+"""Words for not answering; in a single column, they may be regular answers."""
 
 ABSENT = frozenset(
     word.strip()
@@ -157,7 +157,7 @@ ABSENT = frozenset(
 |onbekend|ontbreekt|niet bekend|<null>|not provided
 """.replace("\n", "").split("|")
 )
-"""Words that say that nothing is known."""
+"""Words for missing values."""
 
 
 _NUMBER = r"[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)\s*(k|m|%)?"
@@ -182,16 +182,16 @@ _SCALES_OF_TWO = 2
 
 @dataclass(frozen=True)
 class LevelOrder:
-    """Levels in order, a value for each where they are ordinal, and the reason for the order.
+    """Levels in order, with values if they are ordinal, and the reason for the order.
 
     Parameters
     ----------
     levels
-        Texts in order.
+        Levels in order.
     values
-        A number per level, increasing; None where the order means nothing.
+        Increasing number of each level; None if the order has no meaning.
     reason
-        Why this order.
+        Reason for the order.
     """
 
     levels: tuple[str, ...]
@@ -205,12 +205,12 @@ def find_level_order(texts: Sequence[str]) -> LevelOrder:
     Parameters
     ----------
     texts
-        Levels, all distinct, in any order.
+        Distinct levels.
 
     Returns
     -------
-    Levels by the lower ends of their intervals, by the numbers that they begin with, by the steps of a known scale,
-    or, where none of these fits all of them, in natural order: "item2" before "item10".
+    Levels by leading numbers, by intervals, by the steps of a known scale or, if none of these applies to all of them,
+    in natural order ("item2" before "item10").
     """
     found = _order_prefixes(texts) or _order_intervals(texts) or _order_words(texts)
     if found:
@@ -219,24 +219,24 @@ def find_level_order(texts: Sequence[str]) -> LevelOrder:
 
 
 def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key under which numbers inside names count as numbers."""
+    """Sort key that compares numbers inside names by value."""
     parts = []
     for digits, text in re.findall(r"0*([0-9]+)|([^0-9]+)", name):
-        # of two numbers without leading zeros, the longer one is the greater one
+        # without leading zeros, the longer number is the greater one
         parts.append((0, len(digits), digits) if digits else (1, 0, text))
     return (*parts, (-1, 0, name))
 
 
 def normalise_word(text: str) -> str:
-    """Text without case, typographic apostrophes, underscores and punctuation around it."""
+    """Normalise case, apostrophes, underscores and surrounding punctuation."""
     text = unicodedata.normalize("NFC", text).casefold().replace("’", "'").replace("´", "'")  # noqa: RUF001
     return " ".join(text.replace("_", " ").replace("ß", "ss").split()).strip(" .!,;:")
 
 
 def read_interval(text: str) -> tuple[float, float] | None:
-    """Lower and upper end of an interval such as "[0-25)", "5-9", "<5", "10+", ">= 80" or a number; None if it is none.
+    """Parse an interval such as "[0-25)", "5-9", "<5", "10+" or ">= 80", or a number; None for other texts.
 
-    Ends that are open are infinite; those of a number are equal.
+    Open ends are infinite; the ends of a number are equal.
     """
     text = _UNITS.sub("", text.casefold().strip().strip("'\""))
     if (number := read_number(text)) is not None:
@@ -270,7 +270,7 @@ def _order_prefixes(texts: Sequence[str]) -> LevelOrder | None:
             return None
         numbers[text] = number
         n_named += bool(name)
-    # of a scale whose ends alone have words, "(1) not useful", "(2)", ..., two say what the numbers mean
+    # scales may have words only at their ends: "(1) not useful", "(2)", ...
     if len(texts) < 2 or n_named < 2 or len(set(numbers.values())) < len(texts):
         return None
     levels = tuple(sorted(texts, key=numbers.__getitem__))
@@ -294,11 +294,11 @@ def _order_intervals(texts: Sequence[str]) -> LevelOrder | None:
     levels = sorted(ends, key=lambda text: (ends[text], natural_key(text)))
     for a, b in pairwise(levels):
         if ends[b][0] < ends[a][1] and not (math.isinf(ends[a][0]) and ends[b][0] == ends[a][1]):
-            # intervals that overlap have no order
+            # overlapping intervals have no order
             return None
     wide = [width for width in widths if width]
     if not widths:
-        # nothing says how far from its end an open interval reaches: a mean of such levels would be made up
+        # without a width, midpoints of open intervals would be arbitrary
         return LevelOrder(tuple(levels), None, "open intervals in order, which have no middles")
     half = (sum(wide) / len(wide) if wide else 1.0) / 2
     values = []
@@ -338,17 +338,17 @@ _LONGEST_FIRST = [
     )
     for scale in _NORMAL_SCALES
 ]
-"""Words of each scale wherever they stand, the longest first: "not at all" before "all"."""
+"""Patterns of the words of each scale, longest first ("not at all" before "all")."""
 _NOT = re.compile(r"(?<!\w)(?:not|no|non|nicht|kein|keine|pas|ni|niet)\s+(?:\w+\s+)?$")
-"""Words before a word of a scale that turn its meaning round."""
+"""Negations before a word of a scale."""
 _LONG = 3
-"""Levels from which words of a scale are looked for inside longer texts: two have them by chance."""
+"""Least number of levels for words of a scale to be searched inside longer texts, as two could match by chance."""
 _MOST_LEVELS = 12
-"""Levels of a scale in words, at most."""
+"""Largest number of levels of a scale in words."""
 
 
 def _find_steps(words: Mapping[str, str], asked: Sequence[str]) -> dict[str, int] | None:
-    """Step of each level on a known scale: of all its words, of those that not all levels have, or of some of them."""
+    """Step of each level on a known scale, by all its words, those not common to all levels, or some of them."""
     if {words[text] for text in asked} <= {"no", "up", "down"}:
         return None
     own = _drop_common({text: words[text] for text in asked})
@@ -376,9 +376,9 @@ def _are_steps(steps: Mapping[str, int], asked: Sequence[str]) -> bool:
 
 
 def _drop_common(words: Mapping[str, str]) -> dict[str, str]:
-    """Words without those that all levels have: "very useful", "not useful at all" are "very", "not at all".
+    """Remove words common to all levels: "very useful", "not useful at all" become "very", "not at all".
 
-    Where nothing is left, as of "useful", it is a step below "very".
+    If nothing remains, as for "useful", the level is a step below "very".
     """
     split = {text: word.split() for text, word in words.items()}
     common = set.intersection(*map(set, split.values()))

@@ -1,4 +1,4 @@
-"""Texts and numbers that stand for "not given", found among the values of all columns of a table."""
+"""Detect missing codes, texts or numbers that mean "not given", in the columns of a table."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ HIGH_CODES = (
         for code in (*range(base - 10, base), (base - 1) // 9 * 8, (base - 1) // 9 * 7)
     ),
 )
-"""Numbers above a scale by which surveys and registers say that nothing is known."""
+"""Missing codes above the scale in surveys and registers."""
 LOW_CODES = (
     *(-float(code) for code in range(1, 10)),
     *(-float(code) for code in (66, 77, 88, 97, 98, 99, 666, 777, 888, 997, 998, 999, 9997, 9998)),
     *(-9999.0, -99999.0, -999999.0),
 )
-"""Numbers below a scale that say the same."""
+"""Missing codes below the scale."""
 SHARED = 3
-"""Columns that hold a number above their other values from which it counts as shared by many."""
+"""Least number of columns with an outlying number for it to be a shared code."""
 FEW_DISTINCT = 4
-"""Distinct other values from which a single column may show that a number is far outside them."""
+"""Least number of other distinct values for a single column to be evidence of an outlying code."""
 SHORT_SCALE = 12
-"""Other values up to which a column is taken for a scale, on which a code may be rare."""
+"""Largest number of other distinct values of a scale, on which codes may be rare."""
 LEAST_SUPPORT = 50
-"""Other values of a column below which none is said to be far outside them."""
+"""Least number of other values for a number to be called outlying."""
 HEAPED = 20.0
-"""Times that a code which closes the row of the others but for one hole is as frequent as they are near their end."""
+"""Least ratio of a code's count to those near the end of the scale if only one number separates them."""
 LEAST_NUMBERS = 10
-"""Distinct numbers of a column among which a lone word says that nothing is known."""
+"""Least number of distinct numbers for a single word among them to be a missing code."""
 
 
 @dataclass(frozen=True)
 class CodeProposal:
-    """Text that is taken for "not given" in a column.
+    """Proposed missing code of a column.
 
     Parameters
     ----------
     text
-        As the column has it; a number as short as it can be written.
+        The code; numbers in their shortest form.
     count
-        Values that are it.
+        Number of values.
     evidence
-        Why it is taken for that.
+        Reason for the proposal.
     """
 
     text: str
@@ -64,7 +64,7 @@ class CodeProposal:
 
 @dataclass(frozen=True)
 class _Outlier:
-    """A number that may be a code: how far it is outside the others, how frequent both are."""
+    """A candidate code outside the other numbers, with distances and frequencies."""
 
     text: str
     number: float
@@ -82,25 +82,24 @@ class _Outlier:
 def propose_codes(
     column_counts: Mapping[str, ValueCounts], known: Sequence[str]
 ) -> dict[str, list[CodeProposal]]:
-    """Propose the missing codes of every column, each with its evidence.
+    """Propose the missing codes of every column with their evidence.
 
-    A word such as "unknown" is a code wherever it leaves two other levels or more, and a sign such as "?" wherever it
-    leaves one. A refusal such as "none of
-    these" is one where two columns with different levels share it: in one column alone it may be an answer. A word
-    alone among numbers is one. A number such as 999 is one where it lies outside the other values by more than their
-    range, and is more frequent than they are near their end; or where `SHARED` columns have it outside. Numbers in
-    reach of the others, such as 99 in ages that reach 98, are data.
+    Words such as "unknown" are codes if at least two other levels remain, and signs such as "?" if one remains.
+    Refusals such as "none of these" are codes if two columns with different levels share them; in a single column, they
+    may be answers. A single word among numbers is a code. Numbers such as 999 are codes if they lie outside the other
+    values by more than the range of these and are more frequent than values near the end, or if they are outside in
+    `SHARED` columns. Numbers adjacent to the others, such as 99 in ages up to 98, are data.
 
     Parameters
     ----------
     column_counts
         Values of every column.
     known
-        Texts that mean "not given" anyway.
+        Common missing codes.
 
     Returns
     -------
-    Proposals of the columns that have any, in the order of the columns.
+    Proposals by column, in the order of the columns, without empty ones.
     """
     absent = {text.strip() for text in known}
     columns = {
@@ -124,7 +123,7 @@ def propose_codes(
     shared = Counter(
         found.number for each in outliers.values() for found in each if _is_apart(found)
     )
-    # where more columns have it among their values, it is one of them
+    # a number is data if it lies within the values of more columns
     for number, n_columns in _count_holders(columns, set(shared)).items():
         if n_columns - shared[number] > shared[number]:
             shared[number] = 0
@@ -149,7 +148,7 @@ def propose_codes(
 def _accept_low_codes(
     outliers: Mapping[str, Sequence[_Outlier]], accepted: Mapping[str, dict[str, CodeProposal]]
 ) -> None:
-    """Accept a number such as -1 also where few others stand above it, if it is a code of another column."""
+    """Accept codes such as -1 below only a few levels if they are codes of other columns."""
     low = {
         name: [found for found in each if found.number < 0 <= found.nearest and found.count > 1]
         for name, each in outliers.items()
@@ -158,7 +157,7 @@ def _accept_low_codes(
     known = Counter(text for each in accepted.values() for text in each if text.startswith("-"))
     for name, each in low.items():
         for found in each:
-            # -1 below 0 and 1 alone may be one of three answers
+            # -1 with only 0 and 1 may be one of three answers
             is_enough = found.n_others >= FEW_DISTINCT - 1 or holders[found.text] >= SHARED
             if known[found.text] and found.text not in accepted[name] and is_enough:
                 evidence = f"the only value below {found.nearest:g}, and a code in other columns"
@@ -166,7 +165,7 @@ def _accept_low_codes(
 
 
 def _accept_between(outliers: Sequence[_Outlier], accepted: dict[str, CodeProposal]) -> None:
-    """Accept 998 between 997 and 999, where these are codes."""
+    """Accept numbers between two codes, such as 998."""
     numbers = {found.number for found in outliers if found.text in accepted}
     for found in outliers:
         if found.text not in accepted and numbers >= {found.number - 1, found.number + 1}:
@@ -176,7 +175,7 @@ def _accept_between(outliers: Sequence[_Outlier], accepted: dict[str, CodePropos
 
 
 def _count_refusals(columns: Mapping[str, Mapping[str, int]]) -> Counter[str]:
-    """Number of different sets of other levels that each refusal occurs with."""
+    """Number of different sets of other levels with which each refusal occurs."""
     company: dict[str, set[frozenset[str]]] = {}
     for seen in columns.values():
         if len(seen) > 1000:
@@ -208,7 +207,7 @@ def _propose_words(seen: Mapping[str, int], refusals: Counter[str]) -> list[Code
     if 0 < len(odd) <= 2 and n_numbers >= LEAST_NUMBERS:
         total = sum(seen.values())
         for text in odd:
-            # ">100" and "10+" are numbers that were cut off
+            # ">100" and "10+" are censored numbers
             if (
                 not re.search(r"\d", text)
                 and read_interval(text) is None
@@ -217,13 +216,13 @@ def _propose_words(seen: Mapping[str, int], refusals: Counter[str]) -> list[Code
                 evidence = f"the only word among {n_numbers} numbers"
                 found.append(CodeProposal(text, seen[text], evidence))
     if len(seen) - len(found) == 1:
-        # with one level left, a word may be the other answer: yes, or unknown; a sign is none
+        # with one other level, a word may be an answer ("yes" or "unknown"), but a sign cannot
         found = [each for each in found if not any(map(str.isalpha, each.text))]
     return found if len(found) < len(seen) else []
 
 
 def _find_outliers(numbers: Mapping[str, float], seen: Mapping[str, int]) -> list[_Outlier]:
-    """Candidates outside all other values, on either side."""
+    """Candidate codes outside all other values, on either side."""
     by_number: Counter[float] = Counter()
     for text, number in numbers.items():
         by_number[number] += seen[text]
@@ -238,7 +237,7 @@ def _outside(
     codes: Sequence[float],
     side: int,
 ) -> list[_Outlier]:
-    """Codes beyond the last value that is none, on one side; one end of the others is theirs on the other side."""
+    """Candidate codes beyond the last other value on one side."""
     known = set(codes)
     ordered = points[::side]
     last = len(ordered)
@@ -246,13 +245,13 @@ def _outside(
         last -= 1
     candidates, others = ordered[last:], ordered[:last]
     if side < 0:
-        # a code above must not make the range of the others large
+        # codes on the other side must not widen the range of the others
         others = np.array([x for x in others if float(x) not in HIGH_CODES]) if last else others
     elif last:
         others = np.array([x for x in others if float(x) not in LOW_CODES])
     if not candidates.size or others.size < 2:
         return []
-    # codes next to the others are their end: a count that reaches 98 may reach 99
+    # codes adjacent to the others belong to them: a count up to 98 may reach 99
     steps = np.abs(np.diff(others))
     step = float(np.median(steps))
     span = float(others.max() - others.min())
@@ -265,7 +264,7 @@ def _outside(
         count = by_number[number]
         gap = side * (number - end)
         heap = count / (sum(tail) / len(tail))
-        # a value at which a scale is cut off has the one before it as well
+        # if a scale is censored at a value, the value before it occurs as well
         is_heaped = gap >= 2 * step > 0 and heap >= HEAPED and count >= 0.01 * total
         if gap <= max(2 * step, 1e-12) and side > 0 and not is_heaped:
             end = number
@@ -289,12 +288,12 @@ def _outside(
 
 
 def _is_apart(found: _Outlier) -> bool:
-    """Whether a number is so far above enough others that columns may share it."""
+    """Whether a number is far enough above enough others to be a shared code."""
     return found.support >= LEAST_SUPPORT and found.gap >= max(2 * found.step, 0.1 * found.span)
 
 
 def _count_holders(columns: Mapping[str, Mapping[str, int]], numbers: set[float]) -> Counter[float]:
-    """Number of columns that hold each number."""
+    """Number of columns with each number."""
     texts = {as_text(number): number for number in numbers}
     return Counter(
         number
@@ -305,10 +304,10 @@ def _count_holders(columns: Mapping[str, Mapping[str, int]], numbers: set[float]
 
 
 def _assess(found: _Outlier, n_columns: int) -> str:
-    """Evidence for a code, empty where there is too little."""
+    """Evidence for a code; "" if there is too little."""
     text, count = found.text, found.count
     if found.support < LEAST_SUPPORT:
-        # of few values, one may be far from the others by chance
+        # one of few values may be outlying by chance
         return ""
     if found.number < 0:
         if found.nearest < 0 or (found.n_others < FEW_DISTINCT and n_columns < SHARED):

@@ -1,4 +1,4 @@
-"""The columns of a table drafted together, sister columns alike."""
+"""Draft all columns of a table, similar (sister) columns in the same way."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def propose_variables(
 ) -> dict[str, Proposal]:
     """Draft a variable for each column of a table in memory.
 
-    A word astray among numbers is a missing code of its variable: there is no quarantine.
+    Stray words among numbers become missing codes, as there is no quarantine.
 
     Parameters
     ----------
     columns
-        The table; a dictionary whose field has metadata `CATEGORIES` says the levels of its column.
+        The table; the dictionary of a field with metadata `CATEGORIES` declares the levels of the column.
     missing, max_levels, bins
         As in `propose_variable`.
     finds_codes
-        Whether texts such as "unknown", numbers such as 999 and words astray among numbers may be taken for missing
-        codes, and columns that are named alike are drafted alike.
+        Whether to detect missing codes ("unknown", 999, stray words among numbers), and to draft similar columns in the
+        same way.
     finds_identifiers
-        Whether columns that identify rows are left out.
+        Whether to leave out columns that identify rows.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def propose_variables(
 
 
 CATEGORIES = b"pmflib.categories"
-"""Metadata of a field whose dictionary holds the levels of a column in their order, those without a value as well."""
+"""Metadata of fields whose dictionary declares all levels of the column, in order."""
 
 
 def _forgive_strays(proposal: Proposal) -> Proposal:
@@ -103,7 +103,7 @@ def propose_columns(
     target: str | None = None,
     **options: Any,
 ) -> dict[str, Proposal]:
-    """Draft a variable for each column, and sisters alike.
+    """Draft a variable for each column, in the same way for sisters.
 
     Parameters
     ----------
@@ -112,11 +112,11 @@ def propose_columns(
     codes
         Missing codes of columns.
     sisters
-        Groups of columns, as `find_sisters` has them.
+        Groups of similar columns, from `find_sisters`.
     scales
-        Columns whose few numbers are the levels of a scale.
+        Columns whose few numbers are levels of a scale.
     target
-        Column that is kept.
+        Column that must be kept.
     options
         Options of `propose_variable`.
 
@@ -143,7 +143,7 @@ def propose_columns(
     for group in sisters:
         whole = propose(group[0], pooled[group[0]], Wishes(is_kept=target in group))
         if whole.role == "continuous":
-            # bins that are fine enough for one sister are of use to the others
+            # use the finest bins of any sister
             finest = max(group, key=lambda name: _count_bins(proposals[name]))
             whole = max(whole, proposals[finest], key=_count_bins)
         for name in group:
@@ -164,13 +164,13 @@ def _count_bins(proposal: Proposal) -> int:
 
 
 NAMES_SHOWN = 6
-"""Variables named in a note that holds for all of them."""
+"""Largest number of variables named in a note."""
 
 
 def share_codes(
     column_counts: Mapping[str, ValueCounts], codes: Mapping[str, Sequence[CodeProposal]]
 ) -> tuple[str, ...]:
-    """Codes for all columns: words that are a level nowhere, and numbers that most columns have as a code."""
+    """Codes that apply to all columns: words that are nowhere a level, and numbers that are codes of most columns."""
     times = Counter(each.text for found in codes.values() for each in found)
     words = {text for text in times if read_number(text) is None}
     for name, value_counts in column_counts.items():
@@ -185,7 +185,7 @@ def share_codes(
 
 
 def note_codes(codes: Mapping[str, Sequence[CodeProposal]]) -> list[str]:
-    """Note each missing code once, with the columns that have it and the evidence of the first."""
+    """Note each missing code once, with its columns and the evidence from the first of them."""
     holders: dict[str, list[str]] = {}
     evidence: dict[str, str] = {}
     for name, found in codes.items():
@@ -199,7 +199,7 @@ def note_codes(codes: Mapping[str, Sequence[CodeProposal]]) -> list[str]:
 
 
 def note_strays(proposals: Mapping[str, Proposal]) -> list[str]:
-    """Note the words that are astray among numbers, of all columns together."""
+    """Note the stray words among numbers of all columns."""
     strays: Counter[str] = Counter()
     for proposal in proposals.values():
         strays.update(proposal.strays)
@@ -215,23 +215,23 @@ def note_strays(proposals: Mapping[str, Proposal]) -> list[str]:
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Names of variables, of many the first ones and how many more there are."""
+    """List the first names of variables and the number of others."""
     return list_some(names, NAMES_SHOWN)
 
 
 LEAST_COVERED = 0.95
-"""Share of the values of each of two sisters that the other one has as well."""
+"""Least share of the values of each of two sisters that also occur in the other."""
 LEAST_SHARED = 3
-"""Distinct values that two sisters share."""
+"""Least number of distinct values that sisters share."""
 MOST_DISTINCT = 1000
-"""Distinct values up to which a column may have sisters."""
+"""Largest number of distinct values of a column with sisters."""
 MOST_GROUPS = 32
-"""Groups of one name that a column is compared with."""
+"""Largest number of groups of the same name that a column is compared with."""
 
 _GIVEN_NAMES = frozenset(
     ("", "c", "v", "x", "col", "column", "var", "unnamed", "f", "feature", "field")
 )
-"""Beginnings of the names that programs give to columns without any: they say nothing."""
+"""Prefixes of generated column names, which carry no meaning."""
 
 
 def find_sisters(
@@ -239,20 +239,20 @@ def find_sisters(
     codes: Mapping[str, Sequence[CodeProposal]],
     missing: Sequence[str],
 ) -> list[list[str]]:
-    """Group columns whose names begin alike, up to the first number, and whose values are the same.
+    """Group columns whose names agree up to the first number and whose values are similar.
 
     Parameters
     ----------
     column_counts
         Values of every column.
     codes
-        Missing codes of columns, which need not be the same.
+        Missing codes of columns, which may differ.
     missing
-        Texts that mean "not given" anyway.
+        Common missing codes.
 
     Returns
     -------
-    Names of two columns or more each, in the order of the columns.
+    Groups of at least two names, in the order of the columns.
     """
     absent = {text.strip() for text in missing}
     groups: dict[str, list[list[str]]] = {}
@@ -279,7 +279,7 @@ def find_sisters(
 
 
 def _begin(name: str) -> str | None:
-    """Beginning of a name before its first number; None where it has no number, or a program gave it."""
+    """Prefix of a name before its first number; None without a number, or for a generated name."""
     match = re.match(r"([^\d]*)\d", name)
     if match is None:
         return None
@@ -294,7 +294,7 @@ def _are_alike(first: Mapping[str, int], second: Mapping[str, int]) -> bool:
     ):
         return False
     if len(shared) > LEAST_SHARED and len(first.keys() ^ second.keys()) == 1:
-        # a step of the scale that nobody has taken
+        # a level of the scale that does not occur in one of them
         return True
     return all(
         sum(each[text] for text in shared) >= LEAST_COVERED * sum(each.values())
@@ -335,13 +335,13 @@ def share_sister_codes(
 def pool_sisters(
     column_counts: Mapping[str, ValueCounts], sisters: Sequence[Sequence[str]]
 ) -> dict[str, ValueCounts]:
-    """Values of all sisters together, under the name of each of them."""
+    """Pooled values of all sisters, by the name of each."""
     pooled: dict[str, ValueCounts] = {}
     for group in sisters:
         first, *others = (column_counts[name] for name in group)
         whole = replace(first, counts=first.counts.copy())
         for other in others:
-            # update adds also where nothing was counted: levels of zero stay
+            # unlike +, update keeps levels with zero counts
             whole.counts.update(other.counts)
         pooled |= dict.fromkeys(group, whole)
     return pooled

@@ -1,4 +1,4 @@
-"""Value counts of a column, from which a variable is drafted, and bins of a continuous one."""
+"""Counts of the values of a column, stray words among numbers, and bins of continuous columns."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from pmflib.schema.drafting.level_order import read_interval
 from pmflib.schema.variable import as_text, is_absent, read_number
 
 MAX_TRACKED = 50_000
-"""Distinct values whose counts are kept; a column with more is continuous, an identifier or free text."""
+"""Largest number of distinct values that are counted; columns with more are continuous, identifiers or free text."""
 
 
 @dataclass
 class ValueCounts:
-    """Counts of the raw values of a column, up to a bounded number of distinct ones.
+    """Counts of the raw values of a column, for a bounded number of distinct values.
 
-    Values of a column with more than ``MAX_TRACKED`` distinct ones are no longer all counted
-    (``overflowed``): bin edges are then found from those that are counted, and ``uncounted`` is the number of values
-    that are not. ``rows_before`` is the number of values that were seen before the first of these. Bytes that are not
-    UTF-8 are no level: they are counted in ``undecodable``. ``categories`` are all levels, in order, where the data say
-    them, and ``is_ordered`` says whether the data call the order one.
+    A column with more than ``MAX_TRACKED`` distinct values is ``overflowed``: later new values are only added to
+    ``uncounted``, and bin edges are found from the others. ``rows_before`` is the number of values before the first
+    uncounted one. Values that are not UTF-8 are counted in ``undecodable``. ``categories`` are the levels that the data
+    declare, in order, and ``is_ordered`` is whether the data declare this order as meaningful.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -40,18 +39,18 @@ class ValueCounts:
 
     @property
     def n_rows(self) -> int:
-        """Values seen, given or not."""
+        """Number of values, including missing ones."""
         return self.counts.total() + self.uncounted
 
     @property
     def share_distinct(self) -> float:
-        """Distinct texts per value given, in [0, 1], as far as they were all counted."""
+        """Number of distinct texts per nonempty value, in [0, 1], before any overflow."""
         given = self.rows_before if self.overflowed else self.n_rows
         given -= self.counts.get("", 0)
         return min(1.0, (len(self.counts) - ("" in self.counts)) / given) if given > 0 else 0.0
 
     def add(self, column: pa.Array | pa.ChunkedArray) -> None:
-        """Count the values of a column; null counts as an empty text.
+        """Count the values of a column, null as an empty text.
 
         Raises
         ------
@@ -87,7 +86,7 @@ class ValueCounts:
                 self.count(text, count)
 
     def count(self, text: str, count: int, most: int | None = None) -> None:
-        """Count one text, unless ``most`` others (``MAX_TRACKED`` unless given) are counted already."""
+        """Count a text, unless ``most`` others (by default ``MAX_TRACKED``) are counted already."""
         if text in self.counts or len(self.counts) < (MAX_TRACKED if most is None else most):
             self.counts[text] += count
             return
@@ -96,7 +95,7 @@ class ValueCounts:
         self.uncounted += count
 
     def declare(self, categories: Sequence[object], *, is_ordered: bool) -> None:
-        """Take the levels that the data say, also those that no value has; they are counted zero times."""
+        """Declare the levels of the column, including unused ones, whose count is zero."""
         texts = (as_text(value).strip() for value in categories if not is_absent(value))
         self.categories = tuple(dict.fromkeys(texts))
         self.is_ordered = is_ordered
@@ -106,18 +105,18 @@ class ValueCounts:
 
 
 MOST_ASTRAY = 0.01
-"""Share of the values, among numbers, up to which words are strays."""
+"""Largest share of stray words among numbers."""
 MOST_WORDS = 20
-"""Different words that may be strays: more are codes of a column of codes."""
+"""Largest number of distinct stray words: columns with more contain codes."""
 LEAST_AMONG = 3
-"""Distinct numbers among which words may be strays."""
+"""Least number of distinct numbers in a column with stray words."""
 
 
 def find_strays(counts: Mapping[str, int]) -> dict[str, int]:
-    """Words that are astray among the numbers of a column, with how often each was seen.
+    """Find stray words among the numbers of a column, with their counts.
 
-    Such a word is no number, nor an interval of them such as "10+", and all of them together are at most `MOST_ASTRAY`
-    of the values; a column of names in which few numbers occur has none.
+    Strays are neither numbers nor intervals such as "10+", and together make up at most `MOST_ASTRAY` of the values.
+    Columns of names with a few numbers have none.
     """
     words = {text: n for text, n in counts.items() if read_number(text) is None}
     n_words, total = sum(words.values()), sum(counts.values())
@@ -133,13 +132,13 @@ class Bins:
     Parameters
     ----------
     edges
-        Interior edges, increasing: bin i holds ``edges[i-1] <= x < edges[i]``.
+        Interior edges, increasing: bin i is ``edges[i-1] <= x < edges[i]``.
     labels
-        An interval per bin, ``len(edges) + 1`` texts, all distinct.
+        Distinct labels of the ``len(edges) + 1`` intervals.
     means
         Mean of the numbers in each bin.
     alone
-        Numbers that have a bin of their own among those that were seen.
+        Numbers with a bin of their own.
     """
 
     edges: tuple[float, ...]
@@ -149,24 +148,24 @@ class Bins:
 
 
 def make_bins(points: FloatArray, weights: FloatArray, bins: int) -> Bins:
-    """Split numbers into bins of about the same weight.
+    """Split numbers into bins of about equal weight.
 
-    A number that holds the share of a bin or more, such as zero among rare events, has a bin of its own: it reaches to
-    the next whole number, or, where not all are whole, to the next number seen. The others are split at their
-    quantiles, in as many bins as are left, at least two.
+    A number with at least the share of a bin, such as zero in counts of rare events, gets its own bin, which extends to
+    the next integer or, if not all numbers are integers, to the next number. The others are split at their quantiles
+    into the remaining bins, at least two.
 
     Parameters
     ----------
     points
-        float64 of shape (n_points,): distinct numbers, increasing, at least two.
+        At least two distinct numbers, increasing, float64 of shape (n_points,).
     weights
-        float64 of shape (n_points,): how often each was seen, positive.
+        Positive counts of the numbers, float64 of shape (n_points,).
     bins
-        Number of bins, at least 2; there are fewer where there are fewer numbers, and some more where numbers have
-        bins of their own.
+        Number of bins, at least 2. There are fewer bins if there are fewer numbers, and some more if numbers have bins
+        of their own.
     """
     heavy = np.flatnonzero(weights >= weights.sum() / bins)
-    # of many heavy numbers, each is a bin, and the quantiles of the others add few
+    # with many heavy numbers, the others get few bins
     n_bins = max(2, bins - heavy.size)
     light = weights.copy()
     light[heavy] = 0.0
@@ -181,7 +180,7 @@ def make_bins(points: FloatArray, weights: FloatArray, bins: int) -> Bins:
     for index in heavy.tolist():
         edges.add(float(points[index]))
         if index + 1 < points.size:
-            # of whole numbers, no other one may fall into this bin later
+            # no other integer may fall into this bin later
             edges.add(float(points[index] + 1 if is_whole else points[index + 1]))
     # the smallest point is never an edge: its bin would be empty
     interior = np.array(sorted(edge for edge in edges if edge > points[0]))

@@ -86,14 +86,14 @@ class QualityConfig(Section):
     ``guard = "off"`` disables both.
     """
 
-    least_rows: GuardLimits = guard("look at the sources and the quarantine", stop=1, at_least=True)
+    least_rows: GuardLimits = guard("check the sources and the quarantine", stop=1, at_least=True)
     """Minimum number of encoded rows. A run that encodes none is always refused."""
     quarantine: GuardLimits = guard(
-        "look at the quarantine, and at the reasons below", warn=0.05, stop=0.2
+        "check the quarantine, and the reasons below", warn=0.05, stop=0.2
     )
     """Share of the rows read that are in quarantine, without duplicates."""
     reason: GuardLimits = guard(
-        "look at these rows in the quarantine: was another format, scale or encoding delivered?",
+        "check these rows in the quarantine: do they have another format, scale or encoding?",
         warn=0.05,
         stop=0.2,
     )
@@ -101,113 +101,115 @@ class QualityConfig(Section):
     reasons: dict[str, GuardLimits] = Field(default_factory=dict)
     """Limits by reason, which replace those of ``reason``; ``duplicate`` may have limits here as well."""
     file_quarantine: GuardLimits = guard(
-        "look at the file, and at its rows in the quarantine", warn=0.1, stop=0.3
+        "check the file, and its rows in the quarantine", warn=0.1, stop=0.3
     )
     """Share of the rows of a file, or of the rows added to it, that do not fit: its lower confidence bound."""
     missing_files: GuardLimits = guard(
-        "deliver the files again; if they are gone for good, set quality.removals_expected", warn=0
+        "restore the files; if they were removed on purpose, set quality.removals_expected", warn=0
     )
     """Files of the last run that are gone, under any name."""
     removals_expected: bool = False
     """Whether files come and go; if so, neither missing files nor lost rows are checked."""
     rows_lost: GuardLimits = guard(
-        "deliver again what is missing; if rows go on purpose, set quality.removals_expected",
+        "restore the missing rows; if they were removed on purpose, set quality.removals_expected",
         warn=0.02,
         stop=0.2,
     )
     """Decrease of the number of encoded rows since the last run, as a share."""
-    file_size: GuardLimits = guard("look whether the file was delivered whole, and once", warn=1.5)
+    file_size: GuardLimits = guard(
+        "check that the file is complete, and has no repeated rows", warn=1.5
+    )
     """Factor by which a new file has more or fewer rows than the median of its siblings, beyond their own spread."""
     same_bytes: GuardLimits = guard("remove one of the two files", stop=0)
     """Files whose bytes are those of another file."""
     new_columns: GuardLimits = guard(
-        "add them to the schema, or take them out of the files; they are not read", warn=0
+        "add them to the schema, or remove them from the files; they are not read", warn=0
     )
     """Columns of a new file that are neither in the schema nor in files of the last run; in a first run, nor in the
     first file."""
     duplicates: GuardLimits = guard(
-        "look whether the file was delivered before, under another name", warn=0.5
+        "check whether the file was delivered before under another name", warn=0.5
     )
     """Share of the encoded rows of a file that other rows supersede."""
-    new_rows: GuardLimits = guard("look whether the delivery has come", warn=1, at_least=True)
+    new_rows: GuardLimits = guard("check that new files have arrived", warn=1, at_least=True)
     """Minimum number of encoded rows that the last run did not have."""
     variable_drift: GuardLimits = guard(
-        "look at this column: were its codes exchanged, shifted or reversed?", warn=0.25, stop=0.5
+        "check this column: were its codes exchanged, shifted or reversed?", warn=0.25, stop=0.5
     )
     """Population stability index of a variable's levels, its lower confidence bound: rows of a new file, or of all new
     files, against the data of the live model."""
     scale_drift: GuardLimits = guard(
-        "look at this file: was its scale reversed or coded otherwise?", warn=0.1, stop=0.25
+        "check this file: was its scale reversed or coded differently?", warn=0.1, stop=0.25
     )
     """The same for the pooled levels of all variables with the same levels."""
     answer_drift: GuardLimits = guard(
-        "look at the names in the column of variables", warn=0.25, stop=1.0
+        "check the names in the column of variables", warn=0.25, stop=1.0
     )
     """Long layout: the same for the variables that are answered."""
-    pair_drift: GuardLimits = guard(
-        "look at these two columns in the new files", warn=0.25, stop=0.5
-    )
+    pair_drift: GuardLimits = guard("check these two columns in the new files", warn=0.25, stop=0.5)
     """The same for the levels of a pair of variables."""
     dependence_drift: GuardLimits = guard(
-        "look whether columns were exchanged in the new files", warn=0.1, stop=0.25
+        "check whether columns were exchanged in the new files", warn=0.1, stop=0.25
     )
     """The same for the dependence of a pair: against its earlier odds ratios, fitted to the new margins."""
     worker_rows: GuardLimits = guard(
-        "look at this worker's labels: a script, or one identifier for many?", warn=0.2, stop=0.5
+        "check this worker's labels: are they by a script, or by several people?",
+        warn=0.2,
+        stop=0.5,
     )
     """Label logs: share of a new file's labels by its busiest worker, beyond chance, minus the largest such share of
     any earlier file."""
     unknown_workers: GuardLimits = guard(
-        "look at the names of the workers: were they written otherwise before?", warn=0.5, stop=0.9
+        "check the names of the workers: were they written differently before?", warn=0.5, stop=0.9
     )
     """Label logs: share of a new file's labels by workers unknown to the last run, beyond chance."""
     new_classes: GuardLimits = guard(
-        "look whether they are misspelt; [crowd] classes names those that there are", warn=0
+        "check whether they are misspelt; [crowd] classes lists the valid ones", warn=0
     )
     """Label logs: number of labels that were never given before."""
     class_shares: GuardLimits = guard(
-        "look at this file: were its labels exchanged, or coded otherwise?", warn=0.1, stop=0.25
+        "check this file: were its labels exchanged, or coded differently?", warn=0.1, stop=0.25
     )
     """Label logs: population stability index of the labels of a new file against those of the last run, its lower
     confidence bound."""
     label_agreement: GuardLimits = guard(
-        "look at this file: were its columns shifted, or its labels exchanged?", warn=0.1, stop=0.25
+        "check this file: were its columns shifted, or its labels exchanged?", warn=0.1, stop=0.25
     )
     """Label logs: decrease of the share of pairs of labels of a task that agree, for pairs with a new label, beyond
     chance."""
     copies: GuardLimits = guard(
-        "look at these workers: are they one person, or one script?", warn=0, stop=0.25
+        "check these workers: are they one person, or one script?", warn=0, stop=0.25
     )
     """Label logs: share of the new labels by workers who agree with one other worker far more than with the rest."""
-    time_backwards: GuardLimits = guard("look whether an old delivery was sent again", warn=0)
+    time_backwards: GuardLimits = guard("check whether an old file was delivered again", warn=0)
     """Label logs with times: days by which the newest label of a new file precedes the newest of the last run."""
     joint_agreement: GuardLimits = guard(
-        "look whether a column was shifted against its rows, or rows are of other people",
+        "check whether a column was shifted against its rows, or rows belong to other samples",
         warn=4,
         stop=6,
     )
     """Decrease of the mean pointwise mutual information of pairs of new answers, in standard deviations between
     nights."""
     known_samples: GuardLimits = guard(
-        "look at the identifiers: are they written as before, and of the same system?",
+        "check the identifiers: are they written as before, and from the same system?",
         warn=3,
         stop=10,
     )
     """Factor by which the share of known samples in a night's files is smaller than on earlier nights."""
     fresh_rows: GuardLimits = guard(
-        "look whether the delivery is one from before, under another name or in another order",
+        "check whether the file was delivered before, under another name or in another order",
         warn=3,
         stop=10,
     )
     """The same for the share of rows that no other file repeats: a sample's answer to a variable, or its row."""
     agreement: GuardLimits = guard(
-        "look whether identifiers, or a column, were shifted against their rows",
+        "check whether identifiers or a column were shifted against their rows",
         warn=0.05,
         stop=0.2,
     )
     """Decrease, against earlier nights, of the share of repeated rows that agree with the files that they repeat."""
     identifier_form: GuardLimits = guard(
-        "look at the identifiers: were they padded, or are they of another system?",
+        "check the identifiers: were they padded, or are they from another system?",
         warn=0.02,
         stop=0.5,
     )
@@ -215,17 +217,14 @@ class QualityConfig(Section):
     same_answers: GuardLimits = guard("remove one of the two files", stop=0)
     """New files with the level counts of another file that has other bytes."""
     future_rows: GuardLimits = guard(
-        "look at the times: their unit, their zone and the clock that wrote them; or set "
-        "quality.future_hours",
+        "check the unit and zone of the times, and the clock that wrote them; or set quality.future_hours",
         warn=0,
         stop=0.01,
     )
     """Long layout: share of a new file's rows with times ahead of the clock by more than ``future_hours``."""
     future_hours: Annotated[float, Field(ge=0)] = 24.0
     """Tolerance, in hours, for times ahead of the clock of this machine: unwritten time zones, other clocks."""
-    stray_times: GuardLimits = guard(
-        "look at the times: their unit and the year they count from", warn=5
-    )
+    stray_times: GuardLimits = guard("check the times: their unit and their origin", warn=5)
     """Long layout: distance of a new file's times from those of all other files, as a multiple of their span."""
     clock: GuardLimits = guard("set the clock of this machine", warn=1)
     """Hours by which the clock of this machine is behind the end of the last run."""

@@ -389,7 +389,7 @@ def measure_drift(tests: Sequence[DriftTests], config: QualityConfig) -> Iterato
             continue
         sentence = f"{n_within:,} of {n_tested:,} comparisons within the limits"
         if len(crossed) > MOST_LISTED:
-            sentence += f"; {len(crossed) - MOST_LISTED:,} drifts more than are listed"
+            sentence += f"; {len(crossed) - MOST_LISTED:,} more drifts are not listed"
         measured = min(largest, first)
         yield Measurement(guard, "all other tests", measured, sentence)
 
@@ -411,5 +411,5 @@ def _describe(name: str, found: HomogeneityTests, index: int) -> str:
     n_new, n_live = int(found.n_new[index]), int(found.n_reference[index])
     return (
         f"{name}: stability index {found.stability_index[index]:.2f}, at least {found.least_index[index]:.2f} beyond "
-        f"chance; {moved} of {n_new:,} moved, against {n_live:,} of the live model's data"
+        f"chance; {moved} of {n_new:,} answers moved, against {n_live:,} in the live model's data"
     )

@@ -183,8 +183,8 @@ def refuse_empty(rows: DatasetAccount) -> None:
         f"{what}, of {rows.rows_in:,} rows read"
         + (f" (in quarantine: {why})" if why else "")
         + "; "
-        "the live model, if there is one, stays. Look at the files and at the quarantine: was a header delivered "
-        "alone, or another scale, encoding or layout?"
+        "the live model, if there is one, stays. Check the files and the quarantine: does a file have only a header, "
+        "or another scale, encoding or layout?"
     )
 
 
@@ -219,10 +219,10 @@ def hold_back(findings: Sequence[Finding], command: str = "pmf run", named_in: s
     ]
     guards = ", ".join(dict.fromkeys(each.guard for each in stopped))
     raise QualityError(
-        f"held back by {len(stopped)} findings about the new data, of {guards}; nothing was fitted, and what was live "
-        "stays live:\n"
+        f"held back by {len(stopped)} findings on the new data, of {guards}; nothing was fitted, and the live model "
+        "stays:\n"
         + "\n".join(lines)
         + named_in
-        + f"\nTo take these data as they are, once: `{command} --accept-quality`. To allow such data from now on: "
-        "change the limits in [quality]"
+        + f"\nTo accept these data once: `{command} --accept-quality`. To accept such data in future: change the "
+        "limits in [quality]"
     )

@@ -78,18 +78,16 @@ def measure_night(night: Night, history: Sequence[Night]) -> list[Measurement]:
     agreeing = [(each.agreeing, each.repeated) for each in [*history, night]]
     says_nothing = night.repeated == night.rows and night.agreeing == night.repeated
     return [
-        _measure_shares(
-            "known_samples", "{:,} of {:,} samples of new files were there before", known
-        ),
+        _measure_shares("known_samples", "{:,} of {:,} samples of new files are known", known),
         _measure_shares(
             "fresh_rows",
-            "{:,} of {:,} rows of new files are about what no other file holds",
+            "{:,} of {:,} rows of new files are repeated by no other file",
             fresh,
             says_nothing=says_nothing,
         ),
         _measure_shares(
             "agreement",
-            "{:,} of {:,} rows about what other files hold as well say the same",
+            "{:,} of {:,} rows that other files repeat agree with them",
             agreeing,
         ),
         _compare_dependence(night, history),
@@ -118,9 +116,9 @@ def _measure_shares(
     shares = np.array([one / whole for one, whole in before], np.float64)
     if says_nothing and shares.size < LEAST_SIBLINGS:
         shares = np.ones(LEAST_SIBLINGS)
-        said += ", and all say what was there"
+        said += ", and all agree with earlier rows"
     if shares.size < LEAST_SIBLINGS:
-        few = f"{shares.size} nights before were compared, {LEAST_SIBLINGS} say what is usual"
+        few = f"{shares.size} earlier nights, at least {LEAST_SIBLINGS} are needed"
         return Measurement(guard, "all new files", None, f"{said}: {few}")
     # upper confidence bound of the share of the night
     most = 1 - bound_share(total - part, total)
@@ -133,7 +131,7 @@ def _measure_shares(
         measured = max(usual - SPREAD_FACTOR * spread - most, 0.0)
     else:
         measured = (usual - SPREAD_FACTOR * min(spread, usual / 6)) / most
-    said += f", after {write_share(usual)} on {shares.size} nights before in the median"
+    said += f", against {write_share(usual)} in the median of {shares.size} earlier nights"
     return Measurement(guard, "all new files", measured, said)
 
 
@@ -143,16 +141,16 @@ def _compare_dependence(night: Night, history: Sequence[Night]) -> Measurement:
     known = [each.dependence for each in history if each.dependence is not None]
     if night.dependence is None:
         return Measurement(guard, subject, None, "too few pairs of new answers to compare")
-    said = f"pairs of new answers hang together as those before by {night.dependence:.3f} nats"
+    said = f"pairs of new answers have a mean mutual information of {night.dependence:.3f} nats"
     if len(known) < LEAST_NIGHTS:
-        few = f"{len(known)} nights before were compared, {LEAST_NIGHTS} say what is usual"
+        few = f"{len(known)} earlier nights, at least {LEAST_NIGHTS} are needed"
         return Measurement(guard, subject, None, f"{said}: {few}")
     usual = float(np.median(known[-LATEST_NIGHTS:]))
     # from differences, because a trend is no variation
     steps = np.abs(np.diff(known[-RECENT_NIGHTS:]))
     deviation = max(float(steps.mean()) * np.sqrt(np.pi) / 2, LEAST_DEVIATION)
     measured = max((usual - night.dependence) / deviation, 0.0)
-    said += f", after {usual:.3f} on the nights before, {measured:.1f} standard deviations less"
+    said += f", {measured:.1f} standard deviations below {usual:.3f} on earlier nights"
     return Measurement(guard, subject, measured, said)
 
 
@@ -183,16 +181,13 @@ def measure_forms(changes: Changes, last: Sequence[FileAccount]) -> Iterator[Mea
             continue
         strange, share = _find_strange(change.file.forms, total)
         n_rows = sum(change.file.forms.values())
-        said = (
-            f"{change.subject}: {strange.total():,} of {n_rows:,} rows have identifiers of a form that none before "
-            "had"
-        )
+        said = f"{change.subject}: {strange.total():,} of {n_rows:,} rows have identifiers of a new form"
         if strange:
             shown, before = (
                 ", ".join(sorted(each, key=lambda form: -each[form])[:3])
                 for each in (strange, total)
             )
-            said += f": {shown}; before: {before}"
+            said += f": {shown}; earlier forms: {before}"
         measured = max(share - usual, 0.0)
         yield Measurement("identifier_form", change.subject, measured, said)
 
@@ -241,11 +236,11 @@ def find_twins(files: Sequence[FileAccount], changes: Changes) -> list[Measureme
             continue
         if len(files) * _find_chance(whole.level_counts) < CHANCE_OF_TWINS:
             sentence = (
-                f"{whole.name}: its {n_rows:,} rows hold each level as often as those of {twin.name}: the same rows "
+                f"{whole.name}: its {n_rows:,} rows have the same level counts as those of {twin.name}: the same rows "
                 "under other identifiers, or in another order?"
             )
             found.append(Measurement("same_answers", whole.name, 1, sentence))
-    sentence = "no new file holds each level as often as another file"
+    sentence = "no new file has the level counts of another file"
     return found or [Measurement("same_answers", "all files", 0, sentence)]
 
 

@@ -123,7 +123,9 @@ def measure_label_files(
         if newest is None or file.newest is None:
             continue
         days = newest - file.newest
-        said = f"{file.name}: its newest label is {days:.2f} days older than the newest so far"
+        said = (
+            f"{file.name}: its newest label is {days:.2f} days older than the newest label so far"
+        )
         yield Measurement("time_backwards", file.name, max(days, 0.0), said)
 
 
@@ -156,7 +158,7 @@ def measure_agreement(
         least = bound_share(round((1 - n_agree / n_pairs) * n_tasks), n_tasks) - (1 - usual)
         sentence = (
             f"new labels agree in {write_share(n_agree / n_pairs)} of {n_pairs:,} pairs with other labels of their "
-            f"task, after {write_share(usual)} so far"
+            f"task, against {write_share(usual)} so far"
         )
         yield Measurement("label_agreement", "new labels", max(least, 0.0), sentence)
     yield _measure_copies(new, agree, workers)
@@ -184,8 +186,8 @@ def _measure_copies(new: WorkerPairCounts, agree: IntArray, workers: Sequence[st
     copying = np.unique(new.second[alike])
     share = float(new.n_labels[copying].sum() / max(new.n_labels.sum(), 1))
     sentence = (
-        f"{int(alike.sum())} pairs of workers give the same labels far more often than they agree with others: "
-        f"{write_share(share)} of the new labels"
+        f"{int(alike.sum())} pairs of workers agree far more often than they do with others; "
+        f"{write_share(share)} of the new labels may be copies"
     )
     both = np.union1d(new.first[alike], new.second[alike]).tolist()
     named = tuple(workers[row] for row in both)
@@ -199,7 +201,7 @@ def _measure_busiest(file: LabelFile, before: IntArray, schema: Schema) -> Measu
     more = max(bound_share(int(rows[busiest]), total) - usual, 0.0)
     sentence = (
         f"{file.name}: {int(rows[busiest]):,} of {total:,} labels are by one worker, "
-        f"{write_share(rows[busiest] / total)}; in no file so far did one give more than {write_share(usual)}"
+        f"{write_share(rows[busiest] / total)}; the largest such share of an earlier file is {write_share(usual)}"
     )
     named = (schema.names[busiest],)
     return Measurement("worker_rows", file.name, more, sentence, named=named)
@@ -210,7 +212,9 @@ def _measure_unknown(file: LabelFile, before: IntArray, schema: Schema) -> Measu
     unknown = before.sum(axis=(0, 2)) == 0
     n_unknown, total = int(rows[unknown].sum()), int(rows.sum())
     strangers = np.flatnonzero(unknown & (rows > 0))
-    sentence = f"{file.name}: {n_unknown:,} of {total:,} labels are by {strangers.size} workers who were unknown"
+    sentence = (
+        f"{file.name}: {n_unknown:,} of {total:,} labels are by {strangers.size} unknown workers"
+    )
     least = bound_share(n_unknown, total)
     named = tuple(schema.names[row] for row in strangers.tolist())
     return Measurement("unknown_workers", file.name, least, sentence, named=named)

@@ -180,7 +180,7 @@ def _find_equal_bytes(files: Sequence[FileAccount]) -> list[Measurement]:
         if (name := first.setdefault(file.digest, file.name)) != file.name:
             said = f"{file.name}: the same bytes as {name}, {file.rows.rows_in:,} rows"
             found.append(Measurement("same_bytes", file.name, 1, said))
-    said = f"the bytes of {len(files)} files differ"
+    said = f"no two of {len(files)} files have the same bytes"
     return found or [Measurement("same_bytes", "all files", 0, said)]
 
 
@@ -189,7 +189,7 @@ def _measure_losses(
 ) -> Iterator[Measurement]:
     """Measure what was removed since the last run, and whether anything is new."""
     new = sum(change.file.rows.rows_encoded for change in changes.new)
-    said = f"{new:,} rows encoded of {len(changes.new)} new or changed files"
+    said = f"{new:,} rows encoded from {len(changes.new)} new or changed files"
     said += "" if new else ": nothing new since the last run"
     yield Measurement("new_rows", "all files", new, said)
     if config.removals_expected:
@@ -220,10 +220,10 @@ def measure_sizes(changes: Changes, last: Sequence[FileAccount]) -> Iterator[Mea
         if change.grown:
             continue
         if change.former is not None and change.former.rows.rows_in:
-            usual, spread, what = float(change.former.rows.rows_in), 0.0, "it had in the last run"
+            usual, spread, what = float(change.former.rows.rows_in), 0.0, "in the last run"
             rows = min(rows, change.former.rows.rows_in)
         elif len(sizes) >= LEAST_SIBLINGS:
-            usual, what = median(sizes), f"that {len(sizes)} files before it have in the median"
+            usual, what = median(sizes), f"in the median of {len(sizes)} earlier files"
             logs = np.log(sizes)
             spread = MAD_TO_DEVIATION * float(np.median(np.abs(logs - np.median(logs))))
         else:
@@ -231,8 +231,8 @@ def measure_sizes(changes: Changes, last: Sequence[FileAccount]) -> Iterator[Mea
         factor = max(rows, 0.5) / usual
         factor = max(factor, 1 / factor)
         beyond = np.log(factor) > SPREAD_FACTOR * spread
-        more = "" if beyond else ", as sizes of files vary here"
-        sentence = f"{change.subject}: {change.file.rows.rows_in:,} rows after the {usual:,.0f} {what}{more}"
+        more = "" if beyond else ", within the usual variation"
+        sentence = f"{change.subject}: {change.file.rows.rows_in:,} rows, against {usual:,.0f} {what}{more}"
         measured = factor if beyond else 1.0
         yield Measurement("file_size", change.subject, measured, sentence)
 
@@ -263,9 +263,11 @@ def find_new_columns(
         if new:
             shown = ", ".join(map(repr, new[:NAMES_SHOWN])) + (", ..." if new[NAMES_SHOWN:] else "")
             name = change.file.name
-            said = f"{name}: {len(new)} columns that {where} had not, and that are not in the schema: {shown}"
+            said = (
+                f"{name}: {len(new)} columns that are neither in the schema nor in {where}: {shown}"
+            )
             found.append(Measurement("new_columns", name, len(new), said))
-    said = "no file has a column that is new and not in the schema"
+    said = "no file has a new column outside the schema"
     return found or [Measurement("new_columns", "all files", 0, said)]
 
 

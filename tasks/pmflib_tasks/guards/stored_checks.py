@@ -192,7 +192,7 @@ def _compare_with_live(
 ) -> tuple[list[Measurement], list[DriftTests], float | None]:
     """Compare new rows with the data of the live model: guards that do not apply, tests, dependence of pairs."""
     if live is None or last is None:
-        reason = "there is no live model whose data could be compared"
+        reason = "there is no live model to compare with"
         return _skip(FILE_GUARDS + PAIR_GUARDS, reason), [], None
     if any(_schema_of(store, each).digest != schema.digest for each in (live, last)):
         reason = "the schema has changed since the live model was made"

@@ -124,9 +124,9 @@ def _measure_future(
     elif len(others) >= LEAST_SIBLINGS:
         first, last = _span(others)
         limit = last + FAR * (last - first)
-        bound = f"later than all other files by {FAR:g} times what these span"
+        bound = f"later than all other files by {FAR:g} times their span"
     else:
-        reason = f"{change.file.name}: its times are on no clock that is known"
+        reason = f"{change.file.name}: its times are not on a known clock"
         return Measurement("future_rows", change.file.name, None, reason)
     assert times.newest is not None
     n_rows = change.file.rows.rows_encoded
@@ -144,7 +144,9 @@ def _measure_future(
 
 def _measure_stray(name: str, times: TimeSpan, others: Sequence[TimeSpan]) -> Measurement:
     if len(others) < LEAST_SIBLINGS:
-        reason = f"{name}: {len(others)} other files have times, {LEAST_SIBLINGS} say what is usual"
+        reason = (
+            f"{name}: {len(others)} other files have times, at least {LEAST_SIBLINGS} are needed"
+        )
         return Measurement("stray_times", name, None, reason)
     first, last = _span(others)
     assert times.newest is not None
@@ -153,9 +155,9 @@ def _measure_stray(name: str, times: TimeSpan, others: Sequence[TimeSpan]) -> Me
     measured = away / (last - first) if last > first else 0.0
     per_second = find_unit(times, others)
     sentence = (
-        f"{name}: its times, from {_show(times.oldest, per_second)} to {_show(times.newest, per_second)}, reach "
-        f"{measured:.2g} times as far from those of the other files ({_show(first, per_second)} to "
-        f"{_show(last, per_second)}) as these span"
+        f"{name}: its times, from {_show(times.oldest, per_second)} to {_show(times.newest, per_second)}, are "
+        f"{measured:.2g} spans away from those of the other files ({_show(first, per_second)} to "
+        f"{_show(last, per_second)})"
     )
     return Measurement("stray_times", name, measured, sentence)
 

@@ -1,4 +1,4 @@
-"""What came in: rows and where they went, files, rows that did not fit, missing answers, samples behind each pair."""
+"""Report of the data: files, rows, rejected rows, missing answers, samples behind each pair."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pmflib.store.run_records import InputFile
 from pmflib.store.zarr_arrays import read_arrays
 
 EXAMPLES = 3
-"""Rows that are shown of each reason why rows did not fit."""
+"""Maximum number of rejected rows shown per reason."""
 RAW_LETTERS = 300
-"""Letters of a raw row that are shown, at most."""
+"""Maximum number of characters shown of a raw row."""
 LEAST_SUPPORTED = 15
-"""Pairs of variables with the fewest samples that are listed."""
+"""Number of pairs of variables listed, those with the fewest samples."""
 
 WHERE_ROWS_WENT = {
     "rows_encoded": "used",
@@ -31,7 +31,7 @@ WHERE_ROWS_WENT = {
     "rows_outside": "outside the window of time",
     "rows_erased": "of erased samples",
 }
-"""Words for the keys of an account of rows that add up to the rows read."""
+"""Descriptions of the keys of an account of rows; their numbers add up to the rows read."""
 
 REASONS = {
     "ragged": "too few or too many fields",
@@ -45,21 +45,21 @@ REASONS = {
     "conflict": "another weight, stratum or unit than other rows of the sample",
     "duplicate": "superseded by another answer of the same sample",
 }
-"""Words for the reasons of the quarantine."""
+"""Descriptions of the reasons for quarantine."""
 
 
 @dataclass(frozen=True)
 class RejectedRow:
-    """A row that did not fit.
+    """A rejected row.
 
     Parameters
     ----------
     file, row
-        Where it is: name of the file, and number of the row in it, from 1.
+        Name of the file, and number of the row in it, from 1.
     column
-        Column at fault; None where it is the row as a whole.
+        Column that caused the rejection; None for the row as a whole.
     raw
-        Its text, shortened where it is long.
+        Its text, shortened if it is long.
     """
 
     file: str
@@ -70,20 +70,20 @@ class RejectedRow:
 
 @dataclass(frozen=True)
 class VariableReport:
-    """One variable in the data.
+    """Data of one variable.
 
     Parameters
     ----------
     name, role, n_levels
         From the schema.
     answers
-        Samples that hold it.
+        Number of samples with an answer.
     missing
-        Share of the samples that do not, in [0, 1].
+        Share of samples without an answer, in [0, 1].
     commonest, share
-        Its most frequent level, and that level's share of the answers; None and 0 without answers.
+        The most frequent level and its share of the answers; None and 0 without answers.
     made_missing
-        Answers with an unknown level, which count as missing.
+        Number of answers with an unknown level, which count as missing.
     """
 
     name: str
@@ -98,24 +98,24 @@ class VariableReport:
 
 @dataclass(frozen=True, eq=False)
 class DataReport:
-    """What came in.
+    """Data of a run.
 
     Parameters
     ----------
     files
         Raw files.
     rows
-        The account of rows; None where the run ended before it had one.
+        The account of rows; None if the run ended before it had one.
     examples
-        By reason, rows that did not fit.
+        Rejected rows by reason.
     variables
-        Variables in the order of the schema; empty where nothing was counted.
+        Variables in the order of the schema; empty if nothing was counted.
     level_counts
         int64 of shape (n_levels,): samples that hold each level.
     support
         int64 of shape (n_variables, n_variables): samples that hold both variables.
     schema
-        Variables; None where nothing was counted.
+        Variables; None if nothing was counted.
     """
 
     files: list[InputFile]
@@ -128,13 +128,13 @@ class DataReport:
 
     @property
     def destinations(self) -> list[tuple[str, int]]:
-        """Where the rows went, in words, and how many."""
+        """Numbers of rows by what became of them, in words."""
         numbers = {text: getattr(self.rows, key, 0) for key, text in WHERE_ROWS_WENT.items()}
         return [(text, number) for text, number in numbers.items() if number]
 
     @property
     def adds_up(self) -> bool:
-        """Whether every row that was read is accounted for."""
+        """Whether the account covers every row read."""
         return sum(n for _, n in self.destinations) == (
             0 if self.rows is None else self.rows.rows_in
         )
@@ -146,12 +146,12 @@ class DataReport:
 
     @property
     def pair_supports(self) -> IntArray:
-        """Samples that hold each pair of variables: int64 of shape (n_pairs,)."""
+        """Number of samples that hold each pair of variables, int64 of shape (n_pairs,)."""
         supports: IntArray = self.support[np.triu_indices(len(self.support), 1)]
         return supports
 
     def list_least_supported(self) -> list[tuple[str, str, int]]:
-        """Pairs with the fewest samples: names and samples, the fewest first."""
+        """List the pairs with the fewest samples, in rising order: names and number of samples."""
         rows, columns = np.triu_indices(len(self.support), 1)
         order = np.argsort(self.pair_supports, kind="stable")[:LEAST_SUPPORTED]
         names = [each.name for each in self.variables]
@@ -167,22 +167,22 @@ def gather_data(
     files: list[InputFile],
     rows: DatasetAccount | None,
 ) -> DataReport:
-    """Gather what came in.
+    """Gather the data of a run.
 
     Parameters
     ----------
     store
         The store.
     stages
-        Artefacts of the run: dataset and counts, as far as it reached them. Of what held erased samples, those that
-        replaced it.
+        Artefacts of the run: dataset and counts, if it reached them. Artefacts without erased samples replace those
+        that held them.
     files, rows
         From the record of the run.
 
     Raises
     ------
     StoreError
-        If an artefact is not in the store, or damaged.
+        If an artefact is missing or damaged.
     """
     account = rows or DatasetAccount()
     examples = _find_examples(store, stages["dataset"], account) if "dataset" in stages else {}
@@ -216,7 +216,7 @@ def gather_data(
 def _find_examples(
     store: Store, dataset: Reference, account: DatasetAccount
 ) -> dict[str, list[RejectedRow]]:
-    """First rows of each reason; the quarantine is read as far as it takes."""
+    """Find the first rows of each reason, reading no more of the quarantine than needed."""
     requested = {reason: min(EXAMPLES, number) for reason, number in account.reasons.items()}
     found: dict[str, list[RejectedRow]] = {reason: [] for reason in requested}
     missing = sum(requested.values())

@@ -1,4 +1,4 @@
-"""Figures of the page of a run, as SVG that follows its colours, and what each says in words."""
+"""Figures of the page of a run, as SVG with the colours of the page, with descriptions in words."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ DARK = {
     "#4a8ec6": "#4385bb",
     "#2a74b4": "#62a9e0",
 }
-"""What each colour of a figure becomes on a dark screen."""
+"""Colours of figures on a dark screen, by their colour on a light one."""
 _WIDTH = 6.6
 
 _STYLE = {
@@ -74,25 +74,25 @@ _STYLE = {
     "savefig.facecolor": "none",
     "legend.facecolor": "none",
     "font.size": 10,
-    # not what a user has set for plots of their own
+    # overrides the settings of a user
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans"],
 }
 
 
 class Drawing(NamedTuple):
-    """A figure that is to be drawn.
+    """A planned figure.
 
     Parameters
     ----------
     name
-        Starts the ids in the figure, so that no two figures of a page share one: letters and dashes.
+        Prefix of the ids in the figure, unique within a page: letters and dashes.
     title, description
-        What the figure is, and what it shows, for who does not see it.
+        Title, and a description of the content for screen readers.
     draw
-        Draws on the Axes that it is given.
+        Function that draws on given Axes.
     size
-        Width and the other side, inches.
+        Width and height, inches.
     """
 
     name: str
@@ -103,11 +103,11 @@ class Drawing(NamedTuple):
 
 
 def draw_figure(planned: Drawing) -> str:
-    """Draw a figure as SVG for a page; the same figure gives the same text.
+    """Draw a figure as SVG for a page, deterministically.
 
     Returns
     -------
-    An element ``svg`` with the role of an image; its texts are text, and its colours variables of the style sheet.
+    An element ``svg`` with the role of an image, with selectable text and colours from variables of the style sheet.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def draw_figure(planned: Drawing) -> str:
 
 @contextmanager
 def _open_figure(planned: Drawing) -> Iterator[Figure]:
-    """Draw a figure in the style of the page, whatever a user has set for plots of their own."""
+    """Draw a figure in the style of the page, regardless of a user's settings."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -137,11 +137,11 @@ def _open_figure(planned: Drawing) -> Iterator[Figure]:
 
 
 def _write_svg(figure: Figure, name: str, title: str, description: str) -> str:
-    """Text of a figure, without what only a file of its own needs."""
+    """Write a figure as an inline SVG element."""
     written = io.StringIO()
     figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
     root = ET.fromstring(written.getvalue())
-    # elements and attributes are named as a page does
+    # HTML uses no namespace prefixes
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
         element.attrib = {key.rpartition("}")[2]: value for key, value in element.attrib.items()}
@@ -166,7 +166,7 @@ def _write_svg(figure: Figure, name: str, title: str, description: str) -> str:
 
 
 def _rename_ids(root: ET.Element, name: str) -> None:
-    """Drop ids that nothing refers to, and start the others with the name of the figure."""
+    """Drop unreferenced ids, and prefix the others with the name of the figure."""
     text = ET.tostring(root, encoding="unicode")
     used = {*re.findall(r'href="#([^"]+)"', text), *re.findall(r"url\(#([^)]+)\)", text)}
     for element in root.iter():
@@ -183,7 +183,7 @@ def _rename_ids(root: ET.Element, name: str) -> None:
 
 
 def _follow_page(style: str) -> str:
-    """Take fonts and colours from the page."""
+    """Replace fonts and colours by those of the page."""
     style = re.sub(r"font: (?:[\w ]* )?([\d.]+)px [^;]+", r"font-size: \1px", style)
     return re.sub(r"#[0-9a-f]{6}", lambda found: _name_colour(found[0]), style)
 
@@ -193,27 +193,27 @@ def _name_colour(colour: str) -> str:
 
 
 def name_variable(colour: str) -> str:
-    """Variable of the style sheet that holds a colour of figures."""
+    """Name the variable of the style sheet for a colour of figures."""
     return f"--plot-{colour[1:]}"
 
 
 def size_bars(n_bars: int) -> tuple[float, float]:
-    """Size of a chart with so many bars, one below the other."""
+    """Compute the size of a chart of horizontal bars."""
     return _WIDTH, 0.8 + 0.25 * max(n_bars, 1)
 
 
 GAINS_SHOWN = 30
-"""Variables up to which the gain of each is drawn; of more, the largest gains and the smallest."""
+"""Maximum number of gains drawn; of more variables, the largest and the smallest gains are."""
 STATES_SHOWN = 24
-"""States up to which the figure of states is drawn: a wider one could not be read."""
+"""Maximum number of states for which their figure is drawn; a wider one would be illegible."""
 PAIRS_SHOWN = 15
-"""Pairs that go together most that are drawn."""
+"""Maximum number of associated pairs drawn."""
 CONFUSED = 15
-"""Levels of a target up to which its confusion matrix is drawn."""
+"""Maximum number of levels for which a confusion matrix is drawn."""
 
 
 def draw_figures(report: RunReport) -> dict[str, str]:
-    """Draw the figures of a page: SVG by name; those that there is nothing for are left out.
+    """Draw the figures of a page as SVG, by name; figures without data are left out.
 
     Raises
     ------
@@ -224,20 +224,20 @@ def draw_figures(report: RunReport) -> dict[str, str]:
 
 
 def save_figures(report: RunReport, folder: Path, kind: str = "png") -> list[Path]:
-    """Draw the same figures as files of a folder, which is made, each by its name.
+    """Save the figures of a page as files, each by its name.
 
     Parameters
     ----------
     report
         As for `draw_figures`.
     folder
-        Files that exist are replaced.
+        Created if absent; existing files are replaced.
     kind
-        What matplotlib can write: "png", "svg", "pdf".
+        Format of matplotlib: "png", "svg", "pdf".
 
     Returns
     -------
-    Their paths. The same report gives the same pictures.
+    Their paths. The same report gives the same images.
 
     Raises
     ------
@@ -257,7 +257,7 @@ def save_figures(report: RunReport, folder: Path, kind: str = "png") -> list[Pat
 
 
 def plan_figures(report: RunReport) -> dict[str, Drawing]:
-    """Figures that there is something for, by name."""
+    """Plan the figures that have data, by name."""
     figures = dict(_draw_data(report.data))
     if report.model is not None:
         figures |= _draw_model(report.model, report.data)
@@ -410,7 +410,7 @@ def _draw_ranks(comparison: Comparison, ax: Axes) -> None:
 
 
 def choose_gains(scores: list[VariableScore]) -> list[VariableScore]:
-    """Scores that are drawn: all of few variables; of many, the largest gains and the smallest."""
+    """Choose the scores to draw: all of few variables; of many, the largest and the smallest gains."""
     if len(scores) <= GAINS_SHOWN:
         return scores
     return scores[: 2 * GAINS_SHOWN // 3] + scores[-(GAINS_SHOWN // 3) :]

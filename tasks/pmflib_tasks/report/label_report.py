@@ -1,4 +1,4 @@
-"""What was found in a label log: classes, workers, tasks whose label is least certain."""
+"""Report of a label log: classes, workers and their confusion."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from pmflib.store.artefacts import Reference, Store
 from pmflib.store.file_digests import check_file
 
 WORKERS = "workers.parquet"
-"""Table of the workers, in the folder of an artefact of labels."""
+"""Table of the workers in an artefact of labels."""
 WORKERS_LISTED = 1000
-"""Workers that are listed, at most: those with the most labels."""
+"""Maximum number of workers listed: those with the most labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelReport:
-    """What was found in a label log.
+    """Results of a label log.
 
     Parameters
     ----------
     summary
-        What was found, as the run has recorded it.
+        Summary in the record of the run.
     workers
         Names of the workers.
     n_labels
-        int64 of shape (n_workers,): labels that each gave.
+        int64 of shape (n_workers,): number of labels of each worker.
     accuracy
-        float64 of shape (n_workers,): probability that a worker labels a task chosen at random right.
+        float64 of shape (n_workers,): probability that a worker labels a random task correctly.
     confusion
-        float64 of shape (n_classes, n_classes): PMF of a label (second axis) by true class (first), mean over all
-        workers, each as often as it gave labels.
+        float64 of shape (n_classes, n_classes): PMF of the label (second axis) by true class (first), mean over all
+        workers, weighted by their numbers of labels.
     """
 
     summary: LabelSummary
@@ -45,16 +45,16 @@ class LabelReport:
 
     @property
     def classes(self) -> list[tuple[str, float]]:
-        """Classes and their shares of the tasks."""
+        """Classes with their shares of the tasks."""
         return list(zip(self.summary.classes, self.summary.prior, strict=True))
 
     @property
     def chance(self) -> float:
-        """Accuracy of always giving the most frequent class."""
+        """Accuracy of a constant guess of the most frequent class."""
         return float(max(self.summary.prior, default=0.0))
 
     def list_workers(self) -> list[tuple[str, int, float]]:
-        """Workers with the most labels: name, labels given, accuracy."""
+        """List the workers with the most labels: name, number of labels, accuracy."""
         order = np.argsort(-self.n_labels, kind="stable")[:WORKERS_LISTED].tolist()
         return [
             (self.workers[each], int(self.n_labels[each]), float(self.accuracy[each]))
@@ -63,7 +63,7 @@ class LabelReport:
 
 
 def gather_labels(store: Store, labels: Reference, summary: LabelSummary) -> LabelReport:
-    """Gather what was found in a label log.
+    """Gather the results of a label log.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def gather_labels(store: Store, labels: Reference, summary: LabelSummary) -> Lab
     labels
         Artefact of the labels.
     summary
-        What was found, by the facts of the run.
+        Summary from the facts of the run.
 
     Raises
     ------
     StoreError
-        If the artefact is not in the store, or damaged.
+        If the artefact is missing or damaged.
     """
     path = store.locate(labels) / WORKERS
     check_file(path)

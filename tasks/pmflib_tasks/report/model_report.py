@@ -1,4 +1,4 @@
-"""What was learnt: the model, how it was reached, its states, its scores by variable, and what goes together."""
+"""Report of the model: how it was fitted, its states, associations of variables, and scores."""
 
 from __future__ import annotations
 
@@ -34,40 +34,40 @@ from pmflib_tasks.scoring.target_report import TargetReport
 from pmflib_tasks.scoring.value_errors import list_error_rows
 
 STATE_LEVELS = 20
-"""Levels that are listed of each state, at most."""
+"""Maximum number of levels listed per state."""
 PAIRS_LISTED = 25
-"""Pairs of variables that go together most, at most."""
+"""Maximum number of associated pairs listed."""
 MAX_LEVELS = 3000
-"""Levels up to which all pairs are looked at, in 0.3 GB; of more, those of the variables that are observed most."""
+"""Maximum number of levels for which all pairs are measured, in 0.3 GB; else the most observed variables are used."""
 MISSED = 10
-"""Pairs of which the model has least of what the counts have, at most."""
+"""Maximum number of pairs listed whose dependence the model misses."""
 LEAST_MISSED = 0.02
-"""Mutual information, nats, from which what the model does not have of a pair is listed."""
+"""Minimum missed mutual information of a listed pair, nats."""
 CLEAR = 3.0
-"""Standard errors from which a variable is said to be predicted better or worse: there may be hundreds of them."""
+"""Standard errors from which a variable counts as predicted better or worse, of possibly hundreds of variables."""
 ERRORS_SHOWN = 8
-"""Scales whose errors of expected values are shown, at most."""
+"""Maximum number of scales whose errors of expected values are shown."""
 LEAST_CELLS = 30
-"""Hidden answers from which a variable is assessed: the standard error of fewer is itself a guess."""
+"""Minimum number of hidden answers of an assessed variable; standard errors of fewer are unreliable."""
 
 
 @dataclass(frozen=True)
 class AssociatedPair:
-    """Two variables that go together.
+    """Two associated variables.
 
     Parameters
     ----------
     variables
         Their names.
     information, in_counts
-        Mutual information under the model, and in the counts less what chance gives, nats; None where that is not
-        known: no sample holds both.
+        Mutual information under the model, and in the counts without its expectation under independence, nats; None if
+        no sample holds both variables.
     cramers_v
         Under the model, in [0, 1].
     support
-        Samples that hold both.
+        Number of samples that hold both.
     levels, lift
-        The levels that go together most, and how many times as often as if the variables were independent.
+        The most associated levels, and the ratio of their joint probability to that under independence.
     """
 
     variables: tuple[str, str]
@@ -81,20 +81,21 @@ class AssociatedPair:
 
 @dataclass(frozen=True)
 class VariableScore:
-    """How well one variable is predicted from the other answers of samples held out.
+    """Score of the predictions of a variable from the other answers of held-out samples.
 
     Parameters
     ----------
     name
         The variable.
     cells
-        Answers that were hidden and predicted.
+        Number of hidden answers.
     gain, error
-        Log-probability per answer less that of the variable alone, nats, and its standard error; None of one answer.
+        Log-probability per answer minus that of the variable alone, nats, and its standard error, which is None for a
+        single answer.
     log_prob, baseline_log_prob
         Log-probability per answer of the model and of the variable alone, nats.
     accuracy, baseline_accuracy
-        Share of the answers whose most probable level is the true one.
+        Share of answers whose most probable level is the true one.
     """
 
     name: str
@@ -108,23 +109,23 @@ class VariableScore:
 
     @property
     def is_assessed(self) -> bool:
-        """Whether its hidden answers are enough to assess it."""
+        """Whether it has enough hidden answers to be assessed."""
         return self.error is not None and self.cells >= LEAST_CELLS
 
     @property
     def is_better(self) -> bool:
-        """Whether the model predicts it better than the variable alone, beyond chance."""
+        """Whether the model predicts it significantly better than the variable alone."""
         return self.error is not None and self.is_assessed and self.gain > CLEAR * self.error
 
     @property
     def is_worse(self) -> bool:
-        """Whether the model predicts it worse, beyond chance."""
+        """Whether the model predicts it significantly worse than the variable alone."""
         return self.error is not None and self.is_assessed and self.gain < -CLEAR * self.error
 
 
 @dataclass(frozen=True, eq=False)
 class ModelReport:
-    """What was learnt.
+    """Model of a run, and how it was fitted.
 
     Parameters
     ----------
@@ -133,19 +134,19 @@ class ModelReport:
     summary
         Summary of the fit: method, rank, passes, log-likelihoods, notes.
     states
-        Its latent states, the largest first.
+        Its latent states by falling prior.
     associations, pairs
-        Associations of all pairs of the variables looked at, and the pairs that go together most.
+        Associations of all measured pairs, and the most associated pairs.
     missed
-        Pairs of which the model has least of the mutual information that the counts have, the largest difference first.
+        Pairs whose mutual information is lower under the model than in the counts, by falling difference.
     agreement
-        How far it agrees with the counts of all pairs; None where the schema is too wide to compare them.
+        Agreement with the counts of all pairs; None if the schema is too wide to compare them.
     comparisons
-        All that was compared on held-out data, ranks first.
+        Comparisons on held-out data, those of ranks first.
     rank_reasons, rank_assessment
-        Sentences on why the rank was chosen, and on whether it is fine; empty and "" where it was given.
+        Reasons for the chosen rank, and an assessment of it; both are empty if the rank was given.
     warnings
-        Sentences that a careful user should know.
+        Warnings, as sentences.
     """
 
     model: JointPMF
@@ -162,14 +163,14 @@ class ModelReport:
 
     @property
     def ending(self) -> str:
-        """How passes ended."""
+        """How the passes ended, in words."""
         if self.summary.get("converged"):
             return "converged"
         return "ended by held-out samples" if self.summary.get("stopped_early") else "not converged"
 
     @property
     def likelihoods(self) -> list[str]:
-        """Sentences on the likelihood of the training rows and of held-out ones; none of a fit of counts."""
+        """Sentences on the likelihoods of training and held-out rows; empty for a fit of counts."""
         found = []
         if fit := self.summary.get("fit"):
             found.append(f"log-likelihood {describe_likelihood(fit)}")
@@ -181,49 +182,49 @@ class ModelReport:
 
     @property
     def intervals(self) -> list[tuple[str, ...]]:
-        """Parameters with their intervals, as `list_intervals` has them; none where no errors were recorded."""
+        """Parameters with their intervals, from `list_intervals`; empty if no errors were recorded."""
         return list_intervals(self.summary.get("errors") or {})
 
     @property
     def residual_pairs(self) -> list[dict[str, Any]]:
-        """Pairs that were tested for dependence within states, the most surely dependent first, as far as listed."""
+        """Listed pairs of the tests for dependence within states, the most significant first."""
         found = self.summary.get("residuals") or {}
         return list(found.get("pairs", ()))
 
     @property
     def statistics(self) -> SummaryTable:
-        """What is made of the likelihood of the training rows; without rows for a fit of counts."""
+        """Fit statistics of the training rows; a table without rows for a fit of counts."""
         return tabulate_statistics(self.summary.get("fit") or {})
 
     @property
     def edges(self) -> list[tuple[str, str, float]]:
-        """Pairs of variables that hang together within states, with the share of samples in such states."""
+        """Pairs of variables that depend on each other within states, with the share of samples in such states."""
         return self.model.edges()
 
     @property
     def rank_comparisons(self) -> list[Comparison]:
-        """Those that compared ranks."""
+        """Comparisons of ranks."""
         return [each for each in self.comparisons if "rank" in each.varied]
 
 
 @dataclass(frozen=True)
 class ScoreReport:
-    """How good the model is on samples that it has not seen.
+    """Scores of the model on unseen samples.
 
     Parameters
     ----------
     means
         Means over all hidden answers, by measure.
     variables
-        Scores of the variables with hidden answers: those that are assessed by falling gain, then the others.
+        Scores of the variables with hidden answers: assessed ones by falling gain, then the others.
     calibration
         Bins of the probability of the most probable level, over all hidden answers.
     live
-        The same means of the model that was live before; empty where there was none, or it could not be compared.
+        The same means for the previous live model; empty if there was none, or it could not be compared.
     errors
-        Rows of `list_error_rows`: errors of expected values by scale, of this model, the live one, single variables.
+        Rows of `list_error_rows`: errors of expected values by scale, for this model, the live one, single variables.
     target
-        Report on the target; None where the model is for none.
+        Report on the target; None if the model has none.
     """
 
     means: dict[str, float]
@@ -235,12 +236,12 @@ class ScoreReport:
 
     @property
     def assessed(self) -> list[VariableScore]:
-        """Scores of the variables with enough hidden answers, the largest gain first."""
+        """Scores of the assessed variables, by falling gain."""
         return [each for each in self.variables if each.is_assessed]
 
     @property
     def calibration_error(self) -> float:
-        """Mean over the hidden answers of how far, by bin, stated and true shares are apart."""
+        """Expected calibration error: mean absolute difference of predicted and true shares by bin."""
         n = sum(each["rows"] for each in self.calibration)
         apart = sum(
             each["rows"] * abs(each["probability"] - each["accuracy"]) for each in self.calibration
@@ -249,7 +250,7 @@ class ScoreReport:
 
     @property
     def calibration_by_chance(self) -> float:
-        """What that mean would be of probabilities that are true, by chance alone."""
+        """Expectation of the calibration error under perfect calibration."""
         n = sum(each["rows"] for each in self.calibration)
         chance = sum(each["rows"] * each["accuracy_error"] for each in self.calibration)
         return math.sqrt(2 / math.pi) * chance / n if n else 0.0
@@ -262,7 +263,7 @@ def gather_model(
     level_counts: IntArray,
     support: IntArray,
 ) -> ModelReport:
-    """Gather what was learnt.
+    """Gather the model of a run.
 
     Parameters
     ----------
@@ -273,12 +274,12 @@ def gather_model(
     facts
         Facts of its record.
     level_counts, support
-        As in `pmflib_tasks.report.data_report.DataReport`.
+        As in `DataReport`.
 
     Raises
     ------
     StoreError
-        If an artefact is not in the store, or damaged.
+        If an artefact is missing or damaged.
     """
     model = JointPMF.load(store.locate(stages["model"]) / "model")
     entry = store.find(stages["model"].identity)
@@ -295,7 +296,7 @@ def gather_model(
     are_all = kept.size == model.schema.n_variables
     can_compare = are_all and model.schema.n_levels <= MAX_COMPARED_LEVELS
     agreement = compare_pairs(model, counted) if can_compare else None
-    # runs before that was measured have no warning of it
+    # records of runs before this was measured lack its warnings
     recorded = list(facts.get("warnings", ()))
     found_now = () if agreement is None else agreement.warnings
     describe = partial(_describe_pairs, model, kept, found, in_counts, pair_support)
@@ -324,11 +325,11 @@ def gather_model(
 def _find_missed(
     found: Associations, in_counts: FloatArray, support: IntArray
 ) -> list[tuple[int, int]]:
-    """Pairs that the counts bind more closely than the model does, beyond the noise of few samples."""
+    """Find the pairs whose dependence in the counts significantly exceeds that of the model."""
     rows, columns = np.triu_indices(len(found.names), 1)
     counted = np.nan_to_num(in_counts[rows, columns])
     short = counted - found.mutual_information[rows, columns]
-    # of n samples, the standard error of mutual information near I is about sqrt(2 I / n)
+    # the standard error of mutual information near I, from n samples, is about sqrt(2 I / n)
     noise = np.sqrt(2 * counted / np.maximum(support[rows, columns], 1))
     short = np.where(short > np.maximum(LEAST_MISSED, CLEAR * noise), short, 0.0)
     order = np.argsort(-short, kind="stable")[:MISSED]
@@ -343,7 +344,7 @@ def _describe_pairs(
     support: IntArray,
     pairs_listed: Sequence[tuple[int, int]],
 ) -> list[AssociatedPair]:
-    """Describe pairs of some variables of a model, by their indices among these."""
+    """Describe pairs of variables, given by their indices among ``variables``."""
     pairs = []
     for one, other in pairs_listed:
         mine = int(variables[one]), int(variables[other])
@@ -368,12 +369,12 @@ def _describe_pairs(
 
 
 def gather_scores(store: Store, scores: Reference, record: RunRecord) -> ScoreReport | None:
-    """Gather scores; None where they are of an earlier version, or no answer was hidden.
+    """Gather scores; None if they are of an earlier version, or no answer was hidden.
 
     Raises
     ------
     StoreError
-        If the artefact is not in the store, or damaged.
+        If the artefact is missing or damaged.
     """
     from pmflib.store.file_digests import read_checked
 

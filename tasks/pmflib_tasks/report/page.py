@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file that loads nothing."""
+"""The page of a run: an HTML file without external resources."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 CARDS = 12
-"""States that are shown as lists at once; more are there to be opened."""
+"""Number of states listed at first; the rest can be unfolded."""
 ROWS_SHOWN = 10
-"""Rows of a long table that are shown at once; all are there to be opened."""
+"""Number of rows of a long table shown at first; the rest can be unfolded."""
 NOTHING = "\N{EN DASH}"
-"""What a table has where there is no value."""
+"""Text of an absent value in tables."""
 PREDICTIONS = ("model", "majority class", "naive Bayes", "logistic regression")
-"""Columns of the table of a target, in order."""
+"""Predictors of a target, in the order of the columns."""
 MEASURES = {
     "accuracy": "accuracy",
     "log_loss": "log-loss, nats",
@@ -52,7 +52,7 @@ MEASURES = {
     "brier": "Brier score",
     "calibration_error": "calibration error",
 }
-"""Words for the measures of a target."""
+"""Names of the measures of a target."""
 
 
 def render_page(report: RunReport) -> str:
@@ -61,11 +61,11 @@ def render_page(report: RunReport) -> str:
     Parameters
     ----------
     report
-        What `pmflib_tasks.report.run_report.gather_report` gave.
+        Report from `pmflib_tasks.report.run_report.gather_report`.
 
     Returns
     -------
-    HTML. The same report gives the same text. It loads nothing from anywhere, and what comes from data is text in it.
+    HTML, the same for the same report. It loads no external resources, and escapes texts of the data.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def _open_environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # what is printed may come from data: it is on one line, and nothing in it is invisible
+        # texts may come from data: control characters are escaped, line ends included
         finalize=_finalize,
     )
     environment.filters |= {
@@ -163,7 +163,7 @@ def _list_colours(palette: dict[str, str]) -> str:
 
 
 def _write_number(value: Any, digits: int = 3, signed: bool = False) -> str:
-    """Write a number for people: whole ones with thousands, others with some digits; a dash for None."""
+    """Format a number: integers with grouped thousands, others with some digits, None as a dash."""
     if value is None:
         return NOTHING
     if isinstance(value, bool | str):
@@ -174,14 +174,14 @@ def _write_number(value: Any, digits: int = 3, signed: bool = False) -> str:
 
 
 def _write_seconds(seconds: float) -> str:
-    """Write a time for people: "0.4 s", "12 s", "0:02:05"."""
+    """Format a time as "0.4 s", "12 s" or "0:02:05"."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 120 else str(timedelta(seconds=round(seconds)))
 
 
 def _write_size(n_bytes: int | None) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes."""
     if n_bytes is None:
         return NOTHING
     size, unit = float(n_bytes), "bytes"

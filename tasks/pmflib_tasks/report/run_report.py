@@ -1,4 +1,4 @@
-"""All that the page of a run says, gathered from its store."""
+"""Report of a run: its content, gathered from the store."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from pmflib_tasks.report.model_report import ModelReport, ScoreReport, gather_mo
 T = TypeVar("T")
 
 RUNS_LISTED = 15
-"""Runs of the history that are listed, up to the one reported on."""
+"""Maximum number of runs listed, up to the reported one."""
 PARTS = ("spill", "spill-list", "cuts", "samples", "census")
-"""Kinds of artefacts that are parts of a dataset, which may have thousands: they are counted."""
+"""Kinds of artefacts that are parts of a dataset; there may be thousands, which are only counted."""
 REPORTED = ("run", "labels")
-"""What a record may be of for a report of it: a run, of a pipeline or of one for label logs."""
+"""Actions that have a report: runs of a pipeline, and of a label log."""
 STAGES = ("model", "labels", "start", "counts", "dataset")
-"""Stages whose artefact the lineage starts at: the last one that was reached."""
+"""Stages at whose artefact the lineage may start; the first one reached is used."""
 
 
 @dataclass(frozen=True)
 class LineageStep:
-    """One artefact on the way from the model back to the raw files.
+    """An artefact between the model and the raw files.
 
     Parameters
     ----------
     depth
-        Steps back from the model.
+        Number of steps from the model.
     kind, digest, name
-        The artefact; the name of a raw file, else "".
+        The artefact; ``name`` is empty except for raw files.
     note
-        Whether it was collected or erased.
+        Whether it was collected or erased, in a word.
     """
 
     depth: int
@@ -56,7 +56,7 @@ class LineageStep:
 
 @dataclass(frozen=True, eq=False)
 class RunReport:
-    """What the page of a run says; parts that are None could not be gathered, and ``missing`` says why.
+    """Content of the report of a run; parts that could not be gathered are None, and ``missing`` has the reasons.
 
     Parameters
     ----------
@@ -67,19 +67,19 @@ class RunReport:
     history
         Runs up to this one, the newest first.
     later
-        Records after this one: of runs, and of commands that changed what is live.
+        Later records: of runs, and of commands that changed the live model.
     is_live
-        Whether its model answers questions now.
+        Whether its model is the live one.
     data, model, scores
-        What came in, what was learnt, how good it is.
+        Data, model, and scores of the model.
     labels
-        What was found in a label log, in place of a model.
+        Results of a label log, which has no model.
     before, changes
-        The last run before that reached its end, and what differs from it.
+        The last complete run before, and the differences from it.
     lineage, n_parts
-        Artefacts that the model was made from, and how many more are parts of a dataset.
+        Artefacts behind the model, and the number of further ones that are parts of a dataset.
     missing
-        Sentences: what is not shown, and why.
+        Sentences that name what is not shown, with reasons.
     """
 
     pipeline: str
@@ -99,34 +99,34 @@ class RunReport:
 
     @property
     def findings(self) -> list[Finding]:
-        """What guards of quality found."""
+        """Findings of the guards."""
         return find_recorded(self.record.facts)
 
     @property
     def crossed(self) -> list[Finding]:
-        """Findings that crossed a limit."""
+        """Findings beyond a limit."""
         return [each for each in self.findings if not each.passed]
 
     @property
     def gate(self) -> GateNumbers:
-        """What the gate found."""
+        """Results of the gate."""
         return GateNumbers.find(self.record.facts)
 
     @property
     def gate_note(self) -> str:
-        """What the errors of the gate's gains allow for, where samples have weights; "" where nothing is to be said."""
+        """Note on the errors of the gains if samples have weights; else empty."""
         rows: Any = self.record.facts.get("rows") or {}
         return OF_WEIGHTED if self.gate.assessed and rows.get("weights") else ""
 
     @property
     def seconds(self) -> float:
-        """Seconds from the start of the run to its end."""
+        """Duration of the run, seconds."""
         ends = [datetime.fromisoformat(each) for each in (self.record.started, self.record.ended)]
         return (ends[1] - ends[0]).total_seconds()
 
 
 def gather_report(store: Store, pipeline: str, number: int) -> RunReport:
-    """Gather what the page of a run says.
+    """Gather the report of a run.
 
     Parameters
     ----------
@@ -139,13 +139,13 @@ def gather_report(store: Store, pipeline: str, number: int) -> RunReport:
 
     Returns
     -------
-    The report. Of a run that failed or was held back, what it had reached; of artefacts that were collected or erased,
-    why they are not shown.
+    The report; for a run that failed or was held back, of the stages that it reached. For artefacts that were collected
+    or erased, it has the reasons why they are not shown.
 
     Raises
     ------
     StoreError
-        If a record is damaged, or there is no such run.
+        If a record is damaged, or the run does not exist.
     """
     records = list_records(store, pipeline)
     record = next((each for each in records if each.number == number), None)
@@ -210,12 +210,12 @@ def gather_report(store: Store, pipeline: str, number: int) -> RunReport:
 
 
 def choose_run(records: Sequence[RunRecord]) -> RunRecord | None:
-    """Run that a report is of by default: the last one, however it ended; None if there is none."""
+    """Choose the run that is reported on by default: the last one, however it ended; None if there is none."""
     return next((each for each in reversed(records) if each.action in REPORTED), None)
 
 
 def _list_lineage(store: Store, record: RunRecord) -> tuple[list[LineageStep], int]:
-    """Artefacts from the last stage back to the raw files, without parts of a dataset, and how many these are."""
+    """List the artefacts from the last stage to the raw files without parts of a dataset, and count these parts."""
     start = next((record.stages[each] for each in STAGES if each in record.stages), None)
     if start is None:
         return [], 0

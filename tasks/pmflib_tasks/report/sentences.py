@@ -1,4 +1,4 @@
-"""The paragraph for two minutes: what came in, what model, is it any good, what changed, what is wrong."""
+"""Summary of a run in sentences: data, model, quality, changes, problems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pmflib_tasks.report.model_report import ScoreReport
 from pmflib_tasks.report.run_report import RunReport
 
 STATES_LISTED = 8
-"""States that a summary describes, at most."""
+"""Maximum number of states that a summary describes."""
 
 _VERDICTS = {
     "better": "better than",
@@ -26,7 +26,7 @@ _VERDICTS = {
 
 
 def summarise_run(report: RunReport) -> list[str]:
-    """Sentences on a run, in the order in which they are read."""
+    """Summarise a run in sentences, in reading order."""
     return [
         *_say_outcome(report),
         *_say_data(report),
@@ -37,25 +37,25 @@ def summarise_run(report: RunReport) -> list[str]:
 
 
 def summarise_states(report: RunReport, most: int) -> list[str]:
-    """Sentences on the largest states, at most so many: size, values, and the two levels that distinguish each most."""
+    """Describe the largest states in a sentence each: size, values, and the two most distinctive levels."""
     if report.model is None:
         return []
     return [_describe_state(each) for each in report.model.states[:most]]
 
 
 def write_summary(report: RunReport, page: str) -> str:
-    """Write what a page of a run says first, in Markdown, for a server that shows no page of its own.
+    """Write the summary of a run in Markdown, for servers that do not show its page.
 
     Parameters
     ----------
     report
-        What is known of the run.
+        The report.
     page
-        Where its page is.
+        Location of its page.
 
     Returns
     -------
-    Text in which names from data are text, whatever characters they have.
+    Markdown in which texts of the data are escaped.
     """
     troubles, states = list_troubles(report), summarise_states(report, STATES_LISTED)
     parts = [" ".join(map(_escape, summarise_run(report)))]
@@ -73,7 +73,7 @@ def _list(texts: list[str]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text in which Markdown and HTML find nothing that they act on."""
+    """Escape a text for Markdown and HTML."""
     return re.sub(r"([\\`*_{}\[\]<>()#+!|~&])", r"\\\1", " ".join(show_text(text).split()))
 
 
@@ -94,7 +94,7 @@ def _describe_state(state: StateDescription) -> str:
 
 
 def list_troubles(report: RunReport) -> list[str]:
-    """Sentences on what a person should look at; none where there is nothing."""
+    """List the problems that a person should look at, as sentences."""
     record = report.record
     found = []
     if not record.is_complete:
@@ -123,7 +123,7 @@ def list_troubles(report: RunReport) -> list[str]:
         if not report.labels.summary.converged:
             found.append("The passes had not converged: raise em.max_passes.")
     if report.model is not None:
-        # held-out samples end passes on purpose
+        # early stopping by held-out samples is intended
         if report.model.summary.get("converged") is False and not report.model.summary.get(
             "stopped_early"
         ):
@@ -139,7 +139,7 @@ def list_troubles(report: RunReport) -> list[str]:
 
 
 def as_count(number: int, noun: str, plural: str = "") -> str:
-    """Write a number and its noun.
+    """Format a number with its noun.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def as_count(number: int, noun: str, plural: str = "") -> str:
 
 
 def as_percent(share: float, least_digits: int = 0) -> str:
-    """Write a share for people: neither 0 nor 100 % unless it is.
+    """Format a share; only exact shares are shown as 0 % or 100 %.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def as_percent(share: float, least_digits: int = 0) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """First line of a text as a sentence: a capital first, a full stop last.
+    """Turn the first line of a text into a sentence, with a capital and a full stop.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def as_sentence(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """First line of a text of several."""
+    """Return the first line of a text."""
     return text.split("\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""Questions about samples, and their answers as tables: one row per question."""
+"""Questions about stored samples, and tables of answers with a row per question."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def answer_questions(
     Parameters
     ----------
     codes
-        Shape (n_questions, n_variables): what is known of the sample, -1 where nothing is.
+        Shape (n_questions, n_variables): codes of the sample, -1 missing.
     variables
         int64 of shape (n_questions,): variable to predict in each row; its own column is ignored.
     truths
-        Codes of the true answers, -1 where not known; shape (n_questions,).
+        Codes of the true answers, shape (n_questions,); -1 if unknown.
     model
         The model.
 
     Returns
     -------
-    Columns label, probability, expected (null where not ordinal) and log_prob of the true answer (nats; null where
-    not known). Rows are folded in where the model has traits.
+    Columns label, probability, expected (null for variables without values) and log_prob of the true answer (nats; null
+    if unknown). Rows are folded in if the model has traits.
     """
     known = codes.copy()
     known[np.arange(len(known)), variables] = -1
@@ -79,22 +79,22 @@ def answer_questions(
 def score_answers(
     answers: pa.Table, variables: IntArray, truths: IntArray, model: JointPMF
 ) -> dict[str, Any]:
-    """Evaluate answers where the truth is known.
+    """Evaluate answers to questions with a known truth.
 
     Parameters
     ----------
     answers
         Columns label, expected and log_prob, one row per question.
     variables, truths
-        int64 of shape (n_questions,): position of the variable, and code of the true answer, negative where not known.
+        int64 of shape (n_questions,): position of the variable, and code of the true answer; negative if unknown.
     model
-        The model that answered.
+        The model behind the answers.
 
     Returns
     -------
-    Number of questions with a known truth; accuracy and mean log-probability (nats) over them; and, where they are
-    about variables whose levels are numbers, ``ERRORS``: for each scale of `find_scales` the number of questions
-    ("cells"), and root mean squared and mean absolute error of the expected value. Empty if there is none.
+    Number of questions with a known truth; accuracy and mean log-probability (nats) over them; and, for variables whose
+    levels are numbers, ``ERRORS``: for each scale of `find_scales` the number of questions ("cells"), and the root mean
+    squared and mean absolute error of the expected value. Empty if no truth is known.
     """
     scored = np.flatnonzero((truths >= 0) & (variables >= 0))
     if not scored.size:
@@ -133,11 +133,11 @@ class Questions:
     hashes
         uint64 of shape (n_questions,): hashes of the identifiers.
     variables
-        int64 of shape (n_questions,): position of the variable to predict, negative where the schema lacks it.
+        int64 of shape (n_questions,): position of the variable to predict; negative if the schema lacks it.
     names
-        Text of length n_questions: the variable's name as it was written.
+        Text of length n_questions: name of the variable, as written.
     truths
-        int64 of shape (n_questions,): code of the true answer, negative where not given or no level.
+        int64 of shape (n_questions,): code of the true answer; negative if not given or not a level.
     """
 
     samples: pa.BinaryArray
@@ -147,7 +147,7 @@ class Questions:
     truths: IntArray
 
     def leave_out(self, erased: ErasedSamples | None) -> Questions:
-        """Questions about samples that are not erased."""
+        """Select the questions about samples that are not erased."""
         if erased is None:
             return self
         kept = ~erased.find(self.samples, self.hashes)
@@ -161,7 +161,7 @@ class Questions:
 
 
 def read_questions(source: Source, schema: Schema, config: SourceOptions) -> Questions:
-    """Read questions from a file laid out like a long log, with or without the column of values.
+    """Read questions from a file with a long layout, with or without the column of values.
 
     Parameters
     ----------
@@ -170,14 +170,15 @@ def read_questions(source: Source, schema: Schema, config: SourceOptions) -> Que
     schema
         Variables and levels.
     config
-        Names of the columns; its layout is long. Where its files have no header, questions may have one all the same.
+        Options with the names of the columns, and a long layout. The file may have a header even if those of the log
+        have none.
 
     Raises
     ------
     ConfigError
         If the layout is wide.
     SourceError
-        If the file cannot be read, or has a row with too few or too many fields.
+        If the file cannot be read, or has a ragged row.
     """
     if config.layout != "long" or not (config.sample and config.variable and config.value):
         raise ConfigError(
@@ -186,7 +187,7 @@ def read_questions(source: Source, schema: Schema, config: SourceOptions) -> Que
     requested = [config.sample, config.variable]
     named = config.model_copy(update={"columns": None})
     if config.columns is not None and {*requested} <= {*read_columns(source, named)}:
-        # a log without a header may be asked about by a file that has one
+        # the file of questions has a header although the log has none
         config = named
     if config.value in read_columns(source, config):
         requested.append(config.value)

@@ -1,4 +1,4 @@
-"""Two models compared cell by cell: every observed cell is hidden once and predicted from the others."""
+"""Comparison of two models by cells: each observed cell is hidden once and predicted from the others."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ from pmflib.store.sample_blocks import (
 from pmflib_tasks.scoring.evaluation import make_partition_seed
 
 MAX_ROUNDS = 20
-"""Rounds at most: to hide less than a twentieth at a time changes next to nothing, and every round costs a look at all
-samples."""
+"""Maximum number of rounds: hiding less than a twentieth at a time changes little, and a round reads all samples."""
 
 
 def count_rounds(share: float) -> int:
-    """Rounds in which all cells are hidden once, about this share of them at a time: two at least.
+    """Compute the number of rounds, at least two, that hide all cells once, about this share at a time.
 
     Parameters
     ----------
@@ -43,7 +42,7 @@ def count_rounds(share: float) -> int:
 
 
 def assign_rounds(codes: IntArray, rows: IntArray, n_rounds: int, seed: int) -> IntArray:
-    """Assign observed cells to rounds by a hash of their position: the same in every run, however rows are cut.
+    """Assign observed cells to rounds by a hash of their position, the same for any partition into blocks.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ def assign_rounds(codes: IntArray, rows: IntArray, n_rounds: int, seed: int) -> 
 
     Returns
     -------
-    int64 of shape (n_rows, n_variables), in [0, n_rounds); -1 where nothing is observed.
+    int64 of shape (n_rows, n_variables), in [0, n_rounds); -1 for missing cells.
     """
     # with 32 bits the product stays in uint64
     drawn = draw_cells(codes.shape, rows, seed) >> np.uint64(32)
@@ -74,27 +73,27 @@ def compare_hidden(
     worse: JointPMF,
     weights: FloatArray | None = None,
 ) -> FloatArray:
-    """Predict the cells of each round from those of the others, by two models, and add up by how much the first gains.
+    """Predict the cells of each round from the others with two models, and sum the gains of the first.
 
     Parameters
     ----------
     codes
         Shape (n_rows, n_variables), -1 missing.
     rounds
-        int64 of the same shape: round in which a cell is hidden, as `assign_rounds` gives it; cells of rounds from
+        int64 of the same shape: round in which a cell is hidden, from `assign_rounds`; cells of rounds from
         ``n_rounds`` on are never hidden.
     n_rounds
-        Number of rounds to go through.
+        Number of rounds to evaluate.
     better, worse
-        Models of one schema; the gain is that of the first.
+        Models with the same schema; the gain is that of the first.
     weights
-        float64 of shape (n_rows,): number of samples that each row counts for; None is one each.
+        float64 of shape (n_rows,): number of samples that each row represents; None is 1 each.
 
     Returns
     -------
-    float64 of shape (N_SUMS,), additive over samples: number of samples with hidden cells; sums over them of the cells
-    m, of the gain g (log-probability of the true answers under the first model less that under the second, nats), of
-    m^2, of g m and of g^2.
+    float64 of shape (N_SUMS,), additive over samples: number of samples with hidden cells, and sums over them of the
+    number of cells m, the gain g (log-probability of the true answers under the first model minus that under the
+    second, nats), m^2, g m and g^2.
     """
     gains, n_cells = np.zeros(len(codes)), np.zeros(len(codes))
     for index in range(n_rounds):
@@ -117,13 +116,13 @@ def compare_hidden(
 def _score_cells(
     model: JointPMF, shown: IntArray, samples: IntArray, variables: IntArray, truths: IntArray
 ) -> FloatArray:
-    """Log-probability of the true codes of some cells, from what is shown of their samples."""
+    """Compute the log-probability of the true codes of cells, given the shown cells of their samples."""
     chances = model.predict_codes(shown, samples, variables, truths)
     return np.log(np.maximum(chances, FLOOR))
 
 
 ENOUGH_CELLS = 1_000_000
-"""Hidden cells beyond which no further round is made: the standard error is then some ten-thousandths of a nat."""
+"""Number of hidden cells after which no further round is evaluated: the standard error is then about 1e-4 nats."""
 
 
 def compare_stored(
@@ -135,25 +134,25 @@ def compare_stored(
     seed: int,
     target: int | None = None,
 ) -> PairedGain:
-    """Hide the observed cells of stored samples in rounds, and predict them from the others by two models.
+    """Hide the observed cells of stored samples in rounds, and predict them from the others with two models.
 
-    Every cell is hidden once; of so many that fewer rounds give ``ENOUGH_CELLS``, those of the first rounds are.
+    Each cell is hidden once; if fewer rounds have ``ENOUGH_CELLS``, only the cells of the first rounds are.
 
     Parameters
     ----------
     client
-        Dask client, or None to work in this thread; the result is the same bits.
+        Dask client, or None to work in this thread; the result has the same bits.
     blocks
-        Test samples, in the order of the dataset; there may be none. Weights are scaled to add up to Kish's effective
-        number of them, which the standard error is of.
+        Test samples, in the order of the dataset; may be empty. Weights are scaled to sum to Kish's effective number of
+        samples, on which the standard error is based.
     better, worse
-        Models of the schema of the samples; the gain is that of the first.
+        Models with the schema of the samples; the gain is that of the first.
     share
         Share of the observed cells to hide at a time, in (0, 1).
     seed
-        Integer in [0, 2**64): which cells are hidden together.
+        Integer in [0, 2**64) that determines which cells are hidden together.
     target
-        Place of the only variable that is hidden, in all samples at once; None hides all in turn.
+        Position of the only variable to hide, in all samples at once; None hides all variables in rounds.
 
     Returns
     -------
@@ -179,7 +178,7 @@ def compare_group(
     seed: int,
     target: int | None = None,
 ) -> FloatArray:
-    """Sums of a group, as `compare_hidden` gives them for a block."""
+    """Sum the results of `compare_hidden` over the blocks of a group."""
     parts = []
     for reference, block in zip(group, read_blocks(group), strict=True):
         codes = block.to_codes(better.schema.offsets)
@@ -195,12 +194,12 @@ def compare_group(
 
 
 def have_same_parameters(store: Store, new: Reference, live: Reference) -> bool:
-    """Whether two models answer alike: passes from the live model have then found none that is better.
+    """Whether two models have the same parameters, because passes from the live model found no better ones.
 
     Parameters
     ----------
     store
-        Store that holds the new model.
+        Store with the new model.
     new, live
         The models; the live one may be gone.
     """
@@ -209,7 +208,7 @@ def have_same_parameters(store: Store, new: Reference, live: Reference) -> bool:
     try:
         old = JointPMF.load(store.locate(live) / "model")
     except (RefusedStoreError, UnreachableStoreError):
-        # nothing is known of the live model, and nothing may take its place for that
+        # the live model is unknown, and must not be replaced for that reason
         raise
     except StoreError:
         return False
@@ -218,12 +217,12 @@ def have_same_parameters(store: Store, new: Reference, live: Reference) -> bool:
 
 
 def find_obstacle(store: Store, new: Reference, live: Reference) -> str:
-    """Why two models cannot be compared on held-out samples, as a clause; "" if they can.
+    """Explain in a clause why two models cannot be compared on held-out samples; empty if they can.
 
     Parameters
     ----------
     store
-        Store that holds the models.
+        Store with the models.
     new, live
         The models.
     """
@@ -239,31 +238,31 @@ def find_obstacle(store: Store, new: Reference, live: Reference) -> str:
     if schema.digest != JointPMF.load(store.locate(new) / "model").schema.digest:
         return "the schema has changed"
     made = store.find(new.identity)
-    # where other folds are held out, one model has been fitted to what the other is evaluated on
+    # with different held-out folds, one model would be evaluated on training data of the other
     if made is None or made.options.get("train") != entry.options.get("train"):
         return "other folds are held out than when the live model was made"
     return ""
 
 
 ModelKind = Literal["traits", "classes"]
-"""What a model is made of."""
+"""Kind of a model."""
 
 NAMES = {"traits": "continuous traits", "classes": "latent classes"}
-"""Words for the kinds of models."""
+"""Names of the kinds of models."""
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """Which of two models is taken, and why.
+    """Choice between two models.
 
     Parameters
     ----------
     chosen
-        Its kind.
+        Kind of the chosen model.
     reason
-        One sentence for a person.
+        One sentence for people.
     gain
-        How much more probable hidden answers are by traits than by latent classes; None where nothing was compared.
+        Gain of traits over latent classes in the log-probability of hidden answers; None if nothing was compared.
     """
 
     chosen: ModelKind
@@ -271,18 +270,18 @@ class ModelChoice:
     gain: PairedGain | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types, for the origin of the model and the summary of its fit."""
+        """Convert to plain JSON types, for the origin of the model and the summary of its fit."""
         numbers = {} if self.gain is None else self.gain.to_json()
         return {"chosen": self.chosen, "reason": self.reason, **numbers}
 
 
 def choose_model(gain: PairedGain) -> ModelChoice:
-    """Take traits if they make hidden answers more probable by more than one standard error, else latent classes.
+    """Choose traits if they predict hidden answers better by more than one standard error, else latent classes.
 
     Parameters
     ----------
     gain
-        That of traits over latent classes, on samples that neither was fitted to.
+        Gain of traits over latent classes, on samples that neither was fitted to.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Held-out scores: known cells are hidden, predicted from the others, and compared with single variables."""
+"""Held-out scores: predictions of hidden cells, compared with the distributions of single variables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MEASURES = (
     "baseline_absolute_error",
     "squared_gain",
 )
-"""Columns of `HeldOutScores.sums`; the last is of the log-probability less that of the baseline."""
+"""Columns of `HeldOutScores.sums`; the last sums the squared difference of log-probability to the baseline."""
 
 BIN_SUMS = ("cells", "probability", "correct")
 """Columns of `HeldOutScores.bins`: see `sum_bins`."""
@@ -45,16 +45,16 @@ BIN_SUMS = ("cells", "probability", "correct")
 
 @dataclass(frozen=True, eq=False)
 class HeldOutScores:
-    """Sums over hidden cells, by variable: additive over blocks.
+    """Sums over hidden cells by variable, additive over blocks.
 
     Parameters
     ----------
     sums
-        float64 of shape (n_variables, len(MEASURES)); the errors stay 0 for a variable without values.
+        float64 of shape (n_variables, len(MEASURES)); errors are 0 for variables without values.
     log_likelihood
-        Sum over whole rows, before anything is hidden; nats.
+        Sum over whole rows, without hidden cells, nats.
     n_rows
-        Number of samples; of those with weights, the number that these are worth.
+        Number of samples; with weights, their effective number.
     bins
         float64 of shape (N_BINS, len(BIN_SUMS)): sums over the hidden cells of all variables by bin of the probability
         of the most probable level.
@@ -67,13 +67,13 @@ class HeldOutScores:
 
     @classmethod
     def zero(cls, n_variables: int) -> HeldOutScores:
-        """Scores of no samples: the identity of `merge`."""
+        """Build the scores of no samples, the identity of `merge`."""
         sums, bins = np.zeros((n_variables, len(MEASURES))), np.zeros((N_BINS, len(BIN_SUMS)))
         return cls(sums, 0.0, 0, bins)
 
     @staticmethod
     def merge(parts: Sequence[HeldOutScores]) -> HeldOutScores:
-        """Sum of scores, at least one, in the order given."""
+        """Sum scores, at least one, in the given order."""
         return HeldOutScores(
             np.sum([part.sums for part in parts], axis=0),
             sum(part.log_likelihood for part in parts),
@@ -82,7 +82,7 @@ class HeldOutScores:
         )
 
     def summarise(self, schema: Schema) -> dict[str, Any]:
-        """Means over all hidden cells, and errors over those of one scale.
+        """Compute means over all hidden cells, and errors by scale.
 
         Parameters
         ----------
@@ -92,8 +92,8 @@ class HeldOutScores:
         Returns
         -------
         Log-probability per cell (nats) and accuracy, for the model and for the baseline; log-likelihood per row (nats);
-        and, where cells of variables whose levels are numbers were hidden, ``ERRORS``: for each scale of `find_scales`
-        the number of cells, and root mean squared and mean absolute error of the expected value, for both likewise.
+        and, for hidden cells of variables whose levels are numbers, ``ERRORS``: for each scale of `find_scales` the
+        number of cells, and the root mean squared and mean absolute error of the expected value, for both likewise.
         """
         total = dict(zip(MEASURES, self.sums.sum(axis=0).tolist(), strict=True))
         n_cells = max(total["cells"], 1.0)
@@ -118,7 +118,7 @@ class HeldOutScores:
         return {**out, ERRORS: errors} if errors else out
 
     def to_json(self, schema: Schema) -> dict[str, object]:
-        """Plain JSON types: sums by name of the variable and of the measure, and the calibration, bin by bin."""
+        """Convert to plain JSON types: sums by variable and measure, and the bins of the calibration."""
         return {
             "variables": {
                 variable.name: dict(zip(MEASURES, sums.tolist(), strict=True))
@@ -129,7 +129,7 @@ class HeldOutScores:
 
 
 def choose_hidden(codes: IntArray, rows: IntArray, share: float, seed: int) -> BoolArray:
-    """Choose observed cells to hide, by a hash of their position: the same in every run, however rows are cut.
+    """Choose observed cells to hide, by a hash of their position, the same for any partition into blocks.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def choose_hidden(codes: IntArray, rows: IntArray, share: float, seed: int) -> B
 
     Returns
     -------
-    bool of shape (n_rows, n_variables), True where an observed cell is to be hidden.
+    bool of shape (n_rows, n_variables), True for observed cells to hide.
     """
     drawn = draw_cells(codes.shape, rows, seed) >> np.uint64(11)
     hidden: BoolArray = (codes >= 0) & (drawn < np.uint64(share * 2**53))
@@ -158,7 +158,7 @@ def score_hidden(
     baseline: FloatArray,
     weights: FloatArray | None = None,
 ) -> HeldOutScores:
-    """Predict hidden cells of some samples from their other cells.
+    """Predict hidden cells of samples from their other cells.
 
     Parameters
     ----------
@@ -171,13 +171,12 @@ def score_hidden(
     baseline
         float64 of shape (n_levels,): PMF of each variable alone.
     weights
-        float64 of shape (n_rows,): number of samples that each row counts for; None is one each.
+        float64 of shape (n_rows,): number of samples that each row represents; None is 1 each.
 
     Returns
     -------
-    The scores; a guess is the most probable level, an expected value the mean over the levels' values. Cells of a model
-    with traits are predicted by folding the rows in, as its `JointPMF.predict_proba` does; the log-likelihood of whole
-    rows is that of its states.
+    The scores; guesses are most probable levels, expected values means of the levels' values. A model with traits folds
+    rows in, as `JointPMF.predict_proba` does; the log-likelihood of whole rows is that of its states.
     """
     sums = np.zeros((model.schema.n_variables, len(MEASURES)))
     bins = np.zeros((N_BINS, len(BIN_SUMS)))
@@ -217,7 +216,7 @@ def score_hidden(
 def _predict_hidden(
     left: IntArray, hidden: BoolArray, model: JointPMF
 ) -> Callable[[int, IntArray], FloatArray]:
-    """Function that gives the PMFs of a variable in the rows where it is hidden, from what is left."""
+    """Return a function that predicts the PMFs of a variable in the rows where it is hidden."""
     if model.folding is None:
         posteriors = model.posterior(left)
         return lambda position, rows: model.predict_hidden(left[rows], posteriors[rows], position)
@@ -228,7 +227,7 @@ def _predict_hidden(
 
 
 SCORES = "scores.json"
-"""Scores by variable, and the calibration, in the folder of an artefact: what `HeldOutScores.to_json` gives."""
+"""File of an artefact with scores by variable and calibration, from `HeldOutScores.to_json`."""
 
 
 def evaluate_stored(
@@ -239,15 +238,15 @@ def evaluate_stored(
     share: float,
     seed: int,
 ) -> HeldOutScores:
-    """Hide some observed cells of stored samples, predict them from the others, and add up the scores.
+    """Hide observed cells of stored samples, predict them from the others, and sum the scores.
 
     Parameters
     ----------
     client
-        Dask client, or None to work in this thread; the scores are the same bits.
+        Dask client, or None to work in this thread; the scores have the same bits.
     blocks
-        Test samples, in the order of the dataset; there may be none. Weights are scaled to add up to Kish's effective
-        number of them.
+        Test samples, in the order of the dataset; may be empty. Weights are scaled to sum to Kish's effective number of
+        samples.
     model
         The model.
     baseline
@@ -255,7 +254,7 @@ def evaluate_stored(
     share
         Expected share of the observed cells to hide, in [0, 1].
     seed
-        Integer in [0, 2**64): which cells are hidden.
+        Integer in [0, 2**64) that determines which cells are hidden.
 
     Returns
     -------
@@ -271,7 +270,7 @@ def evaluate_stored(
 def score_group(
     group: Sequence[BlockReference], model: JointPMF, baseline: FloatArray, share: float, seed: int
 ) -> HeldOutScores:
-    """Held-out scores of a group; which cells are hidden depends on their position in their partition and the seed."""
+    """Score a group; the hidden cells depend on their position in their partition and on the seed."""
     parts = []
     for reference, block in zip(group, read_blocks(group), strict=True):
         codes = block.to_codes(model.schema.offsets)
@@ -281,5 +280,5 @@ def score_group(
 
 
 def make_partition_seed(block: BlockReference, seed: int) -> int:
-    """Seed of what is hidden in the partition of a block: its folder is named by its digest."""
+    """Derive the seed of a block's partition from its digest, the name of its folder."""
     return int(Path(block.path).parent.name[:12], 16) ^ seed

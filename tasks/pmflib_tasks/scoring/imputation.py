@@ -1,4 +1,4 @@
-"""Filled tables of rows of any number: every row once for each draw, with its missing cells drawn from a model."""
+"""Multiple imputation of tables: each row once per draw, with its missing cells drawn from a model."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from pmflib.model.score_tables import ScoreOptions, digest_model
 from pmflib.store.sample_blocks import iterate_blocks
 
 DRAW = "draw"
-"""Column that numbers the draws, from 1 on."""
+"""Column with the number of the draw, from 1."""
 ORIGINS = ("sample", "file", "row", DRAW)
-"""Columns that no variable may be called like."""
+"""Reserved names of columns."""
 
 
 class TableImputer:
-    """Fills the missing cells of rows, once for each draw.
+    """Imputer of the missing cells of rows, once per draw.
 
-    What is drawn for a row depends on the seed, the draw, what is known of the row, and what distinguishes it: its
-    sample's identifier, or the name of its file and its number there. So it is the same however rows are split.
+    The drawn cells of a row depend on the seed, the draw, the observed cells, and the identity of the row: the
+    identifier of its sample, or its file and number. They do not depend on the partition into blocks.
 
     Parameters
     ----------
     model
-        The model that was fitted: its schema says what rows are.
+        The fitted model, with the schema of the rows.
     draw_models
-        What each draw is drawn from, at least one.
+        Model of each draw, at least one.
     observed
-        bool of shape (n_variables,): variables that any sample of the fit holds. Of the others nothing is known, and
-        their cells stay missing.
+        bool of shape (n_variables,): whether any training sample has the variable. Cells of the other variables stay
+        missing.
     seed
         Seed of the draws.
     metadata
-        Texts that become the metadata of every table, by name: which model, of which run.
+        Metadata of every table by name: the model and its run.
 
     Raises
     ------
     SchemaError
-        If a variable is called like a column that says where rows come from.
+        If a variable has a reserved name.
     """
 
     def __init__(
@@ -82,26 +82,26 @@ class TableImputer:
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Names of variables whose cells stay missing."""
+        """Names of the variables whose cells stay missing."""
         names = self.model.schema.names
         return {"left_missing": [names[each] for each in np.flatnonzero(~self._observed).tolist()]}
 
     def score(
         self, codes: IntArray, origins: Mapping[str, pa.Array] | None = None
     ) -> tuple[pa.Table, list[TargetSums]]:
-        """Fill rows.
+        """Impute rows.
 
         Parameters
         ----------
         codes
             Shape (n_rows, n_variables), -1 missing.
         origins
-            Columns that come first, and distinguish the rows: identifiers, or files with numbers of rows.
+            Leading columns, which identify the rows: identifiers, or files with row numbers.
 
         Returns
         -------
-        The origins; the number of the draw; the levels of all variables: all rows of the first draw, then those of the
-        next. No target is predicted.
+        Table with the origins, the number of the draw and the levels of all variables, draw after draw; and no sums,
+        because no target is predicted.
         """
         keys = hash_rows(origins or {}, len(codes))
         gaps = (codes < 0) & self._observed
@@ -132,18 +132,18 @@ def make_imputer(
     metadata: Mapping[str, str] | None = None,
     on_fit: Callable[[int, int], None] = lambda *_: None,
 ) -> TableImputer:
-    """Make an imputer: of one draw from the model, of several each from a fit to a bootstrap sample.
+    """Make an imputer; a single draw uses the model, several draws each use a fit to a bootstrap sample.
 
     Parameters
     ----------
     model
         The model.
     training
-        Samples that it was fitted to.
+        Training samples of the model.
     draws
         Number of draws, at least 1.
     seed
-        Seed of the bootstrap samples, and of the draws.
+        Seed of the bootstrap samples and of the draws.
     metadata
         As for `TableImputer`.
     on_fit
@@ -159,7 +159,7 @@ def make_imputer(
 
 
 def hash_rows(origins: Mapping[str, pa.Array], n_rows: int) -> HashArray:
-    """Hashes that distinguish rows: of identifiers, else of files and numbers of rows, else of positions."""
+    """Hash the identities of rows: identifiers, else files and row numbers, else positions."""
     rows = np.arange(n_rows)
     if "row" in origins:
         rows = origins["row"].fill_null(-1).to_numpy(zero_copy_only=False)

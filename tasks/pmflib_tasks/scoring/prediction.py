@@ -1,4 +1,4 @@
-"""Prediction of a target on stored test samples, against logistic regression and others on the same rows."""
+"""Prediction of a target on stored test samples, compared with logistic regression and others on the same rows."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from pmflib_tasks.scoring.target_report import (
 )
 
 MAX_ROWS = 50_000
-"""Rows that it learns from, at most: more change its scores by less than their standard errors."""
+"""Maximum number of training rows of logistic regression; more change its scores by less than their standard errors."""
 
 MAX_WORK = 50_000_000
-"""Rows times variables times levels of the target, at most: some seconds of work."""
+"""Maximum product of rows, variables and levels of the target: some seconds of work."""
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
-"""Penalties that are compared on other rows, as scikit-learn has them: C, the larger the less it is regularised."""
+"""Values of scikit-learn's C, the inverse strength of regularisation, that are compared on validation rows."""
 
 DEFAULT_PENALTY = 1.0
-"""The one that is taken where there are no other rows."""
+"""Value of C without validation rows."""
 
 MAX_STEPS = 300
-"""Steps of a fit, at most."""
+"""Maximum number of iterations of a fit."""
 
 
 @dataclass(frozen=True, eq=False)
 class LogisticRegression:
-    """A fitted logistic regression, of all levels of the target.
+    """A fitted multinomial logistic regression.
 
     Parameters
     ----------
@@ -54,13 +54,13 @@ class LogisticRegression:
     classes
         Cardinality of the target.
     alone
-        float64 of shape (classes,): PMF of the target alone, from which levels that were never seen have theirs.
+        float64 of shape (classes,): marginal PMF of the target, used for levels without training rows.
     sizes
         int64 of shape (n_variables,): cardinality of every variable.
     target
-        Place of the target.
+        Position of the target.
     penalty
-        The one of `PENALTIES` that was chosen.
+        The chosen value of `PENALTIES`.
     """
 
     fitted: Any
@@ -71,7 +71,7 @@ class LogisticRegression:
     penalty: float
 
     def predict_proba(self, codes: IntArray) -> FloatArray:
-        """PMF of the target in each row: float64 of shape (n_rows, classes), rows sum to 1."""
+        """Predict the PMF of the target in each row, float64 of shape (n_rows, classes); rows sum to 1."""
         pmf = np.tile(self.alone, (len(codes), 1))
         seen = self.fitted.classes_
         pmf[:, seen] = self.alone[seen].sum() * self.fitted.predict_proba(
@@ -81,14 +81,14 @@ class LogisticRegression:
 
 
 def find_fit_obstacle(codes: IntArray, target: int, classes: int) -> str:
-    """Say why logistic regression is left out; "" where nothing is in its way.
+    """Explain why logistic regression is left out; empty if it is not.
 
     Parameters
     ----------
     codes
         Training rows with the target observed, (n_rows, n_variables), -1 missing.
     target
-        Place of the target.
+        Position of the target.
     classes
         Its cardinality.
     """
@@ -108,7 +108,7 @@ def find_fit_obstacle(codes: IntArray, target: int, classes: int) -> str:
 def fit_logistic_regression(
     training: SampledRows, validation: SampledRows, sizes: IntArray, target: int, alone: FloatArray
 ) -> LogisticRegression:
-    """Fit to training rows, with the regularisation that predicts validation rows best.
+    """Fit to training rows with the regularisation that predicts validation rows best.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def fit_logistic_regression(
     sizes
         int64 of shape (n_variables,): cardinality of every variable.
     target
-        Place of the target.
+        Position of the target.
     alone
         float64 of shape (cardinality,): PMF of the target alone, positive.
 
@@ -125,16 +125,16 @@ def fit_logistic_regression(
     -------
     The fitted regression.
     """
-    # loaded on first use: it takes longer to load than all of this package
+    # loaded on first use: importing it takes longer than importing this package
     import sklearn.linear_model
     from threadpoolctl import threadpool_limits
 
     columns, truth = make_columns(training.codes, sizes, target), training.codes[:, target]
     best, best_score = None, -np.inf
     penalties = PENALTIES if len(validation.codes) else (DEFAULT_PENALTY,)
-    # one thread, for the last bits of a product depend on their number
+    # one thread, because the last bits of a product depend on the number of threads
     with warnings.catch_warnings(), threadpool_limits(1):
-        # stopped early it is a little more regularised, which is evaluated on the validation rows like the rest
+        # a fit that stops early is more regularised, and is evaluated on the validation rows like the others
         warnings.simplefilter("ignore")
         for penalty in penalties:
             fitted = sklearn.linear_model.LogisticRegression(C=penalty, max_iter=MAX_STEPS)
@@ -153,12 +153,12 @@ def fit_logistic_regression(
 
 
 def make_columns(codes: IntArray, sizes: IntArray, target: int) -> Any:
-    """One column for each level of every variable but the target, and one where it is missing: sparse, of 0 and 1."""
+    """Encode all variables but the target as sparse indicators of their levels and of missingness."""
     from scipy.sparse import csr_array
 
     others = np.delete(np.arange(len(sizes)), target)
     edges = np.concatenate([[0], np.cumsum(sizes[others] + 1)])
-    # 32 bits: scikit-learn takes no other indices
+    # scikit-learn accepts only 32-bit indices
     columns = (codes[:, others].astype(np.int64) + 1 + edges[:-1]).astype(np.int32)
     rows = np.arange(len(codes) + 1, dtype=np.int32) * np.int32(others.size)
     ones = np.ones(columns.size)
@@ -166,10 +166,10 @@ def make_columns(codes: IntArray, sizes: IntArray, target: int) -> Any:
 
 
 MAX_TESTED = 200_000
-"""Test samples that are predicted, at most: the standard errors of more are below the third digit."""
+"""Maximum number of predicted test samples: more do not change the third digit."""
 
 MAX_CELLS = 20_000_000
-"""Codes of samples, or probabilities of their predictions, that are gathered in one place, at most."""
+"""Maximum number of codes, or of predicted probabilities, gathered in this process."""
 
 
 class SampledRows(NamedTuple):
@@ -180,9 +180,9 @@ class SampledRows(NamedTuple):
     codes
         Shape (n_rows, n_variables), -1 missing.
     predictions
-        Predicted PMFs of the target, (n_rows, cardinality), by each of some models.
+        Predicted PMFs of the target by each model, shape (n_rows, cardinality).
     weights
-        float64 of shape (n_rows,); None where they have none.
+        float64 of shape (n_rows,); None without weights.
     """
 
     codes: IntArray
@@ -191,7 +191,7 @@ class SampledRows(NamedTuple):
 
     @staticmethod
     def merge(parts: Sequence[SampledRows]) -> SampledRows:
-        """Rows of all parts, at least one, in their order."""
+        """Concatenate parts, at least one, in order."""
         weights = [part.weights for part in parts if part.weights is not None]
         return SampledRows(
             np.concatenate([part.codes for part in parts]),
@@ -201,7 +201,7 @@ class SampledRows(NamedTuple):
 
 
 class Folds(NamedTuple):
-    """Blocks of the samples to train on, to choose by, and to evaluate on."""
+    """Blocks of the training, validation and test samples."""
 
     training: Sequence[BlockReference]
     validation: Sequence[BlockReference]
@@ -216,21 +216,21 @@ def evaluate_stored_target(
     Parameters
     ----------
     client
-        Dask client, or None to work in this thread; the report is the same bits.
+        Dask client, or None to work in this thread; the report has the same bits.
     folds
-        Stored samples; the folds of any part may be without any. What is fitted and measured has their weights.
+        Stored samples; each part may be empty. Fits and measures use their weights.
     counts
-        Co-occurrence counts of the training samples: naive Bayes and the majority class are read off them.
+        Co-occurrence counts of the training samples, from which naive Bayes and the majority class follow.
     model
         The model.
     target
-        Variable to predict; samples where it is missing are left out.
+        Variable to predict; samples without it are left out.
     seed
-        Integer in [0, 2**64): which samples are drawn, by a hash of their position, where there are too many.
+        Integer in [0, 2**64) that determines which samples are drawn, if there are too many.
 
     Returns
     -------
-    The report, with the predictors that were left out; of 0 rows where no test sample has the target.
+    The report, with the predictors that were left out; it has 0 rows if no test sample has the target.
     """
     schema, position = model.schema, model.schema.position(target)
     bayes = read_naive_bayes(counts.to_samples(), position)
@@ -269,22 +269,22 @@ def sample_rows(
     models: tuple[JointPMF, ...],
     offsets: IntArray | None = None,
 ) -> SampledRows:
-    """Gather samples that have the target, and predictions of it from their other cells.
+    """Gather samples with the target, and its predictions from their other cells.
 
     Parameters
     ----------
     client
         Dask client, or None.
     blocks
-        Where the samples are, in the order of the dataset.
+        Blocks of the samples, in the order of the dataset.
     target
-        Place of the target.
+        Position of the target.
     most
-        About so many samples at most are drawn, by a hash of their position.
+        Approximate maximum number of samples, drawn by a hash of their position.
     seed
         Integer in [0, 2**64).
     models
-        Models of one schema that predict; may be none, where ``offsets`` are given.
+        Models with the same schema; may be empty if ``offsets`` are given.
     offsets
         int64 of shape (n_variables + 1,).
 

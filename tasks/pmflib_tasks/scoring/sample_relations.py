@@ -1,4 +1,4 @@
-"""Three steps on a pipeline's samples: a table with a row for each sample, put beside what is stored of it."""
+"""Three-step analyses on a pipeline's samples: external tables joined with stored samples."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class KnownSamples:
     codes
         Shape (n_rows, n_variables), -1 missing.
     design
-        Weights, strata and sampling units, or replicates; None where the pipeline has no weights.
+        Weights, strata and sampling units, or replicates; None without weights.
     fitted
-        bool of shape (n_rows,): whether a sample is of the folds that the model was fitted to.
+        bool of shape (n_rows,): whether a sample is in the training folds of the model.
     """
 
     names: pa.BinaryArray
@@ -67,12 +67,12 @@ def read_samples(
     store, dataset, schema
         The dataset, and its variables.
     folds
-        Folds that the model was fitted to.
+        Training folds of the model.
 
     Raises
     ------
     StoreError
-        If a part of the dataset is gone or damaged.
+        If a part of the dataset is missing or damaged.
     """
     blocks, units, replicates, names, fitted = [], [], [], list[str](), []
     for layer in list_layers(store, dataset):
@@ -96,7 +96,7 @@ def read_samples(
         design = SurveyDesign(whole.weights, replicates=np.concatenate(replicates), **made)
     elif whole.weights is not None:
         strata, psus = np.concatenate(units).T if units else (None, None)
-        # of one unit there is no spread: weights alone are allowed for, as in answers
+        # a single unit has no variance: only weights are used, as in answers
         if psus is not None and np.unique(psus).size < 2:
             strata, psus = None, None
         design = SurveyDesign(whole.weights, stratum=strata, psu=psus, decimals=0)
@@ -110,16 +110,16 @@ def read_samples(
 
 @dataclass(frozen=True, eq=False)
 class SampleTable:
-    """Columns of a file, a row for each sample.
+    """Columns of a file with a row per sample.
 
     Parameters
     ----------
     names
         Binary of length n_rows: identifiers, all distinct.
     columns
-        Numbers (float64), or texts; null where missing.
+        Numbers (float64) or texts; null if missing.
     n_skipped
-        Rows of the file without an identifier, or with too few or too many fields.
+        Number of rows of the file without an identifier, or ragged.
     """
 
     names: pa.BinaryArray
@@ -127,7 +127,7 @@ class SampleTable:
     n_skipped: int
 
     def align(self, names: pa.BinaryArray) -> tuple[pa.Table, int]:
-        """Rows for some samples, null where the file has none, and how many samples it has a row for."""
+        """Select the rows of some samples, null without a row, and count the samples with a row."""
         places = pc.index_in(names, self.names)
         return self.columns.take(places), len(names) - places.null_count
 
@@ -140,25 +140,25 @@ def read_table(
     sample: str | None = None,
     nominal: Collection[str] = (),
 ) -> SampleTable:
-    """Read some columns of a file that names the sample of each row; how a CSV file is written is found out.
+    """Read columns of a file with an identifier in each row; the format of CSV files is detected.
 
     Parameters
     ----------
     path
-        A file, CSV or Parquet, packed or not.
+        A CSV or Parquet file, compressed or not.
     source
-        Source of the pipeline: its missing texts are those of the file as well.
+        Source of the pipeline, whose missing codes apply to the file as well.
     columns
-        Columns to read. One whose texts are all numbers is of numbers.
+        Columns to read. A column whose texts are all numbers is numeric.
     sample
-        Column of the identifiers; None is the one of the pipeline.
+        Column of the identifiers; None is that of the pipeline.
     nominal
-        Columns that are texts also where they are numbers.
+        Columns that are nominal even if their texts are numbers.
 
     Raises
     ------
     SourceError
-        If the file cannot be read, lacks a column, or has several rows of a sample.
+        If the file cannot be read, lacks a column, or has several rows for a sample.
     """
     key = sample or source.sample
     assert key is not None
@@ -198,7 +198,7 @@ def read_table(
 
 
 def _take_numbers(column: pa.StringArray) -> pa.Array:
-    """Numbers where all texts are some, else the texts."""
+    """Convert texts to numbers if all are numbers; else return the texts."""
     try:
         return column.cast(pa.float64())
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""References of stored samples, and answers to questions about them, as Parquet files."""
+"""Reference scores of stored samples, and answers to questions about them as Parquet files."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from pmflib.store.sample_blocks import (
 from pmflib_tasks.scoring.answers import Questions, answer_questions, score_answers
 
 LEAST_REFERENCE = 200
-"""Held-out samples that percentiles can refer to, at least: among fewer, they are of no use."""
+"""Minimum number of held-out samples for a reference of percentiles."""
 ANSWERS = "answers.parquet"
-"""Name of the file that `answer_stored` writes."""
+"""File that `answer_stored` writes."""
 
 
 def reference_stored(
     client: Client, blocks: Sequence[BlockReference], model: JointPMF
 ) -> ReferenceScores:
-    """Reference for percentiles: scores of stored samples that the model was not fitted to.
+    """Score held-out stored samples as a reference for percentiles.
 
     Parameters
     ----------
     client
-        Dask client, or None to work in this thread; the scores are the same bits.
+        Dask client, or None to work in this thread; the scores have the same bits.
     blocks
-        Held-out samples; of more than `KEPT`, every second is taken, or every third, and so on. Where there are fewer
-        than ``LEAST_REFERENCE``, samples are drawn from the model instead.
+        Held-out samples; of more than `KEPT`, every second is used, or every third, and so on. If there are fewer than
+        ``LEAST_REFERENCE``, samples are drawn from the model instead.
     model
         The model.
     """
@@ -78,30 +78,31 @@ def answer_stored(
     folder: Path,
     on_partition: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Answer questions about stored samples, each from what the dataset knows of its sample.
+    """Answer questions about stored samples from their observed cells.
 
     Parameters
     ----------
     client, model, on_partition
-        As for `score_stored`; partitions without a question are not read.
+        As for `pmflib.scoring.parts.score_stored`; partitions without a question are not read.
     layers
-        Partitions of a dataset; the key of a sample says which of them may hold it.
+        Partitions of a dataset; the key of a sample determines which of them may hold it.
     n_buckets
         Buckets of the dataset.
     questions
         Samples, and the variable to predict of each.
     folder
-        Existing folder; gets ``ANSWERS``, a row per question, in order: sample, variable, known (whether the dataset
-        has the sample), label, probability, expected, log_prob; null where the schema has no such variable.
+        Existing folder, in which ``ANSWERS`` is written, with a row per question, in order: sample, variable, known
+        (whether the dataset has the sample), label, probability, expected, log_prob; null if the schema lacks the
+        variable.
 
     Returns
     -------
-    Number of questions, and the measures of `score_answers` where true answers were given.
+    Number of questions, and the measures of `score_answers` if true answers were given.
 
     Raises
     ------
     StoreError
-        If a partition is gone or damaged.
+        If a partition is missing or damaged.
     """
     keys = make_keys(questions.hashes, n_buckets)
     items = []
@@ -112,7 +113,7 @@ def answer_stored(
     tables = map_items(
         client, _answer_partition, items, questions, model, on_result=_count_up(on_partition, items)
     )
-    # whoever is in no partition is not known
+    # samples in no partition are unknown
     known = np.concatenate([np.empty(0, np.int64), *(t["question"].to_numpy() for t in tables)])
     others = np.setdiff1d(np.arange(len(questions.samples)), known)
     nothing = np.full((others.size, model.schema.n_variables), -1, model.schema.code_dtype)
@@ -134,7 +135,7 @@ def _count_up(
 def _answer_partition(
     item: tuple[Layer, IntArray], questions: Questions, model: JointPMF
 ) -> pa.Table:
-    """Answer the questions about samples that a partition has; column "question" holds their positions."""
+    """Answer the questions about samples in a partition; column "question" has their positions."""
     layer, mine = item
     _, samples = read_origins(find_local_path(layer.path))
     positions = {sample: position for position, sample in enumerate(samples)}
@@ -146,7 +147,7 @@ def _answer_partition(
     for block in layer.blocks:
         here = np.flatnonzero((rows >= block.start) & (rows < block.stop))
         if here.size:
-            # rows of the block, without those that are superseded
+            # positions in the block, which has no superseded rows
             within = np.searchsorted(block.rows, rows[here])
             codes[here] = read_block(block).take(within).to_codes(model.schema.offsets)
     return _answer(codes, mine, questions, model, known=True)
@@ -155,7 +156,7 @@ def _answer_partition(
 def _answer(
     codes: IntArray, mine: IntArray, questions: Questions, model: JointPMF, *, known: bool
 ) -> pa.Table:
-    """Answer some questions, each from the codes of its sample."""
+    """Answer questions from the codes of their samples."""
     variables = questions.variables[mine]
     answers = answer_questions(codes, np.maximum(variables, 0), questions.truths[mine], model)
     unknown = pa.array(variables < 0)

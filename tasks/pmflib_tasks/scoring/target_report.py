@@ -1,4 +1,4 @@
-"""How well a target is predicted by a model, and by what else it could be predicted: measures, differences, verdict."""
+"""Report on the predictions of a target by a model and by other predictors: measures, differences, verdict."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from pmflib.model.measures import Measure, count_confusion, describe_bins, measu
 from pmflib.schema import Variable
 
 PREDICTORS = ("model", "majority class", "naive Bayes", "logistic regression")
-"""Names of the predictions, in the order in which they are shown."""
+"""Names of the predictors, in the order shown."""
 
 MODEL, MAJORITY, NAIVE_BAYES, LOGISTIC = PREDICTORS
 
 SURE = 2.0
-"""Standard errors from which a difference is spoken of as one."""
+"""Minimum difference, in standard errors, that the verdict calls one."""
 
 MAX_CONFUSED = 50
-"""Levels of a target up to which the confusion matrix is reported."""
+"""Maximum number of levels of a target for which the confusion matrix is reported."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A measure and its standard error; None where the rows do not define it."""
+    """A measure and its standard error; None if undefined."""
 
     value: float | None
     error: float | None
 
     @classmethod
     def make(cls, value: float, error: float) -> Estimate:
-        """Build an estimate of numbers that may be NaN, in whose place JSON has None."""
+        """Build an estimate; NaN becomes None."""
         return cls(None if math.isnan(value) else value, None if math.isnan(error) else error)
 
 
 Estimates: TypeAlias = dict[str, dict[str, Estimate]]
-"""Estimates by name of a prediction and by measure."""
+"""Estimates by predictor and measure."""
 
 
 @dataclass(frozen=True)
 class TargetReport:
-    """How well a target is predicted.
+    """Report on the predictions of a target.
 
     Parameters
     ----------
     target
         Name of the variable.
     rows
-        Test samples that have it; of 0 there is a verdict, and nothing else.
+        Number of test samples with the target; if 0, the report has only a verdict.
     verdict
         Sentences.
     scores
-        Measures of each prediction.
+        Measures of each predictor.
     differences
-        By how much the model's measures are larger than those of each other prediction, paired by rows.
+        Measures of the model minus those of each other predictor, paired by rows.
     levels, confusion
-        Levels of the target, and the number of rows by true level and by the one that the model predicts; None of more
-        than `MAX_CONFUSED` levels.
+        Levels of the target, and the number of rows by true and predicted level; None for more than `MAX_CONFUSED`
+        levels.
     calibration
         Bins of the probability of the model's most probable level: from, to, rows, probability, accuracy,
         accuracy_error.
@@ -78,7 +78,7 @@ class TargetReport:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> TargetReport:
-        """Read what `to_json` gives."""
+        """Build a report from the result of `to_json`."""
         numbers = {
             name: {
                 predictor: {key: Estimate(**each) for key, each in found.items()}
@@ -90,12 +90,12 @@ class TargetReport:
 
     @classmethod
     def find(cls, facts: Mapping[str, Any]) -> TargetReport | None:
-        """Report among the facts of a run, in its scores; None where the model is for no target."""
+        """Read the report from the scores in the facts of a run; None without a target."""
         found = (facts.get("scores") or {}).get("target")
         return cls.from_json(found) if found else None
 
     def to_json(self) -> dict[str, object]:
-        """Plain JSON types."""
+        """Convert to plain JSON types."""
         content = asdict(self)
         if not self.rows:
             return {key: content[key] for key in ("target", "rows", "left_out", "verdict")}
@@ -109,18 +109,18 @@ def compare_predictions(
     predictions: Mapping[str, FloatArray],
     weights: FloatArray | None = None,
 ) -> TargetReport:
-    """Compare the predictions of a model with others.
+    """Compare the predictions of a model with those of other predictors.
 
     Parameters
     ----------
     variable
         The target.
     truth
-        int64 of shape (n_rows,): its codes, at least one.
+        int64 of shape (n_rows,): its true codes, at least one.
     predictions
-        PMFs by name, float64 of shape (n_rows, cardinality): that of the model, `MODEL`, and of others.
+        PMFs by name of the predictor, `MODEL` among them, float64 of shape (n_rows, cardinality).
     weights
-        As for `pmflib.model.measures.measure_all`; the confusion matrix has rows.
+        As for `pmflib.model.measures.measure_all`; the confusion matrix counts rows.
     """
     measured = {name: measure_all(pmf, truth, weights) for name, pmf in predictions.items()}
     mine = measured[MODEL]
@@ -147,7 +147,7 @@ def compare_predictions(
 def _assess(
     target: str, name: str, mine: Mapping[str, Measure], other: Mapping[str, Measure]
 ) -> str:
-    """Say in words whether the model predicts better than another, by the log-loss."""
+    """Describe whether the model predicts better than another predictor, by the log-loss."""
     less, error = other["log_loss"].less(mine["log_loss"])
     if math.isnan(error):
         return f"predicts {target!r}: one row cannot say whether better than {name}"

@@ -1,4 +1,4 @@
-"""Errors of expected values: of variables whose levels are numbers, and pooled over those that share a scale alone."""
+"""Errors of expected values of variables whose levels are numbers, pooled over variables with the same scale."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from pmflib.core.texts import list_some
 from pmflib.schema import Schema, Variable
 
 ERRORS = "errors"
-"""Key of a summary of scores: errors by scale, as `describe_errors` gives them."""
+"""Key of a summary of scores for the errors by scale, from `describe_errors`."""
 
 
 def holds_numbers(variable: Variable) -> bool:
-    """Whether an error of a variable's expected value is in the unit of its values.
+    """Whether a variable's levels are numbers, or bins of numbers, so that errors of its expected value have a unit.
 
-    Its levels are numbers, or bins of numbers, with a value each. Names in order have values too, but their distances
-    are those of whoever wrote the schema.
+    Ordered names have values too, but their distances are arbitrary.
     """
     return variable.values is not None and (variable.edges is not None or variable.is_numeric)
 
 
 def find_scales(schema: Schema) -> dict[str, list[int]]:
-    """Find the variables whose errors may be added: those with the same values for their levels.
+    """Group the variables with the same values for their levels, whose errors can be pooled.
 
     Parameters
     ----------
@@ -32,8 +31,8 @@ def find_scales(schema: Schema) -> dict[str, list[int]]:
 
     Returns
     -------
-    Positions of the variables of each scale, by the name of the variable, or the first names and how many more; in the
-    order of the first variables. Variables whose levels are no numbers are in none.
+    Positions of the variables of each scale by its name, which lists the first variables, in the order of the first
+    variables. Variables whose levels are not numbers are left out.
     """
     by_values: dict[tuple[float, ...], list[int]] = {}
     for position, variable in enumerate(schema):
@@ -46,14 +45,14 @@ def find_scales(schema: Schema) -> dict[str, list[int]]:
 
 
 def describe_errors(n_cells: float, squared: float, absolute: float) -> dict[str, float]:
-    """Root mean squared and mean absolute error, in the unit of the values.
+    """Compute the root mean squared and mean absolute error, in the unit of the values.
 
     Parameters
     ----------
     n_cells
         Number of cells, at least 1.
     squared, absolute
-        Sums over them of the squares, and of the absolute values, of differences.
+        Sums of the squared and of the absolute differences over the cells.
     """
     return {"rmse": math.sqrt(squared / n_cells), "mae": absolute / n_cells}
 
@@ -61,18 +60,18 @@ def describe_errors(n_cells: float, squared: float, absolute: float) -> dict[str
 def list_error_rows(
     models: Sequence[Mapping[str, Any]], n_most: int
 ) -> tuple[list[tuple[Any, ...]], int]:
-    """Rows of a table of errors: measure and scale, the figure of each model, and that of single variables.
+    """List the rows of a table of errors: measure, scale, value for each model, and value for single variables.
 
     Parameters
     ----------
     models
-        Summaries of scores on the same cells, each with the errors of single variables beside its own.
+        Summaries of scores on the same cells, with the errors of the model and of single variables.
     n_most
-        Scales that are listed at most, those of the most cells.
+        Maximum number of scales, those with the most cells.
 
     Returns
     -------
-    The rows, and the number of scales that are left out.
+    The rows, and the number of scales left out.
     """
     scales: Mapping[str, Mapping[str, float]] = models[0].get(ERRORS, {})
     most = sorted(scales, key=lambda name: -scales[name]["cells"])[:n_most]

@@ -1,4 +1,4 @@
-"""What an erasure has touched, and what remains."""
+"""Certificates of erasures: the artefacts that were affected, and data that remain."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pmflib_tasks.operations.erasure.mentions import SEARCHED, Names, find_in_ex
 
 @dataclass(frozen=True)
 class RawFile:
-    """A raw file of a last run that still holds rows of erased samples.
+    """A raw file of a last run that still contains rows of erased samples.
 
     Parameters
     ----------
     name, digest
-        As the run has recorded them.
+        Name and digest recorded by the run.
     rows
-        Rows of erased samples.
+        Number of rows of erased samples.
     """
 
     name: str
@@ -35,16 +35,16 @@ class RawFile:
 
 @dataclass(frozen=True)
 class EarlierModel:
-    """A model that was fitted to data which an erasure has replaced.
+    """A model that was fitted to data that an erasure has replaced.
 
     Parameters
     ----------
     pipeline, model
         Name of the pipeline, and digest of the model.
     live
-        Whether it answers questions now.
+        Whether it is live.
     runs
-        Numbers of the runs that made it.
+        Numbers of the runs that fitted it.
     """
 
     pipeline: str
@@ -55,17 +55,17 @@ class EarlierModel:
 
 @dataclass(frozen=True)
 class WrittenOutside:
-    """An output that the pipelines of a store wrote outside it.
+    """An export of a store.
 
     Parameters
     ----------
     kind, path, host, written, files
         As in `pmflib.store.exports.Export`: ``files`` has the SHA-256 of each file as it was written.
     state
-        What has become of it.
+        State of its files.
     mentions
-        Lines of it that mention an erased identifier; None where that was not looked for, is out of reach, or
-        holds no text.
+        Number of lines that mention an erased identifier; None if it was not searched, is out of reach, or contains no
+        text.
     """
 
     kind: str
@@ -79,14 +79,14 @@ class WrittenOutside:
 
 @dataclass
 class TouchedArtefacts:
-    """What became of the artefacts of one kind that held erased samples.
+    """Numbers of artefacts of one kind that contained erased samples.
 
     Parameters
     ----------
     rows
-        Rows of erased samples that they held.
+        Number of rows of erased samples in them.
     rewritten, deleted, kept
-        Artefacts that were written again, deleted, and left where they are.
+        Numbers of artefacts that were rewritten, deleted and kept.
     """
 
     rows: int = 0
@@ -102,9 +102,9 @@ class ReplacedArtefact:
     Parameters
     ----------
     kind, old
-        Its kind, and its digest.
+        Kind and digest.
     new
-        Digest of what replaced it; None for nothing.
+        Digest of the replacement; None if there is none.
     rows, deleted
         As in `pmflib.store.erasures.Replacement`.
     """
@@ -118,29 +118,29 @@ class ReplacedArtefact:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What an erasure has touched, and what remains: what `asdict` gives is recorded and printed.
+    """Certificate of an erasure, which is recorded and printed as `asdict` returns it.
 
     Parameters
     ----------
     erasure, started
-        Number of the erasure, and when it was started: UTC, ISO 8601.
+        Number and start of the erasure (UTC, ISO 8601).
     samples, samples_found
-        Salted digests of the samples that were asked for, and how many of them the store held.
+        Salted digests of the requested samples, and the number of them found in the store.
     artefacts
-        What was touched, by kind.
+        Affected artefacts by kind.
     replaced
-        Each artefact of these.
+        Each of these artefacts.
     models_fitted_before
-        Models that stay: they hold probabilities, and no sample.
+        Models that are kept, as they contain probabilities but no samples.
     raw_files
-        Raw files that still hold erased samples.
+        Raw files that still contain erased samples.
     erased_in_all
-        Samples, or tasks and workers, that the store remembers as erased.
+        Number of all erased samples, or tasks and workers, of the store.
     written_outside
-        What the store knows to have been written outside it: report pages, tables, labels, exports of the quarantine.
+        Known exports: report pages, tables, labels, quarantined rows.
     mentions_in_store
-        Lines of others, of rows in quarantine, that mention an erased identifier and stay; None where free text was not
-        searched, because the erasure was finished by a call that did not have all identifiers.
+        Number of lines of other samples, in quarantine or on pages, that mention an erased identifier and are kept;
+        None if they were not searched because the call that finished the erasure lacked some identifiers.
     """
 
     erasure: int
@@ -158,16 +158,16 @@ class Certificate:
 
 @dataclass(frozen=True)
 class ErasureState:
-    """What a store remembers of its erasures.
+    """State of the erasures of a store.
 
     Parameters
     ----------
     samples
-        Erased samples, or tasks and workers, whose rows are skipped.
+        Number of erased samples, or tasks and workers, whose rows are skipped.
     unfinished
-        Whether an erasure was stopped before its end.
+        Whether an erasure was interrupted.
     raw_files
-        Raw files that still hold erased samples.
+        Raw files that still contain erased samples.
     """
 
     samples: int
@@ -187,7 +187,7 @@ def describe_erasures(store: Store) -> ErasureState:
 def certify(
     store: Store, erasures: ErasureList, act: Erasure, identifiers: Sequence[str]
 ) -> Certificate:
-    """Certify an erasure: what was touched, and what remains; without identifiers.
+    """Make the certificate of an erasure, which contains no identifiers.
 
     Parameters
     ----------
@@ -196,12 +196,12 @@ def certify(
     erasures, act
         All erasures, and the one to certify.
     identifiers
-        Those that are erased, as far as this call was given them.
+        Erased identifiers known to this call.
     """
     erased = ErasedSamples.of_list(erasures) or ErasedSamples.of_list(erasures, "workers")
     assert erased is not None
     given = {erased.digest_identifier(each.encode()) for each in identifiers}
-    # free text is searched for all of them, or is said not to have been
+    # free text is searched only if all identifiers are known
     names = Names(tuple(sorted(identifiers))) if given >= {*act.samples} else None
     kinds: dict[str, TouchedArtefacts] = {}
     replaced = []
@@ -229,7 +229,7 @@ def certify(
 
 
 def _describe_export(export: Export, names: Names | None) -> WrittenOutside:
-    """Say what has become of an output, and how many of its lines mention an identifier."""
+    """Find the state of an export, and count its lines that mention an identifier."""
     state = export.find_state()
     mentions = None
     if names is not None and state in ("as written", "changed"):
@@ -239,7 +239,7 @@ def _describe_export(export: Export, names: Names | None) -> WrittenOutside:
 
 
 def list_models_before(store: Store) -> list[EarlierModel]:
-    """Models that were fitted to data which an erasure has replaced, with the runs that made them."""
+    """Models that were fitted to data that an erasure has replaced, with the runs that fitted them."""
     out: dict[str, EarlierModel] = {}
     for name in list_histories(store):
         live = find_live(store, name)
@@ -255,7 +255,7 @@ def list_models_before(store: Store) -> list[EarlierModel]:
 
 
 def list_raw_files(store: Store) -> list[RawFile]:
-    """Raw files of the last runs that still hold rows of erased samples, as far as they have been read."""
+    """Raw files of the last runs that are known to contain rows of erased samples."""
     found: Any
     out: dict[tuple[str, str], RawFile] = {}
     for name in list_histories(store):
@@ -263,7 +263,7 @@ def list_raw_files(store: Store) -> list[RawFile]:
         if run is None:
             continue
         if store.find(run.stages["dataset"].identity) is None:
-            # of a label log it is made again by the next run
+            # the dataset of a label log is rebuilt by the next run
             found = list_records(store, name)[-1].facts.get("raw_files", ())
             out |= {(each["name"], each["digest"]): RawFile(**each) for each in found}
             continue

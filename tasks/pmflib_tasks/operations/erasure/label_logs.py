@@ -1,9 +1,8 @@
-"""Tasks and workers taken out of a store of label logs.
+"""Erase tasks and workers from a store of label logs.
 
-A worker has labels in most partitions and a place in every count, so that nothing that was made of rows would stay as
-it is. What was made of rows is therefore deleted, and the next run reads the files again, without the erased. What
-answers until then stays: the labels, without the rows of erased tasks and workers, and the live model of the workers,
-without the erased.
+A worker has labels in most partitions and contributes to every count. Artefacts made of rows are therefore deleted, and
+the next run reads the files again. The labels and the live model of the workers, which are in use until then, are
+rewritten without the erased tasks and workers.
 """
 
 from __future__ import annotations
@@ -43,29 +42,29 @@ OF_ROWS = (
     "comparison",
     "quality",
 )
-"""Kinds of artefacts that were made of rows, or of what was: they are made again."""
+"""Kinds of artefacts made of rows, directly or indirectly, which are deleted and rebuilt."""
 MODEL = "worker-model"
-"""Kind of a model of workers, and its Zarr group."""
+"""Kind of models of workers, and name of their Zarr group."""
 WORKER_AXES = {"mass": 0, "held_out_mass": 1}
-"""Arrays of a model of workers, and their axis of workers."""
+"""Arrays of models of workers with an axis of workers, and this axis."""
 
 
 @dataclass
 class LabelHoldings:
-    """What a store of label logs holds of erased tasks and workers.
+    """Rows of erased tasks and workers in a store of label logs.
 
     Parameters
     ----------
     entries
-        All entries of the manifest, by identity.
+        All manifest entries by identity.
     tasks, workers
-        The erased; None where there are none.
+        Erased tasks and workers; None if there are none.
     rows
-        Rows of them, by identity of the artefact that holds these.
+        Number of their rows by identity of the artefact.
     digests
-        Salted digests of those that were found.
+        Salted digests of those found.
     raw_files
-        Raw files of the last runs that hold rows of them.
+        Raw files of the last runs that contain rows of them.
     """
 
     entries: Mapping[str, Entry]
@@ -76,43 +75,43 @@ class LabelHoldings:
     raw_files: list[RawFile] = field(default_factory=list)
 
     def note(self, identity: str, rows: int, names: list[str], erased: ErasedSamples) -> None:
-        """Remember what an artefact holds."""
+        """Add the rows of an artefact."""
         self.rows[identity] = self.rows.get(identity, 0) + rows
         self.digests |= {erased.digest_identifier(name.encode()) for name in names}
 
 
 def holds_labels(store: Store) -> bool:
-    """Whether a store holds label logs."""
+    """Whether a store contains label logs."""
     return any(entry.reference.kind in ("census", "labels") for entry in store.entries())
 
 
 def check_label_store(store: Store) -> None:
-    """Refuse a store that holds no label logs, or other data as well, whose samples may have the same names.
+    """Check that a store contains label logs and no other data.
 
     Raises
     ------
     StoreError
-        If it is so.
+        If it contains no label log, or other data whose samples may have the same names.
     """
     kinds = {entry.reference.kind for entry in store.entries()}
     if not kinds & {"census", "labels"}:
         raise StoreError(
-            f"store {store.name!r} holds no label log, and neither tasks nor workers; give --sample"
+            f"store {store.name!r} contains no label log, so neither tasks nor workers; give --sample"
         )
     if "counts" in kinds:
         raise StoreError(
-            f"store {store.name!r} holds a label log and other data, which have no workers: give each a store of its "
-            "own (store.path), and delete this one"
+            f"store {store.name!r} contains a label log and other data, which have no workers; give each its own "
+            "store (store.path), and delete this one"
         )
 
 
 def find_label_holdings(store: Store, erasures: ErasureList) -> LabelHoldings:
-    """Find what a store of label logs holds of erased tasks and workers.
+    """Find the rows of erased tasks and workers in a store of label logs.
 
     Raises
     ------
     StoreError
-        If an artefact is damaged: what it holds is not known.
+        If an artefact is damaged, so that its content is unknown.
     """
     entries = {entry.reference.identity: entry for entry in store.entries()}
     both = (ErasedSamples.of_list(erasures), ErasedSamples.of_list(erasures, "workers"))
@@ -133,7 +132,7 @@ def find_label_holdings(store: Store, erasures: ErasureList) -> LabelHoldings:
 def rewrite_label_logs(
     store: Store, erasures: ErasureList, act: Erasure, found: LabelHoldings
 ) -> None:
-    """Write labels and models that are in use again, and enter in an erasure what is replaced and to be deleted."""
+    """Rewrite the labels and models in use, and record the artefacts to replace and delete in the erasure."""
     new: dict[str, Reference] = {}
     gone = {i for i, entry in found.entries.items() if entry.reference.kind in OF_ROWS}
     digest = {
@@ -160,7 +159,7 @@ def rewrite_label_logs(
 
 
 def _list_current(store: Store, kind: str) -> list[Reference]:
-    """Artefacts of a kind that are in use: of the last runs, and live."""
+    """Artefacts of a kind in use: those of the last runs, and live models."""
     stage = {"dataset": "dataset", "labels": "labels", MODEL: "worker_model"}[kind]
     current = []
     for name in list_histories(store):
@@ -171,14 +170,14 @@ def _list_current(store: Store, kind: str) -> list[Reference]:
 
 
 def _list_spills(entries: Mapping[str, Entry], dataset: Reference) -> list[Reference]:
-    """Spills that a dataset was made of; none where it is gone."""
+    """Spills of a dataset; empty if it is gone."""
     entry = entries.get(dataset.identity)
     listed = None if entry is None else entries.get(entry.inputs["spills"].identity)
     return [] if listed is None else [*listed.inputs.values()]
 
 
 def _look_into_spill(folder: Path, identity: str, found: LabelHoldings) -> int:
-    """Number of the rows of a spill that are of erased tasks or workers."""
+    """Count the rows of erased tasks and workers in a spill."""
     total, spill = 0, Spill(folder, {})
     if (tasks := found.tasks) is not None:
         rows = spill.read_samples(np.unique(make_keys(tasks.hashes, spill.n_buckets)))
@@ -188,7 +187,7 @@ def _look_into_spill(folder: Path, identity: str, found: LabelHoldings) -> int:
         found.note(identity, len(mine), names, tasks)
         total += len(mine)
     if (workers := found.workers) is not None:
-        # each as JSON of a list of worker and label
+        # each level is a JSON list of worker and label
         levels = [
             parse_json(each.encode()) for each in parse_json(read_checked(folder / LEVELS_FILE))
         ]
@@ -203,7 +202,7 @@ def _look_into_spill(folder: Path, identity: str, found: LabelHoldings) -> int:
 
 
 def _look_into_labels(folder: Path, identity: str, found: LabelHoldings) -> None:
-    """Rows of labels, and of the table of workers, that are of erased tasks or workers."""
+    """Count the rows of erased tasks and workers in the tables of labels and workers."""
     for path, column, erased in _list_tables(folder, found):
         if erased is not None:
             check_file(path)
@@ -217,13 +216,13 @@ def _look_into_labels(folder: Path, identity: str, found: LabelHoldings) -> None
 def _list_tables(
     folder: Path, found: LabelHoldings
 ) -> list[tuple[Path, str, ErasedSamples | None]]:
-    """Tables of an artefact of labels, the column that names whom each is of, and the erased among these."""
+    """Tables of an artefact of labels, with the column of identifiers and the erased ones of this kind."""
     labels = [(path, "task", found.tasks) for path in sorted((folder / "labels").glob("*.parquet"))]
     return [*labels, (folder / "workers.parquet", "worker", found.workers)]
 
 
 def _holds(store: Store, entry: Entry, found: LabelHoldings) -> bool:
-    """Whether labels, or a model, hold something of the erased."""
+    """Whether labels or a model contain erased tasks or workers."""
     if entry.reference.kind == "labels":
         return bool(found.rows.get(entry.reference.identity)) or entry.summary != _clean_summary(
             entry.summary, found
@@ -241,7 +240,7 @@ def _rewrite_model(
     digest: Mapping[str, str],
     new: Mapping[str, Reference],
 ) -> Entry:
-    """Write a model of workers again without the erased ones."""
+    """Rewrite a model of workers without the erased ones."""
     arrays, attributes = read_arrays(store.locate(entry.reference) / MODEL)
     assert found.workers is not None
     kept = ~found.workers.find_texts(attributes["workers"])
@@ -267,7 +266,7 @@ def _rewrite_labels(
     digest: Mapping[str, str],
     new: Mapping[str, Reference],
 ) -> Entry:
-    """Write labels again without the rows of erased tasks and workers."""
+    """Rewrite labels without the rows of erased tasks and workers."""
     old = store.locate(entry.reference)
 
     def write(folder: Path, work: Path) -> Mapping[str, Any]:
@@ -290,7 +289,7 @@ def _build(
     new: Mapping[str, Reference],
     write: Callable[[Path, Path], Mapping[str, Any]],
 ) -> Entry:
-    """Build what takes the place of an artefact."""
+    """Build the replacement of an artefact."""
     return store.build(
         entry.reference.kind,
         inputs={role: new.get(each.identity, each) for role, each in entry.inputs.items()},
@@ -301,7 +300,7 @@ def _build(
 
 
 def _clean_summary(summary: Mapping[str, Any], found: LabelHoldings) -> dict[str, Any]:
-    """Summary of labels without what names an erased task or worker, as it is or in a sentence."""
+    """Remove items that mention an erased task or worker from the summary of labels."""
     erased = [each for each in (found.tasks, found.workers) if each is not None]
 
     def is_clean(item: Mapping[str, Any]) -> bool:

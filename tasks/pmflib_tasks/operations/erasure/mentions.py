@@ -1,7 +1,7 @@
-"""Lines that mention some identifiers: of rows in quarantine, of report pages, and of files written outside a store.
+"""Search quarantined rows, report pages and exports for lines that mention identifiers.
 
-An erasure takes the rows of a sample out of a store. Rows of others, and texts, may name it all the same: nobody but a
-person can say whether a line with a "17" in it means sample 17. These lines are therefore found, and left.
+An erasure removes the rows of a sample. Rows of other samples and texts may still mention it, but only a person can
+decide whether "17" in a line means sample 17. Such lines are therefore listed, and kept.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pmflib.store.exports import Export, list_exports
 from pmflib.store.run_records import list_pages
 
 NAMES_AT_ONCE = 200
-"""Identifiers that are looked for in one pass: more make an automaton that RE2 has no memory for."""
+"""Number of identifiers per regular expression; more would exceed the memory limit of RE2."""
 SEARCHED = (".parquet", ".html", ".csv")
-"""Ends of the names of files outside a store that hold texts; others are pictures."""
+"""Suffixes of exported files with texts; others are pictures."""
 AROUND = 60
-"""Characters that are shown before and after an identifier."""
+"""Number of characters shown before and after an identifier."""
 ROWS_AT_ONCE = 1 << 14
-"""Lines that are searched at a time."""
+"""Number of lines searched at a time."""
 _OUTSIDE = r"[^\p{L}\p{N}_]"
-"""What is before and after an identifier: no letter, digit or underscore, so that 7 is not found in 17."""
+"""Pattern around an identifier: no letter, digit or underscore, so that 7 is not found in 17."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Mention:
     Parameters
     ----------
     location
-        Where it is: quarantine and its raw file; a page of the store; or a file outside it, absolute.
+        Quarantine and raw file, page of the store, or absolute path of an exported file.
     row
-        Number of the row of data, or of the line; the first is 1.
+        Number of the row of data or of the line, from 1.
     text
-        What stands around the identifier.
+        The identifier with its context.
     """
 
     location: str
@@ -54,18 +54,18 @@ class Mention:
 
 @dataclass(frozen=True)
 class Names:
-    """Identifiers that are looked for.
+    """Identifiers to search for.
 
     Parameters
     ----------
     texts
-        As they were given.
+        The identifiers.
     """
 
     texts: tuple[str, ...]
 
     def find(self, lines: Sequence[str]) -> list[int]:
-        """Indices of the lines that mention one."""
+        """Indices of the lines that mention an identifier."""
         found = pa.array([False] * len(lines), pa.bool_())
         column = pa.array(lines, pa.string())
         for start in range(0, len(self.texts), NAMES_AT_ONCE):
@@ -75,7 +75,7 @@ class Names:
         return [row for row, is_found in enumerate(found.to_pylist()) if is_found]
 
     def cut(self, line: str) -> str:
-        """What stands around the first identifier that a line mentions."""
+        """Cut out the first identifier of a line with its context."""
         starts = [line.find(text) for text in self.texts if text in line]
         start = max(min(starts, default=0) - AROUND, 0)
         longest = max(map(len, self.texts))
@@ -83,23 +83,23 @@ class Names:
 
 
 def find_mentions(store: Store, identifiers: Sequence[str]) -> list[Mention]:
-    """Find the lines in quarantine, on report pages and in files written outside that mention some identifiers.
+    """Find the quarantined rows and the lines of report pages and exports that mention some identifiers.
 
     Parameters
     ----------
     store
         The store, which is only read.
     identifiers
-        Names of samples, tasks or workers.
+        Identifiers of samples, tasks or workers.
 
     Returns
     -------
-    The lines: those of the store first.
+    The lines, first those of the store.
 
     Raises
     ------
     StoreError
-        If a quarantine, or what is remembered of files outside, is damaged.
+        If a quarantine or the record of an export is damaged.
     """
     names = Names(tuple(sorted({each.strip() for each in identifiers} - {""})))
     if not names.texts:
@@ -111,7 +111,7 @@ def find_mentions(store: Store, identifiers: Sequence[str]) -> list[Mention]:
 
 
 def find_in_store(store: Store, names: Names) -> list[Mention]:
-    """Find mentions in the quarantines and on the pages of a store."""
+    """Find mentions in the quarantines and pages of a store."""
     found: dict[Mention, None] = {}
     for entry in store.entries():
         if entry.reference.kind not in ("spill", "samples"):
@@ -122,7 +122,7 @@ def find_in_store(store: Store, names: Names) -> list[Mention]:
             for index in names.find(lines):
                 location = f"quarantine, {batch['file'][index].as_py()}"
                 row = batch["row"][index].as_py()
-                # the same row is in what was made of it, night after night
+                # several artefacts may have the same row
                 found[Mention(location, row, names.cut(lines[index]))] = None
     for name in list_pages(store):
         text = store.objects.read(name)[0].decode("utf-8", "replace")
@@ -131,7 +131,7 @@ def find_in_store(store: Store, names: Names) -> list[Mention]:
 
 
 def find_in_export(export: Export, names: Names) -> list[Mention]:
-    """Find mentions in the files of an output that are within reach; those that do not read are passed over."""
+    """Find mentions in the files of an export, except files that cannot be read."""
     found: list[Mention] = []
     for path in map(Path, export.files):
         try:
@@ -148,12 +148,12 @@ def find_in_export(export: Export, names: Names) -> list[Mention]:
 
 
 def _split_page(text: str) -> list[str]:
-    """Lines of a page, as they are read on it."""
+    """Visible lines of a page."""
     return html.unescape(text).splitlines()
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, str]]:
-    """Texts of each row of a table."""
+    """Row numbers and texts of a table."""
     number = 0
     for batch in pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE, use_threads=False):
         columns = [

@@ -1,4 +1,8 @@
-"""The information of samples on item response models: scores of the coefficients, constraints, numbers that follow."""
+"""The information of samples on the parameters of a model, and its inverse, for each family.
+
+Latent classes, forests and item responses provide the scores of rows, second derivatives, and constraints;
+`pmflib.solvers.numeric.information` makes covariances of them, and errors of functions of the parameters.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +13,93 @@ from functools import cached_property
 import numpy as np
 
 from pmflib.core.arrays import FloatArray, IntArray
-from pmflib.core.blocks import Block, weigh_rows
-from pmflib.core.errors import MemoryPlanError
-from pmflib.em.block_source import BlockSource, iterate_distinct
+from pmflib.core.blocks import Block, DenseBlock, weigh_rows
+from pmflib.core.errors import MemoryPlanError, PmfError, SchemaError
+from pmflib.em.block_source import BlocksInMemory, BlockSource, iterate_distinct
+from pmflib.em.stored_samples import StoredSamples
 from pmflib.em.traits.fit import weigh_slopes
 from pmflib.em.traits.quadrature import ItemDesign, weigh_levels
+from pmflib.fitting.linearised import find_pseudo_counts
+from pmflib.fitting.parameter_errors import MAX_ENTRIES
+from pmflib.fitting.weighted_samples import weigh_samples
 from pmflib.model import JointPMF
+from pmflib.model.forests.statistics import TreeParameters
+from pmflib.model.information import list_pmfs, merge_information, sum_information
 from pmflib.model.statistics import sum_fields
 from pmflib.model.traits.discriminations import Discriminations
 from pmflib.model.traits.level_scores import LevelScores
-from pmflib.solvers.numeric.information import Covariance, find_free_covariance
+from pmflib.solvers.numeric.information import (
+    Covariance,
+    PMFCovariance,
+    PMFInformation,
+    find_covariance,
+    find_free_covariance,
+)
 from pmflib.store.sample_blocks import BlockGroup
 
 MAX_COEFFICIENTS = 1000
 """Limit of intercepts and slopes whose information is inverted."""
 BATCH_NUMBERS = 1 << 22
 """Scores of samples at points in memory at once."""
+
+
+def open_source(model: JointPMF, samples: object, weight: object | None = None) -> BlockSource:
+    """Open samples in memory or stored, with their weights, as blocks."""
+    if isinstance(samples, StoredSamples):
+        if weight is not None:
+            weigh_samples(samples, weight, model.schema)
+        if samples.schema.digest != model.schema.digest:
+            raise SchemaError(
+                "model and samples have different schemas; take both from one pipeline"
+            )
+        return samples
+    codes = model.schema.encode(samples)
+    if not len(codes):
+        raise PmfError("samples has no rows; give those that the model was fitted to")
+    block = weigh_samples(DenseBlock(codes), weight, model.schema)
+    return BlocksInMemory.cut(block, model.schema.offsets, model.rank)
+
+
+def find_information(model: JointPMF, source: BlockSource) -> PMFInformation:
+    """Sum the information of samples on prior and tables, in one pass.
+
+    Parameters
+    ----------
+    model
+        Latent classes or forests, a single fit.
+    source
+        The samples it was fitted to.
+
+    Raises
+    ------
+    MemoryPlanError
+        If prior and tables have more than ``MAX_ENTRIES`` entries.
+    """
+    parameters = model.parameters
+    entries, _ = list_pmfs(parameters)
+    if entries.size > MAX_ENTRIES:
+        raise MemoryPlanError(
+            f"prior and tables have {entries.size} entries, above {MAX_ENTRIES}; lower the rank, merge levels, or ask "
+            "questions: answers have errors of their own"
+        )
+    return source.map_in_turn(
+        _sum_entries,
+        merge_information,
+        parameters,
+        result_bytes=16 * entries.size**2,
+        name="information",
+    )
+
+
+def _sum_entries(group: BlockGroup, parameters: TreeParameters) -> PMFInformation:
+    return sum_information(iterate_distinct(group), parameters)
+
+
+def invert_information(model: JointPMF, found: PMFInformation) -> PMFCovariance:
+    """Covariances of prior and tables, from the observed information."""
+    parameters = model.parameters
+    pseudo_counts = find_pseudo_counts(model, parameters, found.mass)
+    return find_covariance(*list_pmfs(parameters), found, pseudo_counts)
 
 
 def find_item_covariance(model: JointPMF, source: BlockSource) -> Covariance:
@@ -53,7 +128,7 @@ def find_item_covariance(model: JointPMF, source: BlockSource) -> Covariance:
             "answers have errors of their own"
         )
     found = source.map_in_turn(
-        _sum_group, sum_fields, model, design, result_bytes=16 * size**2, name="information"
+        _sum_items, sum_fields, model, design, result_bytes=16 * size**2, name="information"
     )
     complete = np.diag(found.complete)
     scales = 1.0 / np.sqrt(np.where(complete > 0, complete, 1.0))
@@ -121,7 +196,7 @@ class _ItemInformation:
     level_counts: FloatArray
 
 
-def _sum_group(group: BlockGroup, model: JointPMF, design: ItemDesign) -> _ItemInformation:
+def _sum_items(group: BlockGroup, model: JointPMF, design: ItemDesign) -> _ItemInformation:
     schema, size = model.schema, design.starts[-1]
     tables = _list_scores(model, design)
     sums = _ItemInformation(
